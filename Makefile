@@ -1,0 +1,59 @@
+# make demo   sets up what it needs and estimates an example script
+# make test   sets up what it needs, checks the code and runs the tests
+# Both need python3 (3.11 or newer) with venv or pip, and can be repeated.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: demo test lint check bench clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/.ready-demo
+	$(BIN)/costgpu estimate --python $(BIN)/python examples/train.py
+
+test: lint
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.ready-test
+	$(BIN)/ruff check --no-cache .
+	$(BIN)/ruff format --check --no-cache .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.ready-test
+	$(BIN)/python -m benchmarks.offers_speed
+	$(BIN)/python -m benchmarks.tracer_overhead
+
+# A venv without ensurepip (Debian without python3-venv) gets its pip from the system's pip.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "costgpu needs Python 3.11 or newer; '$(PYTHON)' is: $$($(PYTHON) --version 2>&1 || true)"; \
+	  echo "hint: name another one, as in: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@if $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null && $(PYTHON) -m venv $(VENV) >/dev/null 2>&1; then :; \
+	elif $(PYTHON) -m pip --version >/dev/null 2>&1; then \
+	  rm -rf $(VENV) && $(PYTHON) -m venv --without-pip $(VENV) && \
+	  $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; \
+	else \
+	  rm -rf $(VENV); \
+	  echo "This Python has neither ensurepip nor pip, so no packages can be installed."; \
+	  echo "hint: apt-get install python3-venv   (or python3-pip), then: make $(MAKECMDGOALS)"; exit 1; \
+	fi
+
+$(VENV)/.ready-pip: | $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"
+	@touch $@
+
+$(VENV)/.ready-demo: pyproject.toml $(VENV)/.ready-pip
+	@echo "Installing costgpu and the CPU build of PyTorch into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group torch --editable .
+	@touch $@
+
+$(VENV)/.ready-test: pyproject.toml $(VENV)/.ready-demo
+	@echo "Installing the test tools into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group lint --group build
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,53 @@
+"""The command line: the only place that turns an error into an exit code. Commands import lazily."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from costgpu import __version__
+from costgpu.cli.estimate import estimate
+from costgpu.cli.offers import offers
+from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
+
+app = typer.Typer(
+    name="costgpu",
+    help="Should this training script run on a CPU or on a GPU, on which machine, and for how much?",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # half of the start-up time of --help
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
+)
+# Our options stand before the script; what follows it is the script's own.
+app.command(context_settings={"allow_interspersed_args": False})(estimate)
+app.command()(offers)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"costgpu {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Should this training script run on a CPU or on a GPU, on which machine, and for how much?"""
+
+
+def main() -> None:
+    """Entry point of the `costgpu` command."""
+    try:
+        app()
+    except CostGpuError as error:
+        typer.echo(f"costgpu: {error.message}", err=True)
+        if error.hint:
+            typer.echo(f"hint: {error.hint}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)

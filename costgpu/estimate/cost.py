@@ -1,0 +1,67 @@
+"""From seconds to dollars as the providers bill. Pure.
+
+Both bill per second with a minimum of 60 s, from the create call's success to termination, plus the disk and the
+public address that every machine of ours has.
+"""
+
+from __future__ import annotations
+
+import math
+
+from costgpu.models import PurchaseOption
+from costgpu.prediction import Candidate
+
+MINIMUM_SECONDS = 60
+# Seconds from the create call to the script's start, with what it needs installed.
+# Source: ESTIMATOR.md section 4 (2026-10): 160-190 s on CPU machines, 60-90 s on GPU machines with a driver-ready image.
+CPU_READY_SECONDS = 175.0
+GPU_READY_SECONDS = 90.0
+# Disk of 50 GB (CPU) and 100 GB (GPU image) and one public IPv4 address, USD per hour.
+# Source: list prices of both providers for their general-purpose SSD (0.08 and 0.10 USD per GB and month) and public
+# IPv4 (0.005 USD per hour), as of 2025; not refreshed with the snapshot.
+DISK_GB = {False: 50.0, True: 100.0}
+DISK_USD_PER_GB_MONTH = {"aws": 0.08, "gcp": 0.10}
+ADDRESS_USD_PER_HOUR = 0.005
+HOURS_PER_MONTH = 730.0
+SPOT_REPEATED_WORK = 1.10  # time lost to interruptions, assumed; the upper end is the on-demand price
+
+
+def extras_usd_per_hour(candidate: Candidate) -> float:
+    """Disk and address."""
+    provider = candidate.offer.provider if candidate.offer else ""
+    if provider not in DISK_USD_PER_GB_MONTH:
+        return 0.0
+    disk = DISK_GB[candidate.is_gpu] * DISK_USD_PER_GB_MONTH[provider] / HOURS_PER_MONTH
+    return disk + ADDRESS_USD_PER_HOUR
+
+
+def hourly_usd(candidate: Candidate) -> float:
+    """Everything that runs by the hour; 0 for this machine."""
+    return float(candidate.offer.price_usd_per_hour) + extras_usd_per_hour(candidate) if candidate.offer else 0.0
+
+
+def ready_seconds(candidate: Candidate) -> float:
+    """From the create call to the script's start; 0 for this machine."""
+    if candidate.offer is None:
+        return 0.0
+    return GPU_READY_SECONDS if candidate.is_gpu else CPU_READY_SECONDS
+
+
+def billed_usd(seconds: float, usd_per_hour: float) -> float:
+    """Cost of a machine for so many seconds, by the second and 60 s at least."""
+    return max(math.ceil(seconds), MINIMUM_SECONDS) * usd_per_hour / 3600
+
+
+def cost_range(candidate: Candidate, wall: tuple[float, float, float]) -> tuple[float, float, float]:
+    """Cost of the wall-clock seconds (value, low, high) on the candidate."""
+    if candidate.offer is None:
+        return 0.0, 0.0, 0.0
+    rate = hourly_usd(candidate)
+    value, low, high = (billed_usd(seconds, rate) for seconds in wall)
+    if candidate.offer.purchase_option is PurchaseOption.SPOT:
+        value *= SPOT_REPEATED_WORK
+        worst = candidate.on_demand_usd_per_hour
+        if worst is not None:
+            high = max(high, billed_usd(wall[2], float(worst) + extras_usd_per_hour(candidate)))
+        high = max(high, value)
+    return value, low, high

@@ -1,0 +1,66 @@
+"""80 % intervals around a prediction, and when they widen. Pure.
+
+Source of the base widths and of the widening rules: ESTIMATOR.md sections 1 and 3 (2026-10).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from costgpu.estimate.gpu import GpuTerms, Precision
+from costgpu.models import AcceleratorSpec
+
+GPU_BASE = (0.80, 1.25)
+LAUNCH_BOUND = (0.65, 1.50)
+UNRULED = (0.60, 1.70)
+CPU_SAME_FAMILY = (0.73, 1.26)
+CPU_OTHER_FAMILY = (0.65, 1.45)
+Z80 = 1.2816  # an 80 % interval of a normal distribution is +- this many standard deviations
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Multipliers of a prediction: with 80 % probability the truth lies between `low` and `high` times it."""
+
+    low: float
+    high: float
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the logarithm."""
+        return (math.log(self.high) - math.log(self.low)) / (2 * Z80)
+
+
+def gpu_interval(
+    terms: GpuTerms, spec: AcceleratorSpec, precision: Precision, *, compiled: bool, as_of_year: int
+) -> tuple[float, float, list[str]]:
+    """Multipliers and the reasons why they are wider than the base.
+
+    Args:
+        terms: Of the prediction.
+        spec: Of the GPU.
+        precision: Of the script.
+        compiled: The script asks for torch.compile or custom kernels.
+        as_of_year: Of the prediction, to tell a new architecture.
+    """
+    low, high = GPU_BASE
+    reasons: list[str] = []
+    if terms.launch > 0.3 * terms.seconds:
+        low, high = min(low, LAUNCH_BOUND[0]), max(high, LAUNCH_BOUND[1])
+        reasons.append("host-CPU bound: kernels are too small to keep the GPU busy")
+    if terms.unruled_share > 0.2:
+        low, high = min(low, UNRULED[0]), max(high, UNRULED[1])
+        reasons.append(f"{terms.unruled_share:.0%} of the bytes are in ops without a rule")
+    if as_of_year - spec.year < 1:
+        high *= 1.6
+        reasons.append(f"{spec.architecture} is too new for public measurements")
+    if spec.vendor == "AMD":
+        high *= 1.4
+        reasons.append("AMD: few public measurements")
+    if spec.tdp_watts <= 75:
+        high *= 1.1
+    if compiled:
+        low *= 0.6
+        reasons.append("torch.compile may be faster than what was traced")
+    return low, high, reasons

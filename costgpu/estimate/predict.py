@@ -1,0 +1,266 @@
+"""Seconds and cost of a measured workload on a candidate. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from costgpu.estimate import cpu as cpu_model
+from costgpu.estimate.cost import cost_range, ready_seconds
+from costgpu.estimate.feasible import why_not
+from costgpu.estimate.gpu import (
+    DEFAULT_HOST_TO_DEVICE_GBPS,
+    HOST_TO_DEVICE_GBPS,
+    foreign_optimizer,
+    gpu_terms,
+    precision_of,
+)
+from costgpu.estimate.interval import CPU_OTHER_FAMILY, CPU_SAME_FAMILY, Z80, Interval, gpu_interval
+from costgpu.estimate.opcost import StepWork, step_work
+from costgpu.prediction import Candidate, Prediction, Provenance, Range
+from costgpu.workload import ExtraKind, Phase, Rhythm, TotalKind, WorkloadProfile
+
+UNKNOWN_TOTAL_STEPS = 1000.0
+HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
+FAR_SCALING = 8.0  # from so many times the cores on, the interval widens
+CHANGING_TOTAL_SIGMA = 0.5  # a number of steps that changes from epoch to epoch
+UNSEEN_SHARE_SIGMA = 0.35  # of the part of the time that was inferred and not measured
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What is predicted: steps and epochs of each phase, and the words for it.
+
+    Attributes:
+        unit: ``the whole job``, ``one epoch`` or ``1,000 steps``.
+        whole: Whether it is the whole job, with set-up and boot.
+        steps: Per phase.
+        epochs: Per phase; 0 where a phase has none.
+        notes: About the total.
+    """
+
+    unit: str
+    whole: bool
+    steps: tuple[float, ...]
+    epochs: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Workload:
+    """A profile with everything that does not depend on the candidate computed once."""
+
+    profile: WorkloadProfile
+    amount: Amount
+    works: list[StepWork]
+    splits: list[cpu_model.LocalStep]
+    year: int
+
+
+def amount_of(profile: WorkloadProfile, *, epochs: float | None = None, total_steps: float | None = None) -> Amount:
+    """How much is predicted, from the profile and what the user said.
+
+    Args:
+        profile: Measured.
+        epochs: Overrides the number of epochs of the last phase.
+        total_steps: Overrides its number of steps.
+    """
+    last = profile.phases[-1].total
+    notes: list[str] = []
+    if total_steps is not None:
+        last = replace(last, steps=total_steps)
+    elif epochs is not None and last.steps_per_epoch:
+        last = replace(last, steps=epochs * last.steps_per_epoch)
+    totals = [phase.total for phase in profile.phases[:-1]] + [last]
+    unknown_later = [phase for phase in profile.later_phases if phase.steps is None]
+    if last.steps is None:
+        if last.steps_per_epoch:
+            return Amount("one epoch", False, _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0))
+        return Amount("1,000 steps", False, _only(len(totals), UNKNOWN_TOTAL_STEPS), _only(len(totals), 0.0))
+    steps = [float(total.steps or 0.0) for total in totals]
+    later = sum(phase.steps or 0.0 for phase in profile.later_phases)
+    if later and total_steps is None:
+        steps[-1] += later
+        notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
+    if unknown_later and total_steps is None:
+        where = ", ".join(phase.label for phase in unknown_later)
+        notes.append(f"The training at {where} is not included: its length is not known. Give --total-steps.")
+    counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
+    return Amount("the whole job", True, tuple(steps), tuple(counts), tuple(notes))
+
+
+def _only(count: int, value: float) -> tuple[float, ...]:
+    """`value` for the last phase, nothing for those before it."""
+    return (0.0,) * (count - 1) + (value,)
+
+
+def prepare(profile: WorkloadProfile, amount: Amount, *, year: int) -> Workload:
+    """Computes what all candidates share; `year` is now, to tell a new architecture."""
+    works = [
+        step_work(phase.ops, phase.trace_steps, optimizer_ops=foreign_optimizer(phase)) for phase in profile.phases
+    ]
+    splits = [
+        cpu_model.split_step(
+            max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds),
+            work, phase.calls_per_step, phase.host_seconds_per_step, profile.machine,
+        )
+        for phase, work in zip(profile.phases, works, strict=True)
+    ]  # fmt: skip
+    return Workload(profile, amount, works, splits, year)
+
+
+def predict(workload: Workload, candidate: Candidate) -> Prediction:
+    """The prediction for one candidate; an infeasible one says why and is still filled in."""
+    profile, amount = workload.profile, workload.amount
+    steps_seconds: list[float] = []
+    parts: dict[str, float] = {"steps": 0.0}
+    terms: dict[str, float] = {}
+    notes: list[str] = []
+    interval = Interval(1.0, 1.0)
+    provenance = Provenance.MEASURED if candidate.offer is None else Provenance.MODELLED
+    unseen = 0.0
+    for index, phase in enumerate(profile.phases):
+        terms, interval, notes = _step(workload, index, candidate)
+        seconds = _step_seconds(phase, terms)
+        steps_seconds.append(seconds)
+        parts["steps"] += seconds * amount.steps[index]
+        for name, value, measured in _extras(phase, seconds, amount, index, candidate):
+            parts[name] = parts.get(name, 0.0) + value
+            unseen += 0.0 if measured else value
+    if amount.whole:
+        parts["set-up"] = profile.setup_seconds
+    run = sum(parts.values())
+    sigma = interval.sigma
+    if candidate.offer is None and profile.ended and amount.whole:
+        run, sigma = profile.wall_seconds, 0.02
+    fixed = parts.get("set-up", 0.0) / run if run > 0 else 0.0
+    sigma = math.hypot(sigma * (1 - fixed), UNSEEN_SHARE_SIGMA * unseen / run if run > 0 else 0.0)
+    if any(phase.total.kind is TotalKind.APPROXIMATE for phase in profile.phases) and amount.whole:
+        sigma = math.hypot(sigma, CHANGING_TOTAL_SIGMA)
+    center = math.log(interval.low * interval.high) / 2 * (1 - fixed)  # asymmetric intervals lean
+    low, high = run * math.exp(center - Z80 * sigma), run * math.exp(center + Z80 * sigma)
+    drift = profile.phases[-1].step.drift
+    if drift > 1:
+        high *= drift
+    elif drift < 1:
+        low *= drift
+    overhead = ready_seconds(candidate) if amount.whole else 0.0
+    wall = (run + overhead, low + overhead, high + overhead)
+    cost = cost_range(candidate, wall)
+    return Prediction(
+        candidate=candidate,
+        step_seconds=steps_seconds[-1],
+        run_seconds=Range(value=run, low=low, high=high),
+        overhead_seconds=overhead,
+        wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
+        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]),
+        terms=terms,
+        parts=parts,
+        sigma=sigma,
+        provenance=provenance,
+        infeasible=why_not(profile, candidate, precision_of(profile.framework)),
+        notes=tuple(dict.fromkeys(notes)),
+    )
+
+
+def _step(workload: Workload, index: int, candidate: Candidate) -> tuple[dict[str, float], Interval, list[str]]:
+    if candidate.offer is None:
+        phase = workload.profile.phases[index]
+        spread = 0.0
+        if phase.step.median_seconds > 0 and phase.step.count >= 5:
+            ratio = max(phase.step.high_seconds / max(phase.step.low_seconds, 1e-9), 1.0)
+            spread = math.log(ratio) / (2 * Z80) / math.sqrt(phase.step.count)
+        sigma = math.hypot(HERE_SIGMA if phase.step.count >= 5 else 0.2, spread)
+        return (
+            {"measured": phase.step.mean_seconds},
+            Interval(math.exp(-Z80 * sigma), math.exp(Z80 * sigma)),
+            [],
+        )
+    if candidate.accelerator is not None:
+        return _gpu_step(workload, index, candidate)
+    return _cpu_step(workload, index, candidate)
+
+
+def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dict[str, float], Interval, list[str]]:
+    offer, cpu, machine = candidate.offer, candidate.cpu, workload.profile.machine
+    assert offer is not None  # noqa: S101 - the caller's branch
+    assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
+    terms = cpu_model.step_there(workload.splits[index], workload.works[index], machine, cpu, offer.vcpus)
+    same = cpu_model.same_chip(machine, cpu)
+    low, high = CPU_SAME_FAMILY if same else CPU_OTHER_FAMILY
+    notes = [] if same else ["another CPU family than this machine's"]
+    cores = offer.vcpus / cpu.vcpus_per_core
+    if cores > FAR_SCALING * machine.cores:
+        low, high = low * 0.85, high * 1.25
+        notes.append(f"{cores / machine.cores:.0f} times the cores of this machine")
+    terms["loading"] = _loading(workload.profile.phases[index], sum(terms.values()), max(1.0, cores - 1))
+    return terms, Interval(low, high), notes
+
+
+def _gpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dict[str, float], Interval, list[str]]:
+    offer, spec = candidate.offer, candidate.accelerator
+    assert offer is not None  # noqa: S101 - the caller's branch
+    assert spec is not None  # noqa: S101 - the caller's branch
+    profile, phase = workload.profile, workload.profile.phases[index]
+    precision = precision_of(profile.framework)
+    count = offer.accelerator.count if offer.accelerator else 1.0
+    found = gpu_terms(workload.works[index], phase.optimizers, precision, spec)
+    low, high, notes = gpu_interval(
+        found, spec, precision, compiled=profile.framework.compiled > 0, as_of_year=workload.year
+    )
+    notes += found.notes
+    if count > 1:
+        notes.append(f"the script uses one of its {count:g} GPUs")
+    terms = {
+        "compute": found.compute,
+        "on-chip": found.on_chip,
+        "memory": found.memory,
+        "launch": found.launch,
+        "host": phase.host_seconds_per_step,
+        "copy": _copy_seconds(phase, spec.name),
+    }
+    cores = max(1.0, offer.vcpus / (candidate.cpu.vcpus_per_core if candidate.cpu else 2))
+    terms["loading"] = _loading(phase, sum(terms.values()), cores)
+    return terms, Interval(low, high), notes
+
+
+def _copy_seconds(phase: Phase, accelerator: str) -> float:
+    rate = HOST_TO_DEVICE_GBPS.get(accelerator, DEFAULT_HOST_TO_DEVICE_GBPS) * 1e9
+    return phase.data.batch_bytes * phase.data.batches_per_step / rate
+
+
+def _loading(phase: Phase, step_seconds: float, cores: float) -> float:
+    """Seconds that the step waits for data: all of it without workers, else what the step does not hide."""
+    data = phase.data
+    if not data.batches_per_step:
+        return 0.0
+    fetch = data.fetch_seconds_per_batch
+    if fetch is None:
+        return data.wait_seconds_per_step
+    work = fetch * data.batches_per_step
+    if data.workers == 0:
+        return work
+    return max(0.0, work / min(float(data.workers), max(1.0, cores)) - step_seconds)
+
+
+def _step_seconds(phase: Phase, terms: dict[str, float]) -> float:
+    return sum(terms.values()) or phase.step.mean_seconds
+
+
+def _extras(
+    phase: Phase, seconds: float, amount: Amount, index: int, candidate: Candidate
+) -> list[tuple[str, float, bool]]:
+    """Name, seconds in all, and whether it was measured, of the work beside the steps."""
+    ratio = seconds / phase.step.mean_seconds if phase.step.mean_seconds > 0 else 1.0
+    found = []
+    for extra in phase.extras:
+        if extra.rhythm is Rhythm.EPOCH:
+            times = amount.epochs[index] / max(extra.every, 1e-9)
+        elif extra.rhythm is Rhythm.STEPS:
+            times = amount.steps[index] / max(extra.every, 1e-9)
+        else:
+            times = 1.0 if amount.whole else 0.0
+        scales = extra.kind in (ExtraKind.VALIDATION, ExtraKind.OTHER) and extra.rhythm is not Rhythm.RUN
+        each = extra.seconds_each * (ratio if scales and candidate.offer is not None else 1.0)
+        found.append((extra.kind.value.replace("_", " "), each * times, extra.measured))
+    return found

@@ -1,0 +1,202 @@
+"""From the probe's record to a `WorkloadProfile`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from costgpu.measure.rhythm import data_loading, extras, step_times
+from costgpu.measure.total import batches_per_step, iterations_per_step, total_steps
+from costgpu.workload import (
+    Autocast,
+    Extra,
+    ExtraKind,
+    Framework,
+    LaterPhase,
+    Machine,
+    OpRow,
+    OptimizerFacts,
+    Phase,
+    Rhythm,
+    TotalKind,
+    WorkloadProfile,
+)
+
+CALL_SECONDS = 40e-6  # an op's way through Python under the tracer, beyond what the tracer itself times
+
+
+def build_profile(
+    record: dict[str, Any],
+    machine: Machine,
+    *,
+    script: str,
+    arguments: list[str],
+    created: str,
+    version: str,
+) -> WorkloadProfile:
+    """The profile of one measurement.
+
+    Args:
+        record: The probe's result, with at least one phase that stepped.
+        machine: Where it was measured.
+        script: Name for people.
+        arguments: Of the script.
+        created: ISO 8601 UTC.
+        version: Of costgpu.
+    """
+    ended = record["status"] == "ended"
+    stepped = [phase for phase in record["phases"] if phase["steps"] > 0]
+    phases = [
+        _phase(phase, record, ended=ended or phase is not stepped[-1], first=phase is stepped[0]) for phase in stepped
+    ]
+    phases = _unite(phases)
+    before = record["before"]
+    first_step = phases[0].step.median_seconds
+    setup = max(0.0, record["setup_seconds"] - first_step - before["validation"] - before["save"])
+    later: list[LaterPhase] = []
+    if not ended:
+        for found in stepped[-1]["ahead"]["later"]:
+            steps = found["trips"] / max(1.0, phases[-1].micro_batches) if found["trips"] else None
+            later.append(LaterPhase(label=f"{found['file']}:{found['line']}", source=found["source"], steps=steps))
+    return WorkloadProfile(
+        script=script,
+        arguments=arguments,
+        created=created,
+        costgpu_version=version,
+        machine=machine,
+        framework=_framework(record),
+        setup_seconds=setup,
+        ended=ended,
+        wall_seconds=record["wall_seconds"],
+        peak_rss_bytes=record["peak_rss_bytes"],
+        phases=phases,
+        later_phases=later,
+        notes=_notes(phases, later, record),
+    )
+
+
+def _phase(raw: dict[str, Any], record: dict[str, Any], *, ended: bool, first: bool) -> Phase:
+    step, used = step_times(raw)
+    per_step = batches_per_step(raw)
+    data = data_loading(raw, used, per_step)
+    total = total_steps(raw, ended=ended)
+    accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]])
+    before = record["before"]["validation"] if first else 0.0
+    found = extras(raw, step, total, accumulation, before, data.batch_size)
+    if not first and raw.get("gap"):
+        pause = max(0.0, raw["gap"]["seconds"] - step.median_seconds)
+        found.append(Extra(kind=ExtraKind.OTHER, seconds_each=pause, rhythm=Rhythm.RUN, note="before this phase"))
+    steps = max(1, raw["trace_steps"])
+    model = raw["model"] or {}
+    return Phase(
+        label=f"{raw['file']}:{raw['line']}",
+        total=total,
+        steps_observed=raw["steps"],
+        step=step,
+        data=data,
+        optimizers=_optimizers(raw),
+        ops=[
+            OpRow(
+                op=row["op"], phase=row["phase"], count=row["count"], seconds=row["seconds"],
+                inputs=[(t[0], t[1], t[2]) for t in row["inputs"]],
+                outputs=[(t[0], t[1], t[2]) for t in row["outputs"]],
+                attributes=row["attributes"],
+            )
+            for row in raw["ops"]
+        ],
+        trace_steps=raw["trace_steps"],
+        op_seconds_per_step=raw["op_seconds"] / steps,
+        host_seconds_per_step=_host_seconds(raw) / steps,
+        calls_per_step=raw["calls"] / steps,
+        saved_tensor_bytes=raw["saved_tensor_bytes"],
+        model_bytes=model.get("bytes", 0),
+        frozen_bytes=model.get("frozen_bytes", 0),
+        micro_batches=max(1.0, raw["micro_batches"] / steps),
+        extras=found,
+    )  # fmt: skip
+
+
+def _host_seconds(raw: dict[str, Any]) -> float:
+    """Time of the traced steps that went neither into ops nor into loading nor into the tracer.
+
+    From the traced steps alone, so that the machine's swings between steps do not show up as host time.
+    """
+    traced = [int(i) for i, event in raw["special"].items() if event.get("traced") and int(i) < len(raw["seconds"])]
+    spent = sum(raw["seconds"][i] - raw["waits"][i] for i in traced)
+    known = raw["op_seconds"] + raw["tracer_seconds"] + CALL_SECONDS * raw["calls"]
+    events = [raw["special"].get(str(i), {}) for i in traced]
+    beside = sum(event.get(kind, 0.0) for event in events for kind in ("save", "validation", "loader_start"))
+    return float(max(0.0, spent - known - beside))
+
+
+def _unite(phases: list[Phase]) -> list[Phase]:
+    """A phase too short to have been timed borrows the times and the trace of the longest of its neighbours."""
+    best = max(phases, key=lambda phase: (phase.step.count, phase.steps_observed))
+    return [
+        phase
+        if phase.step.count and phase.ops
+        else replace(phase, step=phase.step if phase.step.count else best.step,
+                     ops=phase.ops or best.ops, trace_steps=phase.trace_steps or best.trace_steps,
+                     op_seconds_per_step=phase.op_seconds_per_step or best.op_seconds_per_step,
+                     calls_per_step=phase.calls_per_step or best.calls_per_step)
+        for phase in phases
+    ]  # fmt: skip
+
+
+def _optimizers(raw: dict[str, Any]) -> list[OptimizerFacts]:
+    """Optimizers of the phase; those of equal kind and size that replaced each other are one."""
+    united: dict[tuple[str, int], dict[str, Any]] = {}
+    for facts in raw["optimizers"]:
+        key = (facts["name"], facts["parameters"])
+        if key in united:
+            united[key] = dict(united[key], steps=united[key]["steps"] + facts["steps"])
+        else:
+            united[key] = facts
+    return [
+        OptimizerFacts(
+            name=facts["name"], parameters=facts["parameters"], tensors=facts["tensors"], foreach=facts["foreach"],
+            fused=facts["fused"], momentum=facts["momentum"], dtypes=facts["dtypes"], state_bytes=facts["state_bytes"],
+            updates_per_step=facts["steps"] / max(1, raw["steps"]),
+        )
+        for facts in united.values()
+    ]  # fmt: skip
+
+
+def _framework(record: dict[str, Any]) -> Framework:
+    facts = record["torch"]
+    return Framework(
+        version=facts["version"],
+        python=record["python"],
+        cuda_build=facts["cuda_build"],
+        float32_matmul_precision=facts["float32_matmul_precision"],
+        matmul_tf32=facts["matmul_tf32"],
+        conv_tf32=facts["conv_tf32"],
+        autocast=[Autocast(device=a["device"], dtype=a["dtype"], enabled=a["enabled"]) for a in facts["autocast"]],
+        compiled=facts["compiled"],
+    )
+
+
+def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any]) -> list[str]:
+    notes = []
+    last = phases[-1]
+    if abs(last.step.drift - 1) > 0.01:
+        word = "grew" if last.step.drift > 1 else "fell"
+        notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
+    if last.step.traced_only:
+        notes.append("Only traced steps could be timed; their times are a little high.")
+    if last.total.kind is TotalKind.UPPER_BOUND:
+        notes.append("The script may stop early: the number of steps is an upper bound.")
+    if not last.optimizers:
+        notes.append("No optimizer steps: backward passes were counted.")
+    for phase in later:
+        known = f"about {phase.steps:,.0f} steps" if phase.steps else "of unknown length"
+        notes.append(f"It trains again at {phase.label} ({phase.source}): {known}.")
+    if record.get("open", {}).get("validation"):
+        notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
+    if record["torch"]["compiled"]:
+        notes.append("torch.compile was asked for: the trace is of the uncompiled model.")
+    if record.get("probe_errors"):
+        notes.append(f"The probe failed at {len(record['probe_errors'])} steps; its figures may be incomplete.")
+    if any(phase.trace_steps == 0 for phase in phases):
+        notes.append("No step could be traced.")
+    return notes

@@ -1,0 +1,212 @@
+"""From what the probe saw of a failed run to an error that tells the user what to do."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+from costgpu.errors import (
+    KilledBySignal,
+    MissingImport,
+    NeedsCuda,
+    NeverStepped,
+    NothingToMeasure,
+    NotPython,
+    OutOfMemory,
+    ScriptCrashed,
+    ScriptError,
+    ScriptNotFound,
+    WaitsForInput,
+    WouldHarmFiles,
+)
+from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.session import Outcome, Request
+
+_CUDA = re.compile(
+    r"not compiled with cuda enabled|no nvidia driver|no cuda gpus are available|torch\.cuda\.is_available\(\) is false"
+    r"|cuda (is )?(not available|unavailable|required|needed)|requires? (a )?(cuda|gpu)|(need|no) (a )?(cuda|gpu)"
+    r"|without (a )?(cuda|gpu)|(gpu|cuda) (not found|is required)|invalid device string: 'cuda",
+    re.IGNORECASE,
+)
+_MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
+
+
+def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
+    """The error of a measurement that cannot be used; None for one that can."""
+    record, name = outcome.record, request.name
+    if record is None:
+        return _without_record(outcome, name)
+    status = record["status"]
+    stepped = any(phase["steps"] > 1 for phase in record.get("phases", []))
+    if status in ("cut", "ended") and stepped:
+        return None
+    if status == "cut":
+        return NeverStepped(
+            f"{name} made one step and none after it within the time limit.",
+            hint=_where(record) + "Raise --measure-for if one step takes that long.",
+        )
+    if status == "ended":
+        return _ended_without_steps(record, name, outcome)
+    if status == "never_stepped":
+        return _never_stepped(record, request)
+    if status == "exited":
+        return _exited(record, name, outcome)
+    return _crashed(record, name, outcome, interpreter, request)
+
+
+def _tail(log: Path, lines: int = 8) -> str:
+    try:
+        text = log.read_bytes()[-8000:].decode("utf-8", "replace")
+    except OSError:
+        return ""
+    last = [line for line in text.splitlines() if line.strip()][-lines:]
+    return "\n".join("    " + line[:200] for line in last)
+
+
+def _where(record: dict[str, Any]) -> str:
+    stack = record.get("where") or []
+    return f"It was at {stack[-1]}. " if stack else ""
+
+
+def _with_tail(message: str, outcome: Outcome) -> str:
+    tail = _tail(outcome.log)
+    return f"{message} Its last lines:\n{tail}" if tail else message
+
+
+def _without_record(outcome: Outcome, name: str) -> ScriptError:
+    if outcome.timed_out:
+        return NeverStepped(
+            f"{name} did not answer within the time limit and was ended.",
+            hint="It may hang in native code. Its output is in " + str(outcome.log),
+        )
+    if outcome.returncode < 0:
+        number = -outcome.returncode
+        try:
+            word = signal.Signals(number).name
+        except ValueError:
+            word = f"signal {number}"
+        if number == signal.SIGKILL:
+            return KilledBySignal(
+                f"{name} was killed by SIGKILL, which costgpu did not send.",
+                hint="Most often the system ran out of memory: try a smaller batch, and see `dmesg`.",
+            )
+        return KilledBySignal(
+            _with_tail(f"{name} was killed by {word}.", outcome),
+            hint="A crash in native code; it is not costgpu's.",
+        )
+    return ScriptCrashed(
+        _with_tail(f"{name} ended with status {outcome.returncode} before a training step.", outcome),
+        hint=f"Its whole output is in {outcome.log}",
+    )
+
+
+def _ended_without_steps(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
+    steps = sum(phase["steps"] for phase in record.get("phases", []))
+    if steps:
+        return NothingToMeasure(
+            f"{name} ended after a single training step in {record['wall_seconds']:.1f} s.",
+            hint="There is nothing to predict from: give it arguments with which it trains for real.",
+        )
+    if record.get("torch") is None:
+        return NothingToMeasure(
+            _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
+            hint="costgpu measures PyTorch training scripts; is this the one that trains, with the right arguments?",
+        )
+    return NothingToMeasure(
+        _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
+        hint="Does it need arguments to train? If it only runs inference there is nothing to count.",
+    )
+
+
+def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
+    limit = request.start_limit_seconds
+    if record.get("manual"):
+        message = f"{request.name} made {record['manual']} backward passes but no optimizer step in {limit:.0f} s."
+        hint = "With that much gradient accumulation, raise --start-limit. "
+    elif record.get("optimizers_made"):
+        message = f"{request.name} made an optimizer but no step with it in {limit:.0f} s."
+        hint = "Raise --start-limit if it prepares for longer than that. "
+    else:
+        message = f"{request.name} did not reach an optimizer in {limit:.0f} s."
+        hint = "Raise --start-limit if it prepares for longer than that. "
+    return NeverStepped(message, hint=_where(record) + hint)
+
+
+def _exited(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
+    text = (record.get("message") or "") + "\n" + _tail(outcome.log)
+    if _CUDA.search(text):
+        return _needs_cuda(name, (record.get("message") or "").strip() or "see its output")
+    if record.get("code") == 2 and "usage:" in _tail(outcome.log, 40):
+        return ScriptCrashed(
+            _with_tail(f"{name} does not accept its arguments.", outcome),
+            hint="Put the script's own arguments after its name: costgpu estimate train.py --epochs 10",
+        )
+    return ScriptCrashed(
+        _with_tail(f"{name} exited with status {record.get('code')} before enough steps were seen.", outcome),
+        hint=f"Its whole output is in {outcome.log}",
+    )
+
+
+def _needs_cuda(name: str, reason: str) -> NeedsCuda:
+    return NeedsCuda(
+        f"{name} refuses to run without a CUDA device: {reason.splitlines()[-1][:200]}",
+        hint="Let it choose: device = 'cuda' if torch.cuda.is_available() else 'cpu'; then measure again.",
+    )
+
+
+def _crashed(
+    record: dict[str, Any], name: str, outcome: Outcome, interpreter: Interpreter, request: Request
+) -> ScriptError:
+    kind, message = record["kind"], record["message"]
+    bases = record.get("bases", [])
+    if kind == "HarmError":
+        return WouldHarmFiles(message, hint="Open it read-only (np.memmap(..., mode='r')), or measure on a copy.")
+    if (
+        kind == "FileNotFoundError"
+        and request.script
+        and str(request.script) in message
+        and not record["trail"].count("File")
+    ):
+        return ScriptNotFound(f"There is no script {request.script}.", hint="Check the path.")
+    if record.get("missing") and (record.get("no_module") or kind == "ImportError"):
+        missing = record["missing"]
+        if (
+            request.module
+            and missing in (request.module, request.module.split(".")[0])
+            and "File" not in record["trail"]
+        ):
+            return ScriptNotFound(
+                f"There is no module {request.module!r} to run with -m.",
+                hint="Run it from the folder that holds the package.",
+            )
+        return MissingImport(
+            f"{name} imports {missing!r}, which {interpreter.path} does not have.",
+            hint=f"Install it there ({interpreter.path} -m pip install ...), or name the right one with --python.",
+        )
+    if request.module and kind == "ImportError" and "__main__" in message:
+        return ScriptNotFound(message + ".", hint="A package needs a __main__.py to be run with -m.")
+    if kind in ("SyntaxError", "IndentationError", "TabError", "UnicodeDecodeError") or "null bytes" in message:
+        return NotPython(
+            f"{name} is not Python that {interpreter.path} ({interpreter.version}) can compile: {message}",
+            hint="Is it the right file, and the right --python?",
+        )
+    if kind == "EOFError" and re.search(r"\binput\(|stdin|EOF when reading a line", record["trail"]):
+        return WaitsForInput(
+            f"{name} waits for input on stdin, and a measurement gives it none.",
+            hint="Pass what it asks for as an argument, or give it a default.",
+        )
+    if _CUDA.search(message):
+        return _needs_cuda(name, message)
+    if kind == "AssertionError" and "cuda" in record["trail"].splitlines()[-2].lower():
+        return _needs_cuda(name, record["trail"].splitlines()[-2].strip())
+    if "MemoryError" in bases or _MEMORY.search(message):
+        return OutOfMemory(
+            f"{name} ran out of memory here: {message.splitlines()[0][:200] if message else kind}",
+            hint="Measure with a smaller batch, or on a machine with more memory.",
+        )
+    return ScriptCrashed(
+        _with_tail(f"{name} crashed with {kind}: {message[:300]}.", outcome),
+        hint=f"Its whole output is in {outcome.log}",
+    )

@@ -1,0 +1,282 @@
+"""Keeps the user's files as they were while the script runs."""
+
+import builtins
+import hashlib
+import io
+import json
+import os
+import shutil
+import stat
+import sys
+import threading
+
+
+class HarmError(PermissionError):
+    """A write that can be neither allowed nor diverted."""
+
+
+class Guard:
+    """Keeps what was on disk before the run as it was.
+
+    A write to a file that existed goes to a copy in the scratch folder, and later reads of that path see the copy;
+    torch saves always go there. New files are allowed where the script wants them. Deleting or renaming over what
+    existed is only pretended. What slips past (another module's early-bound function) is seen by an audit hook,
+    which copies the file away first; the parent puts it back. The journal in the scratch folder has a JSON line
+    for each, so that it survives any end of this process.
+    """
+
+    MAX_COPY = 2 << 30  # bytes; a larger file opened for change is refused rather than copied
+
+    def __init__(self, scratch):
+        self.scratch = os.path.realpath(scratch)
+        self.journal_path = os.path.join(self.scratch, "journal.jsonl")
+        self.diverted = {}  # real path -> path in scratch
+        self.created = set()
+        self.gone = set()  # existed, "deleted" by the script
+        self.busy = threading.local()
+        self.real_open, self.real_os_open, self.real_stat = io.open, os.open, os.stat
+
+    def note(self, kind, path, other=""):
+        line = json.dumps({"kind": kind, "path": path, "other": other}) + "\n"
+        fd = self.real_os_open(self.journal_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(fd, line.encode())
+        finally:
+            os.close(fd)
+
+    def real(self, path):
+        return os.path.realpath(os.path.abspath(os.fsdecode(os.fspath(path))))
+
+    def spot(self, real):
+        name = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
+        return os.path.join(self.scratch, "files", name, os.path.basename(real))
+
+    def foreign(self, real):
+        """Whether `real` is a file that was there before this run."""
+        if real in self.created or real.startswith(self.scratch + os.sep) or real.startswith(("/dev/", "/proc/")):
+            return False
+        try:
+            return stat.S_ISREG(self.real_stat(real).st_mode)
+        except (OSError, ValueError):
+            return False
+
+    def read_path(self, path):
+        if not self.diverted:
+            return path
+        try:
+            return self.diverted.get(self.real(path), path)
+        except (TypeError, ValueError):
+            return path
+
+    def write_path(self, path, keep, always=False):
+        """Where a write to `path` may go; `keep` when the old content must be there first."""
+        real = self.real(path)
+        if real in self.diverted:
+            return self.diverted[real]
+        exists = self.foreign(real)
+        if not exists and not always:
+            if not os.path.lexists(real):
+                self.created.add(real)
+                self.note("created", real)
+            return path
+        target = self.spot(real)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        if exists and keep and real not in self.gone and not os.path.exists(target):
+            if self.real_stat(real).st_size > self.MAX_COPY:
+                raise HarmError("costgpu: the script opens {} for change; it is too large to copy".format(real))
+            self.copy(real, target)
+        self.diverted[real] = target
+        self.note("diverted", real, target)
+        return target
+
+    def copy(self, source, target):
+        self.busy.on = True
+        try:
+            with self.real_open(source, "rb") as src, self.real_open(target, "wb") as dst:
+                shutil.copyfileobj(src, dst, 1 << 20)
+        finally:
+            self.busy.on = False
+
+    def backup(self, path):
+        """Second net: copy a file away just before something that could not be diverted changes it."""
+        real = self.real(path)
+        if getattr(self.busy, "on", False) or not self.foreign(real):
+            return
+        target = os.path.join(self.scratch, "backup", os.path.basename(os.path.dirname(self.spot(real))))
+        if os.path.exists(target):
+            return
+        if self.real_stat(real).st_size > self.MAX_COPY:
+            raise HarmError("costgpu: the script changes {}; it is too large to copy first".format(real))
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        self.copy(real, target + ".part")
+        shutil.copystat(real, target + ".part")
+        self.raw_rename(target + ".part", target)
+        self.note("backup", real, target)
+
+    def remove(self, path, real_call):
+        real = self.real_parent(path)
+        if real in self.diverted and real not in self.created:
+            self.diverted.pop(real)
+            self.gone.add(real)
+        elif os.path.lexists(real) and real not in self.created and not real.startswith(self.scratch + os.sep):
+            self.gone.add(real)
+            self.note("kept", real)
+        else:
+            real_call()
+            self.created.discard(real)
+
+    def real_parent(self, path):
+        """Like `real`, but a link itself, not what it points to."""
+        full = os.path.abspath(os.fsdecode(os.fspath(path)))
+        return os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
+
+    def rename(self, source, target, real_call):
+        src, dst = self.real_parent(source), self.real_parent(target)
+        if os.path.isdir(dst) and not os.path.islink(dst) and os.path.isdir(src):
+            return real_call(source, target)
+        content = self.diverted.get(src, src)
+        ours = src in self.created or src in self.diverted
+        if os.path.lexists(dst) and dst not in self.created:
+            place = self.write_path(dst, keep=False, always=True)
+            self.copy(content, place)
+            return self.remove(source, lambda: self.raw_remove(source))
+        if not ours and os.path.exists(src) and not src.startswith(self.scratch + os.sep):
+            if os.path.isdir(src):
+                raise HarmError("costgpu: the script renames the folder {}, which was there before".format(src))
+            self.created.add(dst)
+            self.note("created", dst)
+            self.copy(content, dst)
+            self.gone.add(src)
+            return self.note("kept", src)
+        if src in self.diverted:
+            self.diverted[dst] = self.diverted.pop(src)
+            return self.note("diverted", dst, self.diverted[dst])
+        if os.path.isdir(src):
+            inside = src + os.sep
+            for known in [name for name in self.created if name.startswith(inside)]:
+                self.created.add(dst + os.sep + known[len(inside) :])
+        self.created.discard(src)
+        self.created.add(dst)
+        self.note("created", dst)
+        return real_call(source, target)
+
+    def install(self):
+        guard, raw = (
+            self,
+            {name: getattr(os, name) for name in ("open", "remove", "unlink", "rename", "replace")},
+        )
+        raw.update(truncate=os.truncate, mkdir=os.mkdir, rmdir=os.rmdir, symlink=os.symlink)
+        self.raw_rename, self.raw_remove = raw["rename"], raw["remove"]
+        real_open, real_rmtree, real_stat = io.open, shutil.rmtree, os.stat
+
+        def guarded_open(file, mode="r", *args, **kwargs):
+            if isinstance(file, (str, bytes, os.PathLike)):
+                if "x" in mode and os.path.lexists(file) and guard.real(file) not in guard.gone:
+                    return real_open(file, mode, *args, **kwargs)
+                if set(mode) & set("wax+"):
+                    target = guard.write_path(file, keep="a" in mode or "r" in mode)
+                    mode = mode.replace("x", "w") if target is not file else mode
+                    file = target
+                else:
+                    file = guard.read_path(file)
+            return real_open(file, mode, *args, **kwargs)
+
+        def guarded_os_open(path, flags, mode=0o777, **kwargs):
+            writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+            if kwargs.get("dir_fd") is None and isinstance(path, (str, bytes, os.PathLike)):
+                if not writes:
+                    path = guard.read_path(path)
+                elif not (flags & os.O_EXCL and os.path.lexists(path)):
+                    path = guard.write_path(path, keep=not flags & os.O_TRUNC)
+            return raw["open"](path, flags, mode, **kwargs)
+
+        def guarded_remove(path, **kwargs):
+            if kwargs.get("dir_fd") is not None:
+                return raw["remove"](path, **kwargs)
+            return guard.remove(path, lambda: raw["remove"](path, **kwargs))
+
+        def guarded_rename(source, target, **kwargs):
+            if kwargs.get("src_dir_fd") is not None or kwargs.get("dst_dir_fd") is not None:
+                return raw["rename"](source, target, **kwargs)
+            return guard.rename(source, target, lambda a, b: raw["replace"](a, b))
+
+        def guarded_truncate(path, length):
+            if isinstance(path, int):
+                return raw["truncate"](path, length)
+            return raw["truncate"](guard.write_path(path, keep=True), length)
+
+        def guarded_mkdir(path, *args, **kwargs):
+            if kwargs.get("dir_fd") is None:
+                real = guard.real_parent(path)
+                if real in guard.gone and os.path.isdir(real):
+                    return guard.gone.discard(real)
+                if not os.path.lexists(real):
+                    guard.created.add(real)
+            return raw["mkdir"](path, *args, **kwargs)
+
+        def guarded_symlink(source, target, *args, **kwargs):
+            real = guard.real_parent(target)
+            if real in guard.gone and os.path.lexists(real):
+                return guard.note("kept", real)
+            guard.created.add(real)
+            return raw["symlink"](source, target, *args, **kwargs)
+
+        def guarded_rmdir(path, **kwargs):
+            if kwargs.get("dir_fd") is None and guard.real_parent(path) not in guard.created:
+                return guard.remove(path, lambda: raw["rmdir"](path))
+            return raw["rmdir"](path, **kwargs)
+
+        def guarded_rmtree(path, *args, **kwargs):
+            real = guard.real_parent(path)
+            if real in guard.created or not os.path.lexists(real) or real.startswith(guard.scratch + os.sep):
+                return real_rmtree(path, *args, **kwargs)
+            for known in [name for name in guard.diverted if name.startswith(real + os.sep)]:
+                guard.gone.add(known)
+                guard.diverted.pop(known)
+            guard.gone.add(real)
+            return guard.note("kept", real)
+
+        def guarded_stat(path, *args, **kwargs):
+            if guard.diverted and kwargs.get("dir_fd") is None and isinstance(path, (str, bytes, os.PathLike)):
+                path = guard.read_path(path)
+            return real_stat(path, *args, **kwargs)
+
+        builtins.open = io.open = guarded_open
+        os.open, os.remove, os.unlink = guarded_os_open, guarded_remove, guarded_remove
+        os.rename = os.replace = guarded_rename
+        os.truncate, os.mkdir, os.rmdir = guarded_truncate, guarded_mkdir, guarded_rmdir
+        os.symlink, shutil.rmtree, os.stat = guarded_symlink, guarded_rmtree, guarded_stat
+        try:
+            import pathlib
+
+            accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.8 and 3.9 bind os.* early
+            if accessor is not None:
+                for name in ("open", "stat", "unlink", "rename", "replace", "mkdir", "rmdir", "symlink"):
+                    if hasattr(accessor, name):
+                        setattr(accessor, name, staticmethod(getattr(os, name)))
+        except Exception:  # noqa: BLE001 - a pathlib without these internals needs no patch
+            pass
+        sys.addaudithook(self.audit)
+
+    def audit(self, event, args):
+        if event == "open":
+            path, mode, flags = args
+            if not isinstance(path, (str, bytes)):
+                return
+            if isinstance(mode, str):
+                writes = bool(set(mode) & set("wax+"))
+            else:
+                writes = bool(isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC))
+            if writes and not getattr(self.busy, "on", False):
+                self.backup(path)
+        elif event in ("os.remove", "os.truncate", "sqlite3.connect") and isinstance(args[0], (str, bytes)):
+            if event != "os.remove" or len(args) < 2 or args[1] in (-1, None):
+                self.backup(args[0])
+        elif event == "os.rename" and isinstance(args[1], (str, bytes)) and not getattr(self.busy, "on", False):
+            self.backup(args[1])
+            self.backup(args[0])
+        elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
+            command = args[1] if event == "subprocess.Popen" else args[0]
+            text = " ".join(str(part) for part in command) if isinstance(command, (list, tuple)) else str(command)
+            if not text.startswith(("uname", "ldconfig", "/sbin/ldconfig")):
+                self.note("program", text[:200])

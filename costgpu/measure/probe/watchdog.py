@@ -1,0 +1,75 @@
+"""Ends the measurement when no step comes to do it, and this process when its parent is gone."""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+from .nest import HERE
+from .tracer import clock
+
+
+class Watchdog(threading.Thread):
+    """Ends the measurement when no step comes to do it, and this process when its parent is gone."""
+
+    def __init__(self, recorder):
+        super().__init__(name="costgpu-watchdog", daemon=True)
+        self.recorder, self.parent = recorder, os.getppid()
+
+    def run(self):
+        recorder, config = self.recorder, self.recorder.config
+        hard = max(5 * config["measure_for"], config["measure_for"] + 60)
+        while True:
+            time.sleep(0.2)
+            if os.getppid() != self.parent:
+                end_group()
+            now = clock()
+            if recorder.status != "running":
+                continue
+            if recorder.first_step is None:
+                if now - recorder.started > config["start_limit"]:
+                    self.finish("never_stepped")
+            elif now - recorder.first_step > hard or (
+                now - recorder.first_step > config["measure_for"]
+                and self.idle(now)
+                and recorder.enough(now - recorder.first_step)
+            ):
+                self.finish("cut")
+
+    def idle(self, now):
+        """Whether the current gap between steps is far longer than a step: validation, or something that hangs."""
+        last, phase = self.recorder.last, self.recorder.phase
+        if last is None or not phase.seconds:
+            return False
+        return now - last > 3 * (sum(phase.seconds) / len(phase.seconds)) + 1.0
+
+    def finish(self, status):
+        recorder = self.recorder
+        detail = {"where": main_stack(recorder.thread)}
+        last = recorder.last
+        if last is not None:
+            detail["open"] = {"seconds": clock() - last, "validation": recorder.eval_started is not None}
+        for _ in range(5):
+            try:
+                recorder.finish(status, **detail)
+            except RuntimeError:  # the main thread changed a dictionary meanwhile
+                recorder.finished.release()
+                recorder.status = "running"
+
+
+def main_stack(thread):
+    """Where the script is now: its own frames, innermost last."""
+    frame = sys._current_frames().get(thread)
+    lines = []
+    for entry in traceback.extract_stack(frame) if frame is not None else []:
+        if not entry.filename.startswith(HERE) and not entry.filename.startswith("<frozen"):
+            lines.append("{}:{} in {}: {}".format(entry.filename, entry.lineno, entry.name, entry.line))
+    return lines[-6:]
+
+
+def end_group():
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)

@@ -1,0 +1,291 @@
+"""One measurement: start the probe, wait, end everything that it started, and put back what must be put back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from costgpu.measure.bundle import write_probe
+from costgpu.measure.interpreter import Interpreter
+
+MARKER = "COSTGPU_MEASUREMENT"
+KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
+QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What to measure.
+
+    Attributes:
+        script: Absolute path; None with `module`.
+        module: For ``python -m``.
+        arguments: Of the script.
+        workdir: Where it runs.
+        measure_for_seconds: After the first step.
+        start_limit_seconds: To reach the first step.
+        steps: Stop after so many timed steps; None for the time limit.
+    """
+
+    script: Path | None
+    module: str | None
+    arguments: list[str]
+    workdir: Path
+    measure_for_seconds: float = 30.0
+    start_limit_seconds: float = 180.0
+    steps: int | None = None
+
+    @property
+    def name(self) -> str:
+        """For people and file names."""
+        return self.script.name if self.script is not None else str(self.module)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it.
+
+    Attributes:
+        record: The probe's result; None if it wrote none.
+        returncode: Of the child; negative for a signal.
+        timed_out: We had to end it.
+        log: The script's own output.
+        probe: The probe that ran.
+        scratch: Where diverted files are.
+        restored: Files that were changed past the guard and have been put back.
+        diverted: Files whose new content is in `scratch`; the originals are as they were.
+        created: New files that the script left.
+        programs: Other programs that it started.
+        survivors: Processes of it that had to be ended.
+    """
+
+    record: dict[str, Any] | None
+    returncode: int
+    timed_out: bool
+    log: Path
+    probe: Path
+    scratch: Path
+    restored: list[str] = field(default_factory=list)
+    diverted: list[str] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
+    survivors: int = 0
+
+
+def measure(
+    request: Request,
+    interpreter: Interpreter,
+    cache: Path,
+    progress: Callable[[float, bool], None],
+    *,
+    saved_hooks: bool = True,
+) -> Outcome:
+    """Runs the script under the probe.
+
+    Args:
+        request: What to run.
+        interpreter: With which Python.
+        cache: Folder under which this measurement gets its own.
+        progress: Called some times a second with the seconds since the start and whether it has stepped.
+        saved_hooks: Count saved tensors; off for code that does not allow it (torch.func).
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C (or SIGTERM, SIGHUP); everything has been ended and put back before.
+    """
+    scratch = _new_scratch(cache, request.name)
+    log = scratch / "output.log"
+    config = scratch / "config.json"
+    result = scratch / "result.json"
+    config.write_text(
+        json.dumps(
+            {
+                "script": str(request.script) if request.script else None,
+                "module": request.module,
+                "args": request.arguments,
+                "cwd": str(request.workdir),
+                "measure_for": request.measure_for_seconds,
+                "start_limit": request.start_limit_seconds,
+                "steps": request.steps,
+                "result": str(result),
+                "scratch": str(scratch),
+                "saved": saved_hooks,
+            }
+        )
+    )
+    marker, probe = uuid.uuid4().hex, write_probe(scratch)
+    environment = {**QUIET_TRACKERS, **os.environ, MARKER: marker, "PYTHONUNBUFFERED": "1"}
+    limit = request.start_limit_seconds + max(5 * request.measure_for_seconds, request.measure_for_seconds + 60) + 30
+    start, timed_out, survivors = time.monotonic(), False, 0
+    with log.open("wb") as output, _interruptible():
+        child = subprocess.Popen(
+            [interpreter.path, str(probe), "run", str(config)],
+            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
+        )  # fmt: skip
+        try:
+            while child.poll() is None:
+                elapsed = time.monotonic() - start
+                if elapsed > limit:
+                    timed_out = True
+                    break
+                progress(elapsed, (scratch / "stepping").exists())
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(timeout=0.1)
+        finally:
+            with _uninterrupted():
+                survivors = end_everything(child.pid, marker)
+                child.wait()
+                restored = restore(scratch)
+    journal = _journal(scratch)
+    return Outcome(
+        record=_record(result),
+        returncode=child.returncode,
+        timed_out=timed_out,
+        log=log,
+        probe=probe,
+        scratch=scratch,
+        restored=restored,
+        diverted=sorted({e["path"] for e in journal if e["kind"] == "diverted"}),
+        created=sorted({e["path"] for e in journal if e["kind"] == "created" and Path(e["path"]).is_file()}),
+        programs=sorted({e["path"] for e in journal if e["kind"] == "program"}),
+        survivors=survivors,
+    )
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM and SIGHUP take the way of Ctrl-C, so that the script never outlives us."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before: dict[signal.Signals, Any] = {}
+    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
+        with contextlib.suppress(ValueError):  # not the main thread
+            before[number] = signal.signal(number, interrupt)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C must not leave processes running or files not put back."""
+    before: dict[signal.Signals, Any] = {}
+    for number in (signal.SIGINT, signal.SIGTERM):
+        with contextlib.suppress(ValueError):
+            before[number] = signal.signal(number, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _new_scratch(cache: Path, name: str) -> Path:
+    root = cache / "measurements"
+    root.mkdir(parents=True, exist_ok=True)
+    old = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
+    for folder in old[: max(0, len(old) - KEEP_SCRATCH + 1)]:
+        shutil.rmtree(folder, ignore_errors=True)
+    scratch = root / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{uuid.uuid4().hex[:6]}"
+    scratch.mkdir(mode=0o700)
+    return scratch
+
+
+def _record(path: Path) -> dict[str, Any] | None:
+    try:
+        record = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _journal(scratch: Path) -> list[dict[str, str]]:
+    entries = []
+    with contextlib.suppress(OSError):
+        for line in (scratch / "journal.jsonl").read_text().splitlines():
+            with contextlib.suppress(ValueError):
+                entries.append(json.loads(line))
+    return entries
+
+
+def end_everything(pid: int, marker: str) -> int:
+    """Kills the child, its descendants and whatever else carries our marker, until none is left.
+
+    Returns:
+        How many processes besides the child were ended.
+    """
+    ended: set[int] = set()
+    for _ in range(20):
+        living = _ours(pid, marker)
+        if not living:
+            break
+        for process in living:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+                ended.add(process.pid)
+        psutil.wait_procs(living, timeout=0.5)
+    return len(ended - {pid})
+
+
+def _ours(pid: int, marker: str) -> list[psutil.Process]:
+    found: dict[int, psutil.Process] = {}
+    with contextlib.suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in [root, *root.children(recursive=True)]:
+            found[process.pid] = process
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(MARKER) == marker:
+                found[process.pid] = process
+    alive = []
+    for process in found.values():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE:
+                alive.append(process)
+    return alive
+
+
+def restore(scratch: Path) -> list[str]:
+    """Puts back files that were changed past the guard.
+
+    Returns:
+        Their paths.
+    """
+    restored = []
+    for entry in _journal(scratch):
+        if entry["kind"] != "backup":
+            continue
+        path, backup = Path(entry["path"]), Path(entry["other"])
+        if not backup.exists() or (path.exists() and _same(path, backup)):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(backup, path)
+        restored.append(str(path))
+    return restored
+
+
+def _same(left: Path, right: Path) -> bool:
+    if left.stat().st_size != right.stat().st_size:
+        return False
+    with left.open("rb") as one, right.open("rb") as two:
+        while True:
+            block = one.read(1 << 20)
+            if block != two.read(1 << 20):
+                return False
+            if not block:
+                return True

@@ -1,0 +1,143 @@
+"""The frozen values that travel between the rooms. Imports only `errors` and `units`.
+
+Plain dataclasses, so that a command that reads prices does not pay for pydantic; documents that come from
+outside are validated against these same classes by pydantic where they are read.
+
+Units are in the names: seconds, GiB (2**30 bytes), USD, USD per hour, GB/s (1e9 bytes), TFLOP/s (1e12).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from enum import StrEnum
+
+
+class PurchaseOption(StrEnum):
+    """How an instance is paid for."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """The accelerators of one instance.
+
+    Attributes:
+        name: Canonical name, such as ``A100`` or ``A100-80GB``; a key of the hardware table.
+        count: Number of them; below 1 for a slice (0.5 is half of one).
+        memory_gib: Memory of each in GiB; of the slice, if it is one.
+    """
+
+    name: str
+    count: float
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """An instance type in one place, bought one way, at one price.
+
+    Attributes:
+        provider: ``aws`` or ``gcp``.
+        instance_type: The provider's name, such as ``g5.xlarge`` or ``g2-standard-4``.
+        family: The part of it that fixes the CPU: ``g5``, ``g2``.
+        region: The provider's name of the region.
+        zone: None where the price holds in the whole region.
+        purchase_option: On demand or spot.
+        price_usd_per_hour: Always above zero.
+        vcpus: Virtual CPUs (hardware threads on most x86 families).
+        memory_gib: Main memory in GiB.
+        architecture: ``x86_64`` or ``arm64``.
+        accelerator: None for a CPU instance.
+        price_source: Where the price was read; ``derived`` in it means computed from a price that was read.
+        price_as_of: The day on which the source was current.
+    """
+
+    provider: str
+    instance_type: str
+    family: str
+    region: str
+    zone: str | None
+    purchase_option: PurchaseOption
+    price_usd_per_hour: Decimal
+    vcpus: int
+    memory_gib: float
+    architecture: str
+    accelerator: Accelerator | None
+    price_source: str
+    price_as_of: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorSpec:
+    """What one accelerator can do. Source: pricing/data/accelerators.csv.
+
+    Attributes:
+        name: Canonical name.
+        model: The exact board that the figures are for, such as ``A100-SXM4-40GB``.
+        vendor: ``NVIDIA``, ``AMD`` or ``Intel``.
+        architecture: ``Ampere``, ``CDNA2``, ...
+        year: Of the first shipment.
+        memory_gib: Memory in GiB.
+        memory_bandwidth_gbps: Peak, GB/s.
+        fp32_tflops: Peak of the fp32 cores, dense.
+        fp32_matrix_tflops: Peak of fp32 matrix units (AMD CDNA); None without them.
+        tf32_tensor_tflops: None without TF32 units.
+        fp16_tensor_tflops: Dense, fp32 accumulation; None without tensor cores.
+        bf16_tensor_tflops: None without bf16 units.
+        multiprocessors: Streaming multiprocessors or compute units.
+        compute_capability: CUDA's, such as (8, 6); None for others.
+        tdp_watts: Board power.
+    """
+
+    name: str
+    model: str
+    vendor: str
+    architecture: str
+    year: int
+    memory_gib: float
+    memory_bandwidth_gbps: float
+    fp32_tflops: float
+    fp32_matrix_tflops: float | None
+    tf32_tensor_tflops: float | None
+    fp16_tensor_tflops: float | None
+    bf16_tensor_tflops: float | None
+    multiprocessors: int
+    compute_capability: tuple[int, int] | None
+    tdp_watts: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuSpec:
+    """What the CPU of an instance family can do. Source: pricing/data/cpus.csv and cpu_measurements.csv.
+
+    Attributes:
+        provider: ``aws`` or ``gcp``.
+        family: Instance family, such as ``c7i``.
+        model: CPU model name.
+        microarchitecture: Such as ``Ice Lake-SP``; empty if unknown.
+        vcpus_per_core: 2 where a vCPU is a hardware thread.
+        all_core_ghz: Sustained clock with all cores busy; None if not known.
+        fp32_flops_per_cycle: Per core, fused multiply-add counted as two; None if not known.
+        bf16_in_hardware: Whether bf16 arithmetic is fast.
+        read_gbps: Measured memory read of the largest size, GB/s; None if not measured.
+        read_vcpus: The vCPUs of the size on which `read_gbps` was measured.
+        matrix_mult_per_vcpu: Measured PassMark matrix multiplications per second and vCPU; None if not measured.
+        burstable: Runs at full speed only on credits (t3, e2 shared-core and the like).
+    """
+
+    provider: str
+    family: str
+    model: str
+    microarchitecture: str
+    vcpus_per_core: int
+    all_core_ghz: float | None
+    fp32_flops_per_cycle: float | None
+    bf16_in_hardware: bool
+    read_gbps: float | None
+    read_vcpus: int | None
+    matrix_mult_per_vcpu: float | None
+    burstable: bool

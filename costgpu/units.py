@@ -1,0 +1,176 @@
+"""Parsing and formatting of amounts, times, sizes and accelerator requests. Imports only `errors`.
+
+Money is `decimal.Decimal` in US dollars, time is seconds, memory is GiB.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from costgpu.errors import UsageError
+
+SECONDS_PER_HOUR = 3600.0
+_TIME_UNITS = {
+    "": 1.0, "s": 1.0, "sec": 1.0, "second": 1.0,
+    "m": 60.0, "min": 60.0, "minute": 60.0,
+    "h": 3600.0, "hr": 3600.0, "hour": 3600.0,
+    "d": 86400.0, "day": 86400.0, "w": 604800.0, "week": 604800.0,
+}  # fmt: skip
+_TIME_PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a time span such as ``90``, ``90s``, ``1.5h``, ``1h30m`` or ``2 days``.
+
+    Raises:
+        UsageError: The text is not a positive, finite time span.
+    """
+    rest, total = text.strip().lower(), 0.0
+    position = 0
+    while position < len(rest):
+        match = _TIME_PART.match(rest, position)
+        unit = match.group(2) if match else ""
+        seconds = _TIME_UNITS.get(unit, _TIME_UNITS.get(unit.removesuffix("s")))
+        if match is None or seconds is None:
+            break
+        total += float(match.group(1)) * seconds
+        position = match.end()
+    if position < len(rest) or not rest or total <= 0 or not math.isfinite(total):
+        raise UsageError(f"{text!r} is not a time span.", hint="Write it as 90s, 15m, 2h, 1h30m or 3d.")
+    return total
+
+
+def parse_usd(text: str) -> Decimal:
+    """A positive amount of US dollars: ``5``, ``$5``, ``0.25``, ``5 USD``.
+
+    Raises:
+        UsageError: Not an amount, not positive, or another currency.
+    """
+    cleaned = text.strip().removeprefix("$").strip()
+    if cleaned[-3:].lower() == "usd":
+        cleaned = cleaned[:-3].strip()
+    try:
+        amount = Decimal(cleaned)
+    except InvalidOperation:
+        amount = Decimal("NaN")
+    if not amount.is_finite() or amount <= 0:
+        raise UsageError(
+            f"{text!r} is not a positive amount of US dollars.",
+            hint="Write it as 5, $5 or 0.25; costgpu knows only USD.",
+        )
+    return amount
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """An inclusive range of a quantity; `high` None means no upper end."""
+
+    low: float
+    high: float | None
+
+    def __contains__(self, value: float) -> bool:
+        return value >= self.low and (self.high is None or value <= self.high)
+
+
+_NUMBER = r"(\d+(?:\.\d+)?)"
+_RANGE = re.compile(rf"{_NUMBER}(?:(\+)|\.\.{_NUMBER}?)?")
+
+
+def parse_range(text: str, *, what: str) -> NumberRange:
+    """``8`` (exactly), ``8+`` or ``8..`` (at least), ``8..16`` (from, to).
+
+    Args:
+        text: What the user wrote.
+        what: The quantity's name, for the message.
+
+    Raises:
+        UsageError: Not a range, or its ends are the wrong way round.
+    """
+    match = _RANGE.fullmatch(text.strip().replace(" ", ""))
+    if match is None:
+        raise UsageError(f"{text!r} is not a number or range for {what}.", hint="Write 8, 8+ or 8..16.")
+    low, plus, high = float(match.group(1)), match.group(2), match.group(3)
+    open_ended = plus is not None or (".." in text and high is None)
+    upper = None if open_ended else float(high) if high is not None else low
+    if upper is not None and upper < low:
+        raise UsageError(f"The range {text!r} for {what} ends before it starts.", hint=f"Write {high}..{low:g}.")
+    return NumberRange(low, upper)
+
+
+@dataclass(frozen=True, slots=True)
+class AcceleratorRequest:
+    """What ``--gpus`` asks for.
+
+    Attributes:
+        none: True for ``none``: only offers without an accelerator.
+        name: Accelerator name as the user wrote it; None when only a memory size was given.
+        memory_gib: Least memory per accelerator in GiB; None when a name was given.
+        count: How many accelerators; None means any number.
+    """
+
+    none: bool = False
+    name: str | None = None
+    memory_gib: float | None = None
+    count: NumberRange | None = None
+
+
+_MEMORY = re.compile(rf"{_NUMBER}\s*gi?b\+?", re.IGNORECASE)
+
+
+def parse_accelerator(text: str) -> AcceleratorRequest:
+    """``A100``, ``A100:1``, ``none``, ``24GB``, ``24GB:1..2``, ``L4:1+``.
+
+    Raises:
+        UsageError: Not of that form.
+    """
+    name, colon, count_text = text.strip().partition(":")
+    if name.lower() in {"none", "0", "cpu"} and not colon:
+        return AcceleratorRequest(none=True)
+    if not name or (colon and not count_text):
+        raise UsageError(
+            f"{text!r} is not an accelerator request.",
+            hint="Write A100, A100:1, 24GB:1..2 or none.",
+        )
+    count = parse_range(count_text, what="the number of accelerators") if colon else None
+    memory = _MEMORY.fullmatch(name)
+    if memory:
+        return AcceleratorRequest(memory_gib=float(memory.group(1)), count=count)
+    return AcceleratorRequest(name=name, count=count)
+
+
+def format_usd(amount: Decimal | float) -> str:
+    """``$0.92``, ``$1,234``, ``$0.0041``: two significant digits at least, never a rounded-away cost."""
+    value = float(amount)
+    if value >= 1000:
+        return f"${value:,.0f}"
+    if value >= 0.1 or value == 0:
+        return f"${value:.2f}"
+    digits = min(6, 1 - math.floor(math.log10(abs(value))))
+    return f"${value:.{digits}f}"
+
+
+def format_duration(seconds: float) -> str:
+    """``83 ms``, ``42 s``, ``12 min``, ``1.3 h``, ``5.2 days``: what a person would say."""
+    if seconds < 0.001:
+        return f"{seconds * 1e6:.0f} µs"
+    if seconds < 1:
+        return f"{seconds * 1e3:.2g} ms" if seconds < 0.0995 else f"{seconds * 1e3:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * SECONDS_PER_HOUR:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 3 * 86400:
+        return f"{seconds / SECONDS_PER_HOUR:.1f} h"
+    if seconds < 730 * 86400:
+        return f"{seconds / 86400:.1f} days"
+    return f"{seconds / (365.25 * 86400):.3g} years"
+
+
+def format_ratio(ratio: float) -> str:
+    """``2.6x``, ``14x``, ``0.31x``."""
+    return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x" if ratio < 1 else f"{ratio:.1f}x"

@@ -1,0 +1,184 @@
+"""Which offers match what a user asks for. Pure, apart from reading the shipped snapshot.
+
+May import `query`, `snapshot`, `hardware`, `models`, `units` and `errors`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from costgpu.errors import PriceNotFound, UsageError
+from costgpu.pricing import hardware, snapshot
+from costgpu.pricing.hardware import accelerator_key, nearest
+from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
+from costgpu.units import AcceleratorRequest, format_usd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from decimal import Decimal
+
+    from costgpu.models import Offer
+
+__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "query_shipped"]
+
+
+class Catalog:
+    """Offers that can be queried.
+
+    Args:
+        offers: In any order; they are put in order of price once, here.
+    """
+
+    def __init__(self, offers: Iterable[Offer]) -> None:
+        self._offers = sorted(offers, key=_by_price)
+        self._by_accelerator: dict[str | None, list[Offer]] = {}
+        self._regions: dict[str, set[str]] = {}
+        for offer in self._offers:
+            name = offer.accelerator.name if offer.accelerator else None
+            self._by_accelerator.setdefault(name, []).append(offer)
+            self._regions.setdefault(offer.provider, set()).add(offer.region)
+
+    @classmethod
+    def shipped(cls) -> Catalog:
+        """The newest snapshot that came with this version."""
+        return cls(snapshot.read_offers(snapshot.newest()))
+
+    @property
+    def offers(self) -> Sequence[Offer]:
+        """Every offer, cheapest first."""
+        return self._offers
+
+    def query(self, query: OfferQuery) -> list[Offer]:
+        """The offers that match, in the order that the query wants.
+
+        Raises:
+            UsageError: An accelerator, provider or region in the query does not exist.
+            PriceNotFound: All names exist and nothing matches.
+        """
+        query = replace(query, accelerator=self._known_accelerator(query.accelerator))
+        for place in query.infra:
+            self._check_place(place)
+        found = self._filter(query)
+        if not found and query.accelerator and query.accelerator.name not in {None, *self._by_accelerator}:
+            rented = sorted(name for name in self._by_accelerator if name)
+            raise PriceNotFound(
+                f"No offer in these prices has the accelerator {query.accelerator.name}.",
+                hint=f"Those with offers: {', '.join(rented)}.",
+            )
+        if not found:
+            raise PriceNotFound(f"No offer matches {in_words(query)}.", hint=self._what_to_loosen(query))
+        if query.sort is not SortKey.PRICE:
+            found.sort(key=_SORT_KEYS[query.sort])
+        return found[: query.limit]
+
+    def _filter(self, query: OfferQuery) -> list[Offer]:
+        """The matches in order of price; what the index and that order decide is not tested one by one."""
+        request, found = query.accelerator, self._offers
+        if request is not None and request.none:
+            found, query = self._by_accelerator.get(None, []), replace(query, accelerator=None)
+        elif request is not None and request.name is not None:
+            found = self._by_accelerator.get(request.name, [])
+            query = replace(query, accelerator=replace(request, name=None))
+        if query.max_price_usd_per_hour is not None:
+            end = bisect_right(found, query.max_price_usd_per_hour, key=_price)
+            found, query = found[:end], replace(query, max_price_usd_per_hour=None)
+        for predicate in predicates(query):
+            found = [offer for offer in found if predicate(offer)]
+        return list(found)
+
+    def _known_accelerator(self, request: AcceleratorRequest | None) -> AcceleratorRequest | None:
+        """The request with the canonical name, so that the index and the hardware table's aliases apply."""
+        if request is None or request.name is None:
+            return request
+        key = accelerator_key(request.name)
+        for name in self._by_accelerator:
+            if name is not None and accelerator_key(name) == key:
+                return replace(request, name=name)
+        return replace(request, name=hardware.accelerator(request.name).name)
+
+    def _check_place(self, place: str) -> None:
+        every_region = set().union(*self._regions.values())
+        provider, slash, region = place.lower().partition("/")
+        if not slash:
+            if provider not in self._regions and provider not in every_region:
+                raise _unknown("provider or region", place, [*self._regions, *every_region])
+        elif provider not in self._regions:
+            raise _unknown("provider", provider, self._regions)
+        elif region not in self._regions[provider]:
+            raise _unknown(f"{provider} region", region, self._regions[provider])
+
+    def _what_to_loosen(self, query: OfferQuery) -> str:
+        """Which single filter, dropped, gives offers, and from what price on."""
+        gains = []
+        for words, looser in loosened(query):
+            found = self._filter(looser)
+            if found:
+                number = f"{len(found)} offer{'s' * (len(found) > 1)}"
+                gains.append(f"Without {words}: {number} from {format_usd(found[0].price_usd_per_hour)}/h.")
+        return " ".join(gains) or "No single filter is to blame: loosen two or more."
+
+
+def query_shipped(query: OfferQuery) -> list[Offer]:
+    """The same as ``Catalog.shipped().query(query)``, in less time: it skips lines that cannot match.
+
+    Raises:
+        UsageError: An accelerator, provider or region in the query does not exist.
+        PriceNotFound: All names exist and nothing matches.
+    """
+    try:
+        return Catalog(snapshot.read_offers(snapshot.newest(), _line_test(query))).query(query)
+    except (UsageError, PriceNotFound):
+        # Only the whole catalog knows the nearest names and which filter to loosen.
+        return Catalog.shipped().query(query)
+
+
+def _line_test(query: OfferQuery) -> Callable[[str], bool] | None:
+    """Whether a line of the file can match. It may let others through: the catalog tests every offer."""
+    request = query.accelerator
+    needed = []
+    if request is not None and request.none:
+        needed.append(",,,,")  # no accelerator, count and memory
+    elif request is not None and request.name is not None:
+        needed.append(f",{hardware.accelerator(request.name).name},")
+    if len(query.purchase_options) == 1:
+        needed.append(f",{query.purchase_options[0].value},")
+    if len(query.infra) == 1:
+        needed.append(f"{query.infra[0].lower().replace('/', ',')},")
+    return (lambda line: all(text in line for text in needed)) if needed else None
+
+
+def _unknown(what: str, word: str, names: Iterable[str]) -> UsageError:
+    return UsageError(
+        f"There is no {what} named {word!r}.",
+        hint=f"The nearest names are {', '.join(nearest(word, sorted(names)))}. "
+        "`costgpu offers --sort name --top 0` lists all.",
+    )
+
+
+def _price(offer: Offer) -> Decimal:
+    return offer.price_usd_per_hour
+
+
+def _by_price(offer: Offer) -> tuple[Decimal, str, str, str, str, str]:
+    return (offer.price_usd_per_hour, *_by_name(offer))
+
+
+def _by_name(offer: Offer) -> tuple[str, str, str, str, str]:
+    return (offer.instance_type, offer.provider, offer.region, offer.zone or "", offer.purchase_option)
+
+
+def _by_accelerator_price(offer: Offer) -> float:
+    return float(offer.price_usd_per_hour) / offer.accelerator.count if offer.accelerator else float("inf")
+
+
+def _by_memory(offer: Offer) -> float:
+    return -offer.memory_gib
+
+
+_SORT_KEYS: dict[SortKey, Callable[[Offer], float] | Callable[[Offer], tuple[str, ...]]] = {
+    SortKey.GPU_PRICE: _by_accelerator_price,
+    SortKey.MEMORY: _by_memory,
+    SortKey.NAME: _by_name,
+}

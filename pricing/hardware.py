@@ -1,0 +1,184 @@
+"""What an accelerator and the CPU of an instance family can do: the tables in `data`, read once.
+
+May import `snapshot`, `models` and `errors`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from costgpu.errors import ConfigError, UsageError
+from costgpu.models import AcceleratorSpec, CpuSpec
+from costgpu.pricing.snapshot import DATA, read_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+ACCELERATOR_COLUMNS = (
+    "name",
+    "model",
+    "vendor",
+    "architecture",
+    "year",
+    "memory_gib",
+    "memory_bandwidth_gbps",
+    "fp32_tflops",
+    "fp32_matrix_tflops",
+    "tf32_tensor_tflops",
+    "fp16_tensor_tflops",
+    "bf16_tensor_tflops",
+    "multiprocessors",
+    "compute_capability",
+    "tdp_watts",
+    "source",
+    "as_of",
+)
+CPU_COLUMNS = (
+    "provider",
+    "family",
+    "model",
+    "microarchitecture",
+    "vcpus_per_core",
+    "all_core_ghz",
+    "fp32_flops_per_cycle",
+    "bf16_in_hardware",
+    "burstable",
+    "source",
+    "as_of",
+)
+CPU_MEASUREMENT_COLUMNS = (
+    "provider",
+    "family",
+    "read_gbps",
+    "read_vcpus",
+    "matrix_mult_per_vcpu",
+    "source",
+    "as_of",
+)
+ACCELERATORS_FILE = "accelerators.csv"
+CPUS_FILE = "cpus.csv"
+CPU_MEASUREMENTS_FILE = "cpu_measurements.csv"
+
+
+@cache
+def accelerators() -> Mapping[str, AcceleratorSpec]:
+    """Every known accelerator by its canonical name, rented by a cloud or not."""
+    specs = {}
+    for row in read_table(DATA / ACCELERATORS_FILE, ACCELERATOR_COLUMNS):
+        name, model, vendor, architecture, year, memory, bandwidth, fp32, matrix, tf32, fp16, bf16 = row[:12]
+        major, _, minor = row[13].partition(".")
+        specs[name] = AcceleratorSpec(
+            name=name,
+            model=model,
+            vendor=vendor,
+            architecture=architecture,
+            year=int(year),
+            memory_gib=float(memory),
+            memory_bandwidth_gbps=float(bandwidth),
+            fp32_tflops=float(fp32),
+            fp32_matrix_tflops=_optional(matrix),
+            tf32_tensor_tflops=_optional(tf32),
+            fp16_tensor_tflops=_optional(fp16),
+            bf16_tensor_tflops=_optional(bf16),
+            multiprocessors=int(row[12]),
+            compute_capability=(int(major), int(minor)) if major else None,
+            tdp_watts=float(row[14]),
+        )
+    return MappingProxyType(specs)
+
+
+@cache
+def cpus() -> Mapping[tuple[str, str], CpuSpec]:
+    """The CPU of every known instance family, by (provider, family)."""
+    measured = {row[:2]: row[2:] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
+    specs = {}
+    for row in read_table(DATA / CPUS_FILE, CPU_COLUMNS):
+        provider, family, model, microarchitecture, per_core, ghz, flops, bf16, burstable = row[:9]
+        read_gbps, read_vcpus, matrix_mult = measured.get((provider, family), ("", "", ""))[:3]
+        specs[provider, family] = CpuSpec(
+            provider=provider,
+            family=family,
+            model=model,
+            microarchitecture=microarchitecture,
+            vcpus_per_core=int(per_core),
+            all_core_ghz=_optional(ghz),
+            fp32_flops_per_cycle=_optional(flops),
+            bf16_in_hardware=bf16 == "yes",
+            read_gbps=_optional(read_gbps),
+            read_vcpus=int(read_vcpus) if read_vcpus else None,
+            matrix_mult_per_vcpu=_optional(matrix_mult),
+            burstable=burstable == "yes",
+        )
+    return MappingProxyType(specs)
+
+
+def accelerator(name: str) -> AcceleratorSpec:
+    """The accelerator that a user's spelling means: ``a100``, ``nvidia-tesla-t4``, ``A100-SXM4-80GB``.
+
+    Besides the canonical name, the exact board is understood, and the name with its own memory size
+    (``A100-40GB``).
+
+    Raises:
+        UsageError: There is no such accelerator.
+    """
+    try:
+        return _by_key()[accelerator_key(name)]
+    except KeyError:
+        raise unknown_accelerator(name) from None
+
+
+def cpu(provider: str, family: str) -> CpuSpec:
+    """The CPU of an instance family.
+
+    Raises:
+        ConfigError: The table has no such family.
+    """
+    try:
+        return cpus()[provider, family]
+    except KeyError:
+        near = nearest(family, [known for owner, known in cpus() if owner == provider])
+        raise ConfigError(
+            f"There are no CPU figures for the family {family!r} of {provider!r}.",
+            hint=f"The nearest families in {CPUS_FILE} are {', '.join(near)}."
+            if near
+            else f"{CPUS_FILE} has the families of {', '.join(sorted({owner for owner, _ in cpus()}))}.",
+        ) from None
+
+
+def accelerator_key(name: str) -> str:
+    """A name without case, ``-``, ``_``, spaces and the prefixes nvidia and tesla."""
+    key = name.lower().replace("-", "").replace("_", "").replace(" ", "")
+    return key.removeprefix("nvidia").removeprefix("tesla")
+
+
+def unknown_accelerator(name: str) -> UsageError:
+    """The error for a name that means no accelerator."""
+    near = nearest(name, accelerators(), accelerator_key)
+    return UsageError(
+        f"There is no accelerator named {name!r}.",
+        hint=f"The nearest names are {', '.join(near)}. `costgpu offers --sort name --top 0` lists all.",
+    )
+
+
+def nearest(word: str, names: Iterable[str], key: Callable[[str], str] = str.lower) -> list[str]:
+    """The three names most like a word once `key` has stripped what does not matter, best first."""
+    from difflib import get_close_matches  # noqa: PLC0415  (only a mistake pays for it)
+
+    by_key = {key(name): name for name in names}
+    return [by_key[match] for match in get_close_matches(key(word), by_key, n=3, cutoff=0)]
+
+
+@cache
+def _by_key() -> Mapping[str, AcceleratorSpec]:
+    specs = accelerators().values()
+    keys = {accelerator_key(spec.name): spec for spec in specs}
+    for spec in specs:
+        keys.setdefault(accelerator_key(spec.model), spec)
+        keys.setdefault(accelerator_key(f"{spec.name}-{spec.memory_gib:g}GB"), spec)
+    return keys
+
+
+def _optional(text: str) -> float | None:
+    return float(text) if text else None

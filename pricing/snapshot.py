@@ -1,0 +1,247 @@
+"""The file format of prices: reading, writing and checking the dated snapshots in `data`.
+
+The columns are listed here, so that a change of `Offer` cannot change the files unnoticed. This room is read
+at the start of every command: the csv module, no validation library, and values shared between rows.
+"""
+
+from __future__ import annotations
+
+import csv
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from operator import itemgetter
+from pathlib import Path
+from sys import intern
+from typing import TYPE_CHECKING, Any
+
+from costgpu.errors import ConfigError, PriceNotFound
+from costgpu.models import Accelerator, Offer, PurchaseOption
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+DATA = Path(__file__).parent / "data"
+MANIFEST = "manifest.json"
+MANIFEST_SCHEMA = "costgpu.pricing-data"
+MANIFEST_VERSION = 1
+
+OFFER_COLUMNS = (
+    "provider",
+    "region",
+    "zone",
+    "instance_type",
+    "family",
+    "purchase_option",
+    "price_usd_per_hour",
+    "vcpus",
+    "memory_gib",
+    "architecture",
+    "accelerator",
+    "accelerator_count",
+    "accelerator_memory_gib",
+    "source",
+    "as_of",
+)
+
+
+def format_number(value: float) -> str:
+    """The shortest text of a quantity: ``16``, ``30.5``, ``0.125``."""
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def write_table(
+    path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], *, preamble: Sequence[str] = ()
+) -> int:
+    """Write a CSV file with Unix line ends, each preamble line as a comment; the number of rows."""
+    count = 0
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        stream.writelines(f"# {line}".rstrip() + "\n" for line in preamble)
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(columns)
+        for row in rows:
+            writer.writerow(row)
+            count += 1
+    return count
+
+
+def read_table(
+    path: Path, columns: Sequence[str], keep: Callable[[str], bool] | None = None
+) -> Iterator[tuple[str, ...]]:
+    """The rows of a CSV file with the cells in the order of `columns`; other columns are ignored.
+
+    Args:
+        path: The file.
+        columns: Those wanted.
+        keep: Decides on a line of text whether it is worth taking apart.
+
+    Raises:
+        ConfigError: The file is missing, lacks a column, or a row has too few cells.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            lines = (line for line in stream if line[0] != "#")
+            header = next(csv.reader(lines), [])
+            missing = [column for column in columns if column not in header]
+            if missing:
+                raise ConfigError(f"{path} lacks the column {', '.join(missing)}.", hint=_REINSTALL)
+            pick = itemgetter(*(header.index(column) for column in columns))
+            yield from map(pick, csv.reader(filter(keep, lines) if keep else lines))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint=_REINSTALL) from error
+    except IndexError as error:
+        raise ConfigError(f"{path} is cut short.", hint=_REINSTALL) from error
+
+
+def write_offers(path: Path, offers: Iterable[Offer]) -> int:
+    """Write offers in their one order (provider, region, zone, type, option); the number of rows."""
+    return write_table(path, OFFER_COLUMNS, sorted(map(_to_row, offers)))
+
+
+def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[Offer]:
+    """The offers of a snapshot.
+
+    Args:
+        path: A file written by `write_offers`.
+        keep: Decides on a line of the file whether its offer is wanted, before anything is converted.
+
+    Raises:
+        ConfigError: The file is missing or damaged.
+        PriceNotFound: A row has no price, or one that is not above zero.
+    """
+    options = {option.value: option for option in PurchaseOption}
+    floats, dates, accelerators = _Floats(), _Dates(), _Accelerators()
+    offers = []
+    for row in read_table(path, OFFER_COLUMNS, keep):
+        (provider, region, zone, instance_type, family, option, price, vcpus, memory, architecture) = row[:10]
+        try:
+            offers.append(
+                Offer(
+                    provider=intern(provider),
+                    instance_type=intern(instance_type),
+                    family=intern(family),
+                    region=intern(region),
+                    zone=intern(zone) if zone else None,
+                    purchase_option=options[option],
+                    price_usd_per_hour=_price(price, row, path),
+                    vcpus=int(vcpus),
+                    memory_gib=floats[memory],
+                    architecture=intern(architecture),
+                    accelerator=accelerators[row[10:13]] if row[10] else None,
+                    price_source=intern(row[13]),
+                    price_as_of=dates[row[14]],
+                )
+            )
+        except (KeyError, ValueError) as error:
+            raise ConfigError(f"{path}: the row {','.join(row)!r} is damaged.", hint=_REINSTALL) from error
+    return offers
+
+
+def newest(data: Path = DATA) -> Path:
+    """The snapshot of offers with the latest date in its name.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    paths = sorted(data.glob("offers-*.csv"))
+    if not paths:
+        raise ConfigError(f"There is no price snapshot in {data}.", hint=_REINSTALL)
+    return paths[-1]
+
+
+def read_manifest(data: Path = DATA) -> Mapping[str, Mapping[str, Any]]:
+    """What the manifest says about each file, by file name.
+
+    Raises:
+        ConfigError: The manifest is missing, damaged, or of a newer version.
+    """
+    import json  # noqa: PLC0415  (reading prices does not pay for it)
+
+    path = data / MANIFEST
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.", hint=_REINSTALL) from error
+    if document.get("schema") != MANIFEST_SCHEMA or document.get("version") != MANIFEST_VERSION:
+        raise ConfigError(f"{path} is not version {MANIFEST_VERSION} of {MANIFEST_SCHEMA}.", hint=_REINSTALL)
+    files: dict[str, dict[str, Any]] = document["files"]
+    return files
+
+
+def verify(data: Path = DATA) -> None:
+    """Check every data file against the manifest. Hashing costs time: for tests and for doubts.
+
+    Raises:
+        ConfigError: A file is missing, changed, or not in the manifest.
+    """
+    files = read_manifest(data)
+    present = {path.name for path in data.glob("*.csv")}
+    if present != set(files):
+        odd = ", ".join(sorted(present ^ set(files)))
+        raise ConfigError(f"{data} and its manifest disagree about: {odd}.", hint=_REINSTALL)
+    for name, entry in files.items():
+        if sha256(data / name) != entry["sha256"]:
+            raise ConfigError(f"{data / name} is not the file that its manifest lists.", hint=_REINSTALL)
+
+
+def sha256(path: Path) -> str:
+    """The hexadecimal digest of a file."""
+    import hashlib  # noqa: PLC0415  (reading prices does not pay for it)
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+_REINSTALL = "Reinstall costgpu, or write the files again with costgpu.pricing.sources.facts."
+
+
+def _to_row(offer: Offer) -> tuple[str, ...]:
+    accelerator = offer.accelerator
+    return (
+        offer.provider,
+        offer.region,
+        offer.zone or "",
+        offer.instance_type,
+        offer.family,
+        offer.purchase_option.value,
+        format(offer.price_usd_per_hour, "f"),
+        str(offer.vcpus),
+        format_number(offer.memory_gib),
+        offer.architecture,
+        accelerator.name if accelerator else "",
+        format_number(accelerator.count) if accelerator else "",
+        format_number(accelerator.memory_gib) if accelerator else "",
+        offer.price_source,
+        offer.price_as_of.isoformat(),
+    )
+
+
+def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
+    try:
+        price = Decimal(text)
+    except InvalidOperation:
+        price = Decimal(0)
+    if not price.is_finite() or price <= 0:
+        raise PriceNotFound(
+            f"{path.name} has no price for {row[3]} in {row[0]}/{row[1]} ({row[5]}): {text!r}.",
+            hint=_REINSTALL,
+        )
+    return price
+
+
+class _Floats(dict[str, float]):
+    """Text to number, each text converted once."""
+
+    def __missing__(self, text: str) -> float:
+        return self.setdefault(text, float(text))
+
+
+class _Dates(dict[str, date]):
+    def __missing__(self, text: str) -> date:
+        return self.setdefault(text, date.fromisoformat(text))
+
+
+class _Accelerators(dict[tuple[str, ...], Accelerator]):
+    def __missing__(self, cells: tuple[str, ...]) -> Accelerator:
+        name, count, memory = cells
+        return self.setdefault(
+            cells, Accelerator(name=intern(name), count=float(count), memory_gib=float(memory))
+        )

@@ -1,0 +1,1 @@
+"""Where prices and hardware figures come from; run by maintainers, never while a user waits."""

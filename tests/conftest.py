@@ -1,0 +1,35 @@
+"""What holds for every test: no network, no credentials, no home of the person who runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytest_socket import disable_socket, enable_socket
+
+SECRETS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "COSTGPU_", "WANDB_", "HF_")
+
+
+@pytest.fixture(autouse=True)
+def nothing_of_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A home of its own, no credentials in the environment, no sockets in this process."""
+    home = tmp_path_factory.mktemp("home")
+    for name in list(os.environ):
+        if name.startswith(SECRETS):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("CONFIG", "CACHE", "DATA", "STATE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    disable_socket(allow_unix_socket=True)
+    yield
+    enable_socket()
+
+
+@pytest.fixture
+def root() -> Path:
+    """The repository."""
+    return Path(__file__).resolve().parent.parent

@@ -1,0 +1,340 @@
+"""Queries: the same answer as testing every offer, in the order asked for, or an error that helps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costgpu.errors import PriceNotFound, UsageError
+from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey, matches, query_shipped
+from costgpu.pricing.query import price_per_accelerator
+from costgpu.units import AcceleratorRequest, NumberRange, parse_accelerator
+
+PLACES = [("aws", "us-east-1"), ("aws", "eu-west-1"), ("gcp", "us-central1"), ("gcp", "europe-west4")]
+ACCELERATORS = {"A100": 40.0, "A100-80GB": 80.0, "L4": 24.0, "B300": 268.0}
+
+
+@st.composite
+def an_offer(draw: st.DrawFn) -> Offer:
+    provider, region = draw(st.sampled_from(PLACES))
+    name = draw(st.none() | st.sampled_from(list(ACCELERATORS)))
+    count = draw(st.sampled_from([0.5, 1.0, 2.0, 8.0]))
+    return Offer(
+        provider=provider,
+        instance_type=draw(st.sampled_from("abcdef")),
+        family="f",
+        region=region,
+        zone=None,
+        purchase_option=draw(st.sampled_from(PurchaseOption)),
+        price_usd_per_hour=draw(st.decimals(min_value="0.01", max_value="40", places=2)),
+        vcpus=draw(st.sampled_from([2, 4, 8, 16, 96])),
+        memory_gib=draw(st.sampled_from([4.0, 30.5, 64.0, 1152.0])),
+        architecture=draw(st.sampled_from(["x86_64", "arm64"])),
+        accelerator=None
+        if name is None
+        else Accelerator(name=name, count=count, memory_gib=ACCELERATORS[name] * min(count, 1)),
+        price_source="test",
+        price_as_of=date(2026, 7, 9),
+    )
+
+
+ranges = st.builds(
+    lambda low, width: NumberRange(low, None if width is None else low + width),
+    st.sampled_from([0.0, 1.0, 2.0, 8.0, 30.0, 64.0]),
+    st.none() | st.sampled_from([0.0, 1.0, 60.0]),
+)
+requests = st.one_of(
+    st.just(AcceleratorRequest(none=True)),
+    st.builds(
+        AcceleratorRequest,
+        name=st.sampled_from(["A100", "a100_80gb", "nvidia-tesla-l4", "NVIDIA A100", "b300"]),
+        count=st.none() | ranges,
+    ),
+    st.builds(
+        AcceleratorRequest, memory_gib=st.sampled_from([24.0, 40.0, 80.0, 288.0]), count=st.none() | ranges
+    ),
+)
+queries = st.builds(
+    OfferQuery,
+    accelerator=st.none() | requests,
+    cpus=st.none() | ranges,
+    memory=st.none() | ranges,
+    infra=st.lists(
+        st.sampled_from(["aws", "gcp", "us-east-1", "AWS/eu-west-1", "gcp/europe-west4"]), max_size=2
+    ).map(tuple),
+    purchase_options=st.lists(st.sampled_from(PurchaseOption), max_size=2, unique=True).map(tuple),
+    max_price_usd_per_hour=st.none() | st.decimals(min_value="0.01", max_value="40", places=2),
+    architecture=st.none() | st.sampled_from(["x86_64", "arm64"]),
+    sort=st.sampled_from(SortKey),
+    limit=st.none() | st.integers(1, 5),
+)
+
+
+def in_order(found: list[Offer], sort: SortKey) -> bool:
+    def rank(offer: Offer) -> tuple[float, Decimal] | tuple[str, str, str]:
+        price = offer.price_usd_per_hour
+        per_accelerator = price_per_accelerator(offer)
+        match sort:
+            case SortKey.PRICE:
+                return (0.0, price)
+            case SortKey.GPU_PRICE:
+                return (float("inf") if per_accelerator is None else float(per_accelerator), price)
+            case SortKey.MEMORY:
+                return (-offer.memory_gib, price)
+            case SortKey.NAME:
+                return (offer.instance_type, offer.provider, offer.region)
+
+    ranks = [rank(offer) for offer in found]
+    return ranks == sorted(ranks)
+
+
+def place_and_option(offer: Offer) -> tuple[str, ...]:
+    """What one price list has one price for."""
+    return (offer.instance_type, offer.provider, offer.region, offer.purchase_option)
+
+
+def whole(offers: list[Offer]) -> Catalog:
+    """A catalog that has every place and accelerator, so that every name in `queries` exists."""
+    everywhere = [
+        offer(provider=provider, region=region, accelerator=(name, 1), price="999")
+        for provider, region in PLACES
+        for name in ACCELERATORS
+    ]
+    return Catalog([*offers, *everywhere])
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(an_offer(), max_size=30), queries)
+def test_a_query_gives_what_testing_every_offer_gives(offers: list[Offer], query: OfferQuery) -> None:
+    catalog = whole(offers)
+    expected = [offer for offer in catalog.offers if matches(offer, query)]
+    if not expected:
+        with pytest.raises(PriceNotFound):
+            catalog.query(query)
+        return
+    found = catalog.query(replace(query, limit=None))
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    assert in_order(found, query.sort)
+    assert catalog.query(query) == found[: query.limit]
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(an_offer(), min_size=1, max_size=20, unique_by=place_and_option), queries)
+def test_the_order_in_which_offers_come_does_not_matter(offers: list[Offer], query: OfferQuery) -> None:
+    query = replace(query, sort=SortKey.NAME, limit=None)
+    try:
+        found = whole(offers).query(query)
+    except PriceNotFound:
+        return
+    assert whole(offers[::-1]).query(query) == found
+
+
+def offer(
+    instance_type: str = "m",
+    *,
+    provider: str = "aws",
+    region: str = "us-east-1",
+    price: str = "1",
+    accelerator: tuple[str, float] | None = None,
+    vcpus: int = 4,
+    memory_gib: float = 16.0,
+    option: PurchaseOption = PurchaseOption.ON_DEMAND,
+) -> Offer:
+    return Offer(
+        provider=provider,
+        instance_type=instance_type,
+        family="f",
+        region=region,
+        zone=None,
+        purchase_option=option,
+        price_usd_per_hour=Decimal(price),
+        vcpus=vcpus,
+        memory_gib=memory_gib,
+        architecture="x86_64",
+        accelerator=accelerator
+        and Accelerator(
+            name=accelerator[0],
+            count=accelerator[1],
+            memory_gib=ACCELERATORS[accelerator[0]] * min(accelerator[1], 1),
+        ),
+        price_source="test",
+        price_as_of=date(2026, 7, 9),
+    )
+
+
+CATALOG = Catalog(
+    [
+        offer("cpu", price="0.1"),
+        offer("cpu", price="0.04", option=PurchaseOption.SPOT),
+        offer("slice", price="0.3", accelerator=("L4", 0.5)),
+        offer("l4", price="0.8", accelerator=("L4", 1)),
+        offer("a100", price="22", accelerator=("A100", 8), vcpus=96, memory_gib=1152),
+        offer("a2", provider="gcp", region="us-central1", price="4", accelerator=("A100", 1), memory_gib=85),
+        offer("a2-ultra", provider="gcp", region="us-central1", price="6", accelerator=("A100-80GB", 1)),
+        offer("b300", provider="gcp", region="us-central1", price="142", accelerator=("B300", 8)),
+    ]
+)
+
+
+def found(**query: object) -> list[str]:
+    return [offer.instance_type for offer in CATALOG.query(OfferQuery(**query))]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("request_text", "types"),
+    [
+        ("A100", ["a2", "a100"]),
+        ("nvidia-tesla-a100", ["a2", "a100"]),
+        ("A100-40GB", ["a2", "a100"]),
+        ("A100-SXM4-80GB", ["a2-ultra"]),
+        ("A100:1", ["a2"]),
+        ("A100:2+", ["a100"]),
+        ("L4", ["slice", "l4"]),
+        ("L4:1", ["l4"]),
+        ("L4:0.5", ["slice"]),
+        ("none", ["cpu", "cpu"]),
+        ("24GB", ["l4", "a2", "a2-ultra", "a100", "b300"]),
+        ("24GB:1..2", ["l4", "a2", "a2-ultra"]),
+        ("80GB", ["a2-ultra", "b300"]),
+        ("288GB", ["b300"]),
+        ("12GB", ["slice", "l4", "a2", "a2-ultra", "a100", "b300"]),
+    ],
+)
+def test_accelerator_requests(request_text: str, types: list[str]) -> None:
+    assert found(accelerator=parse_accelerator(request_text)) == types
+
+
+@pytest.mark.parametrize(
+    ("infra", "count"),
+    [
+        (("aws",), 5),
+        (("gcp",), 3),
+        (("us-central1",), 3),
+        (("AWS/us-east-1", "gcp"), 8),
+        (("gcp/us-central1",), 3),
+    ],
+)
+def test_places(infra: tuple[str, ...], count: int) -> None:
+    assert len(found(infra=infra)) == count
+
+
+def test_orders() -> None:
+    accelerated = parse_accelerator("12GB")
+    assert found(accelerator=accelerated, sort=SortKey.GPU_PRICE) == [
+        "slice",
+        "l4",
+        "a100",
+        "a2",
+        "a2-ultra",
+        "b300",
+    ]
+    assert found(sort=SortKey.MEMORY)[:3] == ["a100", "a2", "cpu"]
+    assert found(sort=SortKey.NAME, limit=3) == ["a100", "a2", "a2-ultra"]
+    assert found(sort=SortKey.GPU_PRICE)[-2:] == ["cpu", "cpu"]
+
+
+def test_other_filters() -> None:
+    assert found(purchase_options=(PurchaseOption.SPOT,)) == ["cpu"]
+    assert found(cpus=NumberRange(8, None)) == ["a100"]
+    assert found(memory=NumberRange(80, 100)) == ["a2"]
+    assert found(max_price_usd_per_hour=Decimal("0.3")) == ["cpu", "cpu", "slice"]
+    assert found(architecture="x86_64", limit=1) == ["cpu"]
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "hint"),
+    [
+        (
+            OfferQuery(accelerator=AcceleratorRequest(name="A1000")),
+            "accelerator named 'A1000'",
+            "A100, A100-80GB",
+        ),
+        (OfferQuery(infra=("azure",)), "provider or region named 'azure'", "aws"),
+        (OfferQuery(infra=("us-esat-1",)), "provider or region named 'us-esat-1'", "us-east-1"),
+        (OfferQuery(infra=("asw/us-east-1",)), "provider named 'asw'", "aws"),
+        (OfferQuery(infra=("aws/us-central1",)), "aws region named 'us-central1'", "us-east-1"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(query: OfferQuery, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        CATALOG.query(query)
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert "`costgpu offers --sort name --top 0` lists all" in caught.value.hint
+
+
+def test_nothing_found_says_what_to_loosen() -> None:
+    query = OfferQuery(
+        accelerator=parse_accelerator("A100:1"), infra=("aws",), purchase_options=(PurchaseOption.ON_DEMAND,)
+    )
+    with pytest.raises(PriceNotFound) as caught:
+        CATALOG.query(query)
+    assert caught.value.message == "No offer matches --infra aws, --on-demand, --gpus A100:1."
+    assert caught.value.hint == (
+        "Without --infra aws: 1 offer from $4.00/h. "
+        "Without the count in --gpus A100:1: 1 offer from $22.00/h. "
+        "Without --gpus A100:1: 4 offers from $0.10/h."
+    )
+
+
+def test_nothing_found_for_two_reasons() -> None:
+    query = OfferQuery(
+        cpus=NumberRange(100, None),
+        memory=NumberRange(5000, 6000),
+        max_price_usd_per_hour=Decimal("0.01"),
+        architecture="arm64",
+    )
+    with pytest.raises(
+        PriceNotFound, match=r"--cpus 100\+, --memory 5000\.\.6000, --max-price 0\.01"
+    ) as caught:
+        CATALOG.query(query)
+    assert "two or more" in caught.value.hint
+
+
+def test_an_accelerator_that_nobody_rents() -> None:
+    with pytest.raises(PriceNotFound, match="has the accelerator RTX 4090") as caught:
+        CATALOG.query(OfferQuery(accelerator=parse_accelerator("rtx4090")))
+    assert caught.value.hint == "Those with offers: A100, A100-80GB, B300, L4."
+
+
+def test_an_empty_catalog_has_no_price() -> None:
+    with pytest.raises(PriceNotFound, match="an empty catalog"):
+        Catalog([]).query(OfferQuery())
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        OfferQuery(),
+        OfferQuery(accelerator=parse_accelerator("nvidia-a100-80gb:1..2"), sort=SortKey.GPU_PRICE),
+        OfferQuery(accelerator=parse_accelerator("none"), cpus=NumberRange(8, 16), limit=5),
+        OfferQuery(accelerator=parse_accelerator("24GB"), infra=("aws", "gcp/us-central1")),
+        OfferQuery(infra=("AWS/us-east-1",), purchase_options=(PurchaseOption.SPOT,)),
+        OfferQuery(infra=("us-west1",), purchase_options=tuple(PurchaseOption), memory=NumberRange(64, None)),
+    ],
+)
+def test_the_quick_way_finds_the_same(query: OfferQuery) -> None:
+    assert query_shipped(query) == Catalog.shipped().query(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        OfferQuery(accelerator=parse_accelerator("A1000")),
+        OfferQuery(accelerator=parse_accelerator("RTX 4090")),
+        OfferQuery(accelerator=parse_accelerator("A100:1"), infra=("aws",)),
+        OfferQuery(infra=("mars",)),
+    ],
+)
+def test_the_quick_way_fails_the_same(query: OfferQuery) -> None:
+    with pytest.raises((UsageError, PriceNotFound)) as quick:
+        query_shipped(query)
+    with pytest.raises((UsageError, PriceNotFound)) as slow:
+        Catalog.shipped().query(query)
+    assert (quick.value.message, quick.value.hint) == (slow.value.message, slow.value.hint)

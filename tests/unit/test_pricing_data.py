@@ -1,0 +1,244 @@
+"""What must be true of the shipped prices and hardware figures, whoever wrote them."""
+
+from __future__ import annotations
+
+import csv
+from collections import defaultdict
+from datetime import UTC, datetime
+from functools import cache
+
+import pytest
+
+from costgpu.errors import ConfigError, UsageError
+from costgpu.models import Offer, PurchaseOption
+from costgpu.pricing import hardware, snapshot
+
+OWN_PRICE_LIST_ENTRY = {
+    "a3-megagpu-8g": "the shape of a3-highgpu-8g with a faster network",
+    "g4-standard-6": "a slice",
+    "g4-standard-12": "a slice",
+    "g4-standard-24": "a slice",
+}
+"""Types whose price is not that of their family's other sizes in proportion, with the reason."""
+
+PROPORTION_TOLERANCE = 0.0025  # c7g.medium is listed to four decimals, 0.2 % off
+MEMORY_TOLERANCE = 0.01  # price lists say 268 GiB for the B300, its data sheet 270
+
+
+@cache
+def shipped() -> list[Offer]:
+    return snapshot.read_offers(snapshot.newest())
+
+
+def test_every_file_is_the_one_in_the_manifest() -> None:
+    snapshot.verify()
+
+
+def test_the_manifest_tells_rows_and_dates() -> None:
+    for name, entry in snapshot.read_manifest().items():
+        dates = [row[0] for row in snapshot.read_table(snapshot.DATA / name, ("as_of", "source"))]
+        assert (entry["rows"], entry["oldest_as_of"], entry["newest_as_of"]) == (
+            len(dates),
+            min(dates),
+            max(dates),
+        )
+    newest = snapshot.newest().name
+    assert newest == f"offers-{snapshot.read_manifest()[newest]['newest_as_of']}.csv"
+
+
+def test_every_row_has_its_source_and_a_day_that_has_been() -> None:
+    today = datetime.now(UTC).date().isoformat()
+    for path in snapshot.DATA.glob("*.csv"):
+        for source, as_of in snapshot.read_table(path, ("source", "as_of")):
+            assert source
+            assert "2020-01-01" <= as_of <= today
+
+
+def test_the_file_has_exactly_the_columns_of_the_format() -> None:
+    with snapshot.newest().open(encoding="utf-8", newline="") as stream:
+        assert tuple(next(csv.reader(stream))) == snapshot.OFFER_COLUMNS
+
+
+def test_there_is_one_price_for_each_offer_and_it_is_above_zero() -> None:
+    keys = [(o.provider, o.region, o.zone, o.instance_type, o.purchase_option) for o in shipped()]
+    assert len(keys) == len(set(keys)) > 4000
+    assert all(offer.price_usd_per_hour > 0 for offer in shipped())
+
+
+def test_both_providers_and_both_options_are_there() -> None:
+    assert {(o.provider, o.purchase_option) for o in shipped()} == {
+        (provider, option) for provider in ("aws", "gcp") for option in PurchaseOption
+    }
+
+
+def test_spot_costs_at_most_what_on_demand_costs() -> None:
+    on_demand = {
+        (o.provider, o.region, o.instance_type): o.price_usd_per_hour
+        for o in shipped()
+        if o.purchase_option is PurchaseOption.ON_DEMAND
+    }
+    for offer in shipped():
+        assert offer.price_usd_per_hour <= on_demand[offer.provider, offer.region, offer.instance_type]
+
+
+def test_sizes_of_one_shape_cost_in_proportion() -> None:
+    """Same region and family, same memory and accelerators per vCPU: same price per vCPU."""
+    prices = defaultdict(list)
+    for offer in shipped():
+        if offer.purchase_option is PurchaseOption.SPOT or offer.instance_type in OWN_PRICE_LIST_ENTRY:
+            continue
+        accelerator = offer.accelerator
+        shape = (
+            offer.provider,
+            offer.region,
+            offer.family,
+            round(offer.memory_gib / offer.vcpus, 4),
+            accelerator and (accelerator.name, round(accelerator.count / offer.vcpus, 5)),
+        )
+        prices[shape].append(float(offer.price_usd_per_hour) / offer.vcpus)
+    compared = [group for group in prices.values() if len(group) > 1]
+    assert len(compared) > 300
+    assert all(max(group) <= min(group) * (1 + PROPORTION_TOLERANCE) for group in compared)
+
+
+def test_an_attached_accelerator_costs_the_same_on_every_host() -> None:
+    """Google N1: the price of the host plus number x the price of the accelerator."""
+    prices: defaultdict[tuple[str, ...], dict[str, dict[float, float]]] = defaultdict(dict)
+    for offer in shipped():
+        if "+" in offer.instance_type and offer.accelerator is not None:
+            host = offer.instance_type.partition("+")[0]
+            key = offer.region, offer.purchase_option, offer.accelerator.name
+            prices[key].setdefault(host, {})[offer.accelerator.count] = float(offer.price_usd_per_hour)
+    each = {
+        key: [
+            (by_count[most] - by_count[least]) / (most - least)
+            for by_count in hosts.values()
+            for least, most in [(min(by_count), max(by_count))]
+        ]
+        for key, hosts in prices.items()
+    }
+    assert len(each) >= 40
+    assert all(max(group) - min(group) < 1e-5 for group in each.values())
+
+
+def test_every_accelerator_is_in_the_hardware_table_with_its_memory() -> None:
+    for offer in shipped():
+        if offer.accelerator is not None:
+            count, memory = offer.accelerator.count, offer.accelerator.memory_gib
+            whole = hardware.accelerators()[offer.accelerator.name].memory_gib
+            assert memory == pytest.approx(whole * min(count, 1), rel=MEMORY_TOLERANCE)
+            assert count in {0.125, 0.25, 0.5, 1, 2, 4, 8, 16}
+
+
+def test_every_family_has_a_cpu_of_the_offer_s_architecture() -> None:
+    for offer in shipped():
+        arm = hardware.cpu(offer.provider, offer.family).model.startswith(("Neoverse", "Cortex"))
+        assert offer.architecture == ("arm64" if arm else "x86_64")
+
+
+def test_a_computed_price_says_so() -> None:
+    sources = {offer.price_source for offer in shipped()}
+    marks = ("estimated", "uplift", "ratio", "linear", "same Americas")
+    assert {s for s in sources if "derived" not in s and any(mark in s for mark in marks)} == set()
+    assert {s for s in sources if "derived" in s}
+
+
+def test_the_accelerators_that_users_type() -> None:
+    names = (
+        "K80 M60 P4 P100 V100 V100-32GB T4 T4G A10G L4 L40S A100 A100-80GB H100 H200 B200 B300 "
+        "RTX-PRO-6000 V520"
+    )
+    assert set(names.split()) == {o.accelerator.name for o in shipped() if o.accelerator}
+    boards = {name: spec.model for name, spec in hardware.accelerators().items()}
+    assert boards["P100"] == "P100-PCIE-16GB"
+    assert boards["V100-32GB"] == "V100-SXM2-32GB"
+    assert boards["H100"] == "H100-SXM5-80GB"
+    assert boards["V520"] == "Radeon Pro V520"
+    assert boards["RTX 4090"] == "RTX 4090"
+
+
+def test_accelerator_figures_are_physical() -> None:
+    for spec in hardware.accelerators().values():
+        assert 2010 <= spec.year <= datetime.now(UTC).year
+        assert 1 < spec.fp32_tflops < 1000
+        assert 2 <= spec.memory_gib <= 512
+        assert 50 <= spec.memory_bandwidth_gbps <= 20_000
+        assert spec.tf32_tensor_tflops is None or spec.tf32_tensor_tflops >= spec.fp32_tflops
+        assert spec.fp16_tensor_tflops is None or spec.fp16_tensor_tflops > spec.fp32_tflops
+        assert (spec.compute_capability is not None) == (spec.vendor == "NVIDIA")
+        if spec.compute_capability and spec.compute_capability < (8, 0):
+            assert spec.tf32_tensor_tflops is None
+            assert spec.bf16_tensor_tflops is None
+    assert hardware.accelerators()["MI100"].fp32_matrix_tflops == 46.1
+    assert hardware.accelerators()["A100"].compute_capability == (8, 0)
+
+
+def test_cpu_figures_are_physical() -> None:
+    for (provider, family), spec in hardware.cpus().items():
+        assert (spec.provider, spec.family) == (provider, family)
+        assert spec.vcpus_per_core in {1, 2}
+        assert spec.all_core_ghz is None or 1 < spec.all_core_ghz < 6
+        assert spec.fp32_flops_per_cycle in {None, 8, 16, 32, 64}
+        assert (spec.read_gbps is None) == (spec.read_vcpus is None)
+    burstable = {key for key, spec in hardware.cpus().items() if spec.burstable}
+    assert burstable == {("aws", f) for f in ("t2", "t3", "t3a", "t4g")} | {
+        ("gcp", f) for f in ("e2", "f1", "g1")
+    }
+    c7i = hardware.cpu("aws", "c7i")
+    assert (c7i.read_gbps, c7i.read_vcpus, c7i.matrix_mult_per_vcpu) == (433.0, 192, 1124.93)
+    assert hardware.cpu("aws", "p5en").bf16_in_hardware
+    assert hardware.cpu("gcp", "g4").fp32_flops_per_cycle == 64
+
+
+def test_what_was_measured_by_others_carries_its_licence() -> None:
+    head = (snapshot.DATA / hardware.CPU_MEASUREMENTS_FILE).read_text(encoding="utf-8").splitlines()[:3]
+    notice = (snapshot.DATA / "LICENSE-CC-BY-SA-4.0.txt").read_text(encoding="utf-8")
+    readme = (snapshot.DATA / "README.md").read_text(encoding="utf-8")
+    url = "https://creativecommons.org/licenses/by-sa/4.0/legalcode"
+    assert all(line.startswith("# ") for line in head)
+    assert url in "".join(head)
+    assert url in notice
+    assert all("Spare Cores" in text for text in ("".join(head), notice, readme))
+    measured = {"read_gbps", "read_vcpus", "matrix_mult_per_vcpu"}
+    assert measured.isdisjoint(hardware.CPU_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("a100", "A100"),
+        ("A100-40GB", "A100"),
+        ("A100-SXM4-80GB", "A100-80GB"),
+        ("nvidia-a100-80gb", "A100-80GB"),
+        ("nvidia-tesla-t4", "T4"),
+        ("Tesla V100", "V100"),
+        ("v100_16gb", "V100"),
+        ("h100-80gb", "H100"),
+        ("rtx pro 6000", "RTX-PRO-6000"),
+        ("rtx4090", "RTX 4090"),
+    ],
+)
+def test_spellings_of_an_accelerator(spelling: str, name: str) -> None:
+    assert hardware.accelerator(spelling).name == name
+
+
+def test_no_two_accelerators_share_a_spelling() -> None:
+    names = hardware.accelerators()
+    assert len({hardware.accelerator_key(name) for name in names}) == len(names)
+    assert all(hardware.accelerator(name).name == name for name in names)
+
+
+def test_an_unknown_accelerator_is_answered_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match="'A1000'") as caught:
+        hardware.accelerator("A1000")
+    assert "A100, A100-80GB" in caught.value.hint
+    assert "costgpu offers" in caught.value.hint
+
+
+def test_an_unknown_family_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"'c7'.*'aws'|'c7'") as caught:
+        hardware.cpu("aws", "c7")
+    assert "c7i" in caught.value.hint
+    with pytest.raises(ConfigError) as caught:
+        hardware.cpu("azure", "c7")
+    assert "aws, gcp" in caught.value.hint

@@ -1,0 +1,166 @@
+"""The file format: what is written reads back, and damage is noticed."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costgpu.errors import ConfigError, CostGpuError, PriceNotFound
+from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.pricing import snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+texts = st.text(
+    st.characters(codec="utf-8", exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1
+)
+quantities = st.sampled_from([0.125, 0.5, 1.0, 30.5, 16.0, 1152.0])
+offers = st.builds(
+    Offer,
+    provider=st.sampled_from(["aws", "gcp"]),
+    instance_type=texts,
+    family=texts,
+    region=texts,
+    zone=st.none() | texts,
+    purchase_option=st.sampled_from(PurchaseOption),
+    price_usd_per_hour=st.decimals(min_value="0.000001", max_value="1000", places=6),
+    vcpus=st.integers(1, 1000),
+    memory_gib=quantities,
+    architecture=st.sampled_from(["x86_64", "arm64"]),
+    accelerator=st.none() | st.builds(Accelerator, name=texts, count=quantities, memory_gib=quantities),
+    price_source=texts,
+    price_as_of=st.dates(date(2000, 1, 1), date(2100, 1, 1)),
+)
+
+HEADER = ",".join(snapshot.OFFER_COLUMNS)
+ROW = "aws,us-east-1,,g6.xlarge,g6,on_demand,0.8048,4,16,x86_64,L4,1,24,a list,2026-07-09"
+
+
+@settings(deadline=None)  # the machine may be busy
+@given(st.lists(offers, max_size=5))
+def test_what_is_written_reads_back(tmp_path_factory: pytest.TempPathFactory, wanted: list[Offer]) -> None:
+    path = tmp_path_factory.mktemp("snapshot") / "offers-2026-07-09.csv"
+    assert snapshot.write_offers(path, wanted) == len(wanted)
+    read = snapshot.read_offers(path)
+    assert sorted(read, key=repr) == sorted(wanted, key=repr)
+    again = path.with_name("again.csv")
+    snapshot.write_offers(again, reversed(read))
+    assert again.read_bytes() == path.read_bytes()
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return path
+
+
+def test_a_row_becomes_an_offer(tmp_path: Path) -> None:
+    path = write(tmp_path / "offers-2026-07-09.csv", "# a comment", HEADER, ROW)
+    assert snapshot.read_offers(path) == [
+        Offer(
+            provider="aws",
+            instance_type="g6.xlarge",
+            family="g6",
+            region="us-east-1",
+            zone=None,
+            purchase_option=PurchaseOption.ON_DEMAND,
+            price_usd_per_hour=Decimal("0.8048"),
+            vcpus=4,
+            memory_gib=16.0,
+            architecture="x86_64",
+            accelerator=Accelerator(name="L4", count=1.0, memory_gib=24.0),
+            price_source="a list",
+            price_as_of=date(2026, 7, 9),
+        )
+    ]
+
+
+def test_only_lines_that_are_wanted_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "offers-2026-07-09.csv", HEADER, ROW, "a line that is not wanted")
+    assert len(snapshot.read_offers(path, keep=lambda line: "g6.xlarge" in line)) == 1
+
+
+def test_columns_are_found_by_name_and_new_ones_ignored(tmp_path: Path) -> None:
+    plain = snapshot.read_offers(write(tmp_path / "offers-2026-07-09.csv", HEADER, ROW))
+    newer = write(tmp_path / "offers-2026-07-10.csv", f"carbon,{HEADER}", f"12,{ROW}")
+    assert snapshot.read_offers(newer) == plain
+
+
+@pytest.mark.parametrize("price", ["", "0", "0.0", "-1", "nan", "inf", "free"])
+def test_a_missing_price_is_an_error(tmp_path: Path, price: str) -> None:
+    path = write(tmp_path / "offers-2026-07-09.csv", HEADER, ROW.replace("0.8048", price))
+    with pytest.raises(PriceNotFound, match=r"g6\.xlarge in aws/us-east-1 \(on_demand\)"):
+        snapshot.read_offers(path)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [HEADER, ROW.replace("on_demand", "reserved")],
+        [HEADER, ROW.replace("2026-07-09", "July")],
+        [HEADER, ROW.replace(",4,16,", ",four,16,")],
+        [HEADER, ROW.replace(",L4,1,24,", ",L4,1,,")],
+        [HEADER, "aws,us-east-1"],
+        [HEADER.replace("vcpus,", ""), ROW],
+        [],
+    ],
+)
+def test_a_damaged_file_is_an_error(tmp_path: Path, lines: list[str]) -> None:
+    path = write(tmp_path / "offers-2026-07-09.csv", *lines)
+    with pytest.raises(ConfigError, match="offers-2026-07-09") as caught:
+        snapshot.read_offers(path)
+    assert "Reinstall" in caught.value.hint
+
+
+def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        snapshot.read_offers(tmp_path / "offers-2026-07-09.csv")
+    with pytest.raises(ConfigError, match="no price snapshot"):
+        snapshot.newest(tmp_path)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        snapshot.verify(tmp_path)
+
+
+def test_the_newest_snapshot_is_the_one_with_the_latest_date(tmp_path: Path) -> None:
+    for day in ("2026-07-09", "2026-10-01", "2025-12-31"):
+        write(tmp_path / f"offers-{day}.csv", HEADER)
+    assert snapshot.newest(tmp_path).name == "offers-2026-10-01.csv"
+
+
+def manifest(folder: Path, *, version: int = 1) -> None:
+    path = write(folder / "offers-2026-07-09.csv", HEADER, ROW)
+    (folder / "manifest.json").write_text(
+        f'{{"schema": "costgpu.pricing-data", "version": {version}, '
+        f'"files": {{"{path.name}": {{"sha256": "{snapshot.sha256(path)}"}}}}}}',
+        encoding="utf-8",
+    )
+
+
+def test_verify_notices_a_change(tmp_path: Path) -> None:
+    manifest(tmp_path)
+    snapshot.verify(tmp_path)
+    write(tmp_path / "offers-2026-07-09.csv", HEADER, ROW.replace("0.8048", "0.8049"))
+    with pytest.raises(ConfigError, match="not the file that its manifest lists"):
+        snapshot.verify(tmp_path)
+
+
+def test_verify_notices_a_stranger_and_a_loss(tmp_path: Path) -> None:
+    manifest(tmp_path)
+    stranger = write(tmp_path / "offers-2026-07-10.csv", HEADER)
+    with pytest.raises(ConfigError, match=r"disagree about: offers-2026-07-10\.csv"):
+        snapshot.verify(tmp_path)
+    stranger.unlink()
+    (tmp_path / "offers-2026-07-09.csv").unlink()
+    with pytest.raises(CostGpuError, match=r"disagree about: offers-2026-07-09\.csv"):
+        snapshot.verify(tmp_path)
+
+
+def test_a_newer_manifest_is_refused(tmp_path: Path) -> None:
+    manifest(tmp_path, version=2)
+    with pytest.raises(ConfigError, match="is not version 1"):
+        snapshot.verify(tmp_path)

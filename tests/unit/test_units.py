@@ -1,0 +1,161 @@
+"""Parsing and formatting: what is formatted reads back, and what cannot be meant is refused."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.errors import UsageError
+from costgpu.units import (
+    AcceleratorRequest,
+    NumberRange,
+    format_duration,
+    format_ratio,
+    format_usd,
+    parse_accelerator,
+    parse_duration,
+    parse_range,
+    parse_usd,
+)
+
+names = st.from_regex(r"[A-Z][A-Z0-9-]{0,8}", fullmatch=True).filter(lambda name: name != "CPU")
+counts = st.integers(min_value=0, max_value=10_000)
+amounts = st.decimals(min_value="0.000001", max_value="1000000", places=6)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90", 90.0),
+        ("90s", 90.0),
+        ("15m", 900.0),
+        ("1.5h", 5400.0),
+        ("1h30m", 5400.0),
+        ("1h 30m", 5400.0),
+        ("2 days", 172800.0),
+        ("2 Hours", 7200.0),
+        ("1w", 604800.0),
+        (".5h", 1800.0),
+    ],
+)
+def test_time_spans(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "  ", "0", "0h", "-1h", "1x", "h", "1h-", "inf", "nan", "1e3s", "1:30"])
+def test_what_is_no_time_span(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a time span") as caught:
+        parse_duration(text)
+    assert "1h30m" in caught.value.hint
+
+
+@given(st.integers(0, 400), st.integers(0, 23), st.integers(0, 59), st.integers(1, 59))
+def test_a_written_time_span_reads_back(days: int, hours: int, minutes: int, seconds: int) -> None:
+    expected = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    assert parse_duration(f"{days}d {hours}h{minutes}min {seconds} seconds") == expected
+
+
+@given(amounts)
+def test_an_amount_reads_back(amount: Decimal) -> None:
+    assert parse_usd(f"{amount:f}") == parse_usd(f"${amount:f}") == parse_usd(f"{amount:f} USD") == amount
+
+
+@pytest.mark.parametrize("text", ["", "$", "0", "-5", "$-5", "nan", "inf", "5 EUR", "€5", "five"])
+def test_what_is_no_amount(text: str) -> None:
+    with pytest.raises(UsageError, match="positive amount of US dollars"):
+        parse_usd(text)
+
+
+@given(counts, counts)
+def test_a_range_reads_back(first: int, second: int) -> None:
+    low, high = sorted((first, second))
+    assert parse_range(f"{low}", what="x") == NumberRange(low, low)
+    assert parse_range(f"{low}+", what="x") == parse_range(f"{low}..", what="x") == NumberRange(low, None)
+    assert parse_range(f"{low}..{high}", what="x") == NumberRange(low, high)
+    if low < high:
+        with pytest.raises(UsageError, match="ends before it starts"):
+            parse_range(f"{high}..{low}", what="x")
+
+
+@pytest.mark.parametrize("text", ["", "+", "..", "..8", "8-16", "8..16+", "-8", "eight", "1e3"])
+def test_what_is_no_range(text: str) -> None:
+    with pytest.raises(UsageError, match="number or range for cores"):
+        parse_range(text, what="cores")
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.none() | st.floats(0, 1e6))
+def test_a_range_holds_what_lies_between_its_ends(value: float, low: float, high: float | None) -> None:
+    assert (value in NumberRange(low, high)) == (low <= value <= (float("inf") if high is None else high))
+
+
+@given(names, counts)
+def test_an_accelerator_reads_back(name: str, count: int) -> None:
+    assert parse_accelerator(name) == AcceleratorRequest(name=name)
+    assert parse_accelerator(f"{name}:{count}") == AcceleratorRequest(
+        name=name, count=NumberRange(count, count)
+    )
+
+
+@given(st.integers(1, 999), st.sampled_from(["GB", "gb", "GiB", " GB", "GB+"]))
+def test_an_accelerator_memory_reads_back(gib: int, unit: str) -> None:
+    assert parse_accelerator(f"{gib}{unit}") == AcceleratorRequest(memory_gib=gib)
+
+
+@pytest.mark.parametrize("text", ["none", "None", "0", "cpu"])
+def test_no_accelerator(text: str) -> None:
+    assert parse_accelerator(text) == AcceleratorRequest(none=True)
+
+
+@pytest.mark.parametrize("text", ["", ":", ":1", "A100:"])
+def test_what_is_no_accelerator(text: str) -> None:
+    with pytest.raises(UsageError, match="not an accelerator request"):
+        parse_accelerator(text)
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (Decimal("1234.5"), "$1,234"),
+        (12.5, "$12.50"),
+        (0.92, "$0.92"),
+        (0, "$0.00"),
+        (0.0041, "$0.0041"),
+        (0.000012, "$0.000012"),
+    ],
+)
+def test_formatted_amounts(amount: Decimal | float, text: str) -> None:
+    assert format_usd(amount) == text
+
+
+@given(amounts)
+def test_a_formatted_amount_is_near_the_amount(amount: Decimal) -> None:
+    shown = Decimal(format_usd(amount).removeprefix("$").replace(",", ""))
+    assert abs(shown - amount) <= max(amount * Decimal("0.051"), Decimal("0.0000005"))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.0000005, "0 µs"),
+        (0.000012, "12 µs"),
+        (0.083, "83 ms"),
+        (0.4, "400 ms"),
+        (5.25, "5.2 s"),
+        (42, "42 s"),
+        (720, "12 min"),
+        (4800, "80 min"),
+        (9000, "2.5 h"),
+        (450_000, "5.2 days"),
+        (1e9, "31.7 years"),
+    ],
+)
+def test_formatted_time_spans(seconds: float, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(("ratio", "text"), [(14.2, "14x"), (2.6, "2.6x"), (1, "1.0x"), (0.314, "0.31x")])
+def test_formatted_ratios(ratio: float, text: str) -> None:
+    assert format_ratio(ratio) == text

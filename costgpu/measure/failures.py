@@ -79,7 +79,7 @@ def _without_record(outcome: Outcome, name: str) -> ScriptError:
     if outcome.timed_out:
         return NeverStepped(
             f"{name} did not answer within the time limit and was ended.",
-            hint="It may hang in native code. Its output is in " + str(outcome.log),
+            hint=f"It may hang in native code, or have restarted itself in a new process. Its output is in {outcome.log}",
         )
     if outcome.returncode < 0:
         number = -outcome.returncode
@@ -97,7 +97,7 @@ def _without_record(outcome: Outcome, name: str) -> ScriptError:
             hint="A crash in native code; it is not costgpu's.",
         )
     return ScriptCrashed(
-        _with_tail(f"{name} ended with status {outcome.returncode} before a training step.", outcome),
+        _with_tail(f"{name} ended itself with status {outcome.returncode} before the measurement was complete.", outcome),
         hint=f"Its whole output is in {outcome.log}",
     )
 
@@ -114,6 +114,9 @@ def _ended_without_steps(record: dict[str, Any], name: str, outcome: Outcome) ->
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
             hint="costgpu measures PyTorch training scripts; is this the one that trains, with the right arguments?",
         )
+    tail = _tail(outcome.log)
+    if not record.get("optimizers_made") and _CUDA.search(tail):
+        return _needs_cuda(name, tail.strip())
     return NothingToMeasure(
         _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
         hint="Does it need arguments to train? If it only runs inference there is nothing to count.",
@@ -170,17 +173,13 @@ def _crashed(
         and not record["trail"].count("File")
     ):
         return ScriptNotFound(f"There is no script {request.script}.", hint="Check the path.")
+    if request.module and "File" not in record["trail"] and message.startswith("No module named"):
+        return ScriptNotFound(
+            f"There is no module {request.module!r} to run with -m.",
+            hint="Run it from the folder that holds the package, or name that folder with --workdir.",
+        )
     if record.get("missing") and (record.get("no_module") or kind == "ImportError"):
         missing = record["missing"]
-        if (
-            request.module
-            and missing in (request.module, request.module.split(".")[0])
-            and "File" not in record["trail"]
-        ):
-            return ScriptNotFound(
-                f"There is no module {request.module!r} to run with -m.",
-                hint="Run it from the folder that holds the package.",
-            )
         return MissingImport(
             f"{name} imports {missing!r}, which {interpreter.path} does not have.",
             hint=f"Install it there ({interpreter.path} -m pip install ...), or name the right one with --python.",

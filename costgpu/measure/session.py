@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ import psutil
 from costgpu.measure.bundle import write_probe
 from costgpu.measure.interpreter import Interpreter
 
+GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 MARKER = "COSTGPU_MEASUREMENT"
 KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
 QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
@@ -124,27 +127,28 @@ def measure(
             }
         )
     )
+    before = {process.pid for process in psutil.Process().children(recursive=True)}
     marker, probe = uuid.uuid4().hex, write_probe(scratch)
     environment = {**QUIET_TRACKERS, **os.environ, MARKER: marker, "PYTHONUNBUFFERED": "1"}
-    limit = request.start_limit_seconds + max(5 * request.measure_for_seconds, request.measure_for_seconds + 60) + 30
+    limit = request.start_limit_seconds + max(5 * request.measure_for_seconds, request.measure_for_seconds + 60) + GRACE_SECONDS
     start, timed_out, survivors = time.monotonic(), False, 0
-    with log.open("wb") as output, _interruptible():
+    with log.open("wb") as output, _interruptible(), _adopting():
         child = subprocess.Popen(
             [interpreter.path, str(probe), "run", str(config)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
         )  # fmt: skip
         try:
             while child.poll() is None:
-                elapsed = time.monotonic() - start
-                if elapsed > limit:
+                elapsed, stepping = time.monotonic() - start, (scratch / "stepping").exists()
+                if elapsed > (limit if stepping else request.start_limit_seconds + GRACE_SECONDS):
                     timed_out = True
                     break
-                progress(elapsed, (scratch / "stepping").exists())
+                progress(elapsed, stepping)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=0.1)
         finally:
             with _uninterrupted():
-                survivors = end_everything(child.pid, marker)
+                survivors = end_everything(child.pid, marker, before)
                 child.wait()
                 restored = restore(scratch)
     journal = _journal(scratch)
@@ -157,10 +161,31 @@ def measure(
         scratch=scratch,
         restored=restored,
         diverted=sorted({e["path"] for e in journal if e["kind"] == "diverted"}),
-        created=sorted({e["path"] for e in journal if e["kind"] == "created" and Path(e["path"]).is_file()}),
+        created=sorted(
+            {e["path"] for e in journal if e["kind"] == "created" and _left_behind(Path(e["path"]), scratch)}
+        ),
         programs=sorted({e["path"] for e in journal if e["kind"] == "program"}),
         survivors=survivors,
     )
+
+
+@contextlib.contextmanager
+def _adopting() -> Iterator[None]:
+    """Daemons that the script leaves behind become our children (Linux), so that they are found and ended."""
+    set_subreaper = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
+
+    def switch(on: int) -> None:
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            ctypes.CDLL(None).prctl(set_subreaper, on, 0, 0, 0)
+
+    if not sys.platform.startswith("linux"):
+        yield
+        return
+    switch(1)
+    try:
+        yield
+    finally:
+        switch(0)
 
 
 @contextlib.contextmanager
@@ -206,6 +231,10 @@ def _new_scratch(cache: Path, name: str) -> Path:
     return scratch
 
 
+def _left_behind(path: Path, scratch: Path) -> bool:
+    return path.is_file() and scratch not in path.parents and Path("/dev/shm") not in path.parents
+
+
 def _record(path: Path) -> dict[str, Any] | None:
     try:
         record = json.loads(path.read_text())
@@ -223,31 +252,40 @@ def _journal(scratch: Path) -> list[dict[str, str]]:
     return entries
 
 
-def end_everything(pid: int, marker: str) -> int:
+def end_everything(pid: int, marker: str, before: set[int]) -> int:
     """Kills the child, its descendants and whatever else carries our marker, until none is left.
+
+    Args:
+        pid: Of the child.
+        marker: In the environment of everything that it started.
+        before: Our own children from before; every other child of ours is one that the script left behind.
 
     Returns:
         How many processes besides the child were ended.
     """
     ended: set[int] = set()
     for _ in range(20):
-        living = _ours(pid, marker)
+        living = _ours(pid, marker, before)
         if not living:
             break
         for process in living:
             with contextlib.suppress(psutil.Error):
                 process.kill()
                 ended.add(process.pid)
-        psutil.wait_procs(living, timeout=0.5)
+        psutil.wait_procs([p for p in living if p.pid != pid], timeout=0.5)
     return len(ended - {pid})
 
 
-def _ours(pid: int, marker: str) -> list[psutil.Process]:
+def _ours(pid: int, marker: str, before: set[int]) -> list[psutil.Process]:
     found: dict[int, psutil.Process] = {}
     with contextlib.suppress(psutil.Error):
         root = psutil.Process(pid)
         for process in [root, *root.children(recursive=True)]:
             found[process.pid] = process
+    with contextlib.suppress(psutil.Error):
+        for process in psutil.Process().children(recursive=True):
+            if process.pid not in before:
+                found[process.pid] = process
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(MARKER) == marker:

@@ -59,7 +59,7 @@ def total_steps(phase: dict[str, Any], *, ended: bool) -> Total:
         )  # fmt: skip
     per_iteration = iterations_per_step(snapshots)
     caps = _caps(snapshots, loops, per_iteration)
-    levels, count = _walk(loops, per_iteration, caps, observed)
+    levels, count = _walk(loops, per_iteration, caps, observed, snapshots[0])
     early = [exit_ for loop in loops if not loop["library"] for exit_ in loop["early_exit"]]
     epoch = by_loader or _inner_epoch(levels) or observed
     if count is None:
@@ -68,7 +68,9 @@ def total_steps(phase: dict[str, Any], *, ended: bool) -> Total:
         how = f"the loop at {_place(reason)} ({reason['source']}) has no length that can be read"
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=epoch, how=how, loops=texts)
     if count >= FOREVER_STEPS:
-        how = f"the loop at {_place(loops[0])} ({loops[0]['source']}) has no end"
+        endless = next((loop for loop in loops if number(loop["trips"]) == math.inf), loops[0])
+        how = f"the loop at {_place(endless)} ({endless['source']}) has no end of its own"
+        how += f"; it stops when {early[0]['test']} (line {early[0]['line']})" if early else ""
         return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=epoch, how=how, loops=texts)
     count = max(1.0, float(round(count)), float(phase["steps"]))
     cap = next((cap for cap in caps if cap.steps <= count + 0.5 and cap.level == 0), None)
@@ -174,11 +176,16 @@ def iterations_per_step(snapshots: list[dict[str, Any]]) -> float:
 
 
 def _walk(
-    loops: list[dict[str, Any]], per_iteration: float, caps: list[Cap], observed: float | None
+    loops: list[dict[str, Any]],
+    per_iteration: float,
+    caps: list[Cap],
+    observed: float | None,
+    first: dict[str, Any],
 ) -> tuple[list[float | None], float | None]:
     """Steps in one execution of each loop (same order as `loops`), and of the whole nest."""
     count: float | None = 1.0 / per_iteration
     levels: list[float | None] = []
+    late = _late_start(loops, first, per_iteration)
     for level in range(len(loops) - 1, -1, -1):
         trips = number(loops[level]["trips"])
         innermost = level == len(loops) - 1
@@ -189,7 +196,7 @@ def _walk(
         elif trips is None or count is None:
             count = None
         else:
-            count = count * trips if trips else 0.0
+            count = count * max(0.0, trips - late) if trips else 0.0
             if innermost and math.isfinite(count) and per_iteration > 1:
                 ragged = loops[level].get("ragged")
                 count = max(1.0, math.ceil(count - 1e-9) if ragged else math.floor(count + 1e-9))
@@ -198,6 +205,15 @@ def _walk(
                 count = cap.steps if count is None else min(count, cap.steps)
         levels.append(count)
     return levels[::-1], count
+
+
+def _late_start(loops: list[dict[str, Any]], first: dict[str, Any], per_iteration: float) -> float:
+    """Iterations of a single loop that pass before it starts to step (a replay buffer that fills up first)."""
+    inner = _loops([first])
+    if len(loops) != 1 or not inner or first["anchor"] != 1 or inner[-1]["index"] is None:
+        return 0.0
+    passed = (inner[-1]["index"] - inner[-1]["start"]) / inner[-1]["stride"] + 1
+    return max(0.0, float(passed) - per_iteration)
 
 
 def _caps(snapshots: list[dict[str, Any]], loops: list[dict[str, Any]], per_iteration: float) -> list[Cap]:

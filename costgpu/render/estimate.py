@@ -77,7 +77,7 @@ def _measured(profile: WorkloadProfile) -> str:
             count = f"{most}{total.steps:,.0f} steps" if total.steps else "no steps"
             if total.steps and total.steps_per_epoch and total.steps > total.steps_per_epoch:
                 epochs = total.steps / total.steps_per_epoch
-                count += f" in {epochs:,.4g} epochs"
+                count += f" in {_number(epochs)} epochs"
         elif total.kind is TotalKind.UNBOUNDED:
             count = "runs until it is stopped"
         else:
@@ -102,8 +102,12 @@ def _measured(profile: WorkloadProfile) -> str:
     return "\n".join(lines)
 
 
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def _extra(extra: Any) -> str:
-    every = "once" if extra.rhythm.value == "run" else f"every {extra.every:,.4g} {extra.rhythm.value}"
+    every = "once" if extra.rhythm.value == "run" else f"every {_number(extra.every)} {extra.rhythm.value}"
     every = every.replace("every 1 epoch", "every epoch").replace("every 1 steps", "every step")
     every = every + "s" if extra.rhythm.value == "epoch" and extra.every > 1 else every
     word = extra.kind.value.replace("_", " ")

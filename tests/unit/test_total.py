@@ -112,7 +112,8 @@ class Shape:
 
 def write(shape: Shape) -> tuple[str, dict[str, int]]:
     """The script of a shape, and on which line each part of it is."""
-    lines, at = ["def train(step, loader):"], {}
+    lines, at = ["def train(step, loader):"], dict[str, int]()
+    raised = f"c {'-' if shape.by < 0 else '+'}= {abs(shape.by)}"
 
     def put(indent: int, text: str, name: str = "") -> None:
         lines.append("    " * indent + text)
@@ -140,7 +141,7 @@ def write(shape: Shape) -> tuple[str, dict[str, int]]:
         put(inside, f"ready = loader.drawn % {shape.trips} % {shape.accumulate} == 0")
     for part in shape.order:
         if part == "inc" and not shape.gated:
-            put(inside, f"c += {shape.by}", "inc")
+            put(inside, raised, "inc")
         elif part == "check":
             put(inside, f"if {shape.test}:", "check")
             put(inside + 1, shape.leave)
@@ -151,10 +152,10 @@ def write(shape: Shape) -> tuple[str, dict[str, int]]:
                 put(inside, f"if {micro.get(shape.inner, f'(i + 1) % {shape.accumulate} == 0')}:")
                 deep = inside + 1
             if shape.gated and shape.order.index("inc") < shape.order.index("step"):
-                put(deep, f"c += {shape.by}")
+                put(deep, raised)
             put(deep, "step(locals())", "step")
             if shape.gated and shape.order.index("inc") > shape.order.index("step"):
-                put(deep, f"c += {shape.by}")
+                put(deep, raised)
     return "\n".join(lines) + "\n", at
 
 
@@ -211,7 +212,7 @@ def snapshot(shape: Shape, at: dict[str, int], variables: dict[str, Any], anchor
             loop_line=at["inner"] if raised else None, reset_line=at["outer"] if shape.resets else None,
         )  # fmt: skip
         right = counter(str(shape.limit))
-        values = (float(variables["c"]), float(shape.limit))
+        values = (variables["c"], shape.limit)
         if shape.flipped:
             left, right, values = right, left, values[::-1]
         operator = MIRROR[shape.operator] if shape.flipped else shape.operator

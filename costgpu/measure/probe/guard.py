@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import sys
@@ -25,6 +26,7 @@ class Guard:
     for each, so that it survives any end of this process.
     """
 
+    MAX_NAMED = 64 << 20  # bytes; of files named on a command line that the script starts
     MAX_COPY = 2 << 30  # bytes; a larger file opened for change is refused rather than copied
 
     def __init__(self, scratch):
@@ -33,6 +35,8 @@ class Guard:
         self.diverted = {}  # real path -> path in scratch
         self.created = set()
         self.gone = set()  # existed, "deleted" by the script
+        self.gone_trees = set()  # the same of whole folders
+        self.remade = set()  # folders of these that the script made again
         self.busy = threading.local()
         self.real_open, self.real_os_open, self.real_stat = io.open, os.open, os.stat
 
@@ -51,9 +55,18 @@ class Guard:
         name = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
         return os.path.join(self.scratch, "files", name, os.path.basename(real))
 
+    def ours(self, real):
+        """Whether this run made `real` or a folder that it is in."""
+        while real not in self.created and real != self.scratch:
+            parent = os.path.dirname(real)
+            if parent == real:
+                return False
+            real = parent
+        return True
+
     def foreign(self, real):
         """Whether `real` is a file that was there before this run."""
-        if real in self.created or real.startswith(self.scratch + os.sep) or real.startswith(("/dev/", "/proc/")):
+        if self.ours(real) or real.startswith(("/dev/", "/proc/")):
             return False
         try:
             return stat.S_ISREG(self.real_stat(real).st_mode)
@@ -68,6 +81,19 @@ class Guard:
         except (TypeError, ValueError):
             return path
 
+    def at(self, path, dir_fd):
+        """`path` relative to an open folder, as an ordinary path; None where the system does not tell."""
+        if dir_fd is None or os.path.isabs(os.fsdecode(os.fspath(path))):
+            return path
+        try:
+            return os.path.join(os.readlink("/proc/self/fd/{}".format(dir_fd)), os.fsdecode(os.fspath(path)))
+        except OSError:
+            return None
+
+    def was_removed(self, real):
+        """Whether the script believes that `real` is gone."""
+        return real in self.gone or any(real.startswith(tree + os.sep) for tree in self.gone_trees)
+
     def write_path(self, path, keep, always=False):
         """Where a write to `path` may go; `keep` when the old content must be there first."""
         real = self.real(path)
@@ -81,7 +107,7 @@ class Guard:
             return path
         target = self.spot(real)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        if exists and keep and real not in self.gone and not os.path.exists(target):
+        if exists and keep and not self.was_removed(real) and not os.path.exists(target):
             if self.real_stat(real).st_size > self.MAX_COPY:
                 raise HarmError("costgpu: the script opens {} for change; it is too large to copy".format(real))
             self.copy(real, target)
@@ -118,7 +144,7 @@ class Guard:
         if real in self.diverted and real not in self.created:
             self.diverted.pop(real)
             self.gone.add(real)
-        elif os.path.lexists(real) and real not in self.created and not real.startswith(self.scratch + os.sep):
+        elif os.path.lexists(real) and not self.ours(real):
             self.gone.add(real)
             self.note("kept", real)
         else:
@@ -135,14 +161,14 @@ class Guard:
         if os.path.isdir(dst) and not os.path.islink(dst) and os.path.isdir(src):
             return real_call(source, target)
         content = self.diverted.get(src, src)
-        ours = src in self.created or src in self.diverted
-        if os.path.lexists(dst) and dst not in self.created:
+        ours = self.ours(src) or src in self.diverted
+        if os.path.lexists(dst) and not self.ours(dst):
             place = self.write_path(dst, keep=False, always=True)
             self.copy(content, place)
             return self.remove(source, lambda: self.raw_remove(source))
         if not ours and os.path.exists(src) and not src.startswith(self.scratch + os.sep):
             if os.path.isdir(src):
-                raise HarmError("costgpu: the script renames the folder {}, which was there before".format(src))
+                return self.copy_tree(src, dst)
             self.created.add(dst)
             self.note("created", dst)
             self.copy(content, dst)
@@ -160,12 +186,44 @@ class Guard:
         self.note("created", dst)
         return real_call(source, target)
 
+    def backup_named(self, text):
+        """Copies away the files that a command line names: another program's writes cannot be diverted."""
+        for word in re.split(r"""[\s'"=<>;|&(),\[\]]+""", text)[1:]:
+            try:
+                if word and os.path.isfile(word) and self.real_stat(word).st_size < self.MAX_NAMED:
+                    self.backup(word)
+            except (OSError, ValueError):
+                continue
+
+    def copy_tree(self, source, target):
+        """Instead of renaming a folder that was there before."""
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
+        if sum(os.lstat(name).st_size for name in files) > self.MAX_COPY:
+            raise HarmError("costgpu: the script renames the folder {}, which is too large to copy".format(source))
+        self.busy.on = True
+        try:
+            shutil.copytree(source, target, symlinks=True)
+        finally:
+            self.busy.on = False
+        for folder, _, names in os.walk(target):
+            self.created.update([folder] + [os.path.join(folder, name) for name in names])
+        self.gone_trees.add(source)
+        self.gone.add(source)
+        self.note("kept", source)
+
+    def untouchable(self, path):
+        """Whether `path`, not following a link, was there before this run."""
+        if isinstance(path, int):
+            return False
+        real = self.real_parent(path)
+        return os.path.lexists(real) and not self.ours(real)
+
     def install(self):
         guard, raw = (
             self,
             {name: getattr(os, name) for name in ("open", "remove", "unlink", "rename", "replace")},
         )
-        raw.update(truncate=os.truncate, mkdir=os.mkdir, rmdir=os.rmdir, symlink=os.symlink)
+        raw.update(link=os.link, chmod=os.chmod, utime=os.utime, truncate=os.truncate, mkdir=os.mkdir, rmdir=os.rmdir, symlink=os.symlink)
         self.raw_rename, self.raw_remove = raw["rename"], raw["remove"]
         real_open, real_rmtree, real_stat = io.open, shutil.rmtree, os.stat
 
@@ -183,22 +241,41 @@ class Guard:
 
         def guarded_os_open(path, flags, mode=0o777, **kwargs):
             writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            if kwargs.get("dir_fd") is None and isinstance(path, (str, bytes, os.PathLike)):
-                if not writes:
-                    path = guard.read_path(path)
-                elif not (flags & os.O_EXCL and os.path.lexists(path)):
-                    path = guard.write_path(path, keep=not flags & os.O_TRUNC)
+            full = guard.at(path, kwargs.get("dir_fd"))
+            if full is not None and not writes:
+                found = guard.read_path(full)
+                path = found if found is not full else path
+            elif full is not None and not (flags & os.O_EXCL and os.path.lexists(full)):
+                found = guard.write_path(full, keep=not flags & os.O_TRUNC)
+                if found is not full:
+                    path, flags, kwargs = found, flags | os.O_CREAT, {}
             return raw["open"](path, flags, mode, **kwargs)
 
         def guarded_remove(path, **kwargs):
-            if kwargs.get("dir_fd") is not None:
+            full = guard.at(path, kwargs.get("dir_fd"))
+            if full is None:
                 return raw["remove"](path, **kwargs)
-            return guard.remove(path, lambda: raw["remove"](path, **kwargs))
+            return guard.remove(full, lambda: raw["remove"](path, **kwargs))
 
         def guarded_rename(source, target, **kwargs):
-            if kwargs.get("src_dir_fd") is not None or kwargs.get("dst_dir_fd") is not None:
-                return raw["rename"](source, target, **kwargs)
+            source, target = guard.at(source, kwargs.get("src_dir_fd")), guard.at(target, kwargs.get("dst_dir_fd"))
+            if source is None or target is None:
+                raise HarmError("costgpu: a rename inside an open folder cannot be followed on this system")
             return guard.rename(source, target, lambda a, b: raw["replace"](a, b))
+
+        def guarded_link(source, target, **kwargs):
+            if guard.untouchable(target) and guard.was_removed(guard.real_parent(target)):
+                return guard.copy(guard.read_path(source), guard.write_path(target, keep=False, always=True))
+            guard.created.add(guard.real_parent(target))
+            return raw["link"](guard.read_path(source), target, **kwargs)
+
+        def keeping(name):
+            def guarded(path, *args, **kwargs):
+                if guard.untouchable(path):
+                    return guard.note("kept", guard.real_parent(path))
+                return raw[name](path, *args, **kwargs)
+
+            return guarded
 
         def guarded_truncate(path, length):
             if isinstance(path, int):
@@ -208,7 +285,8 @@ class Guard:
         def guarded_mkdir(path, *args, **kwargs):
             if kwargs.get("dir_fd") is None:
                 real = guard.real_parent(path)
-                if real in guard.gone and os.path.isdir(real):
+                if os.path.isdir(real) and real not in guard.remade and guard.was_removed(real):
+                    guard.remade.add(real)
                     return guard.gone.discard(real)
                 if not os.path.lexists(real):
                     guard.created.add(real)
@@ -222,18 +300,20 @@ class Guard:
             return raw["symlink"](source, target, *args, **kwargs)
 
         def guarded_rmdir(path, **kwargs):
-            if kwargs.get("dir_fd") is None and guard.real_parent(path) not in guard.created:
+            if kwargs.get("dir_fd") is None and not guard.ours(guard.real_parent(path)):
                 return guard.remove(path, lambda: raw["rmdir"](path))
             return raw["rmdir"](path, **kwargs)
 
         def guarded_rmtree(path, *args, **kwargs):
             real = guard.real_parent(path)
-            if real in guard.created or not os.path.lexists(real) or real.startswith(guard.scratch + os.sep):
+            if guard.ours(real) or not os.path.lexists(real):
                 return real_rmtree(path, *args, **kwargs)
             for known in [name for name in guard.diverted if name.startswith(real + os.sep)]:
                 guard.gone.add(known)
                 guard.diverted.pop(known)
             guard.gone.add(real)
+            guard.gone_trees.add(real)
+            guard.remade = {name for name in guard.remade if name != real and not name.startswith(real + os.sep)}
             return guard.note("kept", real)
 
         def guarded_stat(path, *args, **kwargs):
@@ -245,6 +325,7 @@ class Guard:
         os.open, os.remove, os.unlink = guarded_os_open, guarded_remove, guarded_remove
         os.rename = os.replace = guarded_rename
         os.truncate, os.mkdir, os.rmdir = guarded_truncate, guarded_mkdir, guarded_rmdir
+        os.link, os.chmod, os.utime = guarded_link, keeping("chmod"), keeping("utime")
         os.symlink, shutil.rmtree, os.stat = guarded_symlink, guarded_rmtree, guarded_stat
         try:
             import pathlib
@@ -269,14 +350,17 @@ class Guard:
                 writes = bool(isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC))
             if writes and not getattr(self.busy, "on", False):
                 self.backup(path)
-        elif event in ("os.remove", "os.truncate", "sqlite3.connect") and isinstance(args[0], (str, bytes)):
-            if event != "os.remove" or len(args) < 2 or args[1] in (-1, None):
-                self.backup(args[0])
+        elif event in ("os.remove", "os.truncate", "sqlite3.connect") and not isinstance(args[0], int):
+            path = self.at(args[0], args[1] if event == "os.remove" and args[1] != -1 else None)
+            if path is not None:
+                self.backup(path)
         elif event == "os.rename" and isinstance(args[1], (str, bytes)) and not getattr(self.busy, "on", False):
             self.backup(args[1])
             self.backup(args[0])
         elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
             command = args[1] if event == "subprocess.Popen" else args[0]
-            text = " ".join(str(part) for part in command) if isinstance(command, (list, tuple)) else str(command)
-            if not text.startswith(("uname", "ldconfig", "/sbin/ldconfig")):
+            parts = [os.fsdecode(p) for p in (command if isinstance(command, (list, tuple)) else [command])]
+            text = " ".join(parts)
+            if not text.startswith(("uname", "ldconfig", "/sbin/ldconfig", "lscpu")):
                 self.note("program", text[:200])
+                self.backup_named(text)

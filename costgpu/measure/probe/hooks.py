@@ -147,8 +147,24 @@ class Hooks:
             return save
 
         torch.save = timed(torch.save)
+        storage = getattr(torch, "UntypedStorage", None)
+        for owner in [torch] + ([storage] if storage is not None else []):
+            inner_from_file = getattr(owner, "from_file", None)
+            if inner_from_file is not None:
+                self.guard_mapping(owner, inner_from_file)
         if hasattr(torch, "jit"):
             torch.jit.save = timed(torch.jit.save)
+
+    def guard_mapping(self, owner, inner):
+        """A shared mapping writes to its file behind Python's back."""
+        guard = self.guard
+
+        def from_file(filename, shared=False, *args, **kwargs):
+            if shared:
+                filename = os.fspath(guard.write_path(filename, keep=True))
+            return inner(filename, shared, *args, **kwargs)
+
+        setattr(owner, "from_file", from_file if isinstance(owner, type(os)) else staticmethod(from_file))
 
     def attach_modules(self, torch):
         recorder, module = self.recorder, torch.nn.Module

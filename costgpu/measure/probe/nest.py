@@ -106,7 +106,9 @@ class Nest:
             self.count(record, node.iter, evaluator, live, node.lineno)
             self.index(record, node, evaluator)
             self.only_some(record, node, live)
-            record["varies"] = depends_on_outer(node, source.loops(scope, live.f_lineno))
+            record["varies"] = not record.pop("loader", False) and depends_on_outer(
+                node, source.loops(scope, live.f_lineno)
+            )
         else:
             record["source"] = source.segment(node.test)
             record["trips"], record["why"] = None, "while"
@@ -140,7 +142,10 @@ class Nest:
                 except TypeError:
                     record["why"] = "a DataLoader without a length"
         try:
+            while isinstance(node, ast.Call) and node.args and dotted(node.func) in Evaluator.WRAPPERS:
+                node = node.args[0]
             value = evaluator.value(node)
+            record["loader"] = isinstance(value, self.torch.utils.data.DataLoader)
             optimizers = getattr(self.torch.optim, "Optimizer", ())
             record["optimizers"] = isinstance(value, (list, tuple)) and any(isinstance(v, optimizers) for v in value)
         except Exception:  # noqa: BLE001 - only a hint

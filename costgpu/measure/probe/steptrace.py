@@ -33,6 +33,10 @@ class StepTrace:
             self.peak = max(self.peak, self.live)
         return value
 
+    def entered(self, module, inputs):
+        if id(module) not in self.roots:
+            self.roots[id(module)] = module
+
     def graph_freed(self):
         """A backward pass ended; the next micro-batch saves its own tensors."""
         self.seen.clear()
@@ -40,9 +44,7 @@ class StepTrace:
 
     def start(self):
         register = getattr(sys.modules.get("torch.nn.modules.module"), "register_module_forward_pre_hook", None)
-        self.module_hook = (
-            register(lambda module, inputs: self.roots.setdefault(id(module), module) and None) if register else None
-        )
+        self.module_hook = register(self.entered) if register is not None else None
         if self.compiled:
             self.torch.compiler.set_stance("force_eager")
         if self.saved_hooks is not None:

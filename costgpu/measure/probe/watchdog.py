@@ -62,11 +62,11 @@ class Watchdog(threading.Thread):
 def main_stack(thread):
     """Where the script is now: its own frames, innermost last."""
     frame = sys._current_frames().get(thread)
-    lines = []
-    for entry in traceback.extract_stack(frame) if frame is not None else []:
-        if not entry.filename.startswith(HERE) and not entry.filename.startswith("<frozen"):
-            lines.append("{}:{} in {}: {}".format(entry.filename, entry.lineno, entry.name, entry.line))
-    return lines[-6:]
+    entries = traceback.extract_stack(frame) if frame is not None else []
+    entries = [e for e in entries if not e.filename.startswith((HERE, "<frozen"))]
+    library = (os.path.dirname(os.__file__), "site-packages")
+    own = [e for e in entries if library[0] not in e.filename and library[1] not in e.filename]
+    return ["{}:{} in {}: {}".format(e.filename, e.lineno, e.name, e.line) for e in (own or entries)[-6:]]
 
 
 def end_group():

@@ -1,0 +1,46 @@
+"""Measures the scripts of tests/scripts with the interpreter that runs the tests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from costgpu.measure.build import build_profile
+from costgpu.measure.failures import explain
+from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.session import Outcome, Request, measure
+from costgpu.workload import Machine, WorkloadProfile
+
+SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+HERE = Interpreter(sys.executable, "3", "tests")
+MACHINE = Machine(
+    cpu_model="test", cores=2, threads=2, memory_gib=8, gemm_gflops=100, gemm_gflops_low=90, copy_gbps=20, op_seconds=4e-6
+)  # fmt: skip
+
+
+def request(script: str | Path, *arguments: str, seconds: float = 1.0, limit: float = 60.0, workdir: Path) -> Request:
+    """A short measurement of a script."""
+    path = SCRIPTS / script if isinstance(script, str) else script
+    return Request(
+        script=path, module=None, arguments=list(arguments), workdir=workdir, measure_for_seconds=seconds,
+        start_limit_seconds=limit,
+    )  # fmt: skip
+
+
+def run(asked: Request, cache: Path) -> Outcome:
+    """One measurement without the micro-benchmark."""
+    return measure(asked, HERE, cache, lambda seconds, stepping: None)
+
+
+def profile_of(asked: Request, cache: Path) -> tuple[WorkloadProfile, Outcome]:
+    """The profile of a script that can be measured."""
+    outcome = run(asked, cache)
+    error = explain(outcome, asked, HERE)
+    assert error is None, (error, outcome.log.read_text()[-2000:])
+    assert outcome.record is not None
+    assert not outcome.record.get("probe_errors"), outcome.record["probe_errors"]
+    profile = build_profile(
+        outcome.record, MACHINE, script=asked.name, arguments=asked.arguments, created="2026-01-01T00:00:00+00:00",
+        version="test",
+    )  # fmt: skip
+    return profile, outcome

@@ -1,0 +1,107 @@
+"""A measurement leaves the user's files, and the process table, as they were."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.measure.harness import SCRIPTS, profile_of, request
+
+pytestmark = pytest.mark.torch
+
+FILES = (
+    "open_w open_a open_r_plus write_text json saved.npy model.pt removed unlinked truncated copied_over moved mode log"
+    " by_program atomic os_open mapped unlinked_at folder/inner/file folder/other"
+).split()
+
+
+def state(folder: Path) -> dict[str, tuple[str, int]]:
+    """Content and mode of every file that was there at the start."""
+    return {
+        name: (hashlib.sha256((folder / name).read_bytes()).hexdigest(), (folder / name).stat().st_mode)
+        for name in [*FILES, "database.db"]
+    }
+
+
+def test_what_was_there_stays_byte_identical(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    (folder / "folder" / "inner").mkdir(parents=True)
+    for name in FILES:
+        (folder / name).write_text(f"what was in {name} before\n" * 3)
+    connection = sqlite3.connect(folder / "database.db")
+    connection.execute("create table old (x)")
+    connection.commit()
+    connection.close()
+    before = state(folder)
+    _, outcome = profile_of(request("harm.py", str(folder), workdir=folder), tmp_path)
+    assert "refused" not in outcome.log.read_text()
+    assert state(folder) == before
+    assert not (folder / "new_model.pt").exists()  # a half-trained model must not look like a finished one
+    assert any(path.endswith("new_model.pt") for path in outcome.diverted)
+    assert str(folder / "by_program") in outcome.restored
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_nothing_that_it_started_survives(tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    profile_of(request("daemons.py", str(note), workdir=tmp_path), tmp_path)
+    pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
+    assert len(pids) == 3
+    assert not [pid for pid in pids if alive(pid)]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_the_script_too(number: signal.Signals, tmp_path: Path) -> None:
+    note = tmp_path / "pids"
+    command = [sys.executable, "-m", "costgpu", "estimate", "--python", sys.executable, "--measure-for", "60s"]
+    child = subprocess.Popen(
+        [*command, str(SCRIPTS / "daemons.py"), str(note)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
+        assert time.monotonic() < deadline, "the script never stepped"
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.05)
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130, err
+    assert out == ""
+    assert "have been ended" in err
+    assert not [pid for pid in map(int, note.read_text().split()) if alive(pid)]
+
+
+def test_the_script_dies_with_costgpu(tmp_path: Path) -> None:
+    """Even kill -9 of costgpu leaves no training behind."""
+    note = tmp_path / "pids"
+    command = [sys.executable, "-m", "costgpu", "estimate", "--python", sys.executable, "--measure-for", "60s"]
+    child = subprocess.Popen(
+        [*command, str(SCRIPTS / "loader.py")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}, cwd=tmp_path,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    probe = psutil.Process(child.pid).children()[0]
+    child.kill()
+    child.wait()
+    _, still = psutil.wait_procs([probe], timeout=20)
+    assert not still
+    assert not note.exists()

@@ -1,0 +1,105 @@
+"""The house: who may import whom, what the probe may use, and that a breach is seen."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BREACHES = [
+    ("costgpu/estimate/cost.py", "from costgpu.pricing import catalog", "siblings never import each other"),
+    ("costgpu/units.py", "import costgpu.models", "import downwards only"),
+    ("costgpu/estimate/cost.py", "import rich", "typer and rich stay"),
+    ("costgpu/estimate/cost.py", "import subprocess", "estimate is pure"),
+    ("costgpu/measure/probe/guard.py", "import costgpu.units", "The probe imports nothing of ours"),
+    ("pricing/catalog.py", "import boto3", "Cloud SDKs stay"),
+]
+
+
+def lint(folder: Path) -> subprocess.CompletedProcess[str]:
+    """import-linter over a copy of the house."""
+    lines = ["from importlinter.cli import lint_imports", "import sys", f"sys.path.insert(0, {str(folder)!r})",
+             "sys.exit(lint_imports(no_cache=True))"]  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.fixture
+def house(root: Path, tmp_path: Path) -> Path:
+    """A copy of the source tree that a test may break."""
+    for name in ("costgpu", "pricing", "providers"):
+        shutil.copytree(root / name, tmp_path / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(root / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_the_contracts_hold(house: Path) -> None:
+    result = lint(house)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(("place", "line", "contract"), BREACHES)
+def test_a_planted_breach_is_seen(house: Path, place: str, line: str, contract: str) -> None:
+    target = house / place
+    target.write_text(target.read_text() + f"\n{line}\n")
+    result = lint(house)
+    assert result.returncode != 0
+    assert contract in result.stdout
+    assert "BROKEN" in result.stdout
+
+
+def test_the_probe_is_python_3_8_and_standard_library_only(root: Path) -> None:
+    standard = set(sys.stdlib_module_names)
+    sources = list((root / "costgpu" / "measure" / "probe").glob("*.py"))
+    assert len(sources) > 5
+    for source in sources:
+        tree = ast.parse(source.read_text(), feature_version=(3, 8))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                names = [alias.name.split(".")[0] for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                names = [str(node.module).split(".")[0]]
+            else:
+                continue
+            assert set(names) <= standard | {"torch"}, (source.name, names)
+
+
+def test_the_bare_names_of_the_top_folders_cannot_be_imported(root: Path) -> None:
+    for name in ("providers", "pricing"):
+        result = subprocess.run(
+            [sys.executable, "-c", f"import {name}"], cwd=root, capture_output=True, text=True, check=False
+        )
+        assert f"import costgpu.{name}" in result.stderr
+
+
+def test_help_imports_no_heavy_library(root: Path) -> None:
+    code = (
+        "import sys; sys.argv = ['costgpu', '--help']\n"
+        "from costgpu.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'boto3', 'botocore', 'google', 'rich', 'torch', 'psutil', 'costgpu.measure', 'costgpu.pricing.catalog'}\n"
+        "print('HEAVY', sorted(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    assert "HEAVY []" in result.stdout
+
+
+def test_unit_tests_cannot_open_a_socket() -> None:
+    import socket
+
+    from pytest_socket import SocketBlockedError
+
+    with pytest.raises((SocketBlockedError, UserWarning)):
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+
+
+def test_unit_tests_see_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    assert not [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_", "COSTGPU_"))]
+    assert "pytest" in os.environ["HOME"]

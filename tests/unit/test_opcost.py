@@ -1,0 +1,334 @@
+"""FLOPs, bytes and kernels of single ops, counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.estimate.opcost import StepWork, elements, step_work, tensor_bytes
+from costgpu.workload import OpRow, TensorShape
+
+
+def tensor(*shape: int, dtype: str = "float32", strides: list[int] | None = None) -> TensorShape:
+    """A contiguous tensor, unless `strides` says otherwise."""
+    if strides is None:
+        strides = []
+        for n in reversed(shape):
+            strides.insert(0, strides[0] * last if strides else 1)
+            last = n
+    return list(shape), strides, dtype
+
+
+def index(*shape: int) -> TensorShape:
+    return tensor(*shape, dtype="int64")
+
+
+def op(
+    name: str,
+    inputs: list[TensorShape],
+    outputs: list[TensorShape],
+    *,
+    phase: str = "forward",
+    count: int = 1,
+    **other: Any,
+) -> OpRow:
+    return OpRow(op=f"aten::{name}", phase=phase, inputs=inputs, outputs=outputs, count=count, attributes=other)
+
+
+def cost(*rows: OpRow, steps: int = 1, optimizer_ops: bool = False) -> StepWork:
+    return step_work(list(rows), steps, optimizer_ops=optimizer_ops)
+
+
+sizes = st.integers(1, 64)
+
+
+# --------------------------------------------------------------------------------------------------- FLOPs: matmul
+
+
+@given(sizes, sizes, sizes, sizes)
+def test_matrix_multiplies(b: int, m: int, k: int, n: int) -> None:
+    """2 M N K, whatever else is added."""
+    one, many = 2.0 * m * k * n, 2.0 * b * m * k * n
+    rows = {
+        "mm": (op("mm", [tensor(m, k), tensor(k, n)], [tensor(m, n)]), one),
+        "addmm": (op("addmm", [tensor(n), tensor(m, k), tensor(k, n)], [tensor(m, n)]), one),
+        "bmm": (op("bmm", [tensor(b, m, k), tensor(b, k, n)], [tensor(b, m, n)]), many),
+        "baddbmm": (op("baddbmm", [tensor(b, m, n), tensor(b, m, k), tensor(b, k, n)], [tensor(b, m, n)]), many),
+        "mv": (op("mv", [tensor(m, k), tensor(k)], [tensor(m)]), 2.0 * m * k),
+        "addmv": (op("addmv", [tensor(m), tensor(m, k), tensor(k)], [tensor(m)]), 2.0 * m * k),
+        "dot": (op("dot", [tensor(k), tensor(k)], [tensor()]), 2.0 * k),
+    }
+    for name, (row, flops) in rows.items():
+        assert cost(row).flops == {("matmul", "float32"): flops}, name
+
+
+@given(sizes, sizes, sizes, sizes)
+def test_rarer_matrix_multiplies(b: int, m: int, k: int, n: int) -> None:
+    summed = op("addbmm", [tensor(m, n), tensor(b, m, k), tensor(b, k, n)], [tensor(m, n)])
+    assert cost(summed).total_flops == 2.0 * b * m * k * n, "all matrices of the batch are multiplied"
+    assert cost(op("addr", [tensor(m, n), tensor(m), tensor(n)], [tensor(m, n)])).total_flops == 2.0 * m * n
+    assert cost(op("ger", [tensor(m), tensor(n)], [tensor(m, n)])).total_flops == 2.0 * m * n
+
+
+def test_flops_are_kept_by_dtype() -> None:
+    half = op(
+        "addmm",
+        [tensor(4, dtype="float32"), tensor(2, 8, dtype="float16"), tensor(8, 4, dtype="float16")],
+        [tensor(2, 4, dtype="float16")],
+    )
+    full = op("mm", [tensor(2, 8), tensor(8, 4)], [tensor(2, 4)])
+    assert cost(half, full).flops == {("matmul", "float16"): 128.0, ("matmul", "float32"): 128.0}
+    assert cost(half, full).total_flops == 256.0
+
+
+def test_a_transposed_operand_changes_nothing() -> None:
+    row = op("mm", [tensor(4, 8, strides=[1, 4]), tensor(8, 2)], [tensor(4, 2)])
+    assert cost(row).total_flops == 2 * 4 * 8 * 2
+
+
+# --------------------------------------------------------------------------------------------- FLOPs: convolutions
+
+
+def conv(
+    weight: TensorShape, into: TensorShape, out: TensorShape, groups: int = 1, *, transposed: bool = False
+) -> OpRow:
+    bias = tensor(out[0][1])
+    return op("convolution", [into, weight, bias], [out], groups=groups, transposed=transposed)
+
+
+def conv_backward(
+    weight: TensorShape,
+    into: TensorShape,
+    out: TensorShape,
+    mask: list[bool],
+    groups: int = 1,
+    *,
+    transposed: bool = False,
+) -> OpRow:
+    wanted = [t for t, flag in zip((into, weight, tensor(out[0][1])), mask, strict=True) if flag]
+    return op(
+        "convolution_backward", [out, into, weight], wanted, phase="backward", groups=groups, transposed=transposed,
+        output_mask=mask,
+    )  # fmt: skip
+
+
+SHAPES = {
+    # weight, input, output, groups, transposed, FLOPs of the forward
+    "dense": (tensor(16, 8, 3, 3), tensor(2, 8, 10, 10), tensor(2, 16, 10, 10), 1, False, 2 * 2 * 16 * 100 * 8 * 9),
+    "strided": (tensor(16, 8, 3, 3), tensor(2, 8, 10, 10), tensor(2, 16, 5, 5), 1, False, 2 * 2 * 16 * 25 * 8 * 9),
+    "pointwise": (tensor(16, 8, 1, 1), tensor(2, 8, 10, 10), tensor(2, 16, 10, 10), 1, False, 2 * 2 * 16 * 100 * 8),
+    "grouped": (tensor(16, 2, 3, 3), tensor(2, 8, 10, 10), tensor(2, 16, 10, 10), 4, False, 2 * 2 * 16 * 100 * 2 * 9),
+    "depthwise": (tensor(8, 1, 3, 3), tensor(2, 8, 10, 10), tensor(2, 8, 10, 10), 8, False, 2 * 2 * 8 * 100 * 9),
+    "transposed": (tensor(8, 4, 3, 3), tensor(2, 8, 5, 5), tensor(2, 4, 11, 11), 1, True, 2 * 2 * 8 * 25 * 4 * 9),
+    "of sound": (tensor(16, 8, 5), tensor(2, 8, 100), tensor(2, 16, 96), 1, False, 2 * 2 * 16 * 96 * 8 * 5),
+    "of volumes": (tensor(4, 2, 3, 3, 3), tensor(1, 2, 6, 6, 6), tensor(1, 4, 6, 6, 6), 1, False, 2 * 4 * 216 * 2 * 27),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_convolutions(name: str) -> None:
+    weight, into, out, groups, transposed, flops = SHAPES[name]
+    work = cost(conv(weight, into, out, groups, transposed=transposed))
+    assert work.total_flops == flops
+    assert work.kernels == 1
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    ("mask", "gradients"),
+    [([True, True, True], 2), ([True, True, False], 2), ([False, True, True], 1), ([True, False, False], 1)],
+)
+def test_the_backward_of_a_convolution_is_a_convolution_for_each_gradient(
+    name: str, mask: list[bool], gradients: int
+) -> None:
+    weight, into, out, groups, transposed, flops = SHAPES[name]
+    work = cost(conv_backward(weight, into, out, mask, groups, transposed=transposed))
+    assert work.total_flops == gradients * flops
+    assert work.kernels == gradients
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("dense", "conv3x3"), ("strided", "conv"), ("pointwise", "conv"), ("grouped", "conv"), ("depthwise", "conv"),
+        ("transposed", "conv"), ("of sound", "conv"), ("of volumes", "conv"),
+    ],
+)  # fmt: skip
+def test_only_dense_3x3_convolutions_of_stride_1_have_winograd(name: str, kind: str) -> None:
+    weight, into, out, groups, transposed, _ = SHAPES[name]
+    forward = cost(conv(weight, into, out, groups, transposed=transposed))
+    backward = cost(conv_backward(weight, into, out, [True, True, True], groups, transposed=transposed))
+    assert set(forward.flops) == set(backward.flops) == {(kind, "float32")}
+
+
+def test_a_3x3_convolution_without_padding_is_one_too() -> None:
+    work = cost(conv(tensor(32, 16, 3, 3), tensor(2, 16, 28, 28), tensor(2, 32, 26, 26)))
+    assert set(work.flops) == {("conv3x3", "float32")}
+
+
+# ------------------------------------------------------------------------------------ FLOPs: attention, recurrence
+
+
+def test_attention() -> None:
+    """Two batched multiplies forward, five backward (the scores are computed again)."""
+    q, k, v = tensor(2, 4, 6, 8), tensor(2, 4, 10, 8), tensor(2, 4, 10, 16)
+    out = tensor(2, 4, 6, 16)
+    forward = 2.0 * 2 * 4 * 6 * 10 * (8 + 16)
+    name = "_scaled_dot_product_flash_attention_for_cpu"
+    assert cost(op(name, [q, k, v], [out])).flops == {("attention", "float32"): forward}
+    backward = op(f"{name}_backward", [out, q, k, v, out], [q, k, v], phase="backward")
+    assert cost(backward).flops == {("attention", "float32"): 2.5 * forward}
+
+
+def test_a_recurrent_layer() -> None:
+    """An LSTM of 32 units over 7 steps of a batch of 3: input and hidden weights of four gates."""
+    into, input_weight, hidden_weight = tensor(7, 3, 16), tensor(128, 16), tensor(128, 32)
+    state = tensor(3, 32)
+    inputs = [into, input_weight, hidden_weight, tensor(128), tensor(128), state, state]
+    flops = 2.0 * 7 * 3 * (128 * 16 + 128 * 32)
+    forward = cost(op("mkldnn_rnn_layer", inputs, [tensor(7, 3, 32), state, state]))
+    assert forward.flops == {("matmul", "float32"): flops}
+    assert forward.kernels == 14
+    backward = cost(op("mkldnn_rnn_layer_backward", inputs, [into, input_weight, hidden_weight], phase="backward"))
+    assert backward.flops == {("matmul", "float32"): 2 * flops}
+
+
+# ---------------------------------------------------------------------------------------------------------- bytes
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [
+        (tensor(3, 4), 48),
+        (tensor(), 4),
+        (tensor(0, 4), 0),
+        (tensor(3, 4, dtype="float64"), 96),
+        (tensor(3, 4, dtype="bfloat16"), 24),
+        (tensor(3, 4, dtype="bool"), 12),
+        (tensor(3, 4, strides=[0, 1]), 16),
+        (tensor(3, 4, strides=[0, 0]), 4),
+        (tensor(0, 4, strides=[0, 1]), 0),
+        (tensor(3, 4, strides=[]), 48),
+    ],
+    ids=["plain", "scalar", "empty", "double", "half", "bool", "rows", "expanded scalar", "expanded empty", "sparse"],
+)
+def test_bytes_of_a_tensor(value: TensorShape, size: int) -> None:
+    assert tensor_bytes(value) == size
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=5))
+def test_a_broadcast_dimension_counts_once(dimensions: list[tuple[int, bool]]) -> None:
+    shape, strides = [n for n, _ in dimensions], [0 if broadcast else 1 for _, broadcast in dimensions]
+    broadcast = tensor_bytes((shape, strides, "float32"))
+    assert broadcast <= 4 * elements((shape, strides, "float32"))
+    assert (broadcast == 0) == (0 in shape), "a dimension of length 0 leaves nothing, broadcast or not"
+
+
+def test_a_kernel_reads_its_inputs_and_writes_its_outputs() -> None:
+    work = cost(op("add", [tensor(10, 4), tensor(10, 4, strides=[0, 1])], [tensor(10, 4)]))
+    assert work.bytes_moved == 160 + 16 + 160
+    assert (work.kernels, work.total_flops, work.unruled_bytes) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("name", ["view", "t", "expand", "as_strided", "detach", "empty_like", "_unsafe_view", "split"])
+def test_views_and_allocations_are_free(name: str) -> None:
+    work = cost(op(name, [tensor(1000, 1000)], [tensor(1000, 1000)]))
+    assert work == StepWork()
+
+
+@pytest.mark.parametrize("name", ["zeros", "zero_", "fill_", "ones_like", "normal_", "arange"])
+def test_a_fill_writes_and_reads_nothing(name: str) -> None:
+    work = cost(op(name, [tensor(10, 10)], [tensor(10, 10)]))
+    assert (work.bytes_moved, work.kernels) == (400, 1)
+
+
+def test_an_embedding_reads_what_it_picks() -> None:
+    table, picked = tensor(50_000, 8), tensor(4, 5, 8)
+    assert cost(op("embedding", [table, index(4, 5)], [picked])).bytes_moved == 20 * 8 + 2 * 640
+    backward = op("embedding_dense_backward", [picked, index(4, 5)], [table], phase="backward")
+    assert cost(backward).bytes_moved == 20 * 8 + 2 * 640 + 50_000 * 8 * 4
+
+
+def test_scattering_in_place_touches_what_it_changes() -> None:
+    target, values = tensor(50_000, 8), tensor(20, 8)
+    inplace = cost(op("index_add_", [target, index(20), values], [target]))
+    assert inplace.bytes_moved == 20 * 8 + 2 * 640
+    copied = cost(op("index_add", [target, index(20), values], [target]))
+    assert copied.bytes_moved == inplace.bytes_moved + 2 * 1_600_000
+
+
+def test_dropout_is_one_kernel_with_a_mask_of_bytes() -> None:
+    """On a CPU it is several ops and a mask as wide as the values."""
+    x = tensor(10, 10)
+    rows = [
+        op("empty_like", [x], [x]),
+        op("bernoulli_", [x], [x], masks=[0]),
+        op("div_", [x], [x], masks=[0]),
+        op("mul", [x, x], [x], masks=[1]),
+    ]
+    work = cost(*rows)
+    assert work.kernels == 1
+    assert work.bytes_moved == 400 + 100 + 400
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [
+        ("native_batch_norm", 1.5), ("native_batch_norm_backward", 1.67), ("native_layer_norm_backward", 1.67),
+        ("native_layer_norm", 1.0),
+    ],
+)  # fmt: skip
+def test_normalisation_goes_over_its_data_more_than_once(name: str, factor: float) -> None:
+    x = tensor(10, 10)
+    assert cost(op(name, [x], [x])).bytes_moved == pytest.approx(800 * factor)
+
+
+def test_waiting_for_a_value_is_a_kernel_and_a_stop() -> None:
+    work = cost(op("_local_scalar_dense", [tensor()], [], count=3))
+    assert (work.kernels, work.syncs, work.bytes_moved) == (3, 3, 0)
+
+
+def test_what_no_cache_holds() -> None:
+    small, large = tensor(1 << 18), tensor(1 << 20)
+    work = cost(op("relu", [small], [small]), op("relu", [large], [large]))
+    assert work.bytes_moved == (2 << 20) + (8 << 20)
+    assert work.large_bytes == 8 << 20
+
+
+@pytest.mark.parametrize("name", ["aten::sort", "aten::_fft_r2c", "mylib::fused_scan", "torchvision::nms"])
+def test_ops_without_a_rule_are_known_as_such(name: str) -> None:
+    row = OpRow(op=name, phase="forward", inputs=[tensor(10)], outputs=[tensor(10)], count=1)
+    work = cost(row, op("relu", [tensor(10)], [tensor(10)]))
+    assert (work.bytes_moved, work.unruled_bytes) == (160, 80)
+
+
+# --------------------------------------------------------------------------------------------------------- a step
+
+
+def test_the_optimizer_is_counted_elsewhere() -> None:
+    ours = op("mul", [tensor(10)], [tensor(10)])
+    theirs = op("_foreach_add_", [tensor(10)], [tensor(10)], phase="optimizer")
+    assert cost(ours, theirs) == cost(ours)
+    assert cost(ours, theirs, optimizer_ops=True).bytes_moved == 160
+
+
+def test_validation_is_no_part_of_a_step() -> None:
+    row = op("mm", [tensor(4, 4), tensor(4, 4)], [tensor(4, 4)], phase="validation")
+    assert cost(row, optimizer_ops=True) == StepWork()
+
+
+@given(st.integers(1, 50), st.integers(1, 8))
+def test_a_step_is_its_share_of_the_trace(count: int, steps: int) -> None:
+    row = op("mm", [tensor(4, 8), tensor(8, 2)], [tensor(4, 2)], count=count * steps)
+    work, one = cost(row, steps=steps), cost(op("mm", [tensor(4, 8), tensor(8, 2)], [tensor(4, 2)]))
+    assert work.total_flops == pytest.approx(count * one.total_flops)
+    assert work.bytes_moved == pytest.approx(count * one.bytes_moved)
+    assert work.kernels == pytest.approx(count)
+
+
+def test_an_empty_trace_is_no_work() -> None:
+    assert cost(steps=0) == StepWork()
+    assert StepWork().total_flops == 0

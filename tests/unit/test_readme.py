@@ -1,0 +1,76 @@
+"""README tells the truth: every command and flag in it exists, and every option is in some --help."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+COMMANDS = ("estimate", "offers")
+BLOCK = re.compile(r"^```(?:console|sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@cache
+def help_of(command: str) -> str:
+    arguments = [sys.executable, "-m", "costgpu", *([command] if command else []), "--help"]
+    return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
+
+
+def lines_of(readme: str) -> list[list[str]]:
+    """The costgpu command lines in the code blocks and in inline code."""
+    found = []
+    for block in BLOCK.findall(readme):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = shlex.split(line.removeprefix("$ "), comments=True) if "costgpu" in line[:12] else []
+            if words[:1] == ["costgpu"]:
+                found.append(words[1:])
+    for inline in re.findall(r"`costgpu ([^`]+)`", readme):
+        found.append(shlex.split(inline))
+    return found
+
+
+def test_every_command_and_flag_of_the_readme_exists(root: Path) -> None:
+    lines = lines_of((root / "README.md").read_text())
+    assert len(lines) >= 8
+    for words in lines:
+        command = words[0] if words[0] in COMMANDS else ""
+        assert command or words[0] in ("--help", "--version"), words
+        for word in words[1:]:
+            if word.endswith(".py"):
+                break  # what follows a script is the script's own
+            if word.startswith("-"):
+                assert re.search(rf"(?<![\w-]){re.escape(word.split('=')[0])}(?![\w-])", help_of(command)), (words, word)
+
+
+def test_every_flag_named_in_the_text_exists(root: Path) -> None:
+    text = (root / "README.md").read_text()
+    everything = "".join(help_of(command) for command in ("", *COMMANDS))
+    for flag in set(re.findall(r"`(--[a-z-]+)", text)):
+        assert flag in everything, flag
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_fits_80_columns(command: str) -> None:
+    assert max(map(len, help_of(command).splitlines())) <= 80
+
+
+def test_every_command_is_in_the_readme(root: Path) -> None:
+    text = (root / "README.md").read_text()
+    for command in COMMANDS:
+        assert f"costgpu {command}" in text
+        assert command in help_of("")
+
+
+def test_the_exit_codes_of_the_readme_are_the_real_ones(root: Path) -> None:
+    from costgpu import errors
+
+    def tree(kind: type[errors.CostGpuError]) -> list[type[errors.CostGpuError]]:
+        return [kind, *(k for sub in kind.__subclasses__() for k in tree(sub))]
+
+    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", (root / "README.md").read_text(), re.MULTILINE))
+    assert {str(kind.exit_code) for kind in tree(errors.CostGpuError)} | {"0", "130"} == set(rows)

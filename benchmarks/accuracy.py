@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from benchmarks.models import build
+from benchmarks.models import Workload, build
 from costgpu.estimate import gpu
 from costgpu.estimate.interval import gpu_interval
 from costgpu.estimate.opcost import StepWork, step_work
@@ -39,6 +39,8 @@ PRECISIONS = {
     "fp32": gpu.Precision(half=None, matmul_tf32=False, conv_tf32=True),
     "tf32": gpu.Precision(half=None, matmul_tf32=True, conv_tf32=True),
     "amp": gpu.Precision(half="float16", matmul_tf32=True, conv_tf32=True),
+    "fp16": gpu.Precision(half="float16", matmul_tf32=True, conv_tf32=True),
+    "bf16": gpu.Precision(half="bfloat16", matmul_tf32=True, conv_tf32=True),
 }
 
 
@@ -58,10 +60,20 @@ class Row:
     year: int
 
 
+def build_any(model: str, batch: int, source: str) -> Workload:
+    """The model as that source has it; for a source not known here, as any of the known ones has it."""
+    for candidate in (source, "lambdal/deeplearning-benchmark", "sitar-lab/NeuSight"):
+        try:
+            return build(model, batch, candidate)
+        except ValueError:
+            continue
+    raise SystemExit(f"there is no model {model!r} in benchmarks/models")
+
+
 def trace(model: str, batch: int, phase: str, source: str) -> tuple[StepWork, int, int]:
     """Work of one step, parameters and their tensors."""
     with FakeTensorMode(allow_non_fake_inputs=True):
-        workload = build(model, batch, source)
+        workload = build_any(model, batch, source)
         tracer = make_tracer(torch)()
         with tracer:
             if phase == "train":

@@ -13,7 +13,7 @@ from costgpu.prediction import Candidate
 
 MINIMUM_SECONDS = 60
 # Seconds from the create call to the script's start, with what it needs installed.
-# Source: ESTIMATOR.md section 4 (2026-10): 160-190 s on CPU machines, 60-90 s on GPU machines with a driver-ready image.
+# Source: benchmarks/README.md (2026-10): 160-190 s on CPU machines, 60-90 s on GPU machines with a driver-ready image.
 CPU_READY_SECONDS = 175.0
 GPU_READY_SECONDS = 90.0
 # Disk of 50 GB (CPU) and 100 GB (GPU image) and one public IPv4 address, USD per hour.

@@ -4,7 +4,7 @@
     s(n) = n / (1 + sigma (n - 1))
 
 R is the fp32 rate of a core, n physical cores, BW memory bandwidth. Calls into the framework and the script's own
-Python run on one core anywhere. Source of s(n) and sigma: ESTIMATOR.md section 3 (2026-10); its measured error is
+Python run on one core anywhere. Source of s(n) and sigma: benchmarks/README.md (2026-10); its measured error is
 13-19 % between sizes of one family and 17-35 % between families.
 """
 

@@ -10,7 +10,7 @@ from costgpu.prediction import Candidate
 from costgpu.workload import Framework, Phase, WorkloadProfile
 
 GIB = 2**30
-MARGIN = 1.25  # fits if so many times the need is below the memory. Source: ESTIMATOR.md section 4
+MARGIN = 1.25  # fits if so many times the need is below the memory. Source: benchmarks/README.md
 RUNTIME_GIB = 1.0  # CUDA context and workspaces. Source: the same
 AMP_ADAM_BYTES_PER_PARAMETER = 18.0  # parameters, gradients, optimizer and half copies. Source: the same
 HOST_RESERVE_GIB = 1.0  # the system of a cloud machine
@@ -72,6 +72,15 @@ def incompatible(spec: AcceleratorSpec, candidate: Candidate, framework: Framewo
     return ""
 
 
+def host_need_gib(profile: WorkloadProfile) -> float:
+    """Main memory that stays on the host of an accelerator: what the process took here without the model's tensors."""
+    moved = max(
+        phase.saved_tensor_bytes + phase.model_bytes + sum(4 * o.parameters + o.state_bytes for o in phase.optimizers)
+        for phase in profile.phases
+    )
+    return max(0.0, (profile.peak_rss_bytes or 0) - moved) / GIB + HOST_RESERVE_GIB
+
+
 def why_not(profile: WorkloadProfile, candidate: Candidate, precision: Precision) -> str:
     """Why the workload cannot run on the candidate; empty if it can."""
     offer, spec = candidate.offer, candidate.accelerator
@@ -88,7 +97,8 @@ def why_not(profile: WorkloadProfile, candidate: Candidate, precision: Precision
         need = max(accelerator_need_gib(phase, precision) for phase in profile.phases)
         if need * MARGIN > offer.accelerator.memory_gib:
             return f"needs {need * MARGIN:.1f} GiB of accelerator memory, has {offer.accelerator.memory_gib:g} GiB"
-        return ""
+        need = host_need_gib(profile)
+        return f"needs {need:.1f} GiB of main memory, has {offer.memory_gib:g} GiB" if need > offer.memory_gib else ""
     need = (profile.peak_rss_bytes or 0) / GIB + HOST_RESERVE_GIB
     if need > offer.memory_gib:
         return f"needs {need:.1f} GiB of memory, has {offer.memory_gib:g} GiB"

@@ -17,13 +17,13 @@ from costgpu.estimate.opcost import HALF_TYPES, StepWork
 from costgpu.models import AcceleratorSpec
 from costgpu.workload import Framework, OptimizerFacts, Phase
 
-# Source: ESTIMATOR.md section 1 (2026-10): fit of 255 public training rows, 20 GPUs, 10 models.
+# Source: benchmarks/README.md (2026-10): fit of 255 public training rows, 20 GPUs, 10 models.
 COMPUTE = 1.03
 ON_CHIP = 0.0135
 MEMORY = 1.20
 LAUNCH_SECONDS = 12e-6
 ON_CHIP_WEIGHT = {"half": 0.2, "tf32": 0.4, "fp32": 0.5}  # of matrix multiplies; a convolution's is 1
-# Power-capped boards: share of peak in long GEMMs. Source: ESTIMATOR.md section 1; A10 (150 W) fitted on the 11 public
+# Power-capped boards: share of peak in long GEMMs. Source: benchmarks/README.md; A10 (150 W) fitted on the 11 public
 # rows of that card by benchmarks/accuracy.py (2026-11-21).
 POWER_DERATE = {"T4": 0.55, "T4G": 0.55, "P4": 0.45, "L4": 0.40, "A10": 0.70}
 CORES_PER_SM = {
@@ -41,7 +41,7 @@ AMP_BYTES = 0.5
 # fp32 libraries run dense 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), which multiplies 2.25 times less
 # (Lavin and Gray, CVPR 2016); 2.0 of it shows in the public rows (benchmarks/accuracy.py, 2026-11-21).
 WINOGRAD = 2.0
-# Bytes per parameter and update. Source: ESTIMATOR.md section 1.
+# Bytes per parameter and update. Source: benchmarks/README.md.
 SGD_BYTES, SGD_MOMENTUM_BYTES, ADAM_BYTES, ADAM_LOOP_BYTES = 12.0, 20.0, 28.0, 72.0
 AMP_CAST_BYTES = 12.0
 # Torch's own optimizers run foreach kernels on CUDA by default: a few launches per chunk of tensors.
@@ -49,7 +49,7 @@ FOREACH_KERNELS, TENSORS_PER_KERNEL = 12.0, 30.0
 ADAM_FAMILY = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "FusedAdam", "FusedLAMB"})
 LIGHT = frozenset({"SGD"})
 NATIVE = ADAM_FAMILY | LIGHT | {"RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop"}
-# Host to device, pinned, GB/s. Source: ESTIMATOR.md section 4.
+# Host to device, pinned, GB/s. Source: benchmarks/README.md.
 HOST_TO_DEVICE_GBPS = {
     "T4": 6.3, "T4G": 6.3, "V100": 11.0, "V100-32GB": 11.0, "A10G": 13.5, "L4": 13.5, "L40S": 13.5, "A100": 18.0,
     "A100-80GB": 18.0, "H100": 40.0, "H200": 40.0, "B200": 50.0, "B300": 50.0,
@@ -139,6 +139,8 @@ def peak_for(spec: AcceleratorSpec, kind: str, dtype: str, precision: Precision)
         wide = 0.5 if spec.model.startswith(("A100", "H100", "H200", "V100", "P100", "GH200", "MI")) else 1 / 32
         return spec.fp32_tflops * 1e12 * wide, "fp32"
     allowed = precision.conv_tf32 if kind.startswith("conv") else precision.matmul_tf32
+    if kind == "conv3x3" and WINOGRAD * fp32 > (spec.tf32_tensor_tflops or 0):
+        allowed = False  # the libraries take the faster way
     if allowed and spec.tf32_tensor_tflops:
         return spec.tf32_tensor_tflops * 1e12 * derate, "tf32"
     return fp32 * 1e12 * derate, "fp32"

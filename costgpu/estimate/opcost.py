@@ -156,7 +156,7 @@ ATTENTION_FORWARD = frozenset(
 )
 ATTENTION_BACKWARD = frozenset(name + "_backward" for name in ATTENTION_FORWARD)
 RECURRENT = frozenset({"aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward"})
-# Source: ESTIMATOR.md section 1, fitted on 255 public rows (2026-10).
+# Source: benchmarks/README.md, fitted on 255 public rows (2026-10).
 BYTE_FACTORS = {
     "aten::native_batch_norm": 1.5, "aten::_native_batch_norm_legit": 1.5, "aten::native_batch_norm_backward": 1.67,
     "aten::_batch_norm_with_update": 1.5, "aten::batch_norm_backward": 1.67, "aten::native_layer_norm_backward": 1.67,
@@ -370,16 +370,15 @@ def _flops(row: OpRow) -> tuple[str, float]:
 
 
 def _matmul_flops(name: str, ins: list[TensorShape], outs: list[TensorShape]) -> float:
-    if (
-        name in ("aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation", "aten::addbmm")
-        and len(ins) > 2
-    ):
-        left = ins[1]
-    else:
-        left = ins[0]
+    if name in ("aten::ger", "aten::addr"):  # outer products
+        return 2.0 * elements(outs[0])
+    added = name in ("aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation", "aten::addbmm")
+    left = ins[1] if added and len(ins) > 2 else ins[0]
     inner = left[0][-1] if left[0] else 1
     if name == "aten::dot":
         return 2.0 * elements(left)
+    if name == "aten::addbmm":  # the products of the batch are summed
+        return 2.0 * elements(outs[0]) * inner * left[0][0]
     return 2.0 * elements(outs[0]) * inner if outs else 0.0
 
 
@@ -390,7 +389,8 @@ def _conv_flops(out: TensorShape, into: TensorShape, weight: TensorShape, transp
 
 def _conv_kind(row: OpRow, out: TensorShape, into: TensorShape, weight: TensorShape) -> str:
     dense = row.attributes.get("groups", 1) == 1 and not row.attributes.get("transposed")
-    return "conv3x3" if dense and weight[0][2:] == [3, 3] and out[0][2:] == into[0][2:] else "conv"
+    same = all(before - after in (0, 2) for before, after in zip(into[0][2:], out[0][2:], strict=False))  # padded or not
+    return "conv3x3" if dense and weight[0][2:] == [3, 3] and same else "conv"
 
 
 def _attention_flops(query: TensorShape, key: TensorShape, value: TensorShape) -> float:

@@ -20,6 +20,7 @@ from costgpu.estimate.opcost import StepWork, step_work
 from costgpu.prediction import Candidate, Prediction, Provenance, Range
 from costgpu.workload import ExtraKind, Phase, Rhythm, TotalKind, WorkloadProfile
 
+STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
 UNKNOWN_TOTAL_STEPS = 1000.0
 HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
 FAR_SCALING = 8.0  # from so many times the cores on, the interval widens
@@ -193,6 +194,10 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dic
     if cores > FAR_SCALING * machine.cores:
         low, high = low * 0.85, high * 1.25
         notes.append(f"{cores / machine.cores:.0f} times the cores of this machine")
+    swing = machine.gemm_gflops_low / machine.gemm_gflops if machine.gemm_gflops > 0 else 1.0
+    if swing < STEADY:
+        low *= max(swing, LEAST_SWING)  # the steps may have been timed while a neighbour was busy
+        notes.append(f"this machine is shared: its speed swung by a factor of {1 / swing:.1f} while it was measured")
     terms["loading"] = _loading(workload.profile.phases[index], sum(terms.values()), max(1.0, cores - 1))
     return terms, Interval(low, high), notes
 

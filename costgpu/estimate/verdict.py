@@ -14,7 +14,7 @@ from costgpu.units import format_duration, format_ratio, format_usd
 CLOSE_LOW, CLOSE_HIGH = (
     0.5,
     2.0,
-)  # cost ratios between which the side is right 79 % of the time. Source: ESTIMATOR.md 4
+)  # cost ratios between which the side is right 79 % of the time. Source: benchmarks/README.md
 NEAR_TIE = 1.10  # of offers whose costs differ by less than this, the faster one is the better
 HERE_MINUTES_SECONDS = 600.0  # this machine is the answer if it is done in minutes
 WORTH_A_ROW = 0.95  # a dearer offer is shown if it takes less than this of the time of the next cheaper one

@@ -5,6 +5,7 @@ Unknown keys are ignored (a newer costgpu may have written them); a missing or m
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import asdict
@@ -36,9 +37,15 @@ def save_profile(profile: WorkloadProfile, path: Path) -> None:
         part.write_text(json.dumps(to_document(profile), indent=1) + "\n", encoding="utf-8")
         os.replace(part, path)  # noqa: PTH105 - the pair of calls is the point
     except OSError as error:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise ProfileError(
             f"Cannot write the profile {path}: {error.strerror}.", hint="Choose another place with --save."
         ) from error
+
+
+def _refuse(word: str) -> float:
+    raise ValueError(f"{word} is not a number")
 
 
 def load_profile(path: Path) -> WorkloadProfile:
@@ -49,7 +56,7 @@ def load_profile(path: Path) -> WorkloadProfile:
     """
     again = "Measure again: costgpu estimate SCRIPT --save profile.json"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
     except OSError as error:
         raise ProfileError(f"Cannot read the profile {path}: {error.strerror}.", hint=again) from error
     except (ValueError, RecursionError) as error:

@@ -26,8 +26,8 @@ from costgpu.measure.session import Outcome, Request
 
 _CUDA = re.compile(
     r"not compiled with cuda enabled|no nvidia driver|no cuda gpus are available|torch\.cuda\.is_available\(\) is false"
-    r"|cuda (is )?(not available|unavailable|required|needed)|requires? (a )?(cuda|gpu)|(need|no) (a )?(cuda|gpu)"
-    r"|without (a )?(cuda|gpu)|(gpu|cuda) (not found|is required)|invalid device string: 'cuda",
+    r"|(cuda|gpu) (is )?(not available|not found|unavailable|required|needed)"
+    r"|(requires?|needs?|no|without) (a |any )?(nvidia )?(cuda|gpu)s?\b|invalid device string: 'cuda",
     re.IGNORECASE,
 )
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
@@ -97,7 +97,9 @@ def _without_record(outcome: Outcome, name: str) -> ScriptError:
             hint="A crash in native code; it is not costgpu's.",
         )
     return ScriptCrashed(
-        _with_tail(f"{name} ended itself with status {outcome.returncode} before the measurement was complete.", outcome),
+        _with_tail(
+            f"{name} ended itself with status {outcome.returncode} before the measurement was complete.", outcome
+        ),
         hint=f"Its whole output is in {outcome.log}",
     )
 
@@ -138,9 +140,9 @@ def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
 
 
 def _exited(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
-    text = (record.get("message") or "") + "\n" + _tail(outcome.log)
-    if _CUDA.search(text):
-        return _needs_cuda(name, (record.get("message") or "").strip() or "see its output")
+    said = (record.get("message") or "").strip() or _tail(outcome.log, 1).strip()
+    if _CUDA.search(said):
+        return _needs_cuda(name, said)
     if record.get("code") == 2 and "usage:" in _tail(outcome.log, 40):
         return ScriptCrashed(
             _with_tail(f"{name} does not accept its arguments.", outcome),
@@ -170,7 +172,7 @@ def _crashed(
         kind == "FileNotFoundError"
         and request.script
         and str(request.script) in message
-        and not record["trail"].count("File")
+        and 'File "' not in record["trail"]
     ):
         return ScriptNotFound(f"There is no script {request.script}.", hint="Check the path.")
     if request.module and "File" not in record["trail"] and message.startswith("No module named"):
@@ -178,7 +180,7 @@ def _crashed(
             f"There is no module {request.module!r} to run with -m.",
             hint="Run it from the folder that holds the package, or name that folder with --workdir.",
         )
-    if record.get("missing") and (record.get("no_module") or kind == "ImportError"):
+    if record.get("missing") and record.get("no_module"):
         missing = record["missing"]
         return MissingImport(
             f"{name} imports {missing!r}, which {interpreter.path} does not have.",
@@ -186,7 +188,7 @@ def _crashed(
         )
     if request.module and kind == "ImportError" and "__main__" in message:
         return ScriptNotFound(message + ".", hint="A package needs a __main__.py to be run with -m.")
-    if kind in ("SyntaxError", "IndentationError", "TabError", "UnicodeDecodeError") or "null bytes" in message:
+    if kind in ("SyntaxError", "IndentationError", "TabError") or "null bytes" in message:
         return NotPython(
             f"{name} is not Python that {interpreter.path} ({interpreter.version}) can compile: {message}",
             hint="Is it the right file, and the right --python?",
@@ -198,8 +200,9 @@ def _crashed(
         )
     if _CUDA.search(message):
         return _needs_cuda(name, message)
-    if kind == "AssertionError" and "cuda" in record["trail"].splitlines()[-2].lower():
-        return _needs_cuda(name, record["trail"].splitlines()[-2].strip())
+    asserted = next((line for line in reversed(record["trail"].splitlines()) if "assert" in line.split("#")[0]), "")
+    if kind == "AssertionError" and "cuda" in asserted.lower():
+        return _needs_cuda(name, asserted.strip())
     if "MemoryError" in bases or _MEMORY.search(message):
         return OutOfMemory(
             f"{name} ran out of memory here: {message.splitlines()[0][:200] if message else kind}",

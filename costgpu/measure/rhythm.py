@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from itertools import pairwise
 from typing import Any
 
 from costgpu.measure.total import batches_per_step
@@ -51,8 +52,8 @@ def _drift(values: list[float]) -> float:
         return 1.0
     quarter = len(values) // 4
     medians = [statistics.median(values[n * quarter : (n + 1) * quarter]) for n in range(4)]
-    rising = all(a < b for a, b in zip(medians, medians[1:], strict=False))
-    falling = all(a > b for a, b in zip(medians, medians[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(medians))
+    falling = all(a > b for a, b in pairwise(medians))
     ratio = medians[3] / medians[0] if medians[0] > 0 else 1.0
     return ratio if (rising and ratio > 1.15) or (falling and ratio < 0.85) else 1.0
 
@@ -128,7 +129,7 @@ def _repeating(
         reached = [b for b in boundaries if b <= at[-1]]
         return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.EPOCH, every=len(reached) / len(at), note=note)
     if len(at) > 1:
-        every = statistics.median(b - a for a, b in zip(at, at[1:], strict=False))
+        every = statistics.median(b - a for a, b in pairwise(at))
         return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=float(every), note=note)
     loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
     gates = [
@@ -137,13 +138,13 @@ def _repeating(
         if g["every"] and loops and _in_loop(g, loops[-1])
     ]
     fitting = [g for g in gates if g >= 1 and abs((at[0] + 1) / g - round((at[0] + 1) / g)) < 1e-6]
-    every = min(fitting) if fitting else float(at[0] + 1)
+    every = max(fitting) if fitting else float(at[0] + 1)  # a shorter one would have been seen before
     return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=every, note=note)
 
 
 def _irregular(seconds: list[float], events: dict[int, dict[str, Any]], step: StepTimes) -> list[Extra]:
     plain = [seconds[i] for i in range(2, len(seconds)) if i not in events]
-    excess = sum(v - step.median_seconds for v in plain if v > SPIKE * step.median_seconds)
+    excess = sum(v - SPIKE * step.median_seconds for v in plain if v > SPIKE * step.median_seconds)  # beyond the mean's
     if not plain or excess < 0.02 * sum(plain):
         return []
     count = sum(1 for v in plain if v > SPIKE * step.median_seconds)

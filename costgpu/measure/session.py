@@ -130,7 +130,11 @@ def measure(
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     marker, probe = uuid.uuid4().hex, write_probe(scratch)
     environment = {**QUIET_TRACKERS, **os.environ, MARKER: marker, "PYTHONUNBUFFERED": "1"}
-    limit = request.start_limit_seconds + max(5 * request.measure_for_seconds, request.measure_for_seconds + 60) + GRACE_SECONDS
+    limit = (
+        request.start_limit_seconds
+        + max(5 * request.measure_for_seconds, request.measure_for_seconds + 60)
+        + GRACE_SECONDS
+    )
     start, timed_out, survivors = time.monotonic(), False, 0
     with log.open("wb") as output, _interruptible(), _adopting():
         child = subprocess.Popen(

@@ -8,32 +8,14 @@ counter caps the count at the level where the counter starts anew.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+from costgpu.measure.bounds import Cap, find_caps, number
 from costgpu.workload import Total, TotalKind
 
 FOREVER_STEPS = 1e10  # more steps than any machine takes: the loop means "until stopped"
 LEAST_EPOCH_STEPS = 10  # an inner loop of fewer steps is not an epoch (a critic's five steps)
-_HOLDS: dict[str, Callable[[float, float], bool]] = {
-    "<": lambda a, b: a < b, "<=": lambda a, b: a <= b, ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b, "==": lambda a, b: a == b, "!=": lambda a, b: a != b,
-}  # fmt: skip
-
-
-def number(value: Any) -> float | None:
-    """A trip count of the probe: None is unknown, ``inf`` endless."""
-    return None if value is None else math.inf if value == "inf" else float(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Cap:
-    """At most `steps` steps in one execution of the loops from `level` inwards; level 0 is the whole nest."""
-
-    level: int
-    steps: float
-    text: str
 
 
 def total_steps(phase: dict[str, Any], *, ended: bool) -> Total:
@@ -58,9 +40,9 @@ def total_steps(phase: dict[str, Any], *, ended: bool) -> Total:
             how="no loop around the step could be found", loops=[],
         )  # fmt: skip
     per_iteration = iterations_per_step(snapshots)
-    caps = _caps(snapshots, loops, per_iteration)
-    levels, count = _walk(loops, per_iteration, caps, observed, snapshots[0])
-    early = [exit_ for loop in loops if not loop["library"] for exit_ in loop["early_exit"]]
+    caps, early = find_caps(snapshots, loops, per_iteration)
+    levels, cap = _walk(loops, per_iteration, caps, observed, _first_step(snapshots[0]))
+    count = levels[0]
     epoch = by_loader or _inner_epoch(levels) or observed
     if count is None:
         open_ended = [loop for loop in loops if number(loop["trips"]) is None and not loop["library"]]
@@ -73,7 +55,6 @@ def total_steps(phase: dict[str, Any], *, ended: bool) -> Total:
         how += f"; it stops when {early[0]['test']} (line {early[0]['line']})" if early else ""
         return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=epoch, how=how, loops=texts)
     count = max(1.0, float(round(count)), float(phase["steps"]))
-    cap = next((cap for cap in caps if cap.steps <= count + 0.5 and cap.level == 0), None)
     how = f"it stops at {cap.text}" if cap else _product(loops, per_iteration)
     if early:
         first = early[0]
@@ -121,7 +102,7 @@ def batches_per_step(phase: dict[str, Any]) -> float:
 
 
 def _per_step(snapshots: list[dict[str, Any]], what: str) -> float:
-    for before, after in zip(snapshots, snapshots[1:], strict=False):
+    for before, after in pairwise(snapshots):
         steps = after["anchor"] - before["anchor"]
         if steps > 0:
             return float(after[what] - before[what]) / float(steps)
@@ -139,7 +120,7 @@ def observed_epoch(phase: dict[str, Any]) -> float | None:
     """Steps between two moments at which a loader was opened or an outer loop moved on."""
     at = sorted(int(k) for k, v in phase["special"].items() if v.get("opened"))
     if len(at) >= 2:
-        gaps = sorted(b - a for a, b in zip(at, at[1:], strict=False))
+        gaps = sorted(b - a for a, b in pairwise(at))
         return float(gaps[len(gaps) // 2])
     return float(at[0] + 1) if at else None
 
@@ -154,7 +135,7 @@ def _inner_epoch(levels: list[float | None]) -> float | None:
 def iterations_per_step(snapshots: list[dict[str, Any]]) -> float:
     """Iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
     found: list[tuple[int, float]] = []
-    for before, after in zip(snapshots, snapshots[1:], strict=False):
+    for before, after in pairwise(snapshots):
         inner, later = _loops([before]), _loops([after])
         steps = after["anchor"] - before["anchor"]
         if not inner or not later or steps <= 0 or inner[-1]["line"] != later[-1]["line"]:
@@ -162,8 +143,11 @@ def iterations_per_step(snapshots: list[dict[str, Any]]) -> float:
         if any(a["index"] != b["index"] for a, b in zip(inner[:-1], later[:-1], strict=False)):
             continue
         first, second = inner[-1]["index"], later[-1]["index"]
+        raised = _raised(inner, later)
         if first is not None and second is not None and second > first:
             found.append((steps, (second - first) / inner[-1]["stride"] / steps))
+        elif first is None and raised:
+            found.append((steps, raised / steps))
         elif first is None and inner[-1]["kind"] == "for":
             batches = (after["batches"] - before["batches"]) / steps
             if batches >= 1:
@@ -175,224 +159,85 @@ def iterations_per_step(snapshots: list[dict[str, Any]]) -> float:
     return rates[len(rates) // 2] or 1.0
 
 
+def _raised(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
+    """Iterations of the innermost loop between two snapshots, by a counter that it raises; 0 if it has none."""
+    home = before[-1]
+    for loop, later in zip(before, after, strict=False):
+        for bound, same in zip(loop["bounds"], later["bounds"], strict=False):
+            for side, counter in zip(("left", "right"), bound["counters"], strict=True):
+                if counter["increment"] and counter["loop_line"] == home["line"] and loop["depth"] == home["depth"]:
+                    first, second = number(bound[side]), number(same[side])
+                    if first is not None and second is not None and bound["test"] == same["test"]:
+                        return max(0.0, (second - first) / float(counter["increment"]))
+    return 0.0
+
+
 def _walk(
-    loops: list[dict[str, Any]],
-    per_iteration: float,
-    caps: list[Cap],
-    observed: float | None,
-    first: dict[str, Any],
-) -> tuple[list[float | None], float | None]:
-    """Steps in one execution of each loop (same order as `loops`), and of the whole nest."""
+    loops: list[dict[str, Any]], per_iteration: float, caps: list[Cap], observed: float | None, first: float | None
+) -> tuple[list[float | None], Cap | None]:
+    """Steps in one execution of each loop (same order as `loops`), and the cap that decides the whole, if one does."""
+    last = len(loops) - 1
     count: float | None = 1.0 / per_iteration
+    bodies: dict[int, float | None] = {}
     levels: list[float | None] = []
-    late = _late_start(loops, first, per_iteration)
-    for level in range(len(loops) - 1, -1, -1):
+    decides: Cap | None = None
+    for level in range(last, -1, -1):
+        bodies[level] = count
+        decides = None
         trips = number(loops[level]["trips"])
-        innermost = level == len(loops) - 1
         if trips is None and loops[level]["library"]:
             trips = 1.0
-        if trips is None and innermost and observed and loops[level]["kind"] == "for" and level > 0:
+        for cap in caps:
+            if cap.steps is None and cap.level == cap.place == level and (trips is None or cap.iterations < trips):
+                trips, decides = cap.iterations, cap
+        if trips is None and level == last and level > 0 and observed and loops[level]["kind"] == "for":
             count = observed
         elif trips is None or count is None:
             count = None
         else:
-            count = count * max(0.0, trips - late) if trips else 0.0
-            if innermost and math.isfinite(count) and per_iteration > 1:
-                ragged = loops[level].get("ragged")
-                count = max(1.0, math.ceil(count - 1e-9) if ragged else math.floor(count + 1e-9))
+            count = _innermost(trips, loops, per_iteration, first) if level == last else count * trips
         for cap in caps:
-            if cap.level == level:
-                count = cap.steps if count is None else min(count, cap.steps)
+            if cap.level == level and (cap.steps is not None or cap.place != level):
+                steps = _steps_of(cap, bodies, loops, last, per_iteration)
+                if steps is not None and (count is None or steps < count):
+                    count, decides = steps, cap
         levels.append(count)
-    return levels[::-1], count
+    return levels[::-1], decides
 
 
-def _late_start(loops: list[dict[str, Any]], first: dict[str, Any], per_iteration: float) -> float:
-    """Iterations of a single loop that pass before it starts to step (a replay buffer that fills up first)."""
-    inner = _loops([first])
-    if len(loops) != 1 or not inner or first["anchor"] != 1 or inner[-1]["index"] is None:
-        return 0.0
-    passed = (inner[-1]["index"] - inner[-1]["start"]) / inner[-1]["stride"] + 1
-    return max(0.0, float(passed) - per_iteration)
+def _innermost(trips: float, loops: list[dict[str, Any]], per_iteration: float, first: float | None) -> float:
+    """Steps of `trips` iterations of the innermost loop, of which `first` had passed when it stepped for the first time.
+
+    Where it is the only loop, a late first step means that it starts to train late (a replay buffer that fills up).
+    """
+    if math.isinf(trips) or (per_iteration <= 1 and (len(loops) > 1 or first is None)):
+        return trips / per_iteration
+    if loops[-1].get("ragged"):
+        return max(1.0, float(math.ceil(trips / per_iteration - 1e-9)))
+    until = per_iteration if first is None or (first > per_iteration and len(loops) > 1) else first
+    return max(1.0, float(math.floor((trips - until) / per_iteration + 1e-9) + 1))
 
 
-def _caps(snapshots: list[dict[str, Any]], loops: list[dict[str, Any]], per_iteration: float) -> list[Cap]:
-    caps: list[Cap] = []
-    bodies = _bodies(loops, per_iteration)
-    for level, loop in enumerate(loops):
-        leftovers: list[dict[str, Any]] = []
-        for place, bound in enumerate(loop["bounds"]):
-            cap = _static_cap(bound, level, snapshots, loops, per_iteration, bodies)
-            if cap is None:
-                cap = _moving_cap(bound, place, level, snapshots, loops)
-            if cap is not None:
-                caps.append(cap)
-            elif bound["how"] != "while":
-                leftovers.append({"line": bound["line"], "test": bound["test"], "clock": False})
-        loop["early_exit"].extend(leftovers)
-    return caps
-
-
-def _bodies(loops: list[dict[str, Any]], per_iteration: float) -> list[float | None]:
-    """Steps in one iteration of each loop's body, from trip counts alone."""
-    body: float | None = 1.0 / per_iteration
-    found: list[float | None] = []
-    for loop in reversed(loops):
-        found.append(body)
-        trips = number(loop["trips"])
-        body = None if trips is None or body is None or math.isinf(trips) else body * trips
-    return found[::-1]
-
-
-def _static_cap(
-    bound: dict[str, Any],
-    level: int,
-    snapshots: list[dict[str, Any]],
-    loops: list[dict[str, Any]],
-    per_iteration: float,
-    bodies: list[float | None],
-) -> Cap | None:
-    """A counter raised by a constant once per iteration of a known loop."""
-    first = _same_bound(snapshots[0], loops[level], bound)
-    if first is None:
+def _first_step(shot: dict[str, Any]) -> float | None:
+    """Iterations of the innermost loop up to the first step; None if the first snapshot does not tell."""
+    inner = _loops([shot])
+    if not inner or shot["anchor"] != 1:
         return None
-    for side, other in ((0, 1), (1, 0)):
-        counter = bound["counters"][side]
-        limit, value = (
-            number(first["right" if side == 0 else "left"]),
-            number(first["left" if side == 0 else "right"]),
-        )
-        if limit is None or value is None or bound["counters"][other]["increment"] is not None:
-            continue
-        depth = loops[level]["depth"]
-        if counter["increment"]:
-            home, step, at = counter["loop_line"], float(counter["increment"]), counter["increment_line"]
-        elif counter["targets"]:
-            home, at = counter["targets"][-1], None
-            target = next((x for x in loops if x["line"] == home and x["depth"] == depth), None)
-            if target is None or target["index"] is None or not step_is_index(target, counter["text"]):
-                continue
-            step = float(target["stride"])
-        else:
-            continue
-        place = next((n for n, x in enumerate(loops) if x["line"] == home and x["depth"] == depth), None)
-        if place is None:
-            continue
-        iterations = _iterations_until(bound, side, value, limit, step, at, place == len(loops) - 1, per_iteration)
-        if iterations is None:
-            continue
-        steps = iterations / per_iteration if place == len(loops) - 1 else None
-        if steps is not None and per_iteration > 1:
-            steps = float(math.floor(steps + 1e-9))
-        if steps is None:
-            body = bodies[place]
-            if body is None:
-                continue
-            steps = iterations * body
-        scope = _scope(counter, loops, level, depth, place)
-        if level < place and bound["how"] == "while":  # the test is only made between whole inner loops
-            inner = bodies[level]
-            if inner is not None and inner > 0:
-                steps = math.ceil(steps / inner - 1e-9) * inner
-        return Cap(scope, max(steps, 1.0), f"{bound['test']} ({loops[level]['file']}:{bound['line']})")
-    return None
+    if inner[-1]["index"] is not None:
+        return float((inner[-1]["index"] - inner[-1]["start"]) / inner[-1]["stride"] + 1)
+    return float(shot["batches"]) if inner[-1]["kind"] == "for" and shot["batches"] else None
 
 
-def step_is_index(target: dict[str, Any], text: str) -> bool:
-    """Whether the compared text is the loop variable itself (perhaps plus a constant)."""
-    name = target.get("target", "")
-    return bool(name) and text.replace("(", "").replace(")", "").split("+")[0].strip() == name
-
-
-def _scope(counter: dict[str, Any], loops: list[dict[str, Any]], level: int, depth: int, place: int) -> int:
-    """The outermost loop that is inside one life of the counter."""
-    if counter["targets"] and not counter["increment"]:
-        return place
-    same = [n for n, loop in enumerate(loops) if loop["depth"] == depth]
-    reset = next((n for n in same if loops[n]["line"] == counter["reset_line"]), None)
-    if reset is not None and reset < place:
-        return min(reset + 1, len(loops) - 1)
-    if "." in counter["text"] or "[" in counter["text"]:
-        return 0
-    return min(same) if same else level
-
-
-def _same_bound(shot: dict[str, Any], loop: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any] | None:
-    for other in shot["loops"]:
-        if other["line"] == loop["line"] and other["path"] == loop["path"]:
-            for candidate in other["bounds"]:
-                if candidate["line"] == bound["line"] and candidate["test"] == bound["test"]:
-                    return dict(candidate)
-    return None
-
-
-def _iterations_until(
-    bound: dict[str, Any],
-    side: int,
-    value: float,
-    limit: float,
-    step: float,
-    increment_line: int | None,
-    innermost: bool,
-    per_iteration: float,
+def _steps_of(
+    cap: Cap, bodies: dict[int, float | None], loops: list[dict[str, Any]], last: int, per_iteration: float
 ) -> float | None:
-    """Iterations of the counter's loop until the test ends the loop; None if it never does."""
-    check, here = bound["line"], bound["step_line"]
-    before = bound["how"] == "while" or check < here
-    seen = value - (per_iteration - 1) * step if innermost else value
-    if increment_line is not None:
-        if before:
-            first = -1 if bound["how"] == "while" else check
-            seen -= step if first < increment_line < here else 0
-        else:
-            seen += step if here < increment_line < check else 0
-    holds = _HOLDS[bound["operator"]]
-
-    def ends(counter: float) -> bool:
-        result = holds(counter, limit) if side == 0 else holds(limit, counter)
-        return result is not (bound["how"] == "while")
-
-    if step == 0 or math.isinf(limit):
+    if cap.steps is not None:
+        return cap.steps
+    body = bodies.get(cap.place)
+    if body is None:
         return None
-    guess = max(1, math.floor((limit - seen) / step) - 2)
-    for iteration in range(guess, guess + 8):
-        if ends(seen + (iteration - 1) * step):
-            return float(iteration - 1 if before else iteration)
-    return None
-
-
-def _moving_cap(
-    bound: dict[str, Any],
-    place: int,
-    level: int,
-    snapshots: list[dict[str, Any]],
-    loops: list[dict[str, Any]],
-) -> Cap | None:
-    """A counter that is raised somewhere out of sight, seen to move evenly with the steps."""
-    seen: list[tuple[int, float, float]] = []
-    for shot in snapshots:
-        same = _same_bound(shot, loops[level], bound)
-        left, right = (number(same["left"]), number(same["right"])) if same else (None, None)
-        if left is not None and right is not None:
-            seen.append((shot["anchor"], left, right))
-    if len(seen) < 3:
-        return None
-    holds = _HOLDS[bound["operator"]]
-    for side in (1, 2):
-        other = 3 - side
-        first, last = seen[0], seen[-1]
-        rate = (last[side] - first[side]) / (last[0] - first[0])
-        even = all(abs(s[side] - first[side] - rate * (s[0] - first[0])) <= abs(rate) + 1e-9 for s in seen)
-        if rate == 0 or not even or any(s[other] != first[other] for s in seen):
-            continue
-        distance = (first[other] - first[side]) / rate
-        if distance <= 0 or math.isinf(distance):
-            return None
-        guess = max(0, math.floor(distance) - 2)
-        for extra in range(guess, guess + 8):
-            value = first[side] + rate * extra
-            result = holds(value, first[other]) if side == 1 else holds(first[other], value)
-            if result != (bound["how"] == "while"):
-                text = f"{bound['test']} ({loops[level]['file']}:{bound['line']})"
-                return Cap(0, float(first[0] + extra), text)
-    return None
+    steps = cap.iterations * body if cap.place != last else float(math.floor(cap.iterations / per_iteration + 1e-9))
+    whole = bodies.get(cap.whole_bodies_of) if cap.whole_bodies_of is not None else None
+    if whole:
+        steps = math.ceil(steps / whole - 1e-9) * whole
+    return max(1.0, steps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -15,10 +16,7 @@ from costgpu.workload import OpRow, TensorShape
 def tensor(*shape: int, dtype: str = "float32", strides: list[int] | None = None) -> TensorShape:
     """A contiguous tensor, unless `strides` says otherwise."""
     if strides is None:
-        strides = []
-        for n in reversed(shape):
-            strides.insert(0, strides[0] * last if strides else 1)
-            last = n
+        strides = [math.prod(shape[place + 1 :]) for place in range(len(shape))]
     return list(shape), strides, dtype
 
 

@@ -223,8 +223,8 @@ def test_validation_without_eval_mode_is_known_by_its_batches() -> None:
 
 
 def test_validation_in_the_middle_of_an_epoch_is_no_epoch() -> None:
-    """Its own loader is opened, the training loader is not."""
-    event = {"opened": 1, "validation": 0.8, "validation_batches": 5}
+    """Its own loader is opened, the training loader is not: the probe then counts no opening."""
+    event = {"validation": 0.8, "validation_batches": 5}
     record = phase(steady(75, dict.fromkeys((19, 39, 59), 0.8)), {19: event, 39: event, 59: event})
     validation = found(record)[ExtraKind.VALIDATION]
     assert (validation.rhythm, validation.every) == (Rhythm.STEPS, 20.0)

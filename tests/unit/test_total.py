@@ -138,7 +138,7 @@ def write(shape: Shape) -> tuple[str, dict[str, int]]:
     put(level, heads[shape.inner], "inner")
     inside = level + 1
     if shape.inner == "loader" and shape.accumulate > 1:
-        put(inside, f"ready = loader.drawn % {shape.trips} % {shape.accumulate} == 0")
+        put(inside, f"ready = ((loader.drawn - 1) % {shape.trips} + 1) % {shape.accumulate} == 0")
     for part in shape.order:
         if part == "inc" and not shape.gated:
             put(inside, raised, "inc")

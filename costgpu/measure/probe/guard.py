@@ -223,7 +223,15 @@ class Guard:
             self,
             {name: getattr(os, name) for name in ("open", "remove", "unlink", "rename", "replace")},
         )
-        raw.update(link=os.link, chmod=os.chmod, utime=os.utime, truncate=os.truncate, mkdir=os.mkdir, rmdir=os.rmdir, symlink=os.symlink)
+        raw.update(
+            link=os.link,
+            chmod=os.chmod,
+            utime=os.utime,
+            truncate=os.truncate,
+            mkdir=os.mkdir,
+            rmdir=os.rmdir,
+            symlink=os.symlink,
+        )
         self.raw_rename, self.raw_remove = raw["rename"], raw["remove"]
         real_open, real_rmtree, real_stat = io.open, shutil.rmtree, os.stat
 

@@ -152,7 +152,9 @@ class Nest:
             pass
 
     def count_generator(self, record, node, evaluator):
-        while isinstance(node, ast.Call) and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm") and node.args:
+        while (
+            isinstance(node, ast.Call) and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm") and node.args
+        ):
             node = node.args[0]
         if isinstance(node, ast.Call):
             try:

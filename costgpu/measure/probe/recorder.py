@@ -214,8 +214,10 @@ class Recorder:
         drawn = self.events.get("drawn", {})
         if drawn.get("validation"):
             kept["validation_batches"] = drawn["validation"]
-        if self.events.get("opened"):
-            kept["opened"] = len(self.events["opened"])
+        opened = self.events.get("opened", [])
+        training = self.phase.loader if self.phase is not None else None
+        if training is None and opened or training is not None and id(training) in opened:
+            kept["opened"] = len(opened)
         return kept
 
     def iteration(self, phase, frame, now):
@@ -256,6 +258,7 @@ class Recorder:
             self.finish("cut")
         self.events, self.wait = ({"traced": True} if self.tracing is not None else {}), 0.0
         self.last = clock()
+        phase.hook_seconds += self.last - now
 
     def enough(self, elapsed):
         """Whether what was seen answers the question, after `elapsed` seconds from the first step."""

@@ -1,0 +1,243 @@
+"""From this CPU to a cloud CPU: what must hold for any machine, and a few numbers worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from costgpu.estimate.cpu import (
+    CORE_GBPS,
+    GEMM_SHARE_OF_PEAK,
+    GFLOPS_PER_MATRIX_MULT,
+    SIGMA_LARGE,
+    SIGMA_MEMORY,
+    SIGMA_SMALL,
+    CpuRates,
+    LocalStep,
+    rates_here,
+    rates_there,
+    same_chip,
+    scaling_sigma,
+    speedup_of,
+    split_step,
+    step_there,
+)
+from costgpu.estimate.opcost import StepWork
+from costgpu.models import CpuSpec
+from costgpu.workload import Machine
+
+HERE = Machine(
+    cpu_model="AMD EPYC 7R13 Processor", cores=4, threads=4, memory_gib=16, gemm_gflops=300, gemm_gflops_low=280,
+    copy_gbps=40, op_seconds=2e-6,
+)  # fmt: skip
+CLOUD = CpuSpec(
+    provider="aws", family="c6a", model="AMD EPYC 7R13", microarchitecture="Zen 3", vcpus_per_core=2, all_core_ghz=3.0,
+    fp32_flops_per_cycle=32, bf16_in_hardware=False, read_gbps=300.0, read_vcpus=192, matrix_mult_per_vcpu=900.0,
+    burstable=False,
+)  # fmt: skip
+LARGE = StepWork(flops={("matmul", "float32"): 1e12}, bytes_moved=4e9, kernels=500, large_bytes=3e9)
+TINY = StepWork(flops={("matmul", "float32"): 1e6}, bytes_moved=1e6, kernels=200)
+
+
+def twin(machine: Machine) -> CpuSpec:
+    """A cloud CPU with exactly the local rates, one vCPU to a core."""
+    rates = rates_here(machine)
+    return replace(
+        CLOUD, vcpus_per_core=1, all_core_ghz=rates.core_gflops / GEMM_SHARE_OF_PEAK, fp32_flops_per_cycle=1.0,
+        matrix_mult_per_vcpu=None, read_gbps=rates.memory_gbps,
+    )  # fmt: skip
+
+
+def there(seconds: float, work: StepWork, cpu: CpuSpec, vcpus: int, *, calls: float = 500, host: float = 0.0) -> float:
+    step = split_step(seconds, work, calls, host, HERE)
+    return sum(step_there(step, work, HERE, cpu, vcpus).values())
+
+
+works = st.builds(
+    lambda flops, small, large, kernels: StepWork(
+        flops={("matmul", "float32"): flops}, bytes_moved=small + large, kernels=kernels, large_bytes=large
+    ),
+    st.floats(0, 1e14), st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e5),
+)  # fmt: skip
+times = st.floats(1e-5, 1e4)
+
+
+# ------------------------------------------------------------------------- s(n) = n / (1 + sigma (n - 1))
+
+
+@pytest.mark.parametrize(
+    ("cores", "sigma", "expected"),
+    [(1, 0.04, 1.0), (2, 0.04, 2 / 1.04), (16, 0.015, 16 / 1.225), (96, 0.08, 96 / 8.6), (0.5, 0.04, 0.5)],
+)
+def test_how_many_times_one_core(cores: float, sigma: float, expected: float) -> None:
+    assert speedup_of(cores, sigma) == pytest.approx(expected)
+
+
+@given(st.floats(0.25, 512), st.floats(0.25, 512), st.sampled_from([SIGMA_LARGE, SIGMA_SMALL, SIGMA_MEMORY]))
+def test_more_cores_help_less_and_less(one: float, other: float, sigma: float) -> None:
+    few, many = sorted((one, other))
+    assert speedup_of(few, sigma) <= speedup_of(many, sigma) <= many
+    assert speedup_of(many, sigma) < 1 / sigma
+    assert speedup_of(few, sigma) / few >= speedup_of(many, sigma) / many * (1 - 1e-12)
+
+
+def test_how_well_work_spreads() -> None:
+    assert scaling_sigma(LARGE, 0.1) == 0.015
+    assert scaling_sigma(TINY, 0.1) == 0.04
+    assert scaling_sigma(LARGE, 0.6) == 0.08, "bandwidth-bound"
+    assert scaling_sigma(StepWork(), 0.0) == 0.04
+
+
+# ------------------------------------------------------------------------------------------------------------ rates
+
+
+def test_rates_of_this_machine() -> None:
+    rates = rates_here(HERE)
+    assert rates.core_gflops == pytest.approx(300 / (4 / 1.045))
+    assert (rates.cores, rates.memory_gbps) == (4, 40)
+
+
+def test_a_script_that_uses_fewer_threads() -> None:
+    """The micro-benchmark had all cores, the script has one."""
+    rates = rates_here(replace(HERE, threads=1))
+    assert rates.cores == 1
+    assert rates.core_gflops == rates_here(HERE).core_gflops
+
+
+def test_rates_of_a_cloud_machine() -> None:
+    """Eight vCPUs are four cores: the mean of what clock and PassMark promise, and a core's share of bandwidth."""
+    by_peak = GEMM_SHARE_OF_PEAK * 3.0 * 32
+    by_mark = GFLOPS_PER_MATRIX_MULT * 900 * 2
+    rates = rates_there(CLOUD, 8)
+    assert rates == CpuRates(rates.core_gflops, 4.0, 4 * CORE_GBPS)
+    assert rates.core_gflops == pytest.approx((by_peak * by_mark) ** 0.5)
+
+
+def test_bandwidth_is_never_more_than_was_measured() -> None:
+    assert rates_there(CLOUD, 192).memory_gbps == 300.0
+    assert rates_there(replace(CLOUD, read_gbps=None), 192).memory_gbps == 96 * CORE_GBPS
+
+
+def test_a_single_thread_is_a_core() -> None:
+    assert rates_there(CLOUD, 1).cores == 1.0
+
+
+def test_what_is_not_known_falls_back() -> None:
+    peak_only = rates_there(replace(CLOUD, matrix_mult_per_vcpu=None), 8)
+    assert peak_only.core_gflops == pytest.approx(GEMM_SHARE_OF_PEAK * 3.0 * 32)
+    nothing = replace(CLOUD, matrix_mult_per_vcpu=None, all_core_ghz=None, fp32_flops_per_cycle=None, read_gbps=None)
+    rates = rates_there(nothing, 8)
+    assert rates.core_gflops == pytest.approx(GEMM_SHARE_OF_PEAK * 2.5 * 16), "a plain AVX core"
+    assert rates.memory_gbps == 4 * CORE_GBPS
+
+
+# ------------------------------------------------------------------------------------------------------------- a step
+
+
+@given(times, works, st.floats(0, 1e6), st.floats(0, 1e5))
+def test_the_parts_of_a_step_are_the_step(seconds: float, work: StepWork, calls: float, host: float) -> None:
+    step = split_step(seconds, work, calls, host, HERE)
+    parts = (step.compute, step.memory, step.calls, step.host)
+    assert min(parts) >= 0
+    assert sum(parts) == pytest.approx(seconds)
+    assert step.compute + step.memory > 0, "something is left that another machine can do faster"
+
+
+def test_what_limits_a_step() -> None:
+    flops = split_step(1.0, replace(LARGE, large_bytes=0.0), 0, 0, HERE)
+    assert flops.memory == 0
+    moved = split_step(1.0, StepWork(bytes_moved=4e9, kernels=500, large_bytes=4e9), 0, 0, HERE)
+    assert moved.compute == 0
+    assert moved.sigma == SIGMA_MEMORY
+    cached = split_step(1.0, StepWork(bytes_moved=4e9, kernels=500), 0, 0, HERE)
+    assert cached.memory == 0, "what fits a cache scales with the cores"
+    half = split_step(
+        1.0, StepWork(flops={("matmul", "float32"): 300e9}, bytes_moved=40e9, large_bytes=40e9), 0, 0, HERE
+    )
+    assert half.compute == pytest.approx(half.memory, rel=0.1), "a second of each on this machine"
+
+
+def test_calls_and_python_take_what_they_take() -> None:
+    step = split_step(1.0, LARGE, 100_000, 0.3, HERE)
+    assert step.host == 0.3
+    assert step.calls == pytest.approx(0.2)
+    slow = replace(CLOUD, all_core_ghz=1.0, matrix_mult_per_vcpu=100.0)
+    terms = step_there(step, LARGE, HERE, slow, 2)
+    assert (terms["calls"], terms["host"]) == (step.calls, step.host)
+    assert terms["compute"] > step.compute
+
+
+# --------------------------------------------------------------------------------------------------- another machine
+
+
+@given(
+    times, works, st.floats(0, 1e5), st.floats(0, 1e3), st.integers(1, 128), st.floats(1, 5000), st.floats(0.1, 11.9)
+)
+def test_the_same_machine_takes_the_same_time(
+    seconds: float, work: StepWork, calls: float, host: float, cores: int, gflops: float, gbps_per_core: float
+) -> None:
+    machine = replace(HERE, cores=cores, threads=cores, gemm_gflops=gflops, copy_gbps=gbps_per_core * cores)
+    step = split_step(seconds, work, calls, host, machine)
+    terms = step_there(step, work, machine, twin(machine), cores)
+    assert sum(terms.values()) == pytest.approx(seconds)
+
+
+@given(times, works, st.integers(1, 448), st.integers(1, 448), st.sampled_from([1, 2]))
+def test_more_cores_are_never_slower(seconds: float, work: StepWork, one: int, other: int, per_core: int) -> None:
+    few, many = sorted((one, other))
+    cpu = replace(CLOUD, vcpus_per_core=per_core)
+    assert there(seconds, work, cpu, many) <= there(seconds, work, cpu, few) * (1 + 1e-9)
+
+
+@given(times, works, st.integers(1, 192), st.floats(1, 10), st.floats(1, 10), st.floats(1, 10))
+def test_a_faster_core_is_never_slower(
+    seconds: float, work: StepWork, vcpus: int, clock: float, mark: float, bandwidth: float
+) -> None:
+    assert CLOUD.all_core_ghz is not None
+    assert CLOUD.matrix_mult_per_vcpu is not None
+    assert CLOUD.read_gbps is not None
+    better = replace(
+        CLOUD, all_core_ghz=CLOUD.all_core_ghz * clock, matrix_mult_per_vcpu=CLOUD.matrix_mult_per_vcpu * mark,
+        read_gbps=CLOUD.read_gbps * bandwidth,
+    )  # fmt: skip
+    assert there(seconds, work, better, vcpus) <= there(seconds, work, CLOUD, vcpus) * (1 + 1e-9)
+
+
+@given(times, works, st.integers(1, 192), st.floats(1, 10))
+def test_a_step_that_takes_longer_here_takes_longer_there(
+    seconds: float, work: StepWork, vcpus: int, longer: float
+) -> None:
+    assume(seconds > 0.1)  # the calls are a fixed price
+    assert there(seconds * longer, work, CLOUD, vcpus) >= there(seconds, work, CLOUD, vcpus) * (1 - 1e-9)
+
+
+def test_large_work_scales() -> None:
+    ratio = there(10.0, LARGE, CLOUD, 16, calls=0) / there(10.0, LARGE, CLOUD, 64, calls=0)
+    assert ratio == pytest.approx(speedup_of(32, 0.015) / speedup_of(8, 0.015), rel=0.1)
+
+
+def test_tiny_nets_do_not_scale() -> None:
+    """An op is over before a second core could help: at most two cores' worth."""
+    small, big, huge = (there(0.002, TINY, CLOUD, vcpus) for vcpus in (8, 64, 192))
+    assert small == pytest.approx(big) == pytest.approx(huge)
+    alone = there(0.002, TINY, CLOUD, 2)
+    assert small < alone <= 2 * small
+
+
+def test_a_step_without_a_trace_scales_as_memory_and_compute_alike() -> None:
+    step = split_step(1.0, StepWork(), 0, 0, HERE)
+    assert step == LocalStep(compute=0.5, memory=0.5, calls=0.0, host=0.0, sigma=SIGMA_SMALL)
+
+
+def test_the_same_chip_by_its_name() -> None:
+    assert same_chip(HERE, CLOUD)
+    assert not same_chip(HERE, replace(CLOUD, model="AMD EPYC 9R14"))
+    assert not same_chip(HERE, replace(CLOUD, model=""))
+    intel = replace(HERE, cpu_model="Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz")
+    assert same_chip(intel, replace(CLOUD, model="Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"))
+    assert same_chip(intel, replace(CLOUD, model="Intel(R) Xeon(R) Platinum 8375C CPU @ 3.50GHz")), (
+        "the clock is set apart"
+    )

@@ -1,0 +1,299 @@
+"""Where a workload can run at all, and what the providers bill for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.estimate.cost import (
+    billed_usd,
+    cost_range,
+    extras_usd_per_hour,
+    hourly_usd,
+    ready_seconds,
+)
+from costgpu.estimate.feasible import accelerator_need_gib, cuda_of, why_not
+from costgpu.estimate.gpu import Precision
+from costgpu.models import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
+from costgpu.prediction import Candidate
+from costgpu.workload import (
+    Framework,
+    Machine,
+    OptimizerFacts,
+    Phase,
+    StepTimes,
+    Total,
+    TotalKind,
+    WorkloadProfile,
+)
+
+GIB = 2**30
+FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)
+AMP = Precision(half="float16", matmul_tf32=False, conv_tf32=True)
+CPU = CpuSpec(
+    provider="aws", family="c6i", model="Intel Xeon", microarchitecture="", vcpus_per_core=2, all_core_ghz=3.0,
+    fp32_flops_per_cycle=32, bf16_in_hardware=False, read_gbps=None, read_vcpus=None, matrix_mult_per_vcpu=None,
+    burstable=False,
+)  # fmt: skip
+HERE = Candidate(offer=None)
+
+
+def offer(
+    price: float = 1.0, memory: float = 16, *, provider: str = "aws", architecture: str = "x86_64", gpus: float = 0,
+    gpu_memory: float = 16, spot: bool = False,
+) -> Offer:  # fmt: skip
+    return Offer(
+        provider=provider, instance_type="x1.large", family="x1", region="us-east-1", zone=None,
+        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(str(price)), vcpus=4, memory_gib=memory, architecture=architecture,
+        accelerator=Accelerator(name="GPU", count=gpus, memory_gib=gpu_memory) if gpus else None, price_source="list",
+        price_as_of=date(2026, 9, 17),
+    )  # fmt: skip
+
+
+def board(capability: tuple[int, int] | None = (8, 0), vendor: str = "NVIDIA") -> AcceleratorSpec:
+    return AcceleratorSpec(
+        name="GPU", model="GPU", vendor=vendor, architecture="Ampere", year=2020, memory_gib=16,
+        memory_bandwidth_gbps=1000, fp32_tflops=10, fp32_matrix_tflops=None, tf32_tensor_tflops=None,
+        fp16_tensor_tflops=None, bf16_tensor_tflops=None, multiprocessors=80, compute_capability=capability, tdp_watts=300,
+    )  # fmt: skip
+
+
+def cpu_machine(one: Offer | None = None, **other: object) -> Candidate:
+    return replace(Candidate(offer=one or offer(), cpu=CPU), **other)  # type: ignore[arg-type]
+
+
+def gpu_machine(
+    one: Offer | None = None, spec: AcceleratorSpec | None = None, *, on_demand: float | None = None
+) -> Candidate:
+    return Candidate(
+        offer=one or offer(gpus=1), cpu=CPU, accelerator=spec or board(),
+        on_demand_usd_per_hour=None if on_demand is None else Decimal(str(on_demand)),
+    )  # fmt: skip
+
+
+def optimizer(name: str, parameters: int = 0, state: int = 0) -> OptimizerFacts:
+    return OptimizerFacts(name=name, parameters=parameters, tensors=10, state_bytes=state)
+
+
+def phase(*optimizers: OptimizerFacts, model: int = 0, frozen: int = 0, saved: int = 0) -> Phase:
+    return Phase(
+        label="train.py:1", steps_observed=10,
+        total=Total(kind=TotalKind.EXACT, steps=10, steps_per_epoch=None, how=""),
+        step=StepTimes(count=10, median_seconds=1, mean_seconds=1, low_seconds=1, high_seconds=1),
+        optimizers=list(optimizers), model_bytes=model, frozen_bytes=frozen, saved_tensor_bytes=saved,
+    )  # fmt: skip
+
+
+def profile(*phases: Phase, rss: int | None = GIB, version: str = "2.13.0", cuda: str | None = None) -> WorkloadProfile:
+    return WorkloadProfile(
+        script="train.py", arguments=[], created="", costgpu_version="", setup_seconds=0, ended=False, wall_seconds=1,
+        machine=Machine(
+            cpu_model="", cores=4, threads=4, memory_gib=16, gemm_gflops=100, gemm_gflops_low=100, copy_gbps=10,
+            op_seconds=1e-6,
+        ),
+        framework=Framework(version=version, python="3.11", cuda_build=cuda),
+        peak_rss_bytes=rss, phases=list(phases) or [phase()],
+    )  # fmt: skip
+
+
+# --------------------------------------------------------------------------------------------- accelerator memory
+
+
+def test_memory_of_training_in_fp32() -> None:
+    """Weights, gradients, optimizer state, saved tensors and 1 GiB of runtime."""
+    trained = GIB // 4
+    measured = phase(optimizer("AdamW", trained, state=2 * GIB), model=int(1.5 * GIB), frozen=GIB // 2, saved=3 * GIB)
+    assert accelerator_need_gib(measured, FP32) == pytest.approx(1.5 + 1 + 2 + 3 + 1)
+
+
+def test_memory_of_adam_under_amp() -> None:
+    """18 bytes per trained parameter in all, frozen weights as they are, half the saved tensors."""
+    measured = phase(optimizer("AdamW", GIB, state=8 * GIB), model=6 * GIB, frozen=2 * GIB, saved=4 * GIB)
+    assert accelerator_need_gib(measured, AMP) == pytest.approx(18 + 2 + 2 + 1)
+
+
+def test_memory_of_sgd_under_amp() -> None:
+    measured = phase(optimizer("SGD", GIB // 4, state=GIB), model=GIB, saved=4 * GIB)
+    assert accelerator_need_gib(measured, AMP) == pytest.approx(1 + 1 + 1 + 2 + 1)
+
+
+def test_memory_where_the_model_was_not_seen() -> None:
+    assert accelerator_need_gib(phase(optimizer("SGD", GIB // 4)), FP32) == pytest.approx(1 + 1 + 1)
+
+
+@pytest.mark.parametrize(("saved", "fits"), [(11.79, True), (11.81, False)])
+def test_it_fits_with_a_quarter_to_spare(saved: float, fits: bool) -> None:
+    """16 GiB hold 12.8 GiB: 11.8 of saved tensors and 1 of runtime."""
+    reason = why_not(profile(phase(saved=int(saved * GIB))), gpu_machine(), FP32)
+    assert (reason == "") is fits
+    assert fits or ("16.0 GiB" in reason and "has 16 GiB" in reason)
+
+
+def test_the_hungriest_phase_counts() -> None:
+    assert "GiB of accelerator memory" in why_not(profile(phase(), phase(saved=20 * GIB), phase()), gpu_machine(), FP32)
+
+
+def test_the_offers_own_memory_counts() -> None:
+    assert why_not(profile(phase(saved=20 * GIB)), gpu_machine(offer(gpus=1, gpu_memory=80)), FP32) == ""
+
+
+# ------------------------------------------------------------------------------------------------------ main memory
+
+
+@pytest.mark.parametrize(("rss", "fits"), [(14.9, True), (15.1, False)])
+def test_main_memory(rss: float, fits: bool) -> None:
+    """16 GiB less 1 for the system."""
+    reason = why_not(profile(rss=int(rss * GIB)), cpu_machine(), FP32)
+    assert (reason == "") is fits
+    assert fits or "has 16 GiB" in reason
+
+
+def test_main_memory_that_is_not_known_excludes_nothing() -> None:
+    assert why_not(profile(rss=None), cpu_machine(), FP32) == ""
+
+
+def test_a_data_set_in_main_memory_does_not_fit_a_small_gpu_host() -> None:
+    """100 GiB, of which the accelerator takes 2 at most."""
+    kept = profile(phase(saved=GIB), rss=100 * GIB)
+    assert "memory" in why_not(kept, gpu_machine(offer(gpus=1, memory=16)), FP32)
+    assert why_not(kept, gpu_machine(offer(gpus=1, memory=128)), FP32) == ""
+
+
+def test_what_moves_to_the_accelerator_leaves_main_memory() -> None:
+    moved = profile(phase(saved=20 * GIB), rss=21 * GIB)
+    assert why_not(moved, gpu_machine(offer(gpus=1, memory=16, gpu_memory=80)), FP32) == ""
+
+
+# ---------------------------------------------------------------------------------------------------- compatibility
+
+
+@pytest.mark.parametrize(
+    ("version", "build", "cuda"),
+    [
+        ("2.13.0+cpu", None, (13, 0)), ("2.11.0", None, (13, 0)), ("2.10.0", None, (12, 8)),
+        ("2.7.1", None, (12, 8)), ("2.6.0", None, (12, 4)), ("1.13.1", None, (11, 0)), ("1.12.0", None, (10, 0)),
+        ("2.13.0+cu126", "12.6", (12, 6)), ("2.0.1", "11.8", (11, 8)), ("2.13.0", "13", (13, 0)),
+    ],
+)  # fmt: skip
+def test_the_cuda_of_a_build(version: str, build: str | None, cuda: tuple[int, int]) -> None:
+    assert cuda_of(Framework(version=version, python="3.11", cuda_build=build)) == cuda
+
+
+@pytest.mark.parametrize(
+    ("cuda", "capability", "runs"),
+    [
+        ("13.0", (7, 0), False), ("13.0", (7, 5), True), ("13.0", (6, 0), False), ("13.0", (3, 7), False),
+        ("13.0", (9, 0), True), ("13.0", (12, 0), True),
+        ("12.6", (7, 0), True), ("12.6", (5, 0), True), ("12.6", (3, 7), False), ("12.6", (10, 0), False),
+        ("12.8", (10, 0), True), ("12.8", (12, 0), True), ("12.4", (12, 0), False),
+        ("11.8", (8, 9), True), ("11.8", (9, 0), True), ("11.7", (8, 9), False), ("11.7", (8, 6), True),
+        ("11.8", (3, 7), True),
+    ],
+)  # fmt: skip
+def test_which_boards_a_build_runs_on(cuda: str, capability: tuple[int, int], runs: bool) -> None:
+    reason = why_not(profile(cuda=cuda), gpu_machine(spec=board(capability)), FP32)
+    assert (reason == "") is runs
+    assert runs or ("GPU" in reason and f"CUDA {cuda}" in reason)
+
+
+def test_a_cpu_build_is_judged_by_the_wheel_that_a_gpu_machine_would_get() -> None:
+    old = gpu_machine(spec=board((7, 0)))
+    assert "7.5" in why_not(profile(version="2.13.0+cpu"), old, FP32)
+    assert why_not(profile(version="2.10.0+cpu"), old, FP32) == ""
+
+
+def test_other_vendors_have_no_cuda() -> None:
+    assert "not a CUDA device" in why_not(profile(), gpu_machine(spec=board(None, vendor="AMD")), FP32)
+
+
+def test_a_gpu_on_an_arm_host() -> None:
+    assert "arm64" in why_not(profile(), gpu_machine(offer(gpus=1, architecture="arm64")), FP32)
+    assert why_not(profile(), cpu_machine(offer(architecture="arm64")), FP32) == "", "CPU wheels there are"
+
+
+def test_burstable_cpus_and_slices_of_gpus() -> None:
+    assert "burstable" in why_not(profile(), cpu_machine(cpu=replace(CPU, burstable=True)), FP32)
+    assert "slice" in why_not(profile(), gpu_machine(offer(gpus=0.125)), FP32)
+    assert why_not(profile(), gpu_machine(offer(gpus=8)), FP32) == "", "it uses one of them"
+
+
+def test_this_machine_ran_it_already() -> None:
+    assert why_not(profile(phase(saved=500 * GIB), rss=500 * GIB), HERE, AMP) == ""
+
+
+# ------------------------------------------------------------------------------------------------------------- cost
+
+
+@pytest.mark.parametrize(
+    ("seconds", "billed"), [(0.0, 60), (1.0, 60), (59.9, 60), (60.0, 60), (60.1, 61), (3600.0, 3600)]
+)
+def test_by_the_second_and_sixty_at_least(seconds: float, billed: int) -> None:
+    assert billed_usd(seconds, 3.6) == pytest.approx(billed * 0.001)
+
+
+@given(st.floats(0, 1e8), st.floats(0, 1e8), st.floats(0.001, 100))
+def test_a_longer_run_is_never_cheaper(one: float, other: float, rate: float) -> None:
+    short, long = sorted((one, other))
+    assert billed_usd(short, rate) <= billed_usd(long, rate)
+    assert billed_usd(long, rate) * 3600 / rate >= long * (1 - 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "expected"),
+    [
+        (cpu_machine(), 50 * 0.08 / 730 + 0.005),
+        (gpu_machine(), 100 * 0.08 / 730 + 0.005),
+        (cpu_machine(offer(provider="gcp")), 50 * 0.10 / 730 + 0.005),
+        (gpu_machine(offer(provider="gcp", gpus=1)), 100 * 0.10 / 730 + 0.005),
+    ],
+)
+def test_disk_and_address_are_in_the_rate(candidate: Candidate, expected: float) -> None:
+    assert extras_usd_per_hour(candidate) == pytest.approx(expected)
+    assert hourly_usd(candidate) == pytest.approx(1.0 + expected)
+    value, low, high = cost_range(candidate, (7200.0, 3600.0, 10800.0))
+    assert (value, low, high) == pytest.approx(tuple(hours * (1 + expected) for hours in (2, 1, 3)))
+
+
+def test_this_machine_costs_nothing() -> None:
+    assert cost_range(HERE, (1e6, 1e5, 1e7)) == (0.0, 0.0, 0.0)
+    assert (hourly_usd(HERE), extras_usd_per_hour(HERE), ready_seconds(HERE)) == (0.0, 0.0, 0.0)
+
+
+def test_a_machine_takes_time_to_be_ready() -> None:
+    assert 60 <= ready_seconds(gpu_machine()) <= 90, "with an image that has the driver"
+    assert 160 <= ready_seconds(cpu_machine()) <= 190
+
+
+def test_the_upper_end_of_spot_is_the_price_on_demand() -> None:
+    spot = gpu_machine(offer(0.3, gpus=1, spot=True), on_demand=1.0)
+    sure = gpu_machine(offer(1.0, gpus=1))
+    wall = (7200.0, 3600.0, 10800.0)
+    value, low, high = cost_range(spot, wall)
+    assert high == pytest.approx(cost_range(sure, wall)[2])
+    assert value == pytest.approx(1.10 * 2 * hourly_usd(spot)), "some work is done twice"
+    assert low == pytest.approx(hourly_usd(spot)), "or none is"
+
+
+def test_spot_of_unknown_price_on_demand() -> None:
+    value, _, high = cost_range(gpu_machine(offer(0.3, gpus=1, spot=True)), (7200.0, 7100.0, 7300.0))
+    assert high >= value
+
+
+@given(
+    st.tuples(*[st.floats(0, 1e7)] * 3), st.booleans(), st.booleans(), st.floats(0.01, 50),
+    st.none() | st.floats(0.01, 50),
+)  # fmt: skip
+def test_a_cost_lies_in_its_range(
+    seconds: tuple[float, float, float], spot: bool, gpu: bool, price: float, on_demand: float | None
+) -> None:
+    low_s, value_s, high_s = sorted(seconds)
+    one = offer(round(price, 4), gpus=int(gpu), spot=spot)
+    candidate = gpu_machine(one, on_demand=on_demand) if gpu else cpu_machine(one)
+    value, low, high = cost_range(candidate, (value_s, low_s, high_s))
+    assert 0 < low <= value <= high

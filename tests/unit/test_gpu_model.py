@@ -1,0 +1,383 @@
+"""The GPU model against numbers worked out by hand from its published form.
+
+t = 1.03 F/P + 0.0135 Fw/S + 1.20 B/BW + 12e-6 K,   S = sqrt(BW * 1e10 * SM_GHz)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.estimate.gpu import (
+    GpuTerms,
+    Precision,
+    gpu_terms,
+    on_chip_rate,
+    optimizer_bytes,
+    optimizer_kernels,
+    peak_for,
+    precision_of,
+    sm_gigahertz,
+)
+from costgpu.estimate.interval import GPU_BASE, Interval, gpu_interval
+from costgpu.estimate.opcost import StepWork
+from costgpu.models import AcceleratorSpec
+from costgpu.workload import Autocast, Framework, OptimizerFacts
+
+FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)  # PyTorch's defaults
+TF32 = Precision(half=None, matmul_tf32=True, conv_tf32=True)
+NO_TF32 = Precision(half=None, matmul_tf32=False, conv_tf32=False)
+FP16 = Precision(half="float16", matmul_tf32=False, conv_tf32=True)
+BF16 = Precision(half="bfloat16", matmul_tf32=False, conv_tf32=True)
+
+
+def gpu(
+    name: str, architecture: str, capability: tuple[int, int] | None, bandwidth: float, fp32: float, *,
+    tf32: float | None = None, fp16: float | None = None, bf16: float | None = None, matrix: float | None = None,
+    vendor: str = "NVIDIA", year: int = 2020, watts: float = 300,
+) -> AcceleratorSpec:  # fmt: skip
+    return AcceleratorSpec(
+        name=name, model=name, vendor=vendor, architecture=architecture, year=year, memory_gib=16,
+        memory_bandwidth_gbps=bandwidth, fp32_tflops=fp32, fp32_matrix_tflops=matrix, tf32_tensor_tflops=tf32,
+        fp16_tensor_tflops=fp16, bf16_tensor_tflops=bf16, multiprocessors=80, compute_capability=capability,
+        tdp_watts=watts,
+    )  # fmt: skip
+
+
+# Published peak figures of the vendors.
+K80 = gpu("K80", "Kepler", (3, 7), 240, 4.1)
+P100 = gpu("P100", "Pascal", (6, 0), 732, 9.3)
+P4 = gpu("P4", "Pascal", (6, 1), 192, 5.5, watts=75)
+V100 = gpu("V100", "Volta", (7, 0), 900, 15.7, fp16=125)
+T4 = gpu("T4", "Turing", (7, 5), 320, 8.1, fp16=65, watts=70)
+A100 = gpu("A100", "Ampere", (8, 0), 1555, 19.5, tf32=156, fp16=312, bf16=312)
+A10G = gpu("A10G", "Ampere", (8, 6), 600, 35, tf32=35, fp16=70, bf16=70)
+L4 = gpu("L4", "Ada", (8, 9), 300, 30.3, tf32=60, fp16=121, bf16=121, watts=72)
+H100 = gpu("H100", "Hopper", (9, 0), 3352, 66.9, tf32=495, fp16=989, bf16=989)
+MI210 = gpu("MI210", "CDNA2", None, 1638, 22.6, matrix=45.3, fp16=181, bf16=181, vendor="AMD")
+
+
+def work(flops: dict[tuple[str, str], float] | None = None, moved: float = 0.0, kernels: float = 0.0) -> StepWork:
+    return StepWork(flops=dict(flops or {}), bytes_moved=moved, kernels=kernels)
+
+
+def optimizer(name: str, parameters: int = 1000, tensors: int = 10, **other: object) -> OptimizerFacts:
+    return replace(OptimizerFacts(name=name, parameters=parameters, tensors=tensors), **other)  # type: ignore[arg-type]
+
+
+def seconds(step: StepWork, spec: AcceleratorSpec, precision: Precision = FP32) -> float:
+    return gpu_terms(step, [], precision, spec).seconds
+
+
+# ------------------------------------------------------------------------------------------- what a script asks for
+
+
+def framework(*casts: Autocast, **other: object) -> Framework:
+    return replace(Framework(version="2.13.0", python="3.11", autocast=list(casts)), **other)  # type: ignore[arg-type]
+
+
+def test_precision_is_what_the_script_asks_for() -> None:
+    assert precision_of(framework()) == FP32
+    assert precision_of(framework(float32_matmul_precision="high")) == TF32
+    assert precision_of(framework(float32_matmul_precision="medium")) == TF32
+    assert precision_of(framework(matmul_tf32=True)) == TF32
+    assert precision_of(framework(conv_tf32=False)) == NO_TF32
+    assert precision_of(framework(Autocast(device="cuda", dtype="float16", enabled=True))) == FP16
+    assert precision_of(framework(Autocast(device="cuda", dtype="bfloat16", enabled=True))) == BF16
+
+
+def test_autocast_that_is_off_or_of_the_cpu_asks_for_nothing() -> None:
+    assert precision_of(framework(Autocast(device="cuda", dtype="float16", enabled=False))) == FP32
+    assert precision_of(framework(Autocast(device="cpu", dtype="bfloat16", enabled=True))) == FP32
+
+
+# ------------------------------------------------------------------------------------------------ the unit that runs
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "dtype", "precision", "tflops", "mode"),
+    [
+        # fp32 with PyTorch's defaults: matrix multiplies on the cores, convolutions on TF32 where there is any
+        (V100, "matmul", "float32", FP32, 15.7, "fp32"),
+        (V100, "conv", "float32", FP32, 15.7, "fp32"),
+        (A100, "matmul", "float32", FP32, 19.5, "fp32"),
+        (A100, "attention", "float32", FP32, 19.5, "fp32"),
+        (A100, "conv", "float32", FP32, 156, "tf32"),
+        (A100, "conv3x3", "float32", FP32, 156, "tf32"),
+        (A100, "conv", "float32", NO_TF32, 19.5, "fp32"),
+        (A100, "matmul", "float32", TF32, 156, "tf32"),
+        (A100, "attention", "float32", TF32, 156, "tf32"),
+        (V100, "matmul", "float32", TF32, 15.7, "fp32"),
+        # half precision: tensor cores where there are any; bf16 only where it is in hardware
+        (A100, "matmul", "float32", FP16, 312, "half"),
+        (A100, "conv", "float32", BF16, 312, "half"),
+        (V100, "matmul", "float32", FP16, 125, "half"),
+        (V100, "matmul", "float32", BF16, 15.7, "fp32"),
+        (P100, "matmul", "float32", FP16, 9.3, "fp32"),
+        (K80, "conv", "float32", FP16, 4.1, "fp32"),
+        # a model that is in half precision by itself
+        (A100, "matmul", "bfloat16", FP32, 312, "half"),
+        (V100, "matmul", "float16", FP32, 125, "half"),
+        (V100, "matmul", "bfloat16", FP32, 15.7, "fp32"),
+        (V100, "matmul", "float16", BF16, 125, "half"),
+        # boards that cannot hold their clock under load
+        (T4, "matmul", "float32", FP32, 0.55 * 8.1, "fp32"),
+        (T4, "matmul", "float32", FP16, 0.55 * 65, "half"),
+        (T4, "conv", "float32", BF16, 0.55 * 8.1, "fp32"),
+        (P4, "conv", "float32", FP32, 0.45 * 5.5, "fp32"),
+        (L4, "conv", "float32", FP32, 0.40 * 60, "tf32"),
+        (L4, "matmul", "float32", BF16, 0.40 * 121, "half"),
+        # CDNA has matrix units for fp32
+        (MI210, "matmul", "float32", FP32, 45.3, "fp32"),
+        (MI210, "conv", "float32", FP32, 45.3, "fp32"),
+        (MI210, "matmul", "float32", FP16, 181, "half"),
+        # double precision
+        (V100, "matmul", "float64", FP16, 15.7 / 2, "fp32"),
+        (T4, "matmul", "float64", FP32, 8.1 / 32, "fp32"),
+    ],
+)
+def test_the_peak_of_the_unit_that_runs_it(
+    spec: AcceleratorSpec, kind: str, dtype: str, precision: Precision, tflops: float, mode: str
+) -> None:
+    peak, found = peak_for(spec, kind, dtype, precision)
+    assert peak == pytest.approx(tflops * 1e12)
+    assert found == mode
+
+
+@pytest.mark.parametrize(
+    ("spec", "cores"),
+    [
+        (K80, 192),
+        (P100, 64),
+        (P4, 128),
+        (V100, 64),
+        (T4, 64),
+        (A100, 64),
+        (A10G, 128),
+        (L4, 128),
+        (H100, 128),
+        (MI210, 64),
+    ],
+)
+def test_the_rate_on_the_chip(spec: AcceleratorSpec, cores: int) -> None:
+    assert sm_gigahertz(spec) == pytest.approx(spec.fp32_tflops * 1000 / (2 * cores))
+    expected = math.sqrt(spec.memory_bandwidth_gbps * 1e9 * 1e10 * spec.fp32_tflops * 1000 / (2 * cores))
+    assert on_chip_rate(spec) == pytest.approx(expected)
+
+
+def test_both_sizes_of_the_a100_have_the_same_multiprocessors() -> None:
+    larger = replace(A100, name="A100-80GB", model="A100-SXM4-80GB")
+    assert sm_gigahertz(larger) == sm_gigahertz(A100) == pytest.approx(152.3, rel=0.001)  # 108 of them at 1.41 GHz
+
+
+# ------------------------------------------------------------------------------------------------------- the terms
+
+
+def test_a_transformer_step_in_fp32_on_a_v100() -> None:
+    terms = gpu_terms(work({("matmul", "float32"): 3e12, ("attention", "float32"): 1e12}, 5e10, 2000), [], FP32, V100)
+    on_chip = math.sqrt(900e9 * 1e10 * 15.7e3 / 128)
+    assert terms.compute == pytest.approx(1.03 * 4e12 / 15.7e12)
+    assert terms.on_chip == pytest.approx(0.0135 * 0.5 * 4e12 / on_chip)
+    assert terms.memory == pytest.approx(1.20 * 5e10 / 900e9)
+    assert terms.launch == pytest.approx(12e-6 * 2000)
+    assert terms.seconds == pytest.approx(0.26242 + 0.0257 + 0.0667 + 0.024, rel=0.001)
+    assert terms.notes == ()
+
+
+def test_a_convolutional_step_with_amp_on_an_a100() -> None:
+    """AMP halves the bytes; weights are cast once, 12 B per parameter, besides the 20 B of SGD with momentum."""
+    step = work({("conv", "float32"): 2e12, ("matmul", "float32"): 1e11}, 4e10, 1000)
+    sgd = optimizer("SGD", parameters=25_000_000, tensors=30, momentum=True)
+    terms = gpu_terms(step, [sgd], FP16, A100)
+    assert terms.compute == pytest.approx(1.03 * 2.1e12 / 312e12)
+    assert terms.on_chip == pytest.approx(0.0135 * (2e12 + 0.2 * 1e11) / math.sqrt(1555e9 * 1e10 * 19.5e3 / 128))
+    assert terms.memory == pytest.approx(1.20 * (0.5 * 4e10 + 32 * 25e6) / 1555e9)
+    assert terms.launch == pytest.approx(12e-6 * (1000 + 12))
+
+
+def test_tf32_weighs_less_on_the_chip_than_fp32() -> None:
+    step = work({("matmul", "float32"): 1e12})
+    on_chip = math.sqrt(1555e9 * 1e10 * 19.5e3 / 128)
+    assert gpu_terms(step, [], TF32, A100).on_chip == pytest.approx(0.0135 * 0.4 * 1e12 / on_chip)
+
+
+def test_winograd_halves_dense_3x3_convolutions_in_fp32_only() -> None:
+    dense, other = work({("conv3x3", "float32"): 1e12}), work({("conv", "float32"): 1e12})
+    assert gpu_terms(dense, [], FP32, V100).compute == pytest.approx(gpu_terms(other, [], FP32, V100).compute / 2)
+    assert gpu_terms(dense, [], FP16, V100).compute == pytest.approx(gpu_terms(other, [], FP16, V100).compute)
+
+
+def test_bf16_without_bf16_units_is_said() -> None:
+    step = work({("matmul", "float32"): 1e12, ("conv", "float32"): 1e12})
+    (note,) = gpu_terms(step, [], BF16, T4).notes
+    assert "bf16" in note
+    assert gpu_terms(step, [], BF16, A100).notes == ()
+    assert gpu_terms(step, [], FP32, T4).notes == ()
+
+
+def test_the_share_without_a_rule_is_of_the_bytes() -> None:
+    step = StepWork(bytes_moved=1e9, unruled_bytes=3e8)
+    assert gpu_terms(step, [], FP32, V100).unruled_share == pytest.approx(0.3)
+    assert gpu_terms(work(), [], FP32, V100).unruled_share == 0.0
+
+
+# --------------------------------------------------------------------------------------------------- the optimizer
+
+
+@pytest.mark.parametrize(
+    ("one", "each"),
+    [
+        (optimizer("SGD"), 12.0),
+        (optimizer("SGD", momentum=True), 20.0),
+        (optimizer("Adam"), 28.0),
+        (optimizer("AdamW", foreach=True), 28.0),
+        (optimizer("AdamW", foreach=False), 72.0),
+        (optimizer("AdamW", foreach=False, fused=True), 28.0),
+        (optimizer("RMSprop"), 28.0),
+        (optimizer("Lion"), 0.0),
+    ],
+    ids=lambda value: f"{value.name}-{value.foreach}-{value.fused}" if isinstance(value, OptimizerFacts) else None,
+)
+def test_bytes_of_an_optimizer(one: OptimizerFacts, each: float) -> None:
+    assert optimizer_bytes([one], amp=False) == pytest.approx(1000 * each)
+    assert optimizer_bytes([one], amp=True) == pytest.approx(1000 * (each + 12))
+
+
+def test_optimizers_add_up_and_rare_ones_count_less() -> None:
+    pair = [optimizer("Adam"), optimizer("SGD", updates_per_step=0.25)]
+    assert optimizer_bytes(pair, amp=False) == pytest.approx(1000 * (28 + 12 / 4))
+    assert optimizer_bytes([], amp=True) == 0.0
+
+
+def test_kernels_of_an_optimizer() -> None:
+    """A few per chunk of tensors, or for each tensor where foreach is switched off; ops of a foreign one are traced."""
+    few, many = optimizer("Adam", tensors=10), optimizer("Adam", tensors=300)
+    assert optimizer_kernels([few]) == 12
+    assert optimizer_kernels([many]) == 120
+    assert optimizer_kernels([replace(many, foreach=False)]) == 3600
+    assert optimizer_kernels([replace(many, foreach=False, fused=True)]) == 120
+    assert optimizer_kernels([optimizer("Lion", tensors=300)]) == 0
+
+
+# ------------------------------------------------------------------------------------------- what can only be better
+
+KINDS = [
+    (kind, dtype) for kind in ("matmul", "conv", "conv3x3", "attention") for dtype in ("float32", "bfloat16", "float64")
+]
+amounts = st.floats(0, 1e16)
+steps = st.builds(
+    work, st.dictionaries(st.sampled_from(KINDS), amounts), st.floats(0, 1e13), st.floats(0, 1e6)
+)  # fmt: skip
+specs = st.sampled_from([K80, P100, P4, V100, T4, A100, A10G, L4, H100, MI210])
+precisions = st.sampled_from([FP32, TF32, NO_TF32, FP16, BF16])
+factors = st.floats(1, 100)
+
+
+@given(steps, specs, precisions, st.sampled_from(KINDS), amounts, amounts, st.floats(0, 1e6))
+def test_more_work_is_never_faster(
+    step: StepWork,
+    spec: AcceleratorSpec,
+    precision: Precision,
+    kind: tuple[str, str],
+    flops: float,
+    moved: float,
+    kernels: float,
+) -> None:
+    before = seconds(step, spec, precision)
+    assert 0 <= before < math.inf
+    more = replace(step, flops=step.flops | {kind: step.flops.get(kind, 0.0) + flops})
+    assert seconds(more, spec, precision) >= before
+    assert seconds(replace(step, bytes_moved=step.bytes_moved + moved), spec, precision) >= before
+    assert seconds(replace(step, kernels=step.kernels + kernels), spec, precision) >= before
+
+
+FIGURES = (
+    "memory_bandwidth_gbps", "fp32_tflops", "fp32_matrix_tflops", "tf32_tensor_tflops", "fp16_tensor_tflops",
+    "bf16_tensor_tflops",
+)  # fmt: skip
+
+
+@given(steps, specs, precisions, st.tuples(*[factors] * len(FIGURES)))
+def test_a_better_gpu_is_never_slower(
+    step: StepWork, spec: AcceleratorSpec, precision: Precision, better_by: tuple[float, ...]
+) -> None:
+    raised = {
+        name: getattr(spec, name) * factor
+        for name, factor in zip(FIGURES, better_by, strict=True)
+        if getattr(spec, name) is not None
+    }
+    better = replace(spec, **raised)
+    assert seconds(step, better, precision) <= seconds(step, spec, precision) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", ["matmul", "conv", "conv3x3"])
+def test_units_that_are_no_faster_are_no_slower_either(kind: str) -> None:
+    """A10G: TF32 at the rate of its fp32 cores; the library takes the faster of its algorithms."""
+    without = replace(A10G, tf32_tensor_tflops=None)
+    step = work({(kind, "float32"): 1e13})
+    assert seconds(step, A10G, TF32) <= seconds(step, without, TF32)
+
+
+# --------------------------------------------------------------------------------------------------- the intervals
+
+
+def terms(compute: float = 1.0, launch: float = 0.0, unruled: float = 0.0) -> GpuTerms:
+    return GpuTerms(compute=compute, on_chip=0.0, memory=0.0, launch=launch, unruled_share=unruled)
+
+
+LOW, HIGH = GPU_BASE
+
+
+@pytest.mark.parametrize(
+    ("found", "spec", "compiled", "year", "expected"),
+    [
+        (terms(), V100, False, 2026, (LOW, HIGH, 0)),
+        (terms(0.71, 0.29), V100, False, 2026, (LOW, HIGH, 0)),
+        (terms(0.69, 0.31), V100, False, 2026, (0.65, 1.50, 1)),
+        (terms(unruled=0.19), V100, False, 2026, (LOW, HIGH, 0)),
+        (terms(unruled=0.21), V100, False, 2026, (0.60, 1.70, 1)),
+        (terms(0.1, 0.9, 0.5), V100, False, 2026, (0.60, 1.70, 2)),
+        (terms(), V100, True, 2026, (LOW * 0.6, HIGH, 1)),
+        (terms(), H100, False, 2020, (LOW, HIGH * 1.6, 1)),
+        (terms(), H100, False, 2021, (LOW, HIGH, 0)),
+        (terms(), MI210, False, 2026, (LOW, HIGH * 1.4, 1)),
+        (terms(), T4, False, 2026, (LOW, HIGH * 1.1, 0)),
+        (terms(), P4, False, 2026, (LOW, HIGH * 1.1, 0)),
+        (terms(0.1, 0.9), replace(MI210, tdp_watts=75.0), True, 2020, (0.65 * 0.6, 1.5 * 1.6 * 1.4 * 1.1, 4)),
+    ],
+)
+def test_when_the_interval_widens(
+    found: GpuTerms, spec: AcceleratorSpec, compiled: bool, year: int, expected: tuple[float, float, int]
+) -> None:
+    low, high, reasons = gpu_interval(found, spec, FP32, compiled=compiled, as_of_year=year)
+    assert (low, high) == pytest.approx(expected[:2])
+    assert len(reasons) == len(set(reasons)) == expected[2]
+    assert all(reasons)
+
+
+def test_host_bound_work_is_called_that() -> None:
+    _, _, reasons = gpu_interval(terms(0.1, 0.9), V100, FP32, compiled=False, as_of_year=2026)
+    assert "host-CPU bound" in reasons[0]
+
+
+@given(steps, specs, precisions, st.booleans(), st.integers(2020, 2030))
+def test_every_interval_holds_the_prediction(
+    step: StepWork, spec: AcceleratorSpec, precision: Precision, compiled: bool, year: int
+) -> None:
+    low, high, _ = gpu_interval(
+        gpu_terms(step, [], precision, spec), spec, precision, compiled=compiled, as_of_year=year
+    )
+    assert 0 < low <= LOW
+    assert high >= HIGH
+    assert Interval(low, high).sigma >= Interval(LOW, HIGH).sigma * (1 - 1e-9)
+
+
+def test_sigma_is_that_of_a_log_normal_error() -> None:
+    """Four of five errors are within 1.2816 standard deviations."""
+    assert Interval(math.exp(-1.2816 * 0.3), math.exp(1.2816 * 0.3)).sigma == pytest.approx(0.3)
+    assert Interval(0.8, 1.25).sigma == pytest.approx(0.1741, abs=1e-4)
+    assert Interval(1.0, 1.0).sigma == 0.0

@@ -1,0 +1,506 @@
+"""From predictions to an answer, and how much is predicted."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from costgpu.estimate.cost import cost_range, hourly_usd, ready_seconds
+from costgpu.estimate.predict import Amount, amount_of
+from costgpu.estimate.verdict import (
+    Preferences,
+    allowed,
+    best,
+    break_even,
+    decide,
+    describe,
+    money,
+    pareto,
+    probability_cheaper,
+)
+from costgpu.models import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
+from costgpu.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
+from costgpu.workload import (
+    Framework,
+    LaterPhase,
+    Machine,
+    Phase,
+    StepTimes,
+    Total,
+    TotalKind,
+    WorkloadProfile,
+)
+
+HOUR = 3600.0
+WHOLE = Amount("the whole job", True, (1000.0,), (10.0,))
+EPOCH = Amount("one epoch", False, (100.0,), (1.0,))
+CPU = CpuSpec(
+    provider="aws", family="c7a", model="AMD EPYC 9R14", microarchitecture="Zen 4", vcpus_per_core=1, all_core_ghz=3.0,
+    fp32_flops_per_cycle=32, bf16_in_hardware=True, read_gbps=None, read_vcpus=None, matrix_mult_per_vcpu=None,
+    burstable=False,
+)  # fmt: skip
+L4 = AcceleratorSpec(
+    name="L4", model="L4", vendor="NVIDIA", architecture="Ada", year=2023, memory_gib=24, memory_bandwidth_gbps=300,
+    fp32_tflops=30, fp32_matrix_tflops=None, tf32_tensor_tflops=60, fp16_tensor_tflops=121, bf16_tensor_tflops=121,
+    multiprocessors=58, compute_capability=(8, 9), tdp_watts=72,
+)  # fmt: skip
+
+
+def offer(price: float, *, gpus: float = 0, name: str = "", spot: bool = False, provider: str = "aws") -> Offer:
+    return Offer(
+        provider=provider, instance_type=name or ("g6.xlarge" if gpus else "c7a.2xlarge"), family="x", region="us-east-1",
+        zone=None, purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(str(price)), vcpus=8, memory_gib=16, architecture="x86_64",
+        accelerator=Accelerator(name="L4", count=gpus, memory_gib=24) if gpus else None, price_source="list",
+        price_as_of=date(2026, 9, 17),
+    )  # fmt: skip
+
+
+def prediction(
+    candidate: Candidate, run: float, *, sigma: float = 0.2, overhead: float | None = None, infeasible: str = ""
+) -> Prediction:
+    """A prediction with what the provider would bill for it."""
+    ready = ready_seconds(candidate) if overhead is None else overhead
+    spread = math.exp(1.2816 * sigma)
+    wall = (run + ready, run / spread + ready, run * spread + ready)
+    cost = cost_range(candidate, wall)
+    return Prediction(
+        candidate=candidate, step_seconds=run / 1000, run_seconds=Range(value=run, low=run / spread, high=run * spread),
+        overhead_seconds=ready, wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
+        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]), terms={}, parts={}, sigma=sigma,
+        provenance=Provenance.MODELLED, infeasible=infeasible,
+    )  # fmt: skip
+
+
+def here(run: float = 100 * HOUR) -> Prediction:
+    return prediction(Candidate(offer=None), run, sigma=0.06)
+
+
+def cpu(run: float, price: float = 0.4, *, spot: bool = False, **other: float | str) -> Prediction:
+    candidate = Candidate(offer=offer(price, spot=spot), cpu=CPU)
+    return replace(prediction(candidate, run), **other)  # type: ignore[arg-type]
+
+
+def gpu(run: float, price: float = 0.8, *, spot: bool = False, **other: float | str) -> Prediction:
+    candidate = Candidate(offer=offer(price, gpus=1, spot=spot), cpu=CPU, accelerator=L4)
+    return replace(prediction(candidate, run), **other)  # type: ignore[arg-type]
+
+
+def verdict(
+    offers: list[Prediction], local: Prediction | None = None, amount: Amount = WHOLE, **wanted: object
+) -> Verdict:
+    return decide(amount, local or here(), offers, Preferences(**wanted), ())  # type: ignore[arg-type]
+
+
+seconds = st.floats(60, 1e7)
+prices = st.floats(0.05, 50).map(lambda price: round(price, 3))
+sides = st.builds(
+    lambda is_gpu, run, price, spot: (gpu if is_gpu else cpu)(run, price, spot=spot), st.booleans(), seconds, prices,
+    st.booleans(),
+)  # fmt: skip
+objectives = st.sampled_from(Objective)
+
+
+# ------------------------------------------------------------------------------------------------------- break-even
+
+
+@given(st.floats(6 * HOUR, 1e8), prices, prices, st.booleans(), st.booleans())
+def test_at_break_even_both_cost_the_same(
+    run: float, cpu_price: float, gpu_price: float, cpu_spot: bool, gpu_spot: bool
+) -> None:
+    slow, any_gpu = cpu(run, cpu_price, spot=cpu_spot), gpu(run, gpu_price, spot=gpu_spot)
+    even = break_even(slow, any_gpu)
+    assume(math.isfinite(even) and run / even > 600)  # below it the bill's seconds are rounded up
+    fast = gpu(run / even, gpu_price, spot=gpu_spot)
+    assert fast.cost_usd.value == pytest.approx(slow.cost_usd.value, rel=0.005)
+
+
+@given(seconds, prices, prices)
+def test_without_overheads_the_break_even_is_the_premium(run: float, cpu_price: float, gpu_price: float) -> None:
+    slow, fast = cpu(run, cpu_price, overhead_seconds=0.0), gpu(run, gpu_price, overhead_seconds=0.0)
+    premium = hourly_usd(fast.candidate) / hourly_usd(slow.candidate)
+    assert break_even(slow, fast) == pytest.approx(premium)
+
+
+def test_no_speed_up_pays_for_the_boot_of_a_dear_gpu() -> None:
+    assert break_even(cpu(60.0, 0.05), gpu(60.0, 50.0)) == math.inf
+
+
+# ------------------------------------------------------------------------------------------------------ probability
+
+
+@given(sides, sides, st.floats(0.001, 2), st.floats(0.001, 2))
+def test_a_probability_is_one_and_both_are_one(one: Prediction, other: Prediction, first: float, second: float) -> None:
+    one, other = replace(one, sigma=first), replace(other, sigma=second)
+    chance = probability_cheaper(one, other)
+    assert 0 <= chance <= 1
+    assert chance + probability_cheaper(other, one) == pytest.approx(1)
+    assert (chance > 0.5) <= (one.cost_usd.value < other.cost_usd.value)
+
+
+def test_probabilities_by_hand() -> None:
+    """One standard deviation of the difference is 84 %."""
+    one, other = cpu(HOUR, sigma=0.3), cpu(HOUR, sigma=0.4)
+    dearer = replace(other, cost_usd=Range(value=one.cost_usd.value * math.exp(0.5), low=0, high=9))
+    assert probability_cheaper(one, dearer) == pytest.approx(0.8413, abs=1e-4)
+    assert probability_cheaper(one, other) == pytest.approx(0.5)
+
+
+def test_probabilities_without_doubt() -> None:
+    one, other = cpu(HOUR, sigma=0.0), cpu(2 * HOUR, sigma=0.0)
+    assert (probability_cheaper(one, other), probability_cheaper(other, one)) == (1.0, 0.0)
+    assert probability_cheaper(one, one) == 0.5, "neither is the cheaper"
+    assert probability_cheaper(here(), one) == 1.0
+    assert probability_cheaper(one, here()) == 0.0
+
+
+# ------------------------------------------------------------------------------------------------------- best of all
+
+
+def test_cheapest_takes_the_faster_of_two_that_cost_about_the_same() -> None:
+    slow, near, fast = cpu(10 * HOUR, 0.1), cpu(5 * HOUR, 0.21), cpu(1 * HOUR, 9.0)
+    assert best([slow, near, fast], Preferences()) is near
+
+
+def test_fastest_takes_the_cheaper_of_two_that_are_as_fast() -> None:
+    dear, cheap, slow = gpu(HOUR, 4.0), gpu(HOUR * 1.01, 1.0), gpu(2 * HOUR, 0.1)
+    assert best([dear, cheap, slow], Preferences(objective=Objective.FASTEST)) is cheap
+
+
+def test_balanced_weighs_cost_and_time_alike() -> None:
+    cheap, middle, fast = cpu(40 * HOUR, 0.1), cpu(4 * HOUR, 0.5), cpu(2 * HOUR, 20.0)
+    assert best([cheap, middle, fast], Preferences(objective=Objective.BALANCED)) is middle
+
+
+def test_an_hour_of_waiting_may_be_worth_more_than_an_hour_of_gpu() -> None:
+    cheap, fast = cpu(10 * HOUR, 0.1), cpu(1 * HOUR, 3.0)
+    assert best([cheap, fast], Preferences()) is cheap
+    assert best([cheap, fast], Preferences(value_of_time_usd_per_hour=20)) is fast
+
+
+@given(st.lists(sides, min_size=1, max_size=8), objectives, st.none() | seconds, st.none() | st.floats(0.01, 1000))
+def test_the_best_is_within_the_limits(
+    offers: list[Prediction], objective: Objective, deadline: float | None, limit: float | None
+) -> None:
+    wanted = Preferences(objective=objective, deadline_seconds=deadline, max_cost_usd=limit)
+    found = best(offers, wanted)
+    possible = [p for p in offers if allowed(p, wanted)]
+    assert (found is None) == (not possible)
+    if found is None:
+        return
+    assert deadline is None or found.wall_seconds.value <= deadline
+    assert limit is None or found.cost_usd.value <= limit
+    if objective is Objective.FASTEST:
+        assert found.wall_seconds.value <= 1.02 * min(p.wall_seconds.value for p in possible)
+    elif objective is Objective.CHEAPEST:
+        assert found.cost_usd.value <= 1.10 * min(p.cost_usd.value for p in possible)
+
+
+def test_what_cannot_run_is_never_the_best() -> None:
+    assert best([gpu(HOUR, infeasible="too small")], Preferences()) is None
+
+
+# ------------------------------------------------------------------------------------------------------------ table
+
+
+@given(st.lists(sides, max_size=12))
+def test_the_table_is_the_pareto_front(offers: list[Prediction]) -> None:
+    front = pareto(offers, Preferences(rows=100))
+    for row in front:
+        assert not any(
+            other.cost_usd.value < row.cost_usd.value and other.wall_seconds.value < row.wall_seconds.value
+            for other in offers
+        )
+    for p in offers:
+        assert any(
+            row.cost_usd.value <= p.cost_usd.value and row.wall_seconds.value * 0.95 <= p.wall_seconds.value
+            for row in front
+        )
+    times = [row.wall_seconds.value for row in front]
+    assert times == sorted(times), "fastest first"
+
+
+@given(st.lists(sides, min_size=1, max_size=20), st.integers(1, 6))
+def test_a_short_table_keeps_its_ends(offers: list[Prediction], rows: int) -> None:
+    whole, short = pareto(offers, Preferences(rows=100)), pareto(offers, Preferences(rows=rows))
+    assert len(short) <= rows
+    assert short[0] is whole[0]
+    assert rows == 1 or short[-1] is whole[-1]
+    assert all(any(row is other for other in whole) for row in short)
+
+
+def test_the_table_leaves_out_what_cannot_run() -> None:
+    assert pareto([gpu(HOUR, infeasible="no CUDA"), cpu(HOUR)], Preferences())[0].infeasible == ""
+
+
+def test_the_best_of_either_side_is_in_the_table() -> None:
+    """Even a GPU that a CPU beats in both, so that the comparison can be seen."""
+    found = verdict([cpu(HOUR, 0.4), gpu(9 * HOUR, 5.0)])
+    assert any(row is found.best_gpu for row in found.table)
+    assert any(row is found.best_cpu for row in found.table)
+
+
+# ---------------------------------------------------------------------------------------------------------- choices
+
+
+@given(sides, sides, seconds, objectives, st.floats(0, 100))
+def test_a_verdict_is_consistent(
+    one: Prediction, other: Prediction, local: float, objective: Objective, value: float
+) -> None:
+    found = verdict([one, other], here(local), objective=objective, value_of_time_usd_per_hour=value)
+    assert found.choice is not Choice.NOWHERE
+    assert found.recommended is not None
+    assert found.sentence.endswith(".")
+    if found.choice is Choice.HERE:
+        assert found.recommended.candidate.offer is None
+    elif found.choice in (Choice.GPU, Choice.CPU):
+        assert found.recommended.candidate.is_gpu is (found.choice is Choice.GPU)
+    else:
+        assert found.recommended in (found.best_cpu, found.best_gpu)
+    assert bool(found.settle) is (found.choice is Choice.TOO_CLOSE)
+    if found.best_cpu is not None and found.best_gpu is not None:
+        assert found.speedup is not None
+        assert found.break_even is not None
+        assert found.probability_gpu_cheaper is not None
+        ratio = found.best_cpu.run_seconds.value / found.best_gpu.run_seconds.value
+        assert found.speedup == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(
+    ("gpu_hours", "choice"), [(5.1, Choice.TOO_CLOSE), (4.9, Choice.GPU), (19.0, Choice.TOO_CLOSE), (21.0, Choice.CPU)]
+)
+def test_costs_within_a_factor_of_two_are_too_close_to_call(gpu_hours: float, choice: Choice) -> None:
+    slow = cpu(20 * HOUR, 0.4, overhead=0.0)
+    fast = gpu(gpu_hours * HOUR, 0.8, overhead=0.0)
+    # equal rates would put the band at 5 and 20 hours: disk and address shift it by less than 2 %
+    found = verdict([slow, fast])
+    assert found.choice is choice
+
+
+def test_too_close_names_the_measurement_that_would_settle_it() -> None:
+    found = verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)])
+    assert found.choice is Choice.TOO_CLOSE
+    assert found.best_gpu is not None
+    price = (90 + 60) * hourly_usd(found.best_gpu.candidate) / HOUR
+    assert f"${price:.3f}"[:5] in found.settle
+    assert found.sentence.endswith(found.settle[1:] + ".")
+
+
+@pytest.mark.parametrize(("local", "choice"), [(9 * 60.0, Choice.HERE), (11 * 60.0, Choice.GPU)])
+def test_minutes_here_are_the_answer(local: float, choice: Choice) -> None:
+    assert verdict([cpu(HOUR), gpu(120.0, 0.2)], here(local)).choice is choice
+
+
+def test_here_is_the_answer_where_nothing_is_faster() -> None:
+    found = verdict([cpu(20 * HOUR), gpu(18 * HOUR)], here(10 * HOUR))
+    assert (found.choice, found.recommended) == (Choice.HERE, found.here)
+
+
+def test_here_is_the_answer_where_nothing_is_faster_also_by_the_epoch() -> None:
+    found = verdict([cpu(200.0), gpu(180.0)], here(100.0), amount=EPOCH)
+    assert (found.choice, found.recommended) == (Choice.HERE, found.here)
+
+
+def test_minutes_of_one_epoch_say_nothing_of_the_whole() -> None:
+    assert verdict([cpu(HOUR), gpu(60.0, 0.2)], here(500.0), amount=EPOCH).choice is Choice.GPU
+
+
+@pytest.mark.parametrize(("value", "choice"), [(0.0, Choice.GPU), (0.1, Choice.HERE), (50.0, Choice.GPU)])
+def test_what_waiting_is_worth(value: float, choice: Choice) -> None:
+    """At ten cents an hour a day here is cheaper than a rented hour; at fifty dollars it is not."""
+    offers = [cpu(20 * HOUR, 2.0), gpu(HOUR, 4.0)]
+    assert verdict(offers, here(24 * HOUR), value_of_time_usd_per_hour=value).choice is choice
+
+
+def test_the_fastest() -> None:
+    found = verdict([cpu(5 * HOUR, 0.1), gpu(HOUR, 40.0)], objective=Objective.FASTEST)
+    assert (found.choice, found.recommended) == (Choice.GPU, found.best_gpu)
+    turned = verdict([cpu(HOUR, 0.1), gpu(5 * HOUR, 0.01)], objective=Objective.FASTEST)
+    assert turned.choice is Choice.CPU
+
+
+def test_the_balanced() -> None:
+    """$4 and 40 h, or $20 and 2 h."""
+    found = verdict([cpu(40 * HOUR, 0.1), gpu(2 * HOUR, 10.0)], objective=Objective.BALANCED)
+    assert found.choice is Choice.GPU
+
+
+def test_a_deadline_excludes_what_is_too_late() -> None:
+    offers = [cpu(20 * HOUR, 0.05), gpu(2 * HOUR, 5.0)]
+    assert verdict(offers).choice is Choice.CPU
+    found = verdict(offers, deadline_seconds=3 * HOUR)
+    assert (found.choice, found.best_cpu) == (Choice.GPU, None)
+    late = verdict(offers, here(500.0), deadline_seconds=300.0)
+    assert late.choice is Choice.NOWHERE, "minutes here are too late as well"
+    assert late.recommended is None
+
+
+def test_a_cost_limit_excludes_what_is_too_dear() -> None:
+    offers = [cpu(20 * HOUR, 0.05), gpu(2 * HOUR, 5.0)]
+    found = verdict(offers, max_cost_usd=2.0)
+    assert (found.choice, found.best_gpu) == (Choice.CPU, None)
+    free = verdict(offers, here(100 * HOUR), max_cost_usd=0.01)
+    assert free.choice is Choice.HERE, "it costs nothing"
+
+
+@pytest.mark.parametrize(("only", "choice"), [(cpu(HOUR), Choice.CPU), (gpu(HOUR), Choice.GPU)])
+def test_only_one_side(only: Prediction, choice: Choice) -> None:
+    found = verdict([only])
+    assert (found.choice, found.recommended) == (choice, only)
+    assert (found.speedup, found.premium, found.break_even, found.probability_gpu_cheaper) == (None, None, None, None)
+
+
+def test_what_cannot_run_is_no_side() -> None:
+    found = verdict([cpu(20 * HOUR), gpu(HOUR, 0.1, infeasible="needs 30 GiB")])
+    assert (found.choice, found.best_gpu) == (Choice.CPU, None)
+
+
+def test_no_offer_at_all() -> None:
+    assert verdict([], here(500 * HOUR)).choice is Choice.HERE
+    assert verdict([], here(500 * HOUR), deadline_seconds=HOUR).choice is Choice.NOWHERE
+
+
+def test_notes_travel() -> None:
+    amount = replace(WHOLE, notes=("about the total",))
+    found = decide(amount, here(), [cpu(HOUR)], Preferences(), ("about the prices",))
+    assert found.notes == ("about the prices", "about the total")
+    assert found.unit == "the whole job"
+
+
+# -------------------------------------------------------------------------------------------------------- sentences
+
+
+def test_names_and_amounts() -> None:
+    spot = Candidate(
+        offer=offer(1.0, gpus=8, spot=True, provider="gcp", name="g2-standard-96"), cpu=CPU, accelerator=L4
+    )
+    assert describe(prediction(spot, HOUR)) == "gcp g2-standard-96 (8x L4), us-east-1, spot"
+    assert describe(cpu(HOUR)) == "aws c7a.2xlarge, us-east-1, on-demand"
+    assert describe(here()) == "this machine"
+    assert money(replace(cpu(HOUR), cost_usd=Range(value=0.92, low=0.74, high=1.15))) == "$0.92 [0.74-1.15]"
+
+
+def test_sentence_gpu() -> None:
+    assert verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)]).sentence == (
+        "Run it on a GPU: aws g6.xlarge (L4), us-east-1, on-demand: 2.0 h, $1.68 [1.31-2.17]."
+        " 10x faster than the best CPU (c7a.2xlarge) for 2.0x the price; it would pay from 2.0x."
+    )
+
+
+def test_sentence_cpu() -> None:
+    assert verdict([cpu(20 * HOUR, 0.4), gpu(15 * HOUR, 8.0)]).sentence == (
+        "Run it on a CPU: aws c7a.2xlarge, us-east-1, on-demand: 20.0 h, $8.23 [6.38-10.62]."
+        " The best GPU (aws g6.xlarge (L4), us-east-1, on-demand) is only 1.3x as fast for 20x the price and would cost"
+        " $120.44 [93.25-155.57]; it would pay from 20x."
+    )
+
+
+def test_sentence_too_close() -> None:
+    assert verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)]).sentence == (
+        "Too close to call on cost: GPU aws g6.xlarge (L4), us-east-1, on-demand $7.37 [5.71-9.52] in 9.0 h,"
+        " CPU aws c7a.2xlarge, us-east-1, on-demand $8.23 [6.38-10.62] in 20.0 h;"
+        " the GPU is cheaper with 65% and 2.2x faster than the best CPU (c7a.2xlarge)."
+        " A minute of it on aws g6.xlarge (L4), us-east-1, on-demand would settle it for about $0.034."
+    )
+
+
+def test_sentence_here() -> None:
+    assert verdict([cpu(1000.0)], here(420.0)).sentence == (
+        "Just run it here: 7 min, $0. Renting would take 20 min on aws c7a.2xlarge, us-east-1, on-demand, boot included."
+    )
+    assert verdict([], here(420.0)).sentence == "Just run it here: 7 min, $0."
+
+
+def test_sentence_nowhere() -> None:
+    found = verdict([cpu(20 * HOUR)], here(50 * HOUR), deadline_seconds=HOUR, max_cost_usd=0.5)
+    assert found.sentence == "No offer meets the deadline of 60 min and the limit of $0.50. Here it would take 50.0 h."
+
+
+def test_sentence_of_one_side() -> None:
+    assert verdict([gpu(2 * HOUR, 0.8)]).sentence == (
+        "Run it on a GPU: aws g6.xlarge (L4), us-east-1, on-demand: 2.0 h, $1.68 [1.31-2.17]."
+        " No CPU offer is possible within the limits."
+    )
+
+
+def test_sentences_of_an_epoch_say_so() -> None:
+    assert " for one epoch." in verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)], amount=EPOCH).sentence
+    assert " for one epoch;" in verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)], amount=EPOCH).sentence
+
+
+# ---------------------------------------------------------------------------------------------------------- amounts
+
+
+def phase(steps: float | None, per_epoch: float | None = None, kind: TotalKind = TotalKind.EXACT) -> Phase:
+    return Phase(
+        label="train.py:9", total=Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how=""), steps_observed=9,
+        step=StepTimes(count=9, median_seconds=1, mean_seconds=1, low_seconds=1, high_seconds=1),
+    )  # fmt: skip
+
+
+def profile(*phases: Phase, later: tuple[float | None, ...] = ()) -> WorkloadProfile:
+    machine = Machine(
+        cpu_model="", cores=4, threads=4, memory_gib=16, gemm_gflops=100, gemm_gflops_low=100, copy_gbps=10, op_seconds=1e-6
+    )  # fmt: skip
+    return WorkloadProfile(
+        script="train.py", arguments=[], created="", costgpu_version="", machine=machine, setup_seconds=0, ended=False,
+        framework=Framework(version="2.13.0", python="3.11"), wall_seconds=9, peak_rss_bytes=None, phases=list(phases),
+        later_phases=[LaterPhase(label=f"train.py:{n}", source="again()", steps=s) for n, s in enumerate(later)],
+    )  # fmt: skip
+
+
+def test_a_known_total() -> None:
+    assert amount_of(profile(phase(5000, 500))) == Amount("the whole job", True, (5000.0,), (10.0,))
+    assert amount_of(profile(phase(5000))) == Amount("the whole job", True, (5000.0,), (0.0,))
+
+
+def test_several_phases() -> None:
+    assert amount_of(profile(phase(100, 50), phase(900, 300))).steps == (100.0, 900.0)
+    assert amount_of(profile(phase(100, 50), phase(900, 300))).epochs == (2.0, 3.0)
+
+
+@pytest.mark.parametrize("kind", [TotalKind.UNKNOWN, TotalKind.UNBOUNDED])
+def test_an_unknown_total_is_told_by_the_epoch_or_by_the_thousand(kind: TotalKind) -> None:
+    by_epoch = amount_of(profile(phase(100, 50), phase(None, 300, kind)))
+    assert (by_epoch.unit, by_epoch.whole) == ("one epoch", False)
+    assert (by_epoch.steps, by_epoch.epochs) == ((0.0, 300.0), (0.0, 1.0))
+    by_steps = amount_of(profile(phase(100, 50), phase(None, None, kind)))
+    assert (by_steps.unit, by_steps.whole) == ("1,000 steps", False)
+    assert (by_steps.steps, by_steps.epochs) == ((0.0, 1000.0), (0.0, 0.0))
+
+
+@given(st.floats(1, 1e6), st.floats(1, 1e5), st.none() | st.floats(1, 1e9))
+def test_epochs_override_what_was_found(epochs: float, per_epoch: float, steps: float | None) -> None:
+    amount = amount_of(profile(phase(100, 50), phase(steps, per_epoch)), epochs=epochs)
+    assert (amount.unit, amount.whole) == ("the whole job", True)
+    assert amount.steps == (100.0, pytest.approx(epochs * per_epoch))
+    assert amount.epochs == (2.0, pytest.approx(epochs))
+
+
+@given(st.floats(1, 1e9), st.none() | st.floats(1, 1e5), st.none() | st.floats(1, 1e9))
+def test_total_steps_override_what_was_found(total: float, per_epoch: float | None, steps: float | None) -> None:
+    amount = amount_of(profile(phase(100, 50), phase(steps, per_epoch), later=(700, None)), total_steps=total)
+    assert (amount.unit, amount.whole, amount.notes) == ("the whole job", True, ())
+    assert amount.steps == (100.0, total)
+    assert amount.epochs == (2.0, pytest.approx(total / per_epoch) if per_epoch else 0.0)
+
+
+def test_later_phases_are_taken_to_be_alike() -> None:
+    amount = amount_of(profile(phase(1000, 100), later=(300, 200)))
+    assert (amount.steps, amount.epochs) == ((1500.0,), (15.0,))
+    (note,) = amount.notes
+    assert "500 steps of later phases" in note
+
+
+def test_a_later_phase_of_unknown_length_is_left_out_and_said() -> None:
+    amount = amount_of(profile(phase(1000), later=(None, 200)))
+    assert amount.steps == (1200.0,)
+    assert len(amount.notes) == 2
+    assert "train.py:0 is not included" in amount.notes[1]
+    assert "--total-steps" in amount.notes[1]

@@ -40,6 +40,12 @@ def hourly_usd(candidate: Candidate) -> float:
     return float(candidate.offer.price_usd_per_hour) + extras_usd_per_hour(candidate) if candidate.offer else 0.0
 
 
+def expected_usd_per_hour(candidate: Candidate) -> float:
+    """The rate with what spot interruptions are expected to add."""
+    spot = candidate.offer is not None and candidate.offer.purchase_option is PurchaseOption.SPOT
+    return hourly_usd(candidate) * (SPOT_REPEATED_WORK if spot else 1.0)
+
+
 def ready_seconds(candidate: Candidate) -> float:
     """From the create call to the script's start; 0 for this machine."""
     if candidate.offer is None:

@@ -89,6 +89,8 @@ def why_not(profile: WorkloadProfile, candidate: Candidate, precision: Precision
     if candidate.cpu is not None and candidate.cpu.burstable:
         return "its CPU is burstable: under load its speed and price cannot be predicted"
     if spec is not None and offer.accelerator is not None:
+        if any(phase.trace_steps == 0 for phase in profile.phases):
+            return f"no step could be traced with torch {profile.framework.version}, so that no GPU time is known"
         if offer.accelerator.count < 1:
             return "a slice of a GPU: its speed must be measured"
         reason = incompatible(spec, candidate, profile.framework)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from costgpu.estimate.gpu import GpuTerms, Precision
 from costgpu.models import AcceleratorSpec
 
-GPU_BASE = (0.85, 1.18)
+GPU_BASE = (0.86, 1.17)
 LAUNCH_BOUND = (0.65, 1.50)
 UNRULED = (0.60, 1.70)
 CPU_SAME_FAMILY = (0.73, 1.26)

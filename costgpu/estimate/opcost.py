@@ -389,7 +389,9 @@ def _conv_flops(out: TensorShape, into: TensorShape, weight: TensorShape, transp
 
 def _conv_kind(row: OpRow, out: TensorShape, into: TensorShape, weight: TensorShape) -> str:
     dense = row.attributes.get("groups", 1) == 1 and not row.attributes.get("transposed")
-    same = all(before - after in (0, 2) for before, after in zip(into[0][2:], out[0][2:], strict=False))  # padded or not
+    same = all(
+        before - after in (0, 2) for before, after in zip(into[0][2:], out[0][2:], strict=False)
+    )  # padded or not
     return "conv3x3" if dense and weight[0][2:] == [3, 3] and same else "conv"
 
 

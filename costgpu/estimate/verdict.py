@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
+from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
 from costgpu.estimate.predict import Amount
 from costgpu.prediction import Choice, Objective, Prediction, Verdict
 from costgpu.units import format_duration, format_ratio, format_usd
@@ -78,7 +78,7 @@ def probability_cheaper(one: Prediction, other: Prediction) -> float:
         return 1.0 if one.cost_usd.value <= other.cost_usd.value else 0.0
     distance = math.log(other.cost_usd.value / one.cost_usd.value)
     if spread == 0:
-        return 1.0 if distance > 0 else 0.0
+        return 0.5 if distance == 0 else float(distance > 0)
     return 0.5 * (1 + math.erf(distance / spread / math.sqrt(2)))
 
 
@@ -87,8 +87,8 @@ def break_even(cpu: Prediction, gpu: Prediction) -> float:
 
     p_gpu (o_gpu + T_cpu / S) = p_cpu (o_cpu + T_cpu), solved for S.
     """
-    gpu_rate = hourly_usd(gpu.candidate)
-    cpu_rate = hourly_usd(cpu.candidate)
+    gpu_rate = expected_usd_per_hour(gpu.candidate)
+    cpu_rate = expected_usd_per_hour(cpu.candidate)
     seconds = cpu_rate * (cpu.overhead_seconds + cpu.run_seconds.value) / gpu_rate - gpu.overhead_seconds
     return cpu.run_seconds.value / seconds if seconds > 0 else math.inf
 
@@ -123,7 +123,7 @@ def decide(
     settle = ""
     if cpu is not None and gpu is not None:
         speedup = cpu.run_seconds.value / gpu.run_seconds.value
-        premium = hourly_usd(gpu.candidate) / hourly_usd(cpu.candidate)
+        premium = expected_usd_per_hour(gpu.candidate) / expected_usd_per_hour(cpu.candidate)
         even = break_even(cpu, gpu)
         probability = probability_cheaper(gpu, cpu)
     choice, chosen = _choose(here, cpu, gpu, preferences, amount)
@@ -151,12 +151,13 @@ def _choose(
     rented = [p for p in (cpu, gpu) if p is not None]
     quickest = min((p.wall_seconds.value for p in rented), default=math.inf)
     here_in_time = preferences.deadline_seconds is None or here.wall_seconds.value <= preferences.deadline_seconds
-    if amount.whole and here_in_time:
+    if here_in_time:
         waiting = weight(here, preferences)
         worth = preferences.value_of_time_usd_per_hour > 0 and waiting <= min(
             (weight(p, preferences) for p in rented), default=math.inf
         )
-        if here.wall_seconds.value <= HERE_MINUTES_SECONDS or here.wall_seconds.value <= quickest or worth:
+        minutes = amount.whole and here.wall_seconds.value <= HERE_MINUTES_SECONDS
+        if minutes or here.wall_seconds.value <= quickest or worth:
             return Choice.HERE, here
     if cpu is None and gpu is None:
         return Choice.NOWHERE, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,9 @@ from costgpu.workload import (
     WorkloadProfile,
 )
 
+MAPPED_BYTES = 1 << 20  # larger blocks are mapped, and unmapped when they are freed (glibc)
+UNMAP_BYTES_PER_SECOND = 15e9  # measured: 2 ms for 33 MB (Linux 6, 2026-11)
+VIEW_SECONDS = 50e-6  # an op that is quicker than this made no large tensor
 CALL_SECONDS = 40e-6  # an op's way through Python under the tracer, beyond what the tracer itself times
 
 
@@ -117,16 +121,19 @@ def _phase(raw: dict[str, Any], record: dict[str, Any], *, ended: bool, first: b
 
 
 def _host_seconds(raw: dict[str, Any]) -> float:
-    """Time of the traced steps that went neither into ops nor into loading nor into the tracer.
+    """CPU time of the traced steps in the script's own code, between ops outside backward, optimizer and loader.
 
-    From the traced steps alone, so that the machine's swings between steps do not show up as host time.
+    Giving large intermediate tensors back to the system happens there too, and only on a CPU: it is taken off.
     """
-    traced = [int(i) for i, event in raw["special"].items() if event.get("traced") and int(i) < len(raw["seconds"])]
-    spent = sum(raw["seconds"][i] - raw["waits"][i] for i in traced)
-    known = raw["op_seconds"] + raw["tracer_seconds"] + CALL_SECONDS * raw["calls"]
-    events = [raw["special"].get(str(i), {}) for i in traced]
-    beside = sum(event.get(kind, 0.0) for event in events for kind in ("save", "validation", "loader_start"))
-    return float(max(0.0, spent - known - beside))
+    given_back = sum(
+        row["count"] * math.prod(shape) * 4.0
+        for row in raw["ops"]
+        if row["phase"] == "forward" and row["seconds"] > VIEW_SECONDS * row["count"]
+        for shape, _, _ in row["outputs"]
+        if math.prod(shape) * 4 > MAPPED_BYTES
+    )
+    known = CALL_SECONDS * raw["host_calls"] + given_back / UNMAP_BYTES_PER_SECOND
+    return float(max(0.0, raw["host_seconds"] - known))
 
 
 def _unite(phases: list[Phase]) -> list[Phase]:
@@ -196,7 +203,8 @@ def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any])
     if record["torch"]["compiled"]:
         notes.append("torch.compile was asked for: the trace is of the uncompiled model.")
     if record.get("probe_errors"):
-        notes.append(f"The probe failed at {len(record['probe_errors'])} steps; its figures may be incomplete.")
+        notes.append("The probe failed at some steps; its figures may be incomplete.")
     if any(phase.trace_steps == 0 for phase in phases):
-        notes.append("No step could be traced.")
+        version = record["torch"]["version"]
+        notes.append(f"No step could be traced with torch {version} (2.0 or newer is needed): GPU times are not known.")
     return notes

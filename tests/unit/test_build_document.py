@@ -1,4 +1,7 @@
-"""From a probe's record to a profile, and from a profile to disk and back."""
+"""From a probe's record to a profile, and from a profile to disk and back.
+
+One file of more than 400 lines: both halves share the record that they start from.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costgpu.errors import ProfileError
-from costgpu.measure.build import build_profile
+from costgpu.measure.build import CALL_SECONDS, build_profile
 from costgpu.measure.document import FORMAT, VERSION, load_profile, save_profile, to_document
 from costgpu.workload import (
     Autocast,
@@ -66,7 +69,8 @@ def raw_phase(**other: Any) -> dict[str, Any]:
         "iterations": 10, "total_seconds": sum(seconds), "special": {str(TRACED): {"traced": True}}, "snapshots": shots,
         "ahead": {"later": [], "periodic": []}, "gap": {"seconds": 2.0, "events": {}}, "manual": False,
         "saved_tensor_bytes": 4096, "model": {"bytes": 1000, "frozen_bytes": 200}, "micro_batches": 1, "batch": None,
-        "trace_steps": 1, "ops": [row()], "op_seconds": 0.5, "tracer_seconds": 0.3, "calls": 100, "loader": None,
+        "trace_steps": 1, "ops": [row()], "op_seconds": 0.5, "calls": 100, "host_seconds": 0.7, "host_calls": 60,
+        "loader": None,
         "optimizers": [
             {
                 "name": "AdamW", "foreach": None, "fused": None, "momentum": False, "parameters": 200, "tensors": 4,
@@ -135,16 +139,13 @@ def test_setup_is_what_comes_before_the_first_step_without_its_own_work() -> Non
     assert build(raw(setup_seconds=0.2)).setup_seconds == 0.0
 
 
-def test_host_time_is_what_the_traced_step_spent_elsewhere() -> None:
-    """1.5 s of the traced step less 0.5 s in ops, 0.3 s in the tracer and 100 calls' way through Python."""
+def test_host_time_is_the_scripts_own() -> None:
+    """0.7 s between ops, less 60 calls' way through Python; the tracer must not make it negative."""
     phase = build(raw()).phases[0]
-    assert phase.host_seconds_per_step == pytest.approx(1.5 - 0.5 - 0.3 - 100 * 40e-6)
-    waits = [0.0] * 10
-    waits[TRACED] = 0.6
-    loaded = raw_phase(waits=waits, special={str(TRACED): {"traced": True, "save": 0.05}})
-    assert build(raw(loaded)).phases[0].host_seconds_per_step == pytest.approx(0.696 - 0.6 - 0.05)
-    busy = raw_phase(op_seconds=2.0)
-    assert build(raw(busy)).phases[0].host_seconds_per_step == 0.0
+    assert phase.host_seconds_per_step == pytest.approx(0.7 - 60 * CALL_SECONDS)
+    assert 0 < 60 * CALL_SECONDS < 0.01
+    calls = raw_phase(host_seconds=0.001, host_calls=1000)
+    assert build(raw(calls)).phases[0].host_seconds_per_step == 0.0
 
 
 def test_several_traced_steps_count_as_one_each() -> None:
@@ -152,7 +153,7 @@ def test_several_traced_steps_count_as_one_each() -> None:
     traced = raw_phase(trace_steps=2, special=special, micro_batches=8)
     phase = build(raw(traced)).phases[0]
     assert (phase.op_seconds_per_step, phase.calls_per_step, phase.micro_batches) == (0.25, 50.0, 4.0)
-    assert phase.host_seconds_per_step == pytest.approx((1.6 - 0.5 - 0.3 - 100 * 40e-6) / 2)
+    assert phase.host_seconds_per_step == pytest.approx((0.7 - 60 * CALL_SECONDS) / 2)
 
 
 def test_optimizers_that_replaced_each_other_are_one() -> None:
@@ -186,7 +187,7 @@ def test_the_pause_before_a_later_phase_happens_once() -> None:
 
 def test_a_phase_too_short_to_time_borrows() -> None:
     short = raw_phase(
-        steps=1, seconds=[], waits=[], special={}, ops=[], trace_steps=0, calls=0, op_seconds=0.0, tracer_seconds=0.0
+        steps=1, seconds=[], waits=[], special={}, ops=[], trace_steps=0, calls=0, op_seconds=0.0, host_seconds=0.0
     )
     first, last = build(raw(raw_phase(), short, status="ended")).phases
     assert last.steps_observed == 1
@@ -219,7 +220,7 @@ def test_training_that_was_not_reached() -> None:
         (raw(raw_phase(optimizers=[])), "backward passes were counted"),
         (raw(open={"seconds": 9.0, "validation": True}), "inside a validation pass"),
         (raw(torch=raw()["torch"] | {"compiled": 1}), "torch.compile"),
-        (raw(probe_errors=["a", "b"]), "failed at 2 steps"),
+        (raw(probe_errors=["a", "b"]), "failed at some steps"),
         (raw(raw_phase(trace_steps=0, ops=[])), "No step could be traced"),
         (raw(raw_phase(seconds=[0.5], waits=[0.0], special={"0": {"traced": True}})), "Only traced steps"),
     ],

@@ -60,7 +60,8 @@ def board(capability: tuple[int, int] | None = (8, 0), vendor: str = "NVIDIA") -
     return AcceleratorSpec(
         name="GPU", model="GPU", vendor=vendor, architecture="Ampere", year=2020, memory_gib=16,
         memory_bandwidth_gbps=1000, fp32_tflops=10, fp32_matrix_tflops=None, tf32_tensor_tflops=None,
-        fp16_tensor_tflops=None, bf16_tensor_tflops=None, multiprocessors=80, compute_capability=capability, tdp_watts=300,
+        fp16_tensor_tflops=None, bf16_tensor_tflops=None, multiprocessors=80, compute_capability=capability,
+        tdp_watts=300,
     )  # fmt: skip
 
 
@@ -83,6 +84,7 @@ def optimizer(name: str, parameters: int = 0, state: int = 0) -> OptimizerFacts:
 
 def phase(*optimizers: OptimizerFacts, model: int = 0, frozen: int = 0, saved: int = 0) -> Phase:
     return Phase(
+        trace_steps=1,
         label="train.py:1", steps_observed=10,
         total=Total(kind=TotalKind.EXACT, steps=10, steps_per_epoch=None, how=""),
         step=StepTimes(count=10, median_seconds=1, mean_seconds=1, low_seconds=1, high_seconds=1),
@@ -141,6 +143,12 @@ def test_the_hungriest_phase_counts() -> None:
 
 def test_the_offers_own_memory_counts() -> None:
     assert why_not(profile(phase(saved=20 * GIB)), gpu_machine(offer(gpus=1, gpu_memory=80)), FP32) == ""
+
+
+def test_without_a_trace_there_is_no_gpu_time() -> None:
+    untraced = profile(phase(), replace(phase(), trace_steps=0), version="1.13.1")
+    assert "traced" in why_not(untraced, gpu_machine(spec=board((7, 0))), FP32)
+    assert why_not(untraced, cpu_machine(), FP32) == "", "the step was timed all the same"
 
 
 # ------------------------------------------------------------------------------------------------------ main memory

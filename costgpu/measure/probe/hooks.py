@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sys
 import time
+import types
 
 from .tracer import clock
 
@@ -44,13 +45,13 @@ class Hooks:
         inner, recorder = optimizer.step, self.recorder
         optimizer._costgpu_step = True
 
-        def step(*args, **kwargs):
+        def step(_, *args, **kwargs):
             recorder.enter_optimizer()
             result = inner(*args, **kwargs)
             recorder.step(optimizer, sys._getframe(1))
             return result
 
-        optimizer.step = step
+        optimizer.step = types.MethodType(step, optimizer)  # schedulers of that time take it apart
 
     def attach_backward(self, torch):
         inner, recorder = torch.autograd.backward, self.recorder
@@ -59,6 +60,7 @@ class Hooks:
             outer, recorder.in_backward = recorder.in_backward, True
             tracing = recorder.tracing
             if tracing is not None:
+                tracing.pause()
                 tracing.phase = "backward"
             try:
                 return inner(*args, **kwargs)
@@ -67,6 +69,7 @@ class Hooks:
                 recorder.backwards += 1
                 if tracing is not None:
                     tracing.phase = "forward"
+                    tracing.resume()
                 if not outer:
                     recorder.after_backward()
 
@@ -82,6 +85,7 @@ class Hooks:
         def __next__(it):
             tracing = recorder.tracing
             if tracing is not None:
+                tracing.pause()
                 tracing.muted += 1
             begin = clock()
             try:
@@ -91,6 +95,8 @@ class Hooks:
                 if tracing is not None:
                     tracing.muted -= 1
             recorder.batch_drawn(it, batch)
+            if tracing is not None:
+                tracing.resume()
             return batch
 
         def __iter__(loader):

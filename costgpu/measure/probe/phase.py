@@ -24,6 +24,7 @@ class Phase:
         self.backwards = 0
         self.trace = None
         self.trace_steps = 0
+        self.untraceable = ""
         self.loader = None
         self.ahead = ([], [])
         self.saved_bytes = 0
@@ -77,8 +78,9 @@ def phase_record(phase, torch, fetch):
         "trace_steps": phase.trace_steps,
         "ops": list(phase.trace.rows.values()) if phase.trace is not None else [],
         "op_seconds": phase.trace.op_seconds if phase.trace is not None else 0.0,
-        "tracer_seconds": phase.trace.own_seconds if phase.trace is not None else 0.0,
         "calls": phase.trace.calls if phase.trace is not None else 0,
+        "host_seconds": phase.trace.host_seconds if phase.trace is not None else 0.0,
+        "host_calls": phase.trace.host_calls if phase.trace is not None else 0,
     }
     counts = {}
     for (_, optimizer), number in phase.sites.items():

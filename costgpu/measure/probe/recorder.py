@@ -15,6 +15,7 @@ from .steptrace import StepTrace
 from .tracer import clock
 
 RESULT_VERSION = 1
+MOST_ERRORS = 3
 SNAPSHOT_AT = {1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 4097, 16385, 65537}
 
 
@@ -109,6 +110,7 @@ class Recorder:
 
     def enter_optimizer(self):
         if self.tracing is not None:
+            self.tracing.pause()
             self.tracing.phase = "optimizer"
 
     def after_backward(self):
@@ -134,12 +136,15 @@ class Recorder:
         except (KeyboardInterrupt, SystemExit):
             raise
         except Exception:  # noqa: BLE001 - the probe's own failure must not change what the script does
-            self.detail.setdefault("probe_errors", []).append(traceback.format_exc()[-1500:])
+            errors = self.detail.setdefault("probe_errors", [])
+            if len(errors) < MOST_ERRORS:
+                errors.append(traceback.format_exc()[-1500:])
             self.last = clock()
         finally:
             if tracing is not None:
                 tracing.muted -= 1
                 tracing.phase = "forward"
+                tracing.resume()
 
     def anchor(self, optimizer, frame, now):
         if optimizer is not None:
@@ -250,7 +255,7 @@ class Recorder:
         if number == 2 or number == 0:
             phase.ahead = self.ahead.ahead(frame, phase.loader)
         self.watch_outer(phase, number)
-        if phase.trace is None and number >= 1 and not was_traced:
+        if phase.trace is None and number >= 1 and not was_traced and not phase.untraceable:
             self.begin_trace(phase)
         elapsed = now - self.first_step
         if self.enough(elapsed):
@@ -264,7 +269,7 @@ class Recorder:
         """Whether what was seen answers the question, after `elapsed` seconds from the first step."""
         phase, steps, limit = self.phase, self.config.get("steps"), self.config["measure_for"]
         untraced = len(phase.seconds) - phase.trace_steps
-        if self.tracing is not None or (phase.trace is None and phase is self.phases[0]):
+        if self.tracing is not None or (phase.trace is None and not phase.untraceable and phase is self.phases[0]):
             return False
         if steps:
             return untraced >= steps
@@ -322,11 +327,16 @@ class Recorder:
 
     def begin_trace(self, phase):
         phase.backwards = self.backwards
-        self.step_trace = StepTrace(
-            self.torch, phase, count_saved=self.config.get("saved", True), compiled=self.compiled > 0
-        )
+        try:
+            self.step_trace = StepTrace(
+                self.torch, phase, count_saved=self.config.get("saved", True), compiled=self.compiled > 0
+            )
+        except Exception as error:  # noqa: BLE001 - torch before 2.0 has no dispatch mode that we could use
+            phase.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
+            return
         phase.trace = self.tracing = self.step_trace.tracer
         self.step_trace.start()
+        self.tracing.resume()
 
     def end_trace(self, phase):
         self.tracing = None

@@ -4,6 +4,7 @@ import time
 from itertools import chain
 
 clock = time.perf_counter
+cpu_clock = getattr(time, "thread_time", time.perf_counter)  # of this thread: a busy neighbour does not lengthen it
 
 
 def make_tracer(torch):
@@ -40,6 +41,9 @@ def make_tracer(torch):
             self.masks = {}  # storage -> mask; the reference keeps the address from being used again
             self.op_seconds = 0.0
             self.own_seconds = 0.0
+            self.host_seconds = 0.0  # in the script's own code: between ops outside backward and optimizer
+            self.host_calls = 0
+            self.script_since = None  # when the script's own code took over; None while torch works
             self.calls = 0
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -47,6 +51,9 @@ def make_tracer(torch):
             if self.muted:
                 return func(*args, **kwargs)
             start = clock()
+            if self.script_since is not None:
+                self.host_seconds += cpu_clock() - self.script_since
+                self.host_calls += 1
             result = func(*args, **kwargs)
             seconds = clock() - start
             self.op_seconds += seconds
@@ -54,7 +61,19 @@ def make_tracer(torch):
                 self.record(func, args, kwargs, result, seconds)
             self.own_seconds += clock() - start - seconds
             self.calls += 1
+            if self.script_since is not None:
+                self.script_since = cpu_clock()
             return result
+
+        def pause(self):
+            """Torch takes over: a backward pass, an optimizer, a loader."""
+            if self.script_since is not None:
+                self.host_seconds += cpu_clock() - self.script_since
+                self.script_since = None
+
+        def resume(self):
+            """The script's own code goes on."""
+            self.script_since = cpu_clock()
 
         def record(self, func, args, kwargs, result, seconds):
             name = str(getattr(func, "_schema", func).name if hasattr(func, "_schema") else func)

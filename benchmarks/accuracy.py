@@ -132,7 +132,7 @@ def load(path: Path) -> list[Row]:
                     optimizers=optimizer_facts(raw["optimizer"], parameters, tensors),
                     spec=find_spec(raw["gpu"]),
                     year=2022 if "2022" in raw["software"] else 2023,
-                )  # fmt: skip
+                )
             )
     return rows
 
@@ -234,22 +234,20 @@ def main() -> None:
     inside = below = 0
     for r in rows:
         t = terms(r)
-        low, high, _ = gpu_interval(
-            t, replace_year(r.spec, r.year), PRECISIONS[r.precision], compiled=False, as_of_year=r.year
-        )
+        low, high, _ = gpu_interval(t, replace_year(r.spec, r.year), compiled=False, as_of_year=r.year)
         inside += t.seconds * low <= r.seconds <= t.seconds * high
         below += r.seconds < t.seconds * low
-    print(
-        f"\n80 % intervals cover {100 * inside / len(rows):.0f} % of the rows ({below} below, {len(rows) - inside - below} above)"
-    )
+    above = len(rows) - inside - below
+    print(f"\n80 % intervals cover {100 * inside / len(rows):.0f} % of the rows ({below} below, {above} above)")
     if arguments.refit:
         constants = fit(rows, shipped)
         print("fitted on all rows:", ", ".join(f"{c:.4g}" for c in constants))
         print("a row's figures in seconds: measured, predicted, compute, on-chip, memory, launch")
         for r in sorted(rows, key=lambda r: (r.model, r.precision, r.gpu, r.batch)):
             t = terms(r)
-            print(f"{r.model:12}{r.phase:10}{r.precision:5}{r.gpu:18}{r.batch:9} {r.seconds:.4f} {t.seconds:.4f}"
-                  f" {t.seconds / r.seconds - 1:+.0%} {t.compute:.4f} {t.on_chip:.4f} {t.memory:.4f} {t.launch:.4f}")  # fmt: skip
+            parts = f"{t.compute:.4f} {t.on_chip:.4f} {t.memory:.4f} {t.launch:.4f}"
+            figures = f"{r.seconds:.4f} {t.seconds:.4f} {t.seconds / r.seconds - 1:+.0%} {parts}"
+            print(f"{r.model:12}{r.phase:10}{r.precision:5}{r.gpu:18}{r.batch:9} {figures}")
 
 
 def replace_year(spec: AcceleratorSpec, year: int) -> AcceleratorSpec:

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 from costgpu.measure.interpreter import Interpreter
@@ -44,14 +45,12 @@ def plain(script: Path, arguments: list[str], seconds: float, folder: Path) -> f
         check=True, cwd=folder, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     times = json.loads(out.read_text())
-    return statistics.median(b - a for a, b in zip(times[10:], times[11:], strict=False))
+    return statistics.median(b - a for a, b in pairwise(times[10:]))
 
 
 def probed(script: Path, arguments: list[str], seconds: float, folder: Path) -> float:
     """The same under the probe, with the probe's own time between steps in it."""
-    request = Request(
-        script=script, module=None, arguments=arguments, workdir=folder, measure_for_seconds=seconds
-    )
+    request = Request(script=script, module=None, arguments=arguments, workdir=folder, measure_for_seconds=seconds)
     outcome = measure(request, Interpreter(sys.executable, "", ""), folder, lambda _seconds, _stepping: None)
     assert outcome.record is not None
     phase = outcome.record["phases"][0]
@@ -71,7 +70,9 @@ def main() -> None:
                 ratios.append(probed(EXAMPLES / name, arguments, 4.0, Path(folder)) / without)
                 steps.append(without)
             step = f"{statistics.median(steps) * 1e3:.2f} ms"
-            print(f"{name:12}{step:>10}{statistics.median(ratios):9.3f}{min(ratios):8.3f}{max(ratios):8.3f}", flush=True)
+            print(
+                f"{name:12}{step:>10}{statistics.median(ratios):9.3f}{min(ratios):8.3f}{max(ratios):8.3f}", flush=True
+            )
 
 
 if __name__ == "__main__":

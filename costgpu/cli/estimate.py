@@ -214,7 +214,7 @@ def _progress(request: Request, interpreter: Interpreter) -> Iterator[Callable[[
     words = f"Measuring {request.name} with {interpreter.path} (Python {interpreter.version}, {interpreter.origin})"
     typer.echo(words, err=True)
     if not sys.stderr.isatty():
-        yield lambda seconds, stepping: None
+        yield lambda *_: None
         return
     from rich.console import Console
 
@@ -238,7 +238,7 @@ def _progress(request: Request, interpreter: Interpreter) -> Iterator[Callable[[
 def _tell_about_files(outcome: Outcome) -> None:
     if outcome.diverted:
         typer.echo(
-            f"{len(outcome.diverted)} files that the script writes were kept away from the originals, in {outcome.scratch}",
+            f"{len(outcome.diverted)} files that the script writes went to a scratch folder instead: {outcome.scratch}",
             err=True,
         )
     if outcome.created:

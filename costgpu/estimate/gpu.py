@@ -2,10 +2,10 @@
 
     t = A*F/P + C*Fw/S + D*B/BW + L*K
 
-F FLOPs (3x3 fp32 convolutions halved: Winograd) over the peak P of the unit that is really used; Fw FLOPs weighted by on-chip traffic over
-S = sqrt(BW * 1e10 * SMs * GHz); B bytes over the memory bandwidth; K kernels. Terms are added, not maxed, because
-eager kernels overlap little. It holds for eager training on one GPU from Kepler to Hopper; the measured error is in
-README.md and can be printed by benchmarks/accuracy.py.
+F FLOPs (3x3 fp32 convolutions halved: Winograd) over the peak P of the unit that is really used; Fw FLOPs weighted by
+on-chip traffic over S = sqrt(BW * 1e10 * SMs * GHz); B bytes over the memory bandwidth; K kernels. Terms are added, not
+maxed, because eager kernels overlap little. It holds for eager training on one GPU from Kepler to Hopper; the measured
+error is in README.md and can be printed by benchmarks/accuracy.py.
 """
 
 from __future__ import annotations

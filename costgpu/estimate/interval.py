@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from costgpu.estimate.gpu import GpuTerms, Precision
+from costgpu.estimate.gpu import GpuTerms
 from costgpu.models import AcceleratorSpec
 
 GPU_BASE = (0.86, 1.17)
@@ -34,14 +34,13 @@ class Interval:
 
 
 def gpu_interval(
-    terms: GpuTerms, spec: AcceleratorSpec, precision: Precision, *, compiled: bool, as_of_year: int
+    terms: GpuTerms, spec: AcceleratorSpec, *, compiled: bool, as_of_year: int
 ) -> tuple[float, float, list[str]]:
     """Multipliers and the reasons why they are wider than the base.
 
     Args:
         terms: Of the prediction.
         spec: Of the GPU.
-        precision: Of the script.
         compiled: The script asks for torch.compile or custom kernels.
         as_of_year: Of the prediction, to tell a new architecture.
     """

@@ -210,9 +210,7 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dic
     precision = precision_of(profile.framework)
     count = offer.accelerator.count if offer.accelerator else 1.0
     found = gpu_terms(workload.works[index], phase.optimizers, precision, spec)
-    low, high, notes = gpu_interval(
-        found, spec, precision, compiled=profile.framework.compiled > 0, as_of_year=workload.year
-    )
+    low, high, notes = gpu_interval(found, spec, compiled=profile.framework.compiled > 0, as_of_year=workload.year)
     notes += found.notes
     if count > 1:
         notes.append(f"the script uses one of its {count:g} GPUs")

@@ -1,4 +1,4 @@
-"""Runs a user's script under the probe and describes what it does. May import `workload`, `models`, `units`, `errors`."""
+"""Runs a user's script under the probe and describes what it does. May import `workload`, `units` and `errors`."""
 
 from __future__ import annotations
 

@@ -22,6 +22,7 @@ import psutil
 from costgpu.measure.bundle import write_probe
 from costgpu.measure.interpreter import Interpreter
 
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is left there is not the user's output
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 MARKER = "COSTGPU_MEASUREMENT"
 KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
@@ -196,7 +197,7 @@ def _adopting() -> Iterator[None]:
 def _interruptible() -> Iterator[None]:
     """SIGTERM and SIGHUP take the way of Ctrl-C, so that the script never outlives us."""
 
-    def interrupt(number: int, frame: object) -> None:
+    def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     before: dict[signal.Signals, Any] = {}
@@ -236,7 +237,7 @@ def _new_scratch(cache: Path, name: str) -> Path:
 
 
 def _left_behind(path: Path, scratch: Path) -> bool:
-    return path.is_file() and scratch not in path.parents and Path("/dev/shm") not in path.parents
+    return path.is_file() and scratch not in path.parents and SHARED_MEMORY not in path.parents
 
 
 def _record(path: Path) -> dict[str, Any] | None:

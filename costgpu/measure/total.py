@@ -198,7 +198,7 @@ def _walk(
             count = _innermost(trips, loops, per_iteration, first) if level == last else count * trips
         for cap in caps:
             if cap.level == level and (cap.steps is not None or cap.place != level):
-                steps = _steps_of(cap, bodies, loops, last, per_iteration)
+                steps = _steps_of(cap, bodies, last, per_iteration)
                 if steps is not None and (count is None or steps < count):
                     count, decides = steps, cap
         levels.append(count)
@@ -228,9 +228,7 @@ def _first_step(shot: dict[str, Any]) -> float | None:
     return float(shot["batches"]) if inner[-1]["kind"] == "for" and shot["batches"] else None
 
 
-def _steps_of(
-    cap: Cap, bodies: dict[int, float | None], loops: list[dict[str, Any]], last: int, per_iteration: float
-) -> float | None:
+def _steps_of(cap: Cap, bodies: dict[int, float | None], last: int, per_iteration: float) -> float | None:
     if cap.steps is not None:
         return cap.steps
     body = bodies.get(cap.place)

@@ -76,7 +76,13 @@ class TestSavedProfile:
 
     def test_explain_shows_terms_and_sources(self, saved: Path) -> None:
         out = costgpu("estimate", "--explain", str(saved)).stdout
-        for words in ("How each number came about", "memory bandwidth", "break-even", "price:", "loops around the step"):
+        for words in (
+            "How each number came about",
+            "memory bandwidth",
+            "break-even",
+            "price:",
+            "loops around the step",
+        ):
             assert words in out
 
     @pytest.mark.parametrize("objective", ["cheapest", "fastest", "balanced"])

@@ -65,14 +65,10 @@ CATALOG = Catalog(
         offer("aws/us-east-1", "g6.xlarge", ON_DEMAND, "0.8048", 4, 16, gpu("L4", 1, 24)),
         offer("aws/us-east-1", "p4d.24xlarge", ON_DEMAND, "21.957642", 96, 1152, gpu("A100", 8, 40)),
         offer("aws/us-east-1", "p4d.24xlarge", SPOT, "6.5323", 96, 1152, gpu("A100", 8, 40)),
-        offer(
-            "gcp/us-central1", "n1-standard-8+T4:2", ON_DEMAND, "1.079998", 8, 30, gpu("T4", 2, 16), as_of=NEW
-        ),
+        offer("gcp/us-central1", "n1-standard-8+T4:2", ON_DEMAND, "1.079998", 8, 30, gpu("T4", 2, 16), as_of=NEW),
         offer("gcp/us-central1", "a2-highgpu-1g", SPOT, "1.93", 12, 85, gpu("A100", 1, 40), as_of=NEW),
         offer("gcp/asia-northeast1", "a2-ultragpu-1g", ON_DEMAND, "5.0688", 12, 170, gpu("A100-80GB", 1, 80)),
-        offer(
-            "gcp/asia-northeast1", "g4-standard-6", SPOT, "0.31", 6, 22, RTX, "derived: estimated", as_of=NEW
-        ),
+        offer("gcp/asia-northeast1", "g4-standard-6", SPOT, "0.31", 6, 22, RTX, "derived: estimated", as_of=NEW),
     ]
 )
 
@@ -265,18 +261,14 @@ def test_the_command_on_the_shipped_prices(run: CliRunner) -> None:
 
 @pytest.mark.parametrize("flags", [["--json"], ["-o", "json"]])
 def test_the_command_prints_one_document(run: CliRunner, flags: list[str]) -> None:
-    result = run.invoke(
-        app, ["--gpus", "none", "--infra", "aws", "--region", "us-central1", "--top", "0", *flags]
-    )
+    result = run.invoke(app, ["--gpus", "none", "--infra", "aws", "--region", "us-central1", "--top", "0", *flags])
     document = json.loads(result.stdout)
     assert document["total"] == len(document["offers"]) > 500
     assert {o["provider"] for o in document["offers"]} == {"aws", "gcp"}
     assert {o["region"] for o in document["offers"] if o["provider"] == "gcp"} == {"us-central1"}
 
 
-@pytest.mark.parametrize(
-    ("flag", "option"), [("--spot", "spot"), ("--use-spot", "spot"), ("--on-demand", "on_demand")]
-)
+@pytest.mark.parametrize(("flag", "option"), [("--spot", "spot"), ("--use-spot", "spot"), ("--on-demand", "on_demand")])
 def test_the_command_s_purchase_options(run: CliRunner, flag: str, option: str) -> None:
     result = run.invoke(app, ["--gpus", "T4", flag, "--json"])
     assert {o["purchase_option"] for o in json.loads(result.stdout)["offers"]} == {option}
@@ -291,9 +283,7 @@ def test_the_command_s_purchase_options(run: CliRunner, flag: str, option: str) 
         (["--max-price", "0.0001"], PriceNotFound),
     ],
 )
-def test_the_command_raises_its_errors_for_app(
-    run: CliRunner, arguments: list[str], error: type[Exception]
-) -> None:
+def test_the_command_raises_its_errors_for_app(run: CliRunner, arguments: list[str], error: type[Exception]) -> None:
     result = run.invoke(app, arguments)
     assert isinstance(result.exception, error)
     assert result.stdout == ""

@@ -18,10 +18,29 @@ from tests.measure.harness import SCRIPTS, profile_of, request
 
 pytestmark = pytest.mark.torch
 
-FILES = (
-    "open_w open_a open_r_plus write_text json saved.npy model.pt removed unlinked truncated copied_over moved mode log"
-    " by_program atomic os_open mapped unlinked_at folder/inner/file folder/other"
-).split()
+FILES = [
+    "open_w",
+    "open_a",
+    "open_r_plus",
+    "write_text",
+    "json",
+    "saved.npy",
+    "model.pt",
+    "removed",
+    "unlinked",
+    "truncated",
+    "copied_over",
+    "moved",
+    "mode",
+    "log",
+    "by_program",
+    "atomic",
+    "os_open",
+    "mapped",
+    "unlinked_at",
+    "folder/inner/file",
+    "folder/other",
+]
 
 
 def state(folder: Path) -> dict[str, tuple[str, int]]:

@@ -353,14 +353,14 @@ LOW, HIGH = GPU_BASE
 def test_when_the_interval_widens(
     found: GpuTerms, spec: AcceleratorSpec, compiled: bool, year: int, expected: tuple[float, float, int]
 ) -> None:
-    low, high, reasons = gpu_interval(found, spec, FP32, compiled=compiled, as_of_year=year)
+    low, high, reasons = gpu_interval(found, spec, compiled=compiled, as_of_year=year)
     assert (low, high) == pytest.approx(expected[:2])
     assert len(reasons) == len(set(reasons)) == expected[2]
     assert all(reasons)
 
 
 def test_host_bound_work_is_called_that() -> None:
-    _, _, reasons = gpu_interval(terms(0.1, 0.9), V100, FP32, compiled=False, as_of_year=2026)
+    _, _, reasons = gpu_interval(terms(0.1, 0.9), V100, compiled=False, as_of_year=2026)
     assert "host-CPU bound" in reasons[0]
 
 
@@ -368,9 +368,7 @@ def test_host_bound_work_is_called_that() -> None:
 def test_every_interval_holds_the_prediction(
     step: StepWork, spec: AcceleratorSpec, precision: Precision, compiled: bool, year: int
 ) -> None:
-    low, high, _ = gpu_interval(
-        gpu_terms(step, [], precision, spec), spec, precision, compiled=compiled, as_of_year=year
-    )
+    low, high, _ = gpu_interval(gpu_terms(step, [], precision, spec), spec, compiled=compiled, as_of_year=year)
     assert 0 < low <= LOW
     assert high >= HIGH
     assert Interval(low, high).sigma >= Interval(LOW, HIGH).sigma * (1 - 1e-9)

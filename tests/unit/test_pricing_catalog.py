@@ -56,18 +56,16 @@ requests = st.one_of(
         name=st.sampled_from(["A100", "a100_80gb", "nvidia-tesla-l4", "NVIDIA A100", "b300"]),
         count=st.none() | ranges,
     ),
-    st.builds(
-        AcceleratorRequest, memory_gib=st.sampled_from([24.0, 40.0, 80.0, 288.0]), count=st.none() | ranges
-    ),
+    st.builds(AcceleratorRequest, memory_gib=st.sampled_from([24.0, 40.0, 80.0, 288.0]), count=st.none() | ranges),
 )
 queries = st.builds(
     OfferQuery,
     accelerator=st.none() | requests,
     cpus=st.none() | ranges,
     memory=st.none() | ranges,
-    infra=st.lists(
-        st.sampled_from(["aws", "gcp", "us-east-1", "AWS/eu-west-1", "gcp/europe-west4"]), max_size=2
-    ).map(tuple),
+    infra=st.lists(st.sampled_from(["aws", "gcp", "us-east-1", "AWS/eu-west-1", "gcp/europe-west4"]), max_size=2).map(
+        tuple
+    ),
     purchase_options=st.lists(st.sampled_from(PurchaseOption), max_size=2, unique=True).map(tuple),
     max_price_usd_per_hour=st.none() | st.decimals(min_value="0.01", max_value="40", places=2),
     architecture=st.none() | st.sampled_from(["x86_64", "arm64"]),
@@ -290,9 +288,7 @@ def test_nothing_found_for_two_reasons() -> None:
         max_price_usd_per_hour=Decimal("0.01"),
         architecture="arm64",
     )
-    with pytest.raises(
-        PriceNotFound, match=r"--cpus 100\+, --memory 5000\.\.6000, --max-price 0\.01"
-    ) as caught:
+    with pytest.raises(PriceNotFound, match=r"--cpus 100\+, --memory 5000\.\.6000, --max-price 0\.01") as caught:
         CATALOG.query(query)
     assert "two or more" in caught.value.hint
 

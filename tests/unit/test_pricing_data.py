@@ -144,10 +144,7 @@ def test_a_computed_price_says_so() -> None:
 
 
 def test_the_accelerators_that_users_type() -> None:
-    names = (
-        "K80 M60 P4 P100 V100 V100-32GB T4 T4G A10G L4 L40S A100 A100-80GB H100 H200 B200 B300 "
-        "RTX-PRO-6000 V520"
-    )
+    names = "K80 M60 P4 P100 V100 V100-32GB T4 T4G A10G L4 L40S A100 A100-80GB H100 H200 B200 B300 RTX-PRO-6000 V520"
     assert set(names.split()) == {o.accelerator.name for o in shipped() if o.accelerator}
     boards = {name: spec.model for name, spec in hardware.accelerators().items()}
     assert boards["P100"] == "P100-PCIE-16GB"
@@ -181,9 +178,7 @@ def test_cpu_figures_are_physical() -> None:
         assert spec.fp32_flops_per_cycle in {None, 8, 16, 32, 64}
         assert (spec.read_gbps is None) == (spec.read_vcpus is None)
     burstable = {key for key, spec in hardware.cpus().items() if spec.burstable}
-    assert burstable == {("aws", f) for f in ("t2", "t3", "t3a", "t4g")} | {
-        ("gcp", f) for f in ("e2", "f1", "g1")
-    }
+    assert burstable == {("aws", f) for f in ("t2", "t3", "t3a", "t4g")} | {("gcp", f) for f in ("e2", "f1", "g1")}
     c7i = hardware.cpu("aws", "c7i")
     assert (c7i.read_gbps, c7i.read_vcpus, c7i.matrix_mult_per_vcpu) == (433.0, 192, 1124.93)
     assert hardware.cpu("aws", "p5en").bf16_in_hardware

@@ -17,9 +17,7 @@ from costgpu.pricing import snapshot
 if TYPE_CHECKING:
     from pathlib import Path
 
-texts = st.text(
-    st.characters(codec="utf-8", exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1
-)
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1)
 quantities = st.sampled_from([0.125, 0.5, 1.0, 30.5, 16.0, 1152.0])
 offers = st.builds(
     Offer,

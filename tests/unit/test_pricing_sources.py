@@ -107,9 +107,7 @@ def test_cpus_and_measurements_are_kept_apart(folder: Path) -> None:
     cpus, measured = (built[name].decode().splitlines() for name in ("cpus.csv", "cpu_measurements.csv"))
     known = "processor vendors' and providers' documentation,2026-09-17"
     assert f"aws,c7i,Intel Xeon 8488C,Sapphire Rapids,2,3.2,64,yes,no,{known}" in cpus
-    assert (
-        f"aws,p5,AMD EPYC 7R13,Zen 3 (Milan),2,3.6,32,no,no,{known}" in cpus
-    )  # bf16: as g6f, of the same kind
+    assert f"aws,p5,AMD EPYC 7R13,Zen 3 (Milan),2,3.6,32,no,no,{known}" in cpus  # bf16: as g6f, of the same kind
     assert any(row.startswith("gcp,g4,") and ",Zen 5 (Turin),2,,64,yes,no," in row for row in cpus)
     assert not any("1124.93" in row or "433.0" in row for row in cpus)
     assert 'aws,c7i,433.0,192,1124.93,"Spare Cores, sc-data-dumps",2026-01-31' in measured
@@ -134,9 +132,7 @@ def test_older_offers_stay_in_the_manifest(folder: Path) -> None:
     assert {"offers-2026-09-17.csv", "offers-2027-09-17.csv"} <= set(snapshot.read_manifest(folder / "out"))
 
 
-def test_the_command_line(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     out = folder / "out"
     monkeypatch.setattr(sys, "argv", ["facts", "--facts", str(folder), "--out", str(out)])
     facts.main()
@@ -188,9 +184,7 @@ def test_the_command_line(
         ("cpu_families.csv", ",avx2,no,32,205,40.0", ",avx2,,32,205,40.0", "is not one value"),
     ],
 )
-def test_a_fact_that_cannot_be_right_is_an_error(
-    folder: Path, file: str, old: str, new: str, message: str
-) -> None:
+def test_a_fact_that_cannot_be_right_is_an_error(folder: Path, file: str, old: str, new: str, message: str) -> None:
     edit(folder / file, old, new)
     with pytest.raises(ConfigError) as caught:
         facts.build(folder, folder / "out")

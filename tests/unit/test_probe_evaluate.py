@@ -71,7 +71,9 @@ def test_known_counts(text: str, count: float) -> None:
     assert trips(text) == count
 
 
-@pytest.mark.parametrize("text", ["explode()", "range(args.dangerous)", "range(unknown)", "iter(explode())", "(x for x in data)"])
+@pytest.mark.parametrize(
+    "text", ["explode()", "range(args.dangerous)", "range(unknown)", "iter(explode())", "(x for x in data)"]
+)
 def test_unknown_counts_run_nothing(text: str) -> None:
     with pytest.raises(Unknown):
         trips(text)
@@ -87,6 +89,8 @@ def test_ranges_are_python_s(low: int, high: int, step: int) -> None:
     assert trips(f"range({low}, {high}, {step})") == len(range(low, high, step))
 
 
-@pytest.mark.parametrize(("text", "count"), [("batches(data)", 3), ("batches(data, 2)", 5), ("batches(data, size=n)", 4)])
+@pytest.mark.parametrize(
+    ("text", "count"), [("batches(data)", 3), ("batches(data, 2)", 5), ("batches(data, size=n)", 4)]
+)
 def test_a_plain_generator_function_is_counted_without_running_it(text: str, count: int) -> None:
     assert generator_trips(ast.parse(text, mode="eval").body, Evaluator(NAMES, {})) == count

@@ -29,9 +29,7 @@ def lines_of(readme: str) -> list[list[str]]:
             words = shlex.split(line.removeprefix("$ "), comments=True) if "costgpu" in line[:12] else []
             if words[:1] == ["costgpu"]:
                 found.append(words[1:])
-    for inline in re.findall(r"`costgpu ([^`]+)`", readme):
-        found.append(shlex.split(inline))
-    return found
+    return found + [shlex.split(inline) for inline in re.findall(r"`costgpu ([^`]+)`", readme)]
 
 
 def test_every_command_and_flag_of_the_readme_exists(root: Path) -> None:
@@ -44,7 +42,10 @@ def test_every_command_and_flag_of_the_readme_exists(root: Path) -> None:
             if word.endswith(".py"):
                 break  # what follows a script is the script's own
             if word.startswith("-"):
-                assert re.search(rf"(?<![\w-]){re.escape(word.split('=')[0])}(?![\w-])", help_of(command)), (words, word)
+                assert re.search(rf"(?<![\w-]){re.escape(word.split('=')[0])}(?![\w-])", help_of(command)), (
+                    words,
+                    word,
+                )
 
 
 def test_every_flag_named_in_the_text_exists(root: Path) -> None:

@@ -100,6 +100,7 @@ class Shape:
         accumulate: Micro-batches per step.
         gated: The counter is raised with the step, not with every micro-batch.
         resets: The counter starts anew in every epoch.
+        inner_only: The test leaves the inner loop only, although the counter lives on.
     """
 
     outer: str = ""
@@ -115,11 +116,12 @@ class Shape:
     accumulate: int = 1
     gated: bool = False
     resets: bool = False
+    inner_only: bool = False
 
     @property
     def leave(self) -> str:
         """A counter of one epoch leaves the epoch, one of the whole run leaves the function."""
-        return "return" if self.outer == "for" and not self.resets else "break"
+        return "return" if self.outer == "for" and not self.resets and not self.inner_only else "break"
 
     @property
     def test(self) -> str:
@@ -445,6 +447,16 @@ def test_accumulation_that_is_easily_miscounted(shape: Shape, steps: int) -> Non
     assert whole.steps == steps, write(shape)[0]
     found = total_steps(measured(shape, whole, 3), ended=False)
     assert (found.kind, found.steps) == (TotalKind.EXACT, steps), f"{found}\n{write(shape)[0]}"
+
+
+@pytest.mark.parametrize(("order", "steps"), [(("check", "step", "inc"), 50), (("step", "inc", "check"), 57)])
+def test_a_break_leaves_its_own_loop_only(order: tuple[str, ...], steps: int) -> None:
+    """Each of the seven epochs after the third begins: above the step it breaks at once, below it after one more."""
+    shape = Shape(outer="for", epochs=10, inner="range", trips=20, order=order, limit=50, inner_only=True)
+    whole = run(shape)
+    assert whole.steps == steps, write(shape)[0]
+    total = total_steps(measured(shape, whole, 9), ended=False)
+    assert (total.kind, total.steps) == (TotalKind.EXACT, steps), f"{total}\n{write(shape)[0]}"
 
 
 # ----------------------------------------------------------------------------------------------- loops made by hand

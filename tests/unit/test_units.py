@@ -94,9 +94,7 @@ def test_a_range_holds_what_lies_between_its_ends(value: float, low: float, high
 @given(names, counts)
 def test_an_accelerator_reads_back(name: str, count: int) -> None:
     assert parse_accelerator(name) == AcceleratorRequest(name=name)
-    assert parse_accelerator(f"{name}:{count}") == AcceleratorRequest(
-        name=name, count=NumberRange(count, count)
-    )
+    assert parse_accelerator(f"{name}:{count}") == AcceleratorRequest(name=name, count=NumberRange(count, count))
 
 
 @given(st.integers(1, 999), st.sampled_from(["GB", "gb", "GiB", " GB", "GB+"]))

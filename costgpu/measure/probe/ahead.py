@@ -12,7 +12,6 @@ from .source import (
     encloses_step,
     following,
     literal_values,
-    own_statements,
     training_functions,
 )
 

@@ -58,7 +58,7 @@ def bind_call(call, evaluator):
 
 def generator_trips(call, evaluator):
     """How many items a call of a generator function with one loop around its only `yield` gives; raises Unknown."""
-    source, scope, inside = bind_call(call, evaluator)
+    _, scope, inside = bind_call(call, evaluator)
     yields = [n for n in own_statements(scope.body) if isinstance(n, ast.Yield)]
     loops = [n for n in own_statements(scope.body) if isinstance(n, (ast.For, ast.While))]
     around = [n for n in loops if isinstance(n, ast.For) and yields and n.lineno <= yields[0].lineno <= n.end_lineno]

@@ -170,7 +170,7 @@ class Hooks:
                 filename = os.fspath(guard.write_path(filename, keep=True))
             return inner(filename, shared, *args, **kwargs)
 
-        setattr(owner, "from_file", from_file if isinstance(owner, type(os)) else staticmethod(from_file))
+        owner.from_file = from_file if isinstance(owner, type(os)) else staticmethod(from_file)
 
     def attach_modules(self, torch):
         recorder, module = self.recorder, torch.nn.Module

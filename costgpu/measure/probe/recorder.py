@@ -221,7 +221,7 @@ class Recorder:
             kept["validation_batches"] = drawn["validation"]
         opened = self.events.get("opened", [])
         training = self.phase.loader if self.phase is not None else None
-        if training is None and opened or training is not None and id(training) in opened:
+        if (training is None and opened) or (training is not None and id(training) in opened):
             kept["opened"] = len(opened)
         return kept
 
@@ -297,7 +297,7 @@ class Recorder:
                 "backwards": self.backwards,
                 "loops": loops,
                 "steps": self.optimizer_steps,
-            }  # fmt: skip
+            }
         )
         if phase.outer is None:
             self.choose_outer(phase, frame, loops)

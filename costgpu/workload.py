@@ -228,6 +228,7 @@ class Machine:
         gemm_gflops_low: The tenth-percentile window: how far the machine sags under its neighbours.
         copy_gbps: Best memory copy, bytes read plus written, GB/s.
         op_seconds: Least time of a tiny op: the price of a call.
+        gemm_threads: With which `gemm_gflops` was measured; 0 for as many as cores.
         accelerators: CUDA devices that torch sees here.
     """
 
@@ -239,6 +240,7 @@ class Machine:
     gemm_gflops_low: float
     copy_gbps: float
     op_seconds: float
+    gemm_threads: int = 0
     accelerators: list[str] = field(default_factory=list)
 
 

@@ -46,7 +46,8 @@ def speedup_of(cores: float, sigma: float) -> float:
 def rates_here(machine: Machine) -> CpuRates:
     """Of the machine that measured, by its micro-benchmark."""
     cores = max(1, min(machine.cores, machine.threads))
-    return CpuRates(machine.gemm_gflops / speedup_of(machine.cores, SIGMA_LARGE), cores, machine.copy_gbps)
+    timed = min(machine.gemm_threads or machine.cores, machine.cores)
+    return CpuRates(machine.gemm_gflops / speedup_of(timed, SIGMA_LARGE), cores, machine.copy_gbps)
 
 
 def rates_there(cpu: CpuSpec, vcpus: int) -> CpuRates:

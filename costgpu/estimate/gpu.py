@@ -90,6 +90,7 @@ class GpuTerms:
         memory: Device memory.
         launch: The host that launches kernels.
         unruled_share: Share of bytes in ops without a rule.
+        unusual_half_share: Share of the FLOPs in unusual convolutions at half precision.
         notes: What a reader should know.
     """
 
@@ -98,6 +99,7 @@ class GpuTerms:
     memory: float
     launch: float
     unruled_share: float
+    unusual_half_share: float = 0.0
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -182,12 +184,13 @@ def gpu_terms(
     work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec
 ) -> GpuTerms:
     """The model above for one step of `work` on `spec`."""
-    compute = weighted = 0.0
+    compute = weighted = unusual = 0.0
     notes: list[str] = []
     for (kind, dtype), flops in work.flops.items():
         peak, mode = peak_for(spec, kind, dtype, precision)
         if mode == "fp32" and (dtype == "bfloat16" or precision.half == "bfloat16"):
             notes.append("no bf16 units: bf16 work runs at the fp32 rate")
+        unusual += flops if kind == "conv_unusual" and mode == "half" else 0.0
         compute += flops / peak / (WINOGRAD if kind == "conv3x3" and mode == "fp32" else 1.0)
         weighted += flops * (1.0 if kind.startswith("conv") else ON_CHIP_WEIGHT[mode])
     amp = precision.half is not None
@@ -199,5 +202,6 @@ def gpu_terms(
         memory=MEMORY * moved / (spec.memory_bandwidth_gbps * 1e9),
         launch=LAUNCH_SECONDS * kernels,
         unruled_share=work.unruled_bytes / work.bytes_moved if work.bytes_moved else 0.0,
+        unusual_half_share=unusual / work.total_flops if work.total_flops else 0.0,
         notes=tuple(dict.fromkeys(notes)),
     )

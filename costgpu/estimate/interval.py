@@ -55,6 +55,9 @@ def gpu_interval(
     if as_of_year - spec.year < 1:
         high *= 1.6
         reasons.append(f"{spec.architecture} is too new for public measurements")
+    elif terms.unusual_half_share > 0.5:
+        high *= 1.6
+        reasons.append("grouped or one- or three-dimensional convolutions at half precision")
     if spec.vendor == "AMD":
         high *= 1.4
         reasons.append("AMD: few public measurements")

@@ -243,7 +243,8 @@ class StepWork:
     """The work of one training step, optimizer apart.
 
     Attributes:
-        flops: FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3``, ``attention``; ``conv3x3`` is a
+        flops: FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3``, ``conv_unusual`` (grouped, or
+            not two-dimensional), ``attention``; ``conv3x3`` is a
             dense 3x3 convolution of stride 1, for which fp32 libraries have a cheaper algorithm (Winograd).
         bytes_moved: By every kernel, inputs plus outputs, with the factors above.
         kernels: Launched.
@@ -388,7 +389,9 @@ def _conv_flops(out: TensorShape, into: TensorShape, weight: TensorShape, transp
 
 
 def _conv_kind(row: OpRow, out: TensorShape, into: TensorShape, weight: TensorShape) -> str:
-    dense = row.attributes.get("groups", 1) == 1 and not row.attributes.get("transposed")
+    if row.attributes.get("groups", 1) > 1 or len(weight[0]) != 4:
+        return "conv_unusual"
+    dense = not row.attributes.get("transposed")
     same = all(
         before - after in (0, 2) for before, after in zip(into[0][2:], out[0][2:], strict=False)
     )  # padded or not

@@ -131,6 +131,9 @@ def decide(
         seconds = GPU_READY_SECONDS + MEASURE_SECONDS
         price = billed_usd(seconds, hourly_usd(gpu.candidate))
         settle = f"a minute of it on {describe(gpu)} would settle it for about {format_usd(price)}"
+    limited = preferences.deadline_seconds is not None or preferences.max_cost_usd is not None
+    if limited and not amount.whole:
+        notes = [*notes, f"The limits were held against {amount.unit}: the length of the job is not known."]
     table = pareto(offers, preferences)
     for wanted in (cpu, gpu):
         if wanted is not None and all(wanted is not p for p in table):

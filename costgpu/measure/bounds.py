@@ -34,6 +34,7 @@ class Cap:
         iterations: The limit in iterations of the loop `place`.
         place: The loop whose iterations are counted.
         whole_bodies_of: The test is only made between whole bodies of this loop; None if it is made inside.
+        one_more: Below the step, and only the inner loop ends: each later execution of that makes one more iteration.
     """
 
     level: int
@@ -42,6 +43,7 @@ class Cap:
     iterations: float = 0.0
     place: int = 0
     whole_bodies_of: int | None = None
+    one_more: bool = False
 
 
 def find_caps(
@@ -105,12 +107,14 @@ def _static_cap(
         iterations = _iterations_until(bound, side, value, limit, step, at, place == len(loops) - 1, per_iteration)
         if iterations is None:
             continue
+        scope = _scope(counter, loops, level, depth, place)
         return Cap(
-            level=_scope(counter, loops, level, depth, place),
+            level=scope,
             text=f"{bound['test']} ({loops[level]['file']}:{bound['line']})",
             iterations=iterations,
             place=place,
             whole_bodies_of=level if level < place and bound["how"] == "while" else None,
+            one_more=bound["how"] == "break" and scope < level == place and bound["line"] > bound["step_line"],
         )
     return None
 
@@ -210,5 +214,12 @@ def _moving_cap(
             result = holds(value, first[other]) if side == 1 else holds(first[other], value)
             if result != (bound["how"] == "while"):
                 text = f"{bound['test']} ({loops[level]['file']}:{bound['line']})"
-                return Cap(level=0, text=text, steps=float(first[0] + extra))
+                counter = bound["counters"][side - 1]
+                depth = loops[level]["depth"]
+                return Cap(
+                    level=_scope(counter, loops, level, depth, len(loops) - 1),
+                    text=text,
+                    steps=float(first[0] + extra),
+                    whole_bodies_of=level if level < len(loops) - 1 and bound["how"] == "while" else None,
+                )
     return None

@@ -123,5 +123,6 @@ def describe_machine(interpreter: Interpreter, probe: Path, threads: int, accele
         gemm_gflops_low=gemm[len(gemm) // 10],
         copy_gbps=copy[-1],
         op_seconds=figures["op_seconds"][0],
+        gemm_threads=figures["threads"],
         accelerators=accelerators,
     )

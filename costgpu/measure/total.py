@@ -134,29 +134,46 @@ def _inner_epoch(levels: list[float | None]) -> float | None:
 
 def iterations_per_step(snapshots: list[dict[str, Any]]) -> float:
     """Iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
-    found: list[tuple[int, float]] = []
+    within: list[tuple[int, float]] = []
+    across: list[tuple[int, float]] = []
     for before, after in pairwise(snapshots):
         inner, later = _loops([before]), _loops([after])
         steps = after["anchor"] - before["anchor"]
         if not inner or not later or steps <= 0 or inner[-1]["line"] != later[-1]["line"]:
             continue
-        if any(a["index"] != b["index"] for a, b in zip(inner[:-1], later[:-1], strict=False)):
-            continue
         first, second = inner[-1]["index"], later[-1]["index"]
+        batches = (after["batches"] - before["batches"]) / steps
+        if any(a["index"] != b["index"] for a, b in zip(inner[:-1], later[:-1], strict=False)):
+            passed = _position(later) - _position(inner)
+            if first is not None and passed > 0:
+                across.append((steps, passed / steps))
+            elif first is None and inner[-1]["kind"] == "for" and batches >= 1:
+                across.append((steps, batches))
+            continue
         raised = _raised(inner, later)
-        if first is not None and second is not None and second > first:
-            found.append((steps, (second - first) / inner[-1]["stride"] / steps))
+        if first is not None and second is not None and (second - first) / inner[-1]["stride"] > 0:
+            within.append((steps, (second - first) / inner[-1]["stride"] / steps))
         elif first is None and raised:
-            found.append((steps, raised / steps))
-        elif first is None and inner[-1]["kind"] == "for":
-            batches = (after["batches"] - before["batches"]) / steps
-            if batches >= 1:
-                found.append((steps, batches))
+            within.append((steps, raised / steps))
+        elif first is None and inner[-1]["kind"] == "for" and batches >= 1:
+            within.append((steps, batches))
+    found = within or across  # one step per epoch is only seen from one epoch to the next
     if not found:
         return 1.0
     shortest = min(steps for steps, _ in found)
     rates = sorted(rate for steps, rate in found if steps == shortest)
     return rates[len(rates) // 2] or 1.0
+
+
+def _position(loops: list[dict[str, Any]]) -> float:
+    """Iterations of the innermost loop so far, from the variables of all loops; nan if one is not known."""
+    passed = 0.0
+    for loop in loops:
+        trips = number(loop["trips"])
+        if loop["index"] is None or trips is None:
+            return math.nan
+        passed = (passed * trips if passed else 0.0) + (loop["index"] - loop["start"]) / loop["stride"]
+    return passed
 
 
 def _raised(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
@@ -198,7 +215,7 @@ def _walk(
             count = _innermost(trips, loops, per_iteration, first) if level == last else count * trips
         for cap in caps:
             if cap.level == level and (cap.steps is not None or cap.place != level):
-                steps = _steps_of(cap, bodies, last, per_iteration)
+                steps = _steps_of(cap, bodies, loops, last, per_iteration, first)
                 if steps is not None and (count is None or steps < count):
                     count, decides = steps, cap
         levels.append(count)
@@ -228,14 +245,36 @@ def _first_step(shot: dict[str, Any]) -> float | None:
     return float(shot["batches"]) if inner[-1]["kind"] == "for" and shot["batches"] else None
 
 
-def _steps_of(cap: Cap, bodies: dict[int, float | None], last: int, per_iteration: float) -> float | None:
-    if cap.steps is not None:
-        return cap.steps
+def _steps_of(
+    cap: Cap,
+    bodies: dict[int, float | None],
+    loops: list[dict[str, Any]],
+    last: int,
+    per_iteration: float,
+    first: float | None,
+) -> float | None:
     body = bodies.get(cap.place)
+    whole = bodies.get(cap.whole_bodies_of) if cap.whole_bodies_of is not None else None
+    if cap.steps is not None:
+        return math.ceil(cap.steps / whole - 1e-9) * whole if whole else cap.steps
     if body is None:
         return None
-    steps = cap.iterations * body if cap.place != last else float(math.floor(cap.iterations / per_iteration + 1e-9))
-    whole = bodies.get(cap.whole_bodies_of) if cap.whole_bodies_of is not None else None
-    if whole:
-        steps = math.ceil(steps / whole - 1e-9) * whole
-    return max(1.0, steps)
+    if cap.place != last:
+        steps = cap.iterations * body
+        return max(1.0, math.ceil(steps / whole - 1e-9) * whole if whole else steps)
+    trips = number(loops[last]["trips"])
+    if per_iteration <= 1 or trips is None or math.isinf(trips) or not trips or cap.level == last:
+        steps = float(math.floor(cap.iterations / per_iteration + 1e-9))
+        if cap.one_more and per_iteration <= 1 and trips:
+            executions = math.prod(number(loop["trips"]) or 1.0 for loop in loops[cap.level : last])
+            steps += max(0.0, executions - math.ceil(cap.iterations / trips - 1e-9))
+        return max(1.0, math.ceil(steps / whole - 1e-9) * whole if whole else steps)
+    # accumulation starts anew with every execution of the innermost loop
+    each = _innermost(trips, loops, per_iteration, first)
+    if whole and cap.whole_bodies_of is not None:
+        between = math.prod(number(loop["trips"]) or 1.0 for loop in loops[cap.whole_bodies_of + 1 :])
+        return max(1.0, math.ceil(cap.iterations / between - 1e-9) * whole)
+    full, rest = divmod(cap.iterations, trips)
+    until = per_iteration if first is None or first > per_iteration else first
+    partial = math.floor((rest - until) / per_iteration + 1e-9) + 1 if rest >= until else 0
+    return max(1.0, full * each + partial)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from costgpu.estimate.opcost import HALF_TYPES, StepWork
+from costgpu.estimate.opcost import StepWork
+from costgpu.estimate.ops import HALF_TYPES
 from costgpu.models import AcceleratorSpec
 from costgpu.workload import Framework, OptimizerFacts, Phase
 

@@ -151,8 +151,8 @@ def test_the_backward_of_a_convolution_is_a_convolution_for_each_gradient(
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("dense", "conv3x3"), ("strided", "conv"), ("pointwise", "conv"), ("grouped", "conv_unusual"), ("depthwise", "conv_unusual"),
-        ("transposed", "conv"), ("of sound", "conv_unusual"), ("of volumes", "conv_unusual"),
+        ("dense", "conv3x3"), ("strided", "conv"), ("pointwise", "conv"), ("grouped", "conv_unusual"),
+        ("depthwise", "conv_unusual"), ("transposed", "conv"), ("of sound", "conv_unusual"), ("of volumes", "conv_unusual"),
     ],
 )  # fmt: skip
 def test_only_dense_3x3_convolutions_of_stride_1_have_winograd(name: str, kind: str) -> None:

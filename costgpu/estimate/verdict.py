@@ -151,17 +151,24 @@ def decide(
 def _choose(
     here: Prediction, cpu: Prediction | None, gpu: Prediction | None, preferences: Preferences, amount: Amount
 ) -> tuple[Choice, Prediction | None]:
+    """This machine, if it is done in minutes, or no later than what one would pay for; else the better offer."""
+    choice, chosen = _choose_rented(cpu, gpu, preferences)
+    if preferences.deadline_seconds is not None and here.wall_seconds.value > preferences.deadline_seconds:
+        return choice, chosen
     rented = [p for p in (cpu, gpu) if p is not None]
-    quickest = min((p.wall_seconds.value for p in rented), default=math.inf)
-    here_in_time = preferences.deadline_seconds is None or here.wall_seconds.value <= preferences.deadline_seconds
-    if here_in_time:
-        waiting = weight(here, preferences)
-        worth = preferences.value_of_time_usd_per_hour > 0 and waiting <= min(
-            (weight(p, preferences) for p in rented), default=math.inf
-        )
-        minutes = amount.whole and here.wall_seconds.value <= HERE_MINUTES_SECONDS
-        if minutes or here.wall_seconds.value <= quickest or worth:
-            return Choice.HERE, here
+    worth = preferences.value_of_time_usd_per_hour > 0 and weight(here, preferences) <= min(
+        (weight(p, preferences) for p in rented), default=math.inf
+    )
+    minutes = amount.whole and here.wall_seconds.value <= HERE_MINUTES_SECONDS
+    if minutes or worth or chosen is None or here.wall_seconds.value <= chosen.wall_seconds.value:
+        return Choice.HERE, here
+    return choice, chosen
+
+
+def _choose_rented(
+    cpu: Prediction | None, gpu: Prediction | None, preferences: Preferences
+) -> tuple[Choice, Prediction | None]:
+    rented = [p for p in (cpu, gpu) if p is not None]
     if cpu is None and gpu is None:
         return Choice.NOWHERE, None
     if cpu is None or gpu is None:

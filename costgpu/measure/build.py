@@ -163,10 +163,15 @@ def _optimizers(raw: dict[str, Any]) -> list[OptimizerFacts]:
         OptimizerFacts(
             name=facts["name"], parameters=facts["parameters"], tensors=facts["tensors"], foreach=facts["foreach"],
             fused=facts["fused"], momentum=facts["momentum"], dtypes=facts["dtypes"], state_bytes=facts["state_bytes"],
-            updates_per_step=facts["steps"] / max(1, raw["steps"]),
+            updates_per_step=_share(facts["steps"], raw["steps"]),
         )
         for facts in united.values()
     ]  # fmt: skip
+
+
+def _share(steps: int, counted: int) -> float:
+    """Steps of one optimizer per counted step; one that was cut off within the last turn still steps in each."""
+    return 1.0 if abs(steps - counted) <= 1 else steps / max(1, counted)
 
 
 def _framework(record: dict[str, Any]) -> Framework:

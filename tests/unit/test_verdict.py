@@ -511,3 +511,13 @@ def test_a_later_phase_of_unknown_length_is_left_out_and_said() -> None:
     assert len(amount.notes) == 2
     assert "train.py:0 is not included" in amount.notes[1]
     assert "--total-steps" in amount.notes[1]
+
+
+@given(st.lists(sides, min_size=1, max_size=8), seconds, objectives)
+def test_nobody_is_told_to_pay_for_a_machine_that_is_no_faster(
+    offers: list[Prediction], local: float, objective: Objective
+) -> None:
+    found = verdict(offers, here(local), objective=objective)
+    assert found.recommended is not None
+    if found.recommended is not found.here:
+        assert found.recommended.wall_seconds.value < found.here.wall_seconds.value

@@ -85,10 +85,15 @@ def test_nothing_that_it_started_survives(tmp_path: Path) -> None:
     assert not [pid for pid in pids if alive(pid)]
 
 
+# A test run in the background of a shell ignores SIGINT, and what it starts would too.
+HEARING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_the_script_too(number: signal.Signals, tmp_path: Path) -> None:
     note = tmp_path / "pids"
-    command = [sys.executable, "-m", "costgpu", "estimate", "--python", sys.executable, "--measure-for", "60s"]
+    command = [sys.executable, "-c", HEARING, sys.executable, "-m", "costgpu", "estimate"]
+    command += ["--python", sys.executable, "--measure-for", "60s"]
     child = subprocess.Popen(
         [*command, str(SCRIPTS / "daemons.py"), str(note)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},

@@ -31,7 +31,7 @@ class Phase:
         self.batch = None
         self.model = {}
         self.micro_batches = 0
-        self.hook_seconds = 0.0  # the probe's own, between steps; not part of `seconds`
+        self.hooks = array("d")  # the probe's own time between steps; not part of `seconds`
         self.outer = None  # (frame, names): the outer loops' variables, to see an epoch end
         self.outer_values = None
 
@@ -64,7 +64,7 @@ def phase_record(phase, torch, fetch):
         "seconds": [round(value, 7) for value in phase.seconds[:20000]],
         "waits": [round(value, 7) for value in phase.waits[:20000]],
         "iterations": len(phase.seconds),
-        "hook_seconds": phase.hook_seconds,
+        "hooks": [round(value, 7) for value in phase.hooks[:20000]],
         "total_seconds": sum(phase.seconds),
         "special": {str(k): v for k, v in list(phase.special.items())[:5000]},
         "snapshots": phase.snapshots,

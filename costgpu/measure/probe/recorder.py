@@ -232,7 +232,7 @@ class Recorder:
         if self.last is not None:
             phase.seconds.append(now - self.last)
             phase.waits.append(self.wait)
-            if self.events:
+            if len(self.events) > 1 or "drawn" not in self.events or "validation" in self.events["drawn"]:
                 kept = self.event_summary()
                 if kept:
                     phase.special[len(phase.seconds) - 1] = kept
@@ -263,7 +263,7 @@ class Recorder:
             self.finish("cut")
         self.events, self.wait = ({"traced": True} if self.tracing is not None else {}), 0.0
         self.last = clock()
-        phase.hook_seconds += self.last - now
+        phase.hooks.append(self.last - now)
 
     def enough(self, elapsed):
         """Whether what was seen answers the question, after `elapsed` seconds from the first step."""

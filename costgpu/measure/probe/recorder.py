@@ -232,7 +232,7 @@ class Recorder:
         if self.last is not None:
             phase.seconds.append(now - self.last)
             phase.waits.append(self.wait)
-            if len(self.events) > 1 or "drawn" not in self.events or "validation" in self.events["drawn"]:
+            if self.events and (set(self.events) != {"drawn"} or "validation" in self.events["drawn"]):
                 kept = self.event_summary()
                 if kept:
                     phase.special[len(phase.seconds) - 1] = kept

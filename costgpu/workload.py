@@ -94,6 +94,7 @@ class DataLoading:
     Attributes:
         wait_seconds_per_step: Time the step waited in ``next(loader)``.
         fetch_seconds_per_batch: CPU time to make one batch, in whichever process makes it; None if not seen.
+        fetch_wait_seconds_per_batch: Time that a worker waits for disk or network to make one batch.
         batches_per_step: Batches drawn for one optimizer step.
         workers: Of the DataLoader; 0 when the main process makes the batches.
         pin_memory: As the script asks for.
@@ -103,6 +104,7 @@ class DataLoading:
 
     wait_seconds_per_step: float = 0.0
     fetch_seconds_per_batch: float | None = None
+    fetch_wait_seconds_per_batch: float = 0.0
     batches_per_step: float = 0.0
     workers: int = 0
     pin_memory: bool = False

@@ -74,18 +74,20 @@ def amount_of(profile: WorkloadProfile, *, epochs: float | None = None, total_st
         last = replace(last, steps=epochs * last.steps_per_epoch)
     totals = [phase.total for phase in profile.phases[:-1]] + [last]
     unknown_later = [phase for phase in profile.later_phases if phase.steps is None]
-    if last.steps is None:
+    if last.steps is None or (unknown_later and total_steps is None):
+        if unknown_later:
+            where = ", ".join(phase.label for phase in unknown_later)
+            notes.append(f"The training at {where} is of unknown length: give --total-steps for the whole job.")
         if last.steps_per_epoch:
-            return Amount("one epoch", False, _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0))
-        return Amount("1,000 steps", False, _only(len(totals), UNKNOWN_TOTAL_STEPS), _only(len(totals), 0.0))
+            steps_, epochs_ = _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0)
+            return Amount("one epoch", False, steps_, epochs_, tuple(notes))
+        steps_, epochs_ = _only(len(totals), UNKNOWN_TOTAL_STEPS), _only(len(totals), 0.0)
+        return Amount("1,000 steps", False, steps_, epochs_, tuple(notes))
     steps = [float(total.steps or 0.0) for total in totals]
     later = sum(phase.steps or 0.0 for phase in profile.later_phases)
     if later and total_steps is None:
         steps[-1] += later
         notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
-    if unknown_later and total_steps is None:
-        where = ", ".join(phase.label for phase in unknown_later)
-        notes.append(f"The training at {where} is not included: its length is not known. Give --total-steps.")
     counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
     return Amount("the whole job", True, tuple(steps), tuple(counts), tuple(notes))
 
@@ -132,7 +134,8 @@ def predict(workload: Workload, candidate: Candidate) -> Prediction:
         parts["set-up"] = profile.setup_seconds
     run = sum(parts.values())
     sigma = interval.sigma
-    if candidate.offer is None and profile.ended and amount.whole:
+    as_measured = amount.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
+    if candidate.offer is None and profile.ended and amount.whole and as_measured:
         run, sigma = profile.wall_seconds, 0.02
     fixed = parts.get("set-up", 0.0) / run if run > 0 else 0.0
     sigma = math.hypot(sigma * (1 - fixed), UNSEEN_SHARE_SIGMA * unseen / run if run > 0 else 0.0)
@@ -243,7 +246,8 @@ def _loading(phase: Phase, step_seconds: float, cores: float) -> float:
     work = fetch * data.batches_per_step
     if data.workers == 0:
         return work
-    return max(0.0, work / min(float(data.workers), max(1.0, cores)) - step_seconds)
+    waiting = data.fetch_wait_seconds_per_batch * data.batches_per_step / data.workers  # disk or network: anywhere
+    return max(0.0, work / min(float(data.workers), max(1.0, cores)) + waiting - step_seconds)
 
 
 def _step_seconds(phase: Phase, terms: dict[str, float]) -> float:

@@ -94,9 +94,9 @@ def break_even(cpu: Prediction, gpu: Prediction) -> float:
 
 
 def pareto(predictions: Sequence[Prediction], preferences: Preferences) -> tuple[Prediction, ...]:
-    """Feasible predictions that no other beats in both cost and time, fastest first, one per instance type."""
+    """Predictions within the limits that no other beats in both cost and time, fastest first."""
     possible = sorted(
-        (p for p in predictions if not p.infeasible), key=lambda p: (p.cost_usd.value, p.wall_seconds.value)
+        (p for p in predictions if allowed(p, preferences)), key=lambda p: (p.cost_usd.value, p.wall_seconds.value)
     )
     front: list[Prediction] = []
     for p in possible:
@@ -130,7 +130,8 @@ def decide(
     if choice is Choice.TOO_CLOSE and gpu is not None:
         seconds = GPU_READY_SECONDS + MEASURE_SECONDS
         price = billed_usd(seconds, hourly_usd(gpu.candidate))
-        settle = f"a minute of it on {describe(gpu)} would settle it for about {format_usd(price)}"
+        if price < abs(gpu.cost_usd.value - cpu.cost_usd.value) if cpu is not None else True:
+            settle = f"a minute of it on {describe(gpu)} would settle it for about {format_usd(price)}"
     limited = preferences.deadline_seconds is not None or preferences.max_cost_usd is not None
     if limited and not amount.whole:
         notes = [*notes, f"The limits were held against {amount.unit}: the length of the job is not known."]
@@ -159,7 +160,8 @@ def _choose(
     worth = preferences.value_of_time_usd_per_hour > 0 and weight(here, preferences) <= min(
         (weight(p, preferences) for p in rented), default=math.inf
     )
-    minutes = amount.whole and here.wall_seconds.value <= HERE_MINUTES_SECONDS
+    unhurried = preferences.objective is not Objective.FASTEST
+    minutes = amount.whole and unhurried and here.wall_seconds.value <= HERE_MINUTES_SECONDS
     if minutes or worth or chosen is None or here.wall_seconds.value <= chosen.wall_seconds.value:
         return Choice.HERE, here
     return choice, chosen
@@ -259,10 +261,11 @@ def _sentence(
             f"Run it on a CPU: {where} The best GPU ({describe(gpu)}) is only {format_ratio(speedup)} as fast for"
             f" {format_ratio(premium)} the price and would cost {money(gpu)}; {pays}."
         )
+    advice = f" {settle[:1].upper()}{settle[1:]}." if settle else ""
     return (
         f"Too close to call on cost: GPU {describe(gpu)} {money(gpu)} in {format_duration(gpu.wall_seconds.value)},"
         f" CPU {describe(cpu)} {money(cpu)} in {format_duration(cpu.wall_seconds.value)}{per};"
-        f" the GPU is cheaper with {probability:.0%} and {faster}. {settle[:1].upper()}{settle[1:]}."
+        f" the GPU is cheaper with {probability:.0%} and {faster}.{advice}"
     )
 
 

@@ -71,12 +71,23 @@ def data_loading(phase: dict[str, Any], used: list[int], per_step: float) -> Dat
     return DataLoading(
         wait_seconds_per_step=wait,
         fetch_seconds_per_batch=loader["fetch_seconds"] / fetches if fetches else None,
+        fetch_wait_seconds_per_batch=_fetch_wait(loader),
         batches_per_step=per_step,
         workers=loader.get("workers") or 0,
         pin_memory=bool(loader.get("pin_memory")),
         batch_size=batch.get("size") or loader.get("batch_size"),
         batch_bytes=batch.get("bytes") or 0,
     )
+
+
+def _fetch_wait(loader: dict[str, Any]) -> float:
+    """Waiting of a worker per batch, where it is clearly more than its own work (less may be a busy machine)."""
+    fetches, busy, waits = (
+        loader.get("fetches") or 0,
+        loader.get("fetch_seconds") or 0.0,
+        loader.get("fetch_waits") or 0.0,
+    )
+    return waits / fetches if fetches and waits > 2 * busy else 0.0
 
 
 def extras(

@@ -25,6 +25,7 @@ from costgpu.measure.interpreter import Interpreter
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is left there is not the user's output
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 MARKER = "COSTGPU_MEASUREMENT"
+KEEP_SECONDS = 6 * 3600.0
 KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
 QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
 
@@ -130,7 +131,7 @@ def measure(
     )
     before = {process.pid for process in psutil.Process().children(recursive=True)}
     marker, probe = uuid.uuid4().hex, write_probe(scratch)
-    environment = {**QUIET_TRACKERS, **os.environ, MARKER: marker, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
     limit = (
         request.start_limit_seconds
         + max(5 * request.measure_for_seconds, request.measure_for_seconds + 60)
@@ -215,7 +216,7 @@ def _interruptible() -> Iterator[None]:
 def _uninterrupted() -> Iterator[None]:
     """A second Ctrl-C must not leave processes running or files not put back."""
     before: dict[signal.Signals, Any] = {}
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
         with contextlib.suppress(ValueError):
             before[number] = signal.signal(number, signal.SIG_IGN)
     try:
@@ -229,6 +230,7 @@ def _new_scratch(cache: Path, name: str) -> Path:
     root = cache / "measurements"
     root.mkdir(parents=True, exist_ok=True)
     old = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
+    old = [p for p in old if time.time() - p.stat().st_mtime > KEEP_SECONDS]  # a younger one may still be measuring
     for folder in old[: max(0, len(old) - KEEP_SCRATCH + 1)]:
         shutil.rmtree(folder, ignore_errors=True)
     scratch = root / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{uuid.uuid4().hex[:6]}"

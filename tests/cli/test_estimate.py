@@ -57,6 +57,16 @@ class TestSavedProfile:
         both = costgpu("estimate", "--epochs", "1", "--total-steps", "1", str(saved))
         assert both.returncode == 2
 
+    def test_an_override_holds_for_a_script_that_ran_to_its_end(self, saved: Path, tmp_path: Path) -> None:
+        ended = json.loads(saved.read_text())
+        ended["ended"], ended["wall_seconds"] = True, 3.0
+        profile = tmp_path / "ended.json"
+        profile.write_text(json.dumps(ended))
+        same = json.loads(costgpu("estimate", "--json", str(profile)).stdout)
+        longer = json.loads(costgpu("estimate", "--json", "--total-steps", "1000000000", str(profile)).stdout)
+        assert same["here"]["run_seconds"]["value"] == 3.0
+        assert longer["here"]["run_seconds"]["value"] > 10000
+
     def test_other_places_spot_and_gpus(self, saved: Path) -> None:
         words = ["estimate", "--json", "--infra", "gcp/us-central1", "--gpus", "L4:1", "--spot", str(saved)]
         document = json.loads(costgpu(*words).stdout)

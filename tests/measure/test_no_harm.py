@@ -129,3 +129,14 @@ def test_the_script_dies_with_costgpu(tmp_path: Path) -> None:
     _, still = psutil.wait_procs([probe], timeout=20)
     assert not still
     assert not note.exists()
+
+
+def test_spawned_workers_and_native_writers_do_no_harm_either(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name in ("by_spawned", "scripted.pt"):
+        (folder / name).write_text("before")
+    _, outcome = profile_of(request("spawned.py", str(folder), workdir=folder), tmp_path)
+    assert {(folder / name).read_text() for name in ("by_spawned", "scripted.pt")} == {"before"}
+    assert len(outcome.diverted) == 2
+    assert "no guard" not in outcome.log.read_text()

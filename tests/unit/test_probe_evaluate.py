@@ -72,7 +72,17 @@ def test_known_counts(text: str, count: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["explode()", "range(args.dangerous)", "range(unknown)", "iter(explode())", "(x for x in data)"]
+    "text",
+    [
+        "explode()",
+        "range(args.dangerous)",
+        "range(unknown)",
+        "iter(explode())",
+        "(x for x in data)",
+        "set(data)",
+        "random.sample(data, 3)",
+        "itertools.product(data, repeat=2)",
+    ],
 )
 def test_unknown_counts_run_nothing(text: str) -> None:
     with pytest.raises(Unknown):

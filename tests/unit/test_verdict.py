@@ -505,12 +505,12 @@ def test_later_phases_are_taken_to_be_alike() -> None:
     assert "500 steps of later phases" in note
 
 
-def test_a_later_phase_of_unknown_length_is_left_out_and_said() -> None:
+def test_a_later_phase_of_unknown_length_makes_the_answer_per_unit() -> None:
     amount = amount_of(profile(phase(1000), later=(None, 200)))
-    assert amount.steps == (1200.0,)
-    assert len(amount.notes) == 2
-    assert "train.py:0 is not included" in amount.notes[1]
-    assert "--total-steps" in amount.notes[1]
+    assert (amount.unit, amount.whole, amount.steps) == ("1,000 steps", False, (1000.0,))
+    assert "train.py:0 is of unknown length" in amount.notes[0]
+    assert "--total-steps" in amount.notes[0]
+    assert amount_of(profile(phase(1000), later=(None,)), total_steps=5000).whole
 
 
 @given(st.lists(sides, min_size=1, max_size=8), seconds, objectives)

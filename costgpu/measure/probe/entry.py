@@ -94,8 +94,38 @@ def run_script(config, recorder):
     exec(code, module.__dict__)  # noqa: S102 - this is what the probe is for
 
 
+SITE = """# Installs costgpu's guard in the Python processes that a measured script starts, then the site's own file.
+import os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != here]
+try:
+    sys.path.insert(0, os.path.join(os.path.dirname(here), "probe.pyz"))
+    from _costgpu_probe.guard import Guard
+    Guard(os.path.dirname(here)).install()
+except Exception as error:
+    sys.stderr.write("costgpu: no guard in this process: {}\\n".format(error))
+finally:
+    sys.path.pop(0)
+sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError:
+    pass
+"""
+
+
+def guard_children(scratch):
+    folder = os.path.join(scratch, "site")
+    os.makedirs(folder, exist_ok=True)
+    with io.open(os.path.join(folder, "sitecustomize.py"), "w") as stream:
+        stream.write(SITE)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = folder + (os.pathsep + before if before else "")
+
+
 def run(config):
     die_with_parent()
+    guard_children(config["scratch"])
     guard = Guard(config["scratch"])
     recorder = Recorder(config, guard)
     os.register_at_fork(after_in_child=lambda: setattr(recorder, "status", "child"))

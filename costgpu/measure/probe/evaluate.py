@@ -128,7 +128,7 @@ class Evaluator:
     WRAPPERS = {
         "enumerate", "tqdm", "tqdm.tqdm", "tqdm_notebook", "tqdm.notebook.tqdm", "notebook_tqdm", "track", "iter", "list",
         "reversed", "sorted", "tuple", "progress_bar", "master_bar", "alive_it", "auto.tqdm", "tqdm.auto.tqdm", "rich_track",
-        "set", "random.sample",
+
     }  # fmt: skip
     ENDLESS = {"count", "itertools.count", "cycle", "itertools.cycle", "iter_forever", "infinite"}
 
@@ -173,6 +173,8 @@ class Evaluator:
                 return math.inf
             if last == "chain" and name in ("chain", "itertools.chain"):
                 return sum(self.trips(a) for a in node.args)
+            if last in ("product", "arange") and node.keywords:
+                raise Unknown(name)
             if last == "product":
                 return math.prod(self.trips(a) for a in node.args)
             if last in ("items", "keys", "values") and isinstance(node.func, ast.Attribute) and not node.args:

@@ -158,7 +158,7 @@ class Guard:
 
     def rename(self, source, target, real_call):
         src, dst = self.real_parent(source), self.real_parent(target)
-        if os.path.isdir(dst) and not os.path.islink(dst) and os.path.isdir(src):
+        if os.path.isdir(dst) and not os.path.islink(dst) and os.path.isdir(src) and self.ours(src):
             return real_call(source, target)
         content = self.diverted.get(src, src)
         ours = self.ours(src) or src in self.diverted
@@ -202,7 +202,7 @@ class Guard:
             raise HarmError("costgpu: the script renames the folder {}, which is too large to copy".format(source))
         self.busy.on = True
         try:
-            shutil.copytree(source, target, symlinks=True)
+            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
         finally:
             self.busy.on = False
         for folder, _, names in os.walk(target):

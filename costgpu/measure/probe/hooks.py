@@ -114,7 +114,11 @@ class Hooks:
         data.DataLoader.__iter__ = __iter__
         fetchers = sys.modules.get("torch.utils.data._utils.fetch")
         try:  # shared with the workers, which inherit it by fork
-            recorder.fetch = [multiprocessing.Value("d", 0.0), multiprocessing.Value("l", 0)]
+            recorder.fetch = [
+                multiprocessing.Value("d", 0.0),
+                multiprocessing.Value("l", 0),
+                multiprocessing.Value("d", 0.0),
+            ]
         except OSError:
             recorder.fetch = None
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
@@ -123,14 +127,16 @@ class Hooks:
                 fetcher.fetch = self.timed_fetch(fetcher.fetch)
 
     def timed_fetch(self, inner):
-        seconds, count = self.recorder.fetch
+        seconds, count, waited = self.recorder.fetch
 
         def fetch(fetcher, index):
-            begin = time.process_time() if os.getpid() != recorder_pid else clock()
+            worker = os.getpid() != recorder_pid
+            begin, cpu = clock(), time.process_time()
             result = inner(fetcher, index)
-            end = time.process_time() if os.getpid() != recorder_pid else clock()
+            wall, busy = clock() - begin, time.process_time() - cpu
             with seconds.get_lock():
-                seconds.value += end - begin
+                seconds.value += busy if worker else wall
+                waited.value += max(0.0, wall - busy) if worker else 0.0
                 count.value += 1
             return result
 
@@ -160,6 +166,10 @@ class Hooks:
                 self.guard_mapping(owner, inner_from_file)
         if hasattr(torch, "jit"):
             torch.jit.save = timed(torch.jit.save)
+            for name in ("ScriptModule", "RecursiveScriptModule"):
+                scripted = getattr(torch.jit, name, None)
+                if scripted is not None and "save" in vars(scripted):
+                    scripted.save = timed(scripted.save)
 
     def guard_mapping(self, owner, inner):
         """A shared mapping writes to its file behind Python's back."""

@@ -98,6 +98,7 @@ def phase_record(phase, torch, fetch):
             "length": safe_length(loader),
             "fetch_seconds": fetch[0].value if fetch else None,
             "fetches": fetch[1].value if fetch else 0,
+            "fetch_waits": fetch[2].value if fetch else 0.0,
         }
     return record
 

@@ -1,0 +1,56 @@
+"""Time as a value that can be injected. Imports nothing of ours."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What tells the time and waits."""
+
+    def now(self) -> datetime:
+        """Aware UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+    def sleep(self, seconds: float) -> None:
+        """Waits."""
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        """Aware UTC."""
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Waits."""
+        time.sleep(seconds)
+
+
+class ManualClock:
+    """A clock that moves only when it is told to, or slept on: for tests of what depends on time."""
+
+    def __init__(self, start: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._start = start
+        self._seconds = 0.0
+
+    def now(self) -> datetime:
+        """Aware UTC."""
+        return self._start + timedelta(seconds=self._seconds)
+
+    def monotonic(self) -> float:
+        """Seconds since it was made."""
+        return self._seconds
+
+    def sleep(self, seconds: float) -> None:
+        """Moves the time on at once."""
+        self._seconds += max(0.0, seconds)

@@ -1,0 +1,1 @@
+"""The append-only record of runs. May import `config`, `job`, `models`, `clock`, `units` and `errors`."""

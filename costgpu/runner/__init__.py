@@ -1,0 +1,1 @@
+"""One run from intent to confirmed termination. May import `providers`, `ledger` and what is below them."""

@@ -7,14 +7,19 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 
-.PHONY: demo test lint check bench clean
+.PHONY: demo test testbed lint check bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo
 	$(BIN)/costgpu estimate --python $(BIN)/python examples/train.py
 
-test: lint
+test: lint testbed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+# As root on Debian or Ubuntu: the packages and the root file system of the emulated cloud's guests (once, about a minute).
+# Elsewhere, or with TESTBED=no, it says why the tests that need them will be skipped.
+testbed: $(VENV)/.ready-test
+	@$(BIN)/python -m tests.emulator.packages
 
 lint: $(VENV)/.ready-test
 	$(BIN)/ruff check --no-cache .

@@ -242,6 +242,29 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Something of ours that is not an instance: a disk, an address, a security group, a schedule.
+
+    Attributes:
+        provider: Whose.
+        region: Where.
+        kind: ``disk``, ``address``, ``security group``, ``key``, ``schedule``, ...
+        resource_id: As the provider names it.
+        run_id: From its tag or name.
+        usd_per_hour: What it costs while it is there; 0 for what is free.
+        lease_until: From its tag: until then a run that is being launched may need it. None if it has no such tag.
+    """
+
+    provider: str
+    region: str
+    kind: str
+    resource_id: str
+    run_id: str
+    usd_per_hour: float = 0.0
+    lease_until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """Whose money it is: account and principal as the provider names them, never a key."""
 
@@ -401,6 +424,13 @@ class JobStatus:
     stdout_bytes: int = 0
     stderr_bytes: int = 0
     uploaded: bool = False
+
+
+class Stream(StrEnum):
+    """Which of the job's two streams."""
+
+    STDOUT = "stdout"
+    STDERR = "stderr"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

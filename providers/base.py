@@ -22,34 +22,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from costgpu.job import CreateRequest, Identity, Instance, InstanceRef, Layer
+from costgpu.job import CreateRequest, Identity, Instance, InstanceRef, Layer, Leftover
+from costgpu.models import Offer
+
+__all__ = ["OUR_TAGS", "TAG_LEASE", "TAG_NAME", "TAG_OWNER", "TAG_RUN", "Leftover", "Owned", "Provider"]
 
 TAG_RUN = "costgpu-run"
 TAG_NAME = "costgpu-name"
 TAG_OWNER = "costgpu-owner"
 TAG_LEASE = "costgpu-lease-until"  # Unix seconds: a value that every provider's tags can hold
 OUR_TAGS = (TAG_RUN, TAG_NAME, TAG_OWNER, TAG_LEASE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
-    """Something of ours that is not an instance: a disk, an address, a security group, a schedule.
-
-    Attributes:
-        provider: Whose.
-        region: Where.
-        kind: ``disk``, ``address``, ``security group``, ``key``, ``schedule``, ...
-        resource_id: As the provider names it.
-        run_id: From its tag or name.
-        usd_per_hour: What it costs while it is there; 0 for what is free.
-    """
-
-    provider: str
-    region: str
-    kind: str
-    resource_id: str
-    run_id: str
-    usd_per_hour: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +68,13 @@ class Provider(Protocol):
 
     def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
         """The layers of termination that this provider's `create` will arm, for the plan and the receipt."""
+
+    def zones(self, offer: Offer) -> tuple[str | None, ...]:
+        """Where in the offer's region to try, in this order. None lets the provider choose.
+
+        Raises:
+            InvalidRequest: The type is not to be had in that region.
+        """
 
     def create(self, request: CreateRequest) -> Instance:
         """Creates the instance of the request, or returns the one that this token has created."""

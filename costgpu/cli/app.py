@@ -9,7 +9,10 @@ import typer
 
 from costgpu import __version__
 from costgpu.cli.estimate import estimate
+from costgpu.cli.jobs import attach, cancel, fetch, jobs, logs
 from costgpu.cli.offers import offers
+from costgpu.cli.reap import reap
+from costgpu.cli.run import run
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
 
 app = typer.Typer(
@@ -22,7 +25,9 @@ app = typer.Typer(
 )
 # Our options stand before the script; what follows it is the script's own.
 app.command(context_settings={"allow_interspersed_args": False})(estimate)
-app.command()(offers)
+app.command(context_settings={"allow_interspersed_args": False})(run)
+for command in (jobs, logs, attach, cancel, fetch, reap, offers):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:

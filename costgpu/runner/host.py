@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from costgpu import job
 from costgpu.job import FileEntry, Instance, JobOrder, JobStatus
 
-
-class Stream(StrEnum):
-    """Which of the job's two streams."""
-
-    STDOUT = "stdout"
-    STDERR = "stderr"
+Stream = job.Stream
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +33,15 @@ class Selection:
     Attributes:
         root: The folder.
         files: Sorted by path, with checksums.
-        links: Symbolic links inside the folder: path -> target, both relative.
-        left_out: Pattern or reason -> number of files that it kept back.
+        links: Symbolic links inside the folder: path -> target; the target is relative to the link's own folder.
+        folders: Those in which nothing travels; a job may expect to find them and write into them.
+        left_out: Pattern or reason -> number of files and whole folders that it kept back.
     """
 
     root: Path
     files: tuple[FileEntry, ...]
     links: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -101,6 +98,13 @@ class Transport(Protocol):
         """Idempotent."""
 
 
+class Fetches(Protocol):
+    """Whatever outputs can be fetched from."""
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Brings outputs into `folder`, each verified before it gets its name."""
+
+
 class Host(Protocol):
     """A machine with the agent on it. Errors: `HostUnreachable`, `MachineUnusable`, `SetupFailed`, ..."""
 
@@ -131,6 +135,9 @@ class Host(Protocol):
 
     def outputs(self) -> tuple[FileEntry, ...]:
         """The finished job's outputs with checksums; paths are relative to the working folder."""
+
+    def missing_outputs(self) -> Sequence[str]:
+        """Patterns of the order that matched nothing, after `outputs`."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Brings outputs into `folder`, each verified before it gets its name.

@@ -1,0 +1,336 @@
+"""`costgpu jobs`, `logs`, `attach`, `cancel`, `fetch`: come back to a run from any terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costgpu.errors import CostGpuError, HostUnreachable, RunBusy, RunError, RunNotFound, UsageError
+
+if TYPE_CHECKING:
+    from costgpu.cli.watch import Terminal
+    from costgpu.cli.wiring import Bench
+    from costgpu.job import Instance
+    from costgpu.run import RunView, Tagged
+    from costgpu.runner.host import Host
+
+RUN = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, instance id.")]
+
+
+def jobs(
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Closed runs, too.")] = False,
+    by_tag: Annotated[
+        bool, typer.Option("--by-tag", help="Ask the providers, too: all machines of ours, by tag.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """List runs: what runs, since when, what it has cost so far, how much of its lease is left."""
+    from costgpu.cli.wiring import bench
+    from costgpu.errors import LedgerError
+    from costgpu.render.run import jobs_json, jobs_text
+    from costgpu.run import Tagged
+    from costgpu.runner.states import replay
+
+    with bench() as parts:
+        views: list[RunView] = []
+        try:
+            ids = parts.ledger.recent_runs(50) if everything else tuple(reversed(parts.ledger.open_runs()))
+            views = [replay(events) for events in parts.ledger.events_of(ids).values()]
+        except LedgerError as error:
+            typer.echo(f"costgpu: {error.message}", err=True)
+            by_tag = True
+        tagged: list[Tagged] = []
+        if by_tag:
+            known = {view.run_id for view in views}
+            for provider in parts.providers():
+                owned = provider.list_owned(None)
+                tagged += [
+                    Tagged(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known
+                ]  # fmt: skip
+                for region, why in owned.unreachable:
+                    typer.echo(f"costgpu: {provider.name}/{region} could not be asked: {why}", err=True)
+        now = parts.tools.clock.now()
+        typer.echo(jobs_json(views, tagged, now) if json else jobs_text(views, tagged, now))
+        if not json:
+            _tell_waiting(parts, views)
+
+
+def logs(
+    run: RUN,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as the job writes.")] = False,
+) -> None:
+    """Print what the job has written: its stdout to stdout, its stderr to stderr."""
+    from costgpu.cli.watch import Terminal
+    from costgpu.cli.wiring import bench
+    from costgpu.runner.host import LogPosition
+
+    with bench() as parts:
+        view, instance = _which(parts, run)
+        run_id = view.run_id if view is not None else instance.run_id if instance else ""
+        folder = parts.tools.folder / run_id
+        if view is not None and (view.collected or instance is None or not instance.state.alive):
+            _print_files(folder, view)
+            return
+        if instance is None:
+            raise RunError(f"Run {run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
+        terminal = Terminal(parts.tools.clock)
+        with _connection(parts, instance) as host:
+            if follow:
+                with contextlib.suppress(KeyboardInterrupt):
+                    host.follow(LogPosition(), terminal.output)
+                return
+            host.fetch_logs(folder)
+        _print_files(folder, view)
+
+
+def attach(run: RUN) -> None:
+    """Watch a run again and take it to its end: outputs home, machine ended, receipt."""
+    from costgpu.cli.run import finish
+    from costgpu.cli.watch import Terminal, signals
+    from costgpu.cli.wiring import bench
+    from costgpu.job import RunState
+    from costgpu.render.run import detached_text
+    from costgpu.runner.engine import Detached
+    from costgpu.runner.lock import driving
+    from costgpu.runner.service import driver_for, load, status_of, tail_position
+
+    with bench() as parts:
+        view = _ours(parts, run)
+        if view.state is RunState.CLOSED:
+            raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
+        terminal = Terminal(parts.tools.clock)
+        try:
+            with driving(parts.tools.folder / view.run_id), signals():
+                view = load(parts.ledger, view.run_id)
+                driver = driver_for(view, parts.ledger, parts.tools, terminal, _environment(view))
+                if status := status_of(view, parts.tools):
+                    driver.position = tail_position(status)
+                terminal.changed(driver.view)
+                driver.drive()
+        except RunBusy:
+            terminal.note(f"Run {view.run_id} is driven from another terminal; this one only watches.")
+            _watch(parts, view, terminal)
+            return
+        except Detached:
+            terminal.close()
+            typer.echo(detached_text(load(parts.ledger, view.run_id)), err=True)
+            return
+        finally:
+            terminal.close()
+        finish(driver)
+
+
+def cancel(
+    run: RUN,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+) -> None:
+    """End a run: the job is asked to end, what there is comes home, the machine is terminated."""
+    from costgpu.cli.watch import Terminal
+    from costgpu.cli.wiring import bench
+    from costgpu.job import RunState
+    from costgpu.render.run import receipt_text
+    from costgpu.run import Tagged
+    from costgpu.runner.engine import Detached
+    from costgpu.runner.lock import driving
+    from costgpu.runner.service import driver_for, load
+
+    with bench() as parts:
+        found = _found(parts, run)
+        name = found.run_id if isinstance(found, Tagged) else f"{found.run_id} ({found.name})"
+        if not yes and sys.stdin.isatty() and not typer.confirm(f"End run {name}?", err=True):
+            return
+        if isinstance(found, Tagged):
+            _end_by_tag(parts, found.instance)
+            return
+        view = load(parts.ledger, found.run_id)
+        if view.state is RunState.CLOSED:
+            typer.echo(f"Run {view.run_id} is closed already.", err=True)
+            return
+        terminal = Terminal(parts.tools.clock, ask=False)
+        try:
+            with driving(parts.tools.folder / view.run_id):
+                driver = driver_for(view, parts.ledger, parts.tools, terminal, None)
+                driver.cancel()
+        except Detached:
+            return
+        except RunBusy:
+            _cancel_driven(parts, view)
+            return
+        finally:
+            terminal.close()
+        if driver.view.receipt is not None:
+            typer.echo(receipt_text(driver.view.receipt, driver.view), err=True)
+
+
+def fetch(
+    run: RUN,
+    to: Annotated[str | None, typer.Option(help="Folder; else where the job was sent from.")] = None,
+) -> None:
+    """Bring a run's outputs and logs home, whether the job is over or still runs; the machine is left as it is."""
+    from costgpu.cli.wiring import bench
+    from costgpu.runner import landing
+    from costgpu.runner.home import bring_home
+
+    with bench() as parts:
+        view, instance = _which(parts, run)
+        run_id = view.run_id if view is not None else instance.run_id if instance else ""
+        folder = parts.tools.folder / run_id
+        home = Path(to).resolve() if to else Path(view.spec.workdir) if view is not None else Path.cwd()
+        if view is not None and view.collected and to is None:
+            typer.echo(f"The outputs of run {run_id} are home already, in {home}.", err=True)
+            return
+        if instance is None or not instance.state.alive:
+            rescued = parts.tools.depot.rescue(view, folder) if view is not None and parts.tools.depot else None
+            if rescued is None:
+                raise RunError(
+                    f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",
+                    hint="Outputs live with their machine, unless --bucket was given.",
+                )
+            _, entries, depot_host = rescued
+            landed = bring_home(depot_host, entries, workdir=home, sent=landing.read_sent(folder), run_id=run_id)
+        else:
+            with _connection(parts, instance) as host:
+                host.fetch_logs(folder)
+                landed = bring_home(
+                    host, host.outputs(), workdir=home, sent=landing.read_sent(folder), run_id=run_id
+                )  # fmt: skip
+        typer.echo(landing.landed_words(landed, str(home), run_id), err=True)
+
+
+def _found(parts: Bench, text: str) -> RunView | Tagged:
+    from costgpu.runner.service import find
+
+    return find(text, parts.ledger, parts.providers)
+
+
+def _ours(parts: Bench, text: str) -> RunView:
+    """A run that the ledger knows."""
+    from costgpu.run import Tagged
+
+    found = _found(parts, text)
+    if isinstance(found, Tagged):
+        raise RunNotFound(
+            f"Run {found.run_id} is known only by the tag on its machine: this ledger has no record of it.",
+            hint=f"costgpu logs -f, fetch and cancel {found.run_id} work by the tag.",
+        )
+    return found
+
+
+def _which(parts: Bench, text: str) -> tuple[RunView | None, Instance | None]:
+    """The run and its machine as it is now."""
+    from costgpu.run import Tagged
+
+    found = _found(parts, text)
+    if isinstance(found, Tagged):
+        return None, found.instance
+    if found.instance is None:
+        return found, None
+    return found, parts.tools.provider(found.instance.provider).describe(found.instance)
+
+
+@contextlib.contextmanager
+def _connection(parts: Bench, instance: Instance):  # type: ignore[no-untyped-def]
+    from costgpu.runner.keys import load_keys
+
+    try:
+        keys = load_keys(parts.tools.folder / instance.run_id)
+    except CostGpuError as error:
+        raise HostUnreachable(
+            f"The key of run {instance.run_id} is not on this computer.",
+            hint="It is where the run was launched from. costgpu cancel works from anywhere.",
+        ) from error
+    host: Host = parts.tools.connect(instance, keys)
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
+    from costgpu.runner.host import LogPosition
+
+    _, instance = _which(parts, view.run_id)
+    if instance is None:
+        raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
+    with contextlib.suppress(KeyboardInterrupt), _connection(parts, instance) as host:
+        host.follow(LogPosition(), terminal.output)
+
+
+def _cancel_driven(parts: Bench, view: RunView) -> None:
+    """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
+    from costgpu.job import EndedBy, EndReason, EventKind, RunState
+    from costgpu.runner.record import Record
+
+    record = Record(parts.ledger, parts.tools.clock, view.run_id)
+    if view.state is RunState.RUNNING and view.instance is not None:
+        _, instance = _which(parts, view.run_id)
+        if instance is not None:
+            with _connection(parts, instance) as host:
+                host.cancel()
+    elif view.state not in (RunState.INTENT, RunState.COLLECTING, RunState.TERMINATING):
+        record.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
+    typer.echo(f"Run {view.run_id} is being ended by the terminal that drives it.", err=True)
+
+
+def _end_by_tag(parts: Bench, instance: Instance) -> None:
+    from costgpu.runner import errands
+
+    provider = parts.tools.provider(instance.ref.provider)
+    errands.terminate(provider, instance.ref, parts.tools.clock)
+    errands.confirm(provider, instance.ref, parts.tools.clock, created_at=instance.launched_at)
+    left = errands.clean_up(provider, instance.run_id, instance.ref.region, parts.tools.clock)
+    typer.echo(f"{instance.ref.instance_id} in {instance.ref.region} is terminated; {instance.ref.provider} confirms.")
+    if left:
+        typer.echo(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.", err=True)
+
+
+def _environment(view: RunView) -> dict[str, str] | None:
+    """The job's environment as far as this process has it; None if a variable is missing."""
+    from costgpu.cli.wiring import job_environment
+
+    found: dict[str, str] = {}
+    if view.spec.env_file is not None:
+        with contextlib.suppress(UsageError):
+            found = job_environment([], view.spec.env_file)
+    for name in view.spec.env_names:
+        if name not in found:
+            if name not in os.environ:
+                return None
+            found[name] = os.environ[name]
+    return found
+
+
+def _print_files(folder: Path, view: RunView | None) -> None:
+    shown = False
+    for name, sink in (("stderr.log", sys.stderr.buffer), ("stdout.log", sys.stdout.buffer)):
+        path = folder / name
+        if path.exists():
+            shown = True
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 16):
+                    sink.write(chunk)
+            sink.flush()
+    if not shown:
+        what = f"Run {view.run_id}" if view is not None else "The run"
+        raise RunError(f"{what} has left no logs here.", hint="They come home with the outputs; see costgpu jobs.")
+
+
+def _tell_waiting(parts: Bench, views: list[RunView]) -> None:
+    """Runs whose client is gone say so: their outputs wait for somebody."""
+    from costgpu.job import JobPhase, RunState
+    from costgpu.runner.lock import is_driven
+    from costgpu.runner.service import status_of
+
+    for view in views:
+        if view.state not in (RunState.RUNNING, RunState.COLLECTING) or is_driven(parts.tools.folder / view.run_id):
+            continue
+        status = status_of(view, parts.tools)
+        if status is not None and status.phase is JobPhase.FINISHED:
+            typer.echo(f"{view.run_id} is over; its outputs wait: costgpu attach {view.run_id}", err=True)
+        else:
+            typer.echo(f"{view.run_id} goes on without a client: costgpu attach {view.run_id}", err=True)

@@ -1,0 +1,256 @@
+"""From the options of `costgpu run` to a plan: where, with what set-up, for how much at most. Imports lazily."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costgpu.errors import CostGpuError, PriceNotFound, UsageError
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from costgpu.cli.wiring import Bench
+    from costgpu.job import JobSpec
+    from costgpu.prediction import Candidate, Prediction
+    from costgpu.run import Plan
+    from costgpu.runner.plan import Limits, Place
+    from costgpu.workload import WorkloadProfile
+
+
+def check_places(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> None:
+    """A wrong name is an error before anything is measured."""
+    if infra != ("local",):
+        _wanted(infra, instance_type, gpus, spot=spot)
+
+
+def _wanted(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> list[Candidate]:
+    """Offers that were asked for and can be launched."""
+    from costgpu.cli.measuring import candidates
+    from costgpu.cli.wiring import LAUNCHABLE
+    from costgpu.units import parse_accelerator
+
+    found = candidates(gpus, tuple(place for place in infra if place != "local"), spot=spot)
+    asked = parse_accelerator(gpus) if gpus else None
+    if asked is not None and not asked.none:
+        found = [c for c in found if c.is_gpu]
+    if instance_type is not None:
+        kinds = sorted({c.offer.instance_type for c in found if c.offer})
+        found = [c for c in found if c.offer and c.offer.instance_type == instance_type.lower()]
+        if not found:
+            import difflib
+
+            near = difflib.get_close_matches(instance_type, kinds, 3)
+            raise PriceNotFound(
+                f"There is no offer of {instance_type}{' in ' + ', '.join(infra) if infra else ''}.",
+                hint=f"Did you mean {', '.join(near)}?" if near else "costgpu offers lists what there is.",
+            )
+    launchable = [c for c in found if c.offer and c.offer.provider in LAUNCHABLE]
+    if found and not launchable:
+        names = ", ".join(sorted({c.offer.provider for c in found if c.offer}))
+        raise UsageError(
+            f"costgpu cannot launch on {names} yet.", hint="It launches on aws and on this machine (local)."
+        )
+    if not launchable:
+        raise PriceNotFound("No offer matches.", hint="costgpu offers lists what there is.")
+    return launchable
+
+
+def places_for(
+    measured: WorkloadProfile | None,
+    infra: tuple[str, ...],
+    instance_type: str | None,
+    gpus: str | None,
+    *,
+    spot: bool,
+    assume_price: str | None,
+    today: date,
+) -> tuple[list[Place], str, list[str]]:
+    """Where to run it, best first, the sentence of the verdict, and notes."""
+    import os
+    from decimal import Decimal
+
+    import psutil
+
+    from costgpu.estimate.predict import amount_of, predict, prepare
+    from costgpu.estimate.verdict import Preferences, decide, weight
+    from costgpu.prediction import Candidate, Choice
+    from costgpu.runner.plan import Place, this_machine
+    from costgpu.units import parse_usd
+
+    amount = amount_of(measured, epochs=None, total_steps=None) if measured else None
+    workload = prepare(measured, amount, year=today.year) if measured and amount else None
+    whole = amount is not None and amount.whole
+    here_offer = this_machine(
+        parse_usd(assume_price) if assume_price else Decimal(0), today, vcpus=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+    )  # fmt: skip
+    here = predict(workload, Candidate(offer=None)) if workload else None
+    here_place = Place(offer=here_offer, prediction=here if whole else None)
+    notes = (
+        []
+        if whole or amount is None
+        else ["How long the whole job takes is not known: " + amount.unit + " was predicted."]
+    )
+    if infra == ("local",):
+        return [here_place], "", notes
+    wanted = _wanted(infra, instance_type, gpus, spot=spot)
+    if workload is None or amount is None or here is None:
+        if not (instance_type or gpus or infra):
+            raise UsageError(
+                "Without an estimate nothing says where to run it.",
+                hint="Name a place: --infra local, -t g5.xlarge or --gpus L4:1, with --max-cost or --max-duration.",
+            )
+        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
+        return [_place(c, None) for c in ranked], "", notes
+    preferences = Preferences()
+    predictions = [p for p in (predict(workload, c) for c in wanted) if not p.infeasible]
+    if not predictions:
+        raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
+    ranked_predictions = sorted(predictions, key=lambda p: (weight(p, preferences), p.wall_seconds.value))
+    sentence = ""
+    if not (instance_type or gpus):
+        verdict = decide(amount, here, predictions, preferences, ())
+        sentence = verdict.sentence
+        if verdict.choice is Choice.HERE and not infra:
+            return [here_place], sentence, notes
+        if verdict.recommended is not None and verdict.recommended in ranked_predictions:
+            ranked_predictions.remove(verdict.recommended)
+            ranked_predictions.insert(0, verdict.recommended)
+    return [_place(p.candidate, p if whole else None) for p in ranked_predictions], sentence, notes
+
+
+def _place(candidate: Candidate, prediction: Prediction | None) -> Place:
+    from costgpu.runner.plan import Place
+
+    assert candidate.offer is not None  # noqa: S101 - only offers are launched
+    return Place(offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour)
+
+
+def setup_for(asked: str | None, workdir: Path, measured: WorkloadProfile | None, place: Place, *, local: bool) -> str:
+    """The set-up command: the user's; else the requirements; else the PyTorch that was measured."""
+    if asked is not None or local:
+        return asked or ""
+    if (workdir / "requirements.txt").is_file():
+        return "pip install -r requirements.txt"
+    if measured is None:
+        return ""
+    version = measured.framework.version.partition("+")[0]
+    cpu = "" if place.offer.accelerator else " --extra-index-url https://download.pytorch.org/whl/cpu"
+    return f"pip install torch=={version} numpy{cpu}"
+
+
+def python_for(asked: str | None, *, local: bool) -> str:
+    """On this machine the user's own interpreter; elsewhere the machine's."""
+    if not local:
+        return ""
+    import os
+
+    from costgpu.measure import find_interpreter
+
+    return find_interpreter(asked, dict(os.environ)).path
+
+
+def tags_of(words: list[str]) -> dict[str, str]:
+    """The user's tags. Raises `UsageError` for what no provider would take."""
+    tags: dict[str, str] = {}
+    for word in words:
+        key, sign, value = word.partition("=")
+        if not sign or not key:
+            raise UsageError(f"--tag {word!r} is not key=value.")
+        if key.lower().startswith(("costgpu", "aws:")):
+            raise UsageError(f"The tag {key} is reserved.", hint="Tags of costgpu begin with costgpu-.")
+        if len(key) > 60 or len(value) > 60:
+            raise UsageError(f"The tag {key} is too long.", hint="Key and value have at most 60 characters.")
+        tags[key] = value
+    if len(tags) > 30:
+        raise UsageError(f"{len(tags)} tags are too many.", hint="Providers allow about 30 besides ours.")
+    return tags
+
+
+def spec_of(
+    *,
+    name: str | None,
+    module: str | None,
+    script: Path | None,
+    arguments: list[str],
+    workdir: Path,
+    setup: str,
+    environment: tuple[str, ...],
+    env_file: str | None,
+    outputs: list[str] | None,
+    nproc: str | None,
+    python: str,
+    limits: Limits,
+    idle: float | None,
+    grace: float,
+    auto_shutdown: bool,
+    bucket: str,
+    tags: dict[str, str],
+) -> JobSpec:
+    """The job as asked for. Raises `UsageError` for paths that leave the folder and numbers that are none."""
+    from costgpu.job import JobSpec
+    from costgpu.runner.service import job_name
+
+    if script is not None:
+        try:
+            argv = (script.relative_to(workdir.resolve()).as_posix(), *arguments)
+        except ValueError:
+            raise UsageError(
+                f"{script} is not in the folder that is sent, {workdir}.", hint="Choose another --workdir."
+            ) from None
+    else:
+        argv = ("-m", str(module), *arguments)
+    processes = 0
+    if nproc is not None:
+        if nproc != "auto" and not (nproc.isdigit() and 0 < int(nproc) < 1000):
+            raise UsageError(
+                f"--nproc {nproc!r} is not a number of processes.", hint="Write --nproc 4 or --nproc auto."
+            )
+        processes = -1 if nproc == "auto" else int(nproc)
+    for pattern in outputs or []:
+        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
+            raise UsageError(f"--outputs {pattern} leaves the working folder.", hint="Patterns are relative to it.")
+    return JobSpec(
+        name=job_name(name or (script.stem if script else str(module))), argv=argv, workdir=str(workdir.resolve()),
+        setup=setup, env_names=environment, env_file=str(Path(env_file).resolve()) if env_file else None,
+        outputs=tuple(outputs or ()), processes=processes, python=python, max_cost_usd=limits.max_cost_usd,
+        max_duration_seconds=limits.max_duration_seconds, idle_seconds=idle, grace_seconds=grace,
+        auto_shutdown=auto_shutdown, bucket=bucket, tags=tags,
+    )  # fmt: skip
+
+
+def plan_for(parts: Bench, spec: JobSpec, places: list[Place], limits: Limits, verdict: str, notes: list[str]) -> Plan:
+    """The plan, with everything checked that can be checked without spending."""
+    from datetime import timedelta
+
+    from costgpu.job import CreateRequest
+    from costgpu.run import Plan
+    from costgpu.runner.errands import common_layers
+    from costgpu.runner.plan import options_for
+    from costgpu.runner.sync import select
+
+    options = options_for(places, limits)
+    first = options[0]
+    provider = parts.tools.provider(first.offer.provider)
+    identity = provider.identity()
+    selection = select(Path(spec.workdir), limit_bytes=int(parts.settings.sync_limit_mib * 2**20))
+    zones = provider.zones(first.offer)
+    request = CreateRequest(
+        run_id="plan", token="plan", name=spec.name, owner="plan", offer=first.offer, zone=zones[0],  # noqa: S106
+        disk_gib=first.disk_gib, lease_until=parts.tools.clock.now() + timedelta(seconds=first.lease.lifetime_seconds),
+        boot_script="#!/bin/sh\n", allow_from=parts.tools.allow_from(first.offer.provider), tags=spec.tags,
+    )  # fmt: skip
+    layers = (*provider.layers(request), *common_layers(request.lease_until))
+    try:
+        provider.check(request)
+    except CostGpuError as error:
+        if len(options) == 1 or type(error).__name__ in ("AuthError", "InvalidRequest"):
+            raise
+        notes = [*notes, f"{first.offer.instance_type} would be refused now: {error.message}"]
+    chosen = next(p for p in places if p.offer == first.offer)
+    return Plan(
+        spec=spec, options=options, prediction=chosen.prediction, verdict=verdict, identity=identity, layers=layers,
+        files=len(selection.files), bytes=selection.total_bytes, left_out=dict(selection.left_out),
+        price_as_of=first.offer.price_as_of, notes=tuple(notes),
+    )  # fmt: skip

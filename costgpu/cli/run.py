@@ -1,0 +1,200 @@
+"""`costgpu run`: plan, agree, launch, follow, bring home, end for certain."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from costgpu.cli.planning import check_places, places_for, plan_for, python_for, setup_for, spec_of, tags_of
+from costgpu.errors import NotConfirmed, ScriptError, UsageError
+
+if TYPE_CHECKING:
+    from costgpu.cli.wiring import Bench
+    from costgpu.run import Plan
+    from costgpu.runner.engine import Driver
+    from costgpu.runner.plan import Limits
+    from costgpu.workload import WorkloadProfile
+
+
+def run(
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="SCRIPT [ARGS]...", help="The script and its own arguments.")
+    ] = None,
+    module: Annotated[str | None, typer.Option("-m", help="Run a module, as python -m does.")] = None,
+    infra: Annotated[
+        list[str] | None, typer.Option("--infra", "--region", help="local, aws, aws/us-east-1. Repeatable.")
+    ] = None,
+    instance_type: Annotated[str | None, typer.Option("-t", "--instance-type", help="Such as g5.xlarge.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="L4:1, A100, 24GB:1, none; else the estimate decides.")] = None,
+    spot: Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot instance.")] = False,
+    max_cost: Annotated[str | None, typer.Option(help="Cap on everything, USD; else 3x the estimate.")] = None,
+    max_duration: Annotated[str | None, typer.Option(help="Cap on the job's time: 2h.")] = None,
+    idle_duration: Annotated[str | None, typer.Option(help="End the job if nothing happens for so long.")] = None,
+    outputs: Annotated[
+        list[str] | None, typer.Option(help="What comes home; else all that is new or changed. Repeatable.")
+    ] = None,
+    setup: Annotated[str | None, typer.Option(help="Command before the job; else requirements.txt.")] = None,
+    env: Annotated[list[str] | None, typer.Option("-e", "--env", help="KEY=VALUE, or KEY from here.")] = None,
+    env_file: Annotated[str | None, typer.Option(help="File of KEY=VALUE lines.")] = None,
+    name: Annotated[str | None, typer.Option("-n", "--name", help="Of the job; else the script's.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Your tag, key=value. Repeatable.")] = None,
+    detach: Annotated[bool, typer.Option("-d", "--detach", help="Leave when the job has started.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Agree to the plan.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
+    auto_shutdown: Annotated[bool, typer.Option(help="End the machine when the job is over.")] = True,
+    lease: Annotated[str, typer.Option(help="Without auto-shutdown: how long it may live.")] = "8h",
+    nproc: Annotated[str | None, typer.Option(help="Under torchrun, so many processes, or auto.")] = None,
+    python: Annotated[str | None, typer.Option(help="Interpreter to measure with, and to run with here.")] = None,
+    workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; else the script's own.")] = None,
+    profile: Annotated[str | None, typer.Option(help="A saved profile instead of measuring.")] = None,
+    estimate: Annotated[bool, typer.Option(help="Measure the script here first.")] = True,
+    measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = "30s",
+    disk: Annotated[int | None, typer.Option(min=10, max=16000, help="Root disk, GiB.")] = None,
+    bucket: Annotated[str | None, typer.Option(help="s3://name/prefix for outputs and logs.")] = None,
+    subnet: Annotated[str | None, typer.Option(help="AWS subnet; else the default one.")] = None,
+    sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send, MiB.")] = None,
+    grace: Annotated[str, typer.Option(help="Between asking the job to end and killing it.")] = "30s",
+    assume_price: Annotated[str | None, typer.Option(help="What an hour of this machine costs, USD.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document; as -o json.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", help="Format: text or json.")] = "text",
+) -> None:
+    """Run a script on a rented machine, or here; bring its outputs home; end the machine.
+
+    Options of costgpu stand before the script. The plan is shown first, with the most that
+    it can cost; the machine ends itself by then, whatever happens to this terminal.
+    """
+    from datetime import UTC, datetime
+
+    from costgpu.cli.measuring import to_request
+    from costgpu.cli.wiring import bench, job_environment
+    from costgpu.render.run import launched_json, plan_json, plan_text
+    from costgpu.units import parse_duration
+
+    words = list(command or [])
+    if output not in ("text", "json"):
+        raise UsageError(f"There is no output format {output!r}.", hint="Choose text or json.")
+    if module is None and not words:
+        raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
+    if (instance_type or gpus) and infra == ["local"]:
+        raise UsageError("This machine has the type and the GPUs that it has.", hint="Leave --gpus and -t away.")
+    as_json = json or output == "json"
+    environment = job_environment(env or [], env_file)
+    request = to_request(words, module, workdir, parse_duration(measure_for), 180.0, None)
+    limits = _limits(max_cost, max_duration, None if auto_shutdown else lease, disk)
+    now = datetime.now(UTC)
+    with bench(request.workdir, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet) as parts:
+        places_wanted = tuple(infra or ([parts.settings.default_infra] if parts.settings.default_infra else []))
+        check_places(places_wanted, instance_type, gpus, spot=spot)
+        measured = _profile(profile, request, python) if profile or estimate else None
+        places, verdict, notes = places_for(
+            measured, places_wanted, instance_type, gpus, spot=spot, assume_price=assume_price, today=now.date()
+        )
+        on_this_machine = places[0].offer.provider == "local"
+        spec = spec_of(
+            name=name, module=module, script=request.script, arguments=request.arguments, workdir=request.workdir,
+            setup=setup_for(setup, request.workdir, measured, places[0], local=on_this_machine),
+            environment=tuple(sorted(environment)), env_file=env_file, outputs=outputs, nproc=nproc,
+            python=python_for(python, local=on_this_machine), limits=limits,
+            idle=parse_duration(idle_duration) if idle_duration else None, grace=parse_duration(grace),
+            auto_shutdown=auto_shutdown, bucket=parts.settings.bucket or "", tags=tags_of(tag or []),
+        )  # fmt: skip
+        plan = plan_for(parts, spec, places, limits, verdict, notes)
+        if dry_run:
+            typer.echo(plan_json(plan, now) if as_json else plan_text(plan, now))
+            return
+        typer.echo(plan_text(plan, now), err=True)
+        _agree(plan, yes=yes)
+        driver = _carry_out(parts, plan, environment, detach=detach, as_json=as_json)
+        if driver is None:
+            return
+        if as_json:
+            typer.echo(launched_json(plan, driver.view, driver.error, now))
+        finish(driver, as_json=as_json)
+
+
+def finish(driver: Driver, *, as_json: bool = False) -> None:
+    """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
+    from costgpu.render.run import receipt_text
+    from costgpu.runner.outcome import error_for, exit_code
+
+    view = driver.view
+    if view.receipt is not None and not as_json:
+        typer.echo(receipt_text(view.receipt, view), err=True)
+    if driver.record.broken is not None:
+        typer.echo(f"costgpu: the ledger could not be written: {driver.record.broken.message}", err=True)
+    error = driver.error or error_for(view)
+    if error is not None:
+        raise error
+    code = exit_code(view)
+    if code:
+        typer.echo(f"costgpu: the job ended with exit code {code}", err=True)
+    raise typer.Exit(code)
+
+
+def _carry_out(parts: Bench, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> Driver | None:
+    from costgpu.cli.watch import Terminal, signals
+    from costgpu.render.run import detached_json, detached_text
+    from costgpu.runner.engine import Detached
+    from costgpu.runner.service import launch, load, new_run_id, whoami
+
+    terminal = Terminal(parts.tools.clock, data_to_stderr=as_json)
+    run_id = new_run_id()
+    try:
+        with signals():
+            return launch(
+                plan, parts.ledger, parts.tools, terminal, owner=parts.settings.owner or whoami(),
+                environment=environment, detach=detach, run_id=run_id,
+            )  # fmt: skip
+    except Detached:
+        terminal.close()
+        view = load(parts.ledger, run_id)
+        typer.echo(detached_json(view) if as_json else detached_text(view), err=not as_json)
+        return None
+    finally:
+        terminal.close()
+
+
+def _agree(plan: Plan, *, yes: bool) -> None:
+    """Nobody pays for what nobody agreed to; this machine is free and needs no word."""
+    if yes or (plan.options[0].offer.provider == "local" and not plan.options[0].offer.price_usd_per_hour):
+        return
+    if not sys.stdin.isatty():
+        raise NotConfirmed("Nobody is there to agree to the plan.", hint="Add -y, or --dry-run to only see it.")
+    sys.stderr.write("Launch it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise NotConfirmed("Not launched; nothing was spent.")
+
+
+def _limits(max_cost: str | None, max_duration: str | None, lease: str | None, disk: int | None) -> Limits:
+    from costgpu.runner.plan import Limits
+    from costgpu.units import parse_duration, parse_usd
+
+    return Limits(
+        max_cost_usd=parse_usd(max_cost) if max_cost else None,
+        max_duration_seconds=parse_duration(max_duration) if max_duration else None,
+        lease_seconds=parse_duration(lease) if lease else None, disk_gib=disk,
+    )  # fmt: skip
+
+
+def _profile(profile: str | None, request: object, python: str | None) -> WorkloadProfile | None:
+    """What the script does; None if it cannot be measured here, with the reason on stderr."""
+    from costgpu.cli.measuring import run_measurement, tell_about_files
+    from costgpu.measure import Request
+    from costgpu.measure.document import load_profile
+
+    if profile is not None:
+        return load_profile(Path(profile))
+    assert isinstance(request, Request)  # noqa: S101 - the caller's
+    try:
+        measured, outcome = run_measurement(request, python)
+    except ScriptError as error:
+        typer.echo(f"costgpu: no estimate: {error.message}", err=True)
+        if error.hint:
+            typer.echo(f"hint: {error.hint}", err=True)
+        return None
+    tell_about_files(outcome)
+    return measured

@@ -1,0 +1,159 @@
+"""Puts the real parts together for a command: settings, ledger, adapters, keys. Imports lazily."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from costgpu.config import Settings
+    from costgpu.ledger import Ledger
+    from costgpu.providers.base import Provider
+    from costgpu.run import RunView
+    from costgpu.runner.engine import Tools
+    from costgpu.runner.host import Selection
+
+LAUNCHABLE = ("aws", "local")
+
+
+class Bench:
+    """Everything that a command on runs works with; each part is made when it is first needed.
+
+    Args:
+        folder: Of the project, whose settings count; None for the current one.
+        flags: Settings from the command line; None is not given.
+    """
+
+    def __init__(self, folder: Path | None = None, **flags: object) -> None:
+        from costgpu.clock import SystemClock
+
+        self._folder = folder or Path.cwd()
+        self._flags = {name: value for name, value in flags.items() if value is not None}
+        self._adapters: dict[str, Provider] = {}
+        self._addresses: dict[str, str] = {}
+        self.clock = SystemClock()
+
+    @cached_property
+    def settings(self) -> Settings:
+        """As configured."""
+        from costgpu.config import load_settings
+
+        return load_settings(self._folder, **self._flags)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """Its errors come with its first use."""
+        from costgpu.config import ledger_url
+        from costgpu.ledger import Ledger
+
+        return Ledger.open(ledger_url())
+
+    @cached_property
+    def tools(self) -> Tools:
+        """For drivers."""
+        from costgpu.config import runs_folder
+        from costgpu.runner.connect import connect
+        from costgpu.runner.depot import BucketDepot
+        from costgpu.runner.engine import Tools
+
+        return Tools(
+            provider=self.provider, connect=connect, clock=self.clock, folder=runs_folder(), select=self._select,
+            allow_from=self._allow_from, depot=BucketDepot(self.clock),
+        )  # fmt: skip
+
+    def provider(self, name: str) -> Provider:
+        """The adapter of that name."""
+        from costgpu.providers import registry
+
+        if name not in self._adapters:
+            cloud = {} if name == "local" else {
+                "subnet": self.settings.aws_subnet, "scheduler_role_arn": self.settings.aws_scheduler_role_arn,
+            }  # fmt: skip
+            self._adapters[name] = registry.provider(name, clock=self.clock, **cloud)
+        return self._adapters[name]
+
+    def providers(self) -> list[Provider]:
+        """All that can be asked for our machines: this machine, and every cloud with credentials."""
+        from costgpu.providers import registry
+
+        return [self.provider(name) for name in LAUNCHABLE if registry.has_credentials(name)]
+
+    def close(self) -> None:
+        """Idempotent."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+
+    def _allow_from(self, name: str) -> str:
+        from costgpu.providers import registry
+
+        if name == "local":
+            return ""
+        if name not in self._addresses:
+            self._addresses[name] = self.settings.caller_address or registry.caller_address()
+        return self._addresses[name]
+
+    def _select(self, view: RunView) -> Selection:
+        from costgpu.runner.sync import select
+
+        return select(Path(view.spec.workdir), limit_bytes=int(self.settings.sync_limit_mib * 2**20))
+
+
+@contextlib.contextmanager
+def bench(folder: Path | None = None, **flags: object) -> Iterator[Bench]:
+    """The workbench for one command; see `Bench`."""
+    parts = Bench(folder, **flags)
+    try:
+        yield parts
+    finally:
+        parts.close()
+
+
+def job_environment(names: list[str], env_file: str | None) -> dict[str, str]:
+    """The variables that travel to the job, from ``-e`` and ``--env-file``.
+
+    Args:
+        names: ``KEY=VALUE``, or ``KEY`` to take it from this environment.
+        env_file: Lines of ``KEY=VALUE``; ``#`` begins a comment, quotes around a value are removed.
+
+    Raises:
+        UsageError: One is not set here, not a variable name, or the file cannot be read.
+    """
+    from costgpu.errors import UsageError
+
+    found: dict[str, str] = {}
+    if env_file is not None:
+        try:
+            lines = Path(env_file).read_text().splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--env-file {env_file} cannot be read: {error}.") from error
+        for number, line in enumerate(lines, 1):
+            text = line.strip().removeprefix("export ").strip()
+            if not text or text.startswith("#"):
+                continue
+            key, sign, value = text.partition("=")
+            if not sign:
+                raise UsageError(f"{env_file}, line {number}, is not KEY=VALUE.")
+            value = value.strip()
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+                value = value[1:-1]
+            found[_variable(key.strip())] = value
+    for name in names:
+        key, sign, value = name.partition("=")
+        if not sign:
+            if key not in os.environ:
+                raise UsageError(f"-e {key}: there is no such variable here.", hint=f"Give a value: -e {key}=...")
+            value = os.environ[key]
+        found[_variable(key)] = value
+    return found
+
+
+def _variable(name: str) -> str:
+    from costgpu.errors import UsageError
+
+    if not name.isidentifier() or not name.isascii():
+        raise UsageError(f"{name!r} is not the name of an environment variable.")
+    return name

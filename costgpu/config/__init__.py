@@ -1,0 +1,26 @@
+"""Settings: flag, then COSTGPU_* variables, then the project's file, then the user's file, then the default.
+
+May import `errors` and `units`. `Settings` and `load_settings` are loaded on their first use: pydantic-settings takes
+0.25 s. The places, and the ledger's URL, cost next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from costgpu.config.places import config_file, data_folder, data_path, runs_folder
+
+if TYPE_CHECKING:
+    from costgpu.config.files import ledger_url
+    from costgpu.config.settings import Settings, load_settings
+
+__all__ = ["Settings", "config_file", "data_folder", "data_path", "ledger_url", "load_settings", "runs_folder"]
+
+_HOMES = {"Settings": "settings", "load_settings": "settings", "ledger_url": "files"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,143 @@
+"""The settings as one validated value. Imports pydantic-settings: 0.25 s."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+
+from costgpu.config.files import PREFIX, SettingsFile, check_variables, project_file, user_file
+from costgpu.errors import ConfigError
+
+LONGEST_LEASE_HOURS = 168.0  # 7 days
+# Networks that one organisation may have; wider ones mean everybody.
+WIDEST_PREFIX = {4: 8, 6: 32}
+
+_FILES: ContextVar[tuple[SettingsFile, ...]] = ContextVar("_FILES", default=())  # the first one wins
+
+
+def _address(text: str) -> str:
+    """The CIDR of an address or network."""
+    try:
+        network = ipaddress.ip_network(text.strip(), strict=False)
+    except ValueError:
+        raise ValueError("is no address or network; write 203.0.113.7 or 203.0.113.0/24") from None
+    if network.prefixlen < WIDEST_PREFIX[network.version]:
+        raise ValueError(f"would open port 22 to the world; the widest is /{WIDEST_PREFIX[network.version]}")
+    return str(network)
+
+
+def _matching(pattern: str, what: str) -> AfterValidator:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if compiled.fullmatch(text) is None:
+            raise ValueError(f"is not {what}")
+        return text
+
+    return AfterValidator(check)
+
+
+class Settings(BaseSettings):
+    """What can be set once for all commands. Made by `load_settings`.
+
+    Attributes:
+        ledger_url: Of the ledger; None for the file in the data folder. It may hold a password.
+        aws_subnet: Where AWS instances go; None for the default VPC.
+        aws_scheduler_role_arn: Role that lets EventBridge Scheduler terminate an instance; None for no such schedule.
+        bucket: ``s3://name/prefix`` for outputs and logs.
+        caller_address: CIDR that may reach the machines' port 22; None to find the user's own address out.
+        sync_limit_mib: The largest working folder that is sent without asking, MiB.
+        max_lease_hours: The longest life that an instance may be given, hours; at most 168.
+        default_infra: As ``--infra``: ``aws/us-east-1``, ``local``, ...
+        owner: Who is said to have created machines; None for user@host.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
+    )
+
+    ledger_url: SecretStr | None = None
+    aws_subnet: Annotated[str, _matching(r"subnet-[0-9a-f]{8,17}", "the id of a subnet (subnet-...)")] | None = None
+    aws_scheduler_role_arn: (
+        Annotated[
+            str, _matching(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "a role's ARN (arn:aws:iam::...:role/...)")
+        ]
+        | None
+    ) = None
+    bucket: (
+        Annotated[str, _matching(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?", "of the form s3://name/prefix")]
+        | None
+    ) = None
+    caller_address: Annotated[str, AfterValidator(_address)] | None = None
+    sync_limit_mib: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 500.0
+    max_lease_hours: Annotated[float, Field(gt=0, le=LONGEST_LEASE_HOURS, allow_inf_nan=False)] = LONGEST_LEASE_HOURS
+    default_infra: (
+        Annotated[str, _matching(r"[a-z][a-z0-9]*(/[a-z0-9-]+){0,2}", "of the form aws, aws/us-east-1 or local")] | None
+    ) = None
+    owner: (
+        Annotated[str, _matching(r"[\w .:/=+@-]{1,128}", "a name (letters, digits, spaces and . : / = + @ -)")] | None
+    ) = None
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the names are pydantic-settings' own
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, variables, then the files that `load_settings` has found."""
+        files = (InitSettingsSource(settings_cls, dict(file.values)) for file in _FILES.get())
+        return (init_settings, env_settings, *files)
+
+
+def load_settings(folder: Path, **flags: Any) -> Settings:
+    """The settings that hold in a folder.
+
+    Args:
+        folder: Where the search for the project's file begins.
+        flags: What the command line says, by the names of `Settings`; None for what it does not.
+
+    Raises:
+        ConfigError: A file cannot be read or says what it may not; a value is unusable. Names the file, variable or
+            flag, and never repeats the value.
+    """
+    unknown = sorted(set(flags) - set(Settings.model_fields))
+    if unknown:
+        raise TypeError(f"No setting is called {', '.join(unknown)}.")
+    check_variables(os.environ)
+    given = {key: value for key, value in flags.items() if value is not None}
+    project, user = project_file(folder), user_file()
+
+    token = _FILES.set((project, user))
+    try:
+        return Settings(**given)
+    except ValidationError as exc:
+        raise _refused(exc, given, project, user) from exc
+    finally:
+        _FILES.reset(token)
+
+
+def _refused(exc: ValidationError, flags: Mapping[str, Any], project: SettingsFile, user: SettingsFile) -> ConfigError:
+    problem = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+    key = str(problem["loc"][0]) if problem["loc"] else ""
+    words = str(problem["msg"]).removeprefix("Value error, ")
+    words = words if words.startswith(("is ", "would ")) else f"is unusable: {words[:1].lower()}{words[1:]}"
+    variable = f"{PREFIX}{key.upper()}"
+    if key in flags:
+        where = f"--{key.replace('_', '-')}"
+    elif any(name.upper() == variable and text for name, text in os.environ.items()):
+        where = variable
+    else:
+        file = project if key in project.values else user
+        where = f"{file.path}: {key}"
+    return ConfigError(f"{where} {words}.", hint="`costgpu run --help` and the README name what can be set.")

@@ -1,0 +1,183 @@
+"""What differs between the databases: connecting, locking, guarding rows against change.
+
+SQLite is a file that several processes share: write-ahead log (readers never wait), every commit flushed to the disk
+before it counts, and a writer takes its lock when it begins, so that two can only wait for each other and never
+deadlock. PostgreSQL holds the tables in a schema of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, Inspector, Table, create_engine, event, inspect
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.pool import StaticPool
+
+from costgpu.errors import ConfigError
+
+BUSY_SECONDS = 60.0  # how long a process waits for others that write; a commit takes milliseconds
+POSTGRESQL_DRIVER = "postgresql+psycopg"
+POSTGRESQL_SCHEMA = "costgpu"
+POSTGRESQL_LOCK = 0x636F7374677075  # "costgpu": whoever migrates holds it
+WRITES = "costgpu_writes"  # execution option of a connection that will write
+
+
+def parse_url(text: str) -> URL:
+    """The address of a ledger.
+
+    Raises:
+        ConfigError: It is none, or of a database that costgpu does not know. The text is not repeated in the message:
+            it may hold a password.
+    """
+    hint = "Write postgresql://user@host/database, or sqlite:////absolute/path/of/ledger.sqlite."
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError) as exc:
+        raise ConfigError("The ledger's URL is not one.", hint=hint) from exc
+    if url.drivername in {"postgresql", "postgres", POSTGRESQL_DRIVER}:
+        return url.set(drivername=POSTGRESQL_DRIVER)
+    if url.drivername in {"sqlite", "sqlite+pysqlite"}:
+        if url.database and url.database != ":memory:" and not Path(url.database).is_absolute():
+            raise ConfigError(f"The ledger's path {url.database} is not absolute.", hint=hint)
+        return url.set(drivername="sqlite")
+    raise ConfigError(f"A ledger cannot be kept in {url.drivername}.", hint=hint)
+
+
+def file_of(url: URL) -> Path | None:
+    """The file of an SQLite ledger; None for one on a server or in memory."""
+    in_file = url.drivername == "sqlite" and url.database not in {None, "", ":memory:"}
+    return Path(str(url.database)) if in_file else None
+
+
+def connectable(url: URL, *, immutable: bool = False) -> Engine:
+    """An engine for the URL, not yet connected.
+
+    Args:
+        url: From `parse_url`.
+        immutable: The file is on a disk that cannot be written: no locks and no write-ahead log.
+
+    Raises:
+        ConfigError: The database's driver is not installed.
+    """
+    if url.drivername != "sqlite":
+        return _postgresql(url)
+    path = file_of(url)
+    if path is None:
+        engine = create_engine(url, poolclass=StaticPool, hide_parameters=True)
+    else:
+        target = f"file:{quote(str(path))}?{'immutable=1' if immutable else 'mode=rw'}"
+        engine = create_engine(
+            url, creator=lambda: sqlite3.connect(target, BUSY_SECONDS, uri=True, check_same_thread=False),
+            hide_parameters=True,
+        )  # fmt: skip
+    event.listen(engine, "connect", _set_up_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def create_file(path: Path) -> None:
+    """Makes the empty file of a new ledger, readable by its owner only, in a folder that is, too."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def use_write_ahead_log(engine: Engine) -> None:
+    """Turns an SQLite file's write-ahead log on, for good. Does nothing to other databases."""
+    if engine.dialect.name != "sqlite":
+        return
+    deadline = time.monotonic() + BUSY_SECONDS
+    connection = engine.raw_connection()
+    try:
+        while True:
+            try:
+                connection.cursor().execute("PRAGMA journal_mode = WAL")
+                break
+            except sqlite3.OperationalError as exc:
+                # SQLite does not wait here by itself, whatever its time-out is.
+                if _family(exc) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+    finally:
+        connection.close()
+
+
+def lock_for_migration(connection: Connection) -> None:
+    """Keeps others from migrating until the transaction ends; on SQLite its BEGIN has done so."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
+        connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {POSTGRESQL_SCHEMA}")
+
+
+def forbid_changes(connection: Connection, tables: Iterable[Table]) -> None:
+    """Makes the database itself refuse to change or remove rows of these tables."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(
+            "CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'the ledger is append-only'; END $$"
+        )
+        for table in tables:
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER {table.name}_no_change BEFORE UPDATE OR DELETE OR TRUNCATE ON {table.name} "
+                "FOR EACH STATEMENT EXECUTE FUNCTION refuse_change()"
+            )
+        return
+    for table in tables:
+        for verb in ("UPDATE", "DELETE"):
+            connection.exec_driver_sql(
+                f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
+                "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
+            )
+
+
+def inspector(connection: Connection) -> Inspector:
+    """What tables there are."""
+    found: Inspector = inspect(connection)
+    return found
+
+
+def _postgresql(url: URL) -> Engine:
+    try:
+        engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
+    except (ImportError, NoSuchModuleError) as exc:
+        raise ConfigError(
+            "The driver for a ledger in PostgreSQL is not installed.", hint="pip install 'psycopg[binary]'"
+        ) from exc
+
+    def set_up(connection: Any, _record: object) -> None:
+        autocommit, connection.autocommit = connection.autocommit, True
+        connection.cursor().execute(f"SET search_path TO {POSTGRESQL_SCHEMA}")
+        connection.autocommit = autocommit
+
+    event.listen(engine, "connect", set_up, insert=True)
+    return engine
+
+
+def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where we say so, and no sooner
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _family(exc: sqlite3.Error) -> int:
+    """The primary result code: the extended ones are finer."""
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF

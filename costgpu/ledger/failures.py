@@ -1,0 +1,119 @@
+"""What went wrong with the database, as errors that say what to do. Nothing here ever repairs or removes a file."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+
+from costgpu.errors import LedgerDamaged, LedgerError
+
+MACHINES_ARE_SAFE = "Machines are found and ended without the ledger, too: costgpu reap."
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_SCHEMA}
+_NOT_ALLOWED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Turns what the database and the disk raise into `LedgerError` and its kinds; not `IntegrityError`.
+
+    Args:
+        place: Of the ledger: its file, or its URL without a password.
+    """
+    try:
+        yield
+    except IntegrityError:
+        raise  # only the caller knows what two rows at once mean
+    except (SQLAlchemyError, sqlite3.Error, OSError) as exc:
+        raise explained(exc, place) from exc
+
+
+def damaged(place: str, what: str) -> LedgerDamaged:
+    """The error for a ledger whose content is not what costgpu writes."""
+    return LedgerDamaged(
+        f"The ledger {place} is damaged: {what}.",
+        hint="Nothing in it was changed. Restore it from a backup, or move it (and its -wal file) away: the next run "
+        f"starts a new one. {MACHINES_ARE_SAFE}",
+    )
+
+
+def not_allowed(exc: BaseException) -> bool:
+    """Whether the file or its folder may not be written (or not be opened at all)."""
+    origin = exc.orig if isinstance(exc, DBAPIError) else exc
+    return isinstance(origin, sqlite3.Error) and _code(origin) in _NOT_ALLOWED
+
+
+def explained(exc: Exception, place: str) -> LedgerError:
+    """The error of ours for one of the database or the disk."""
+    origin = exc.orig if isinstance(exc, DBAPIError) else exc
+    if isinstance(origin, OSError):
+        return _of_the_disk(origin, place)
+    if isinstance(origin, sqlite3.Error):
+        return _of_sqlite(origin, place)
+    if isinstance(exc, DBAPIError):
+        return LedgerError(
+            f"The ledger {place} did not carry out what was asked: {_first_line(origin)}.",
+            hint=f"Check that the database server is up and that you may use it. {MACHINES_ARE_SAFE}",
+        )
+    return LedgerError(f"The ledger {place} cannot be used: {_first_line(exc)}.", hint=MACHINES_ARE_SAFE)
+
+
+def _of_the_disk(exc: OSError, place: str) -> LedgerError:
+    words = os.strerror(exc.errno) if exc.errno else str(exc)
+    if exc.errno in _FULL:
+        return _full(place)
+    if exc.errno in _FORBIDDEN:
+        return _forbidden(place, words)
+    return LedgerError(f"The ledger {place} cannot be used: {words}.", hint=MACHINES_ARE_SAFE)
+
+
+def _of_sqlite(exc: sqlite3.Error, place: str) -> LedgerError:
+    code, words = _code(exc), _first_line(exc)
+    if code in _DAMAGED or "no such table" in words or "no such column" in words or "decode to UTF-8" in words:
+        return damaged(place, words)
+    if code == sqlite3.SQLITE_FULL:
+        return _full(place)
+    if code in _NOT_ALLOWED:
+        return _forbidden(place, words)
+    if code in _BUSY:
+        return LedgerError(
+            f"The ledger {place} is kept busy by another process: {words}.",
+            hint="Try again; if it stays so, look which process holds the file (fuser, lsof).",
+        )
+    if code == sqlite3.SQLITE_IOERR:
+        return LedgerError(
+            f"The disk of the ledger {place} fails: {words}.",
+            hint=f"Check that it is not full and that it works. {MACHINES_ARE_SAFE}",
+        )
+    return LedgerError(f"The ledger {place} cannot be used: {words}.", hint=MACHINES_ARE_SAFE)
+
+
+def _full(place: str) -> LedgerError:
+    return LedgerError(
+        f"The disk of the ledger {place} is full: what happened was not recorded.",
+        hint=f"Make room, then repeat the command. {MACHINES_ARE_SAFE}",
+    )
+
+
+def _forbidden(place: str, words: str) -> LedgerError:
+    return LedgerError(
+        f"The ledger {place} cannot be opened or written: {words}.",
+        hint="File and folder must be yours to write. XDG_DATA_HOME or COSTGPU_LEDGER_URL put it elsewhere. "
+        f"{MACHINES_ARE_SAFE}",
+    )
+
+
+def _code(exc: sqlite3.Error) -> int:
+    """The primary result code; the extended ones are finer."""
+    return getattr(exc, "sqlite_errorcode", 0) & 0xFF
+
+
+def _first_line(exc: BaseException | None) -> str:
+    return (str(exc).strip().splitlines() or [type(exc).__name__])[0].rstrip(".")

@@ -1,0 +1,310 @@
+"""The ledger: events of runs, appended and read.
+
+Safe for several processes at once and for being killed at any moment: an event is either there, flushed to the disk,
+or it is not. Only INSERT and SELECT are ever sent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, Row, func, select
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from costgpu import __version__
+from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerTooNew
+from costgpu.job import EventKind, RunEvent
+from costgpu.ledger import dialect, failures, migrations, project
+from costgpu.ledger.codec import to_json
+from costgpu.ledger.schema import closings, events, from_microseconds, run_tags, runs, to_microseconds
+from costgpu.ledger.schema import migrations as steps
+
+T = TypeVar("T")
+
+FILE_NAME = "ledger.sqlite"
+FACTS = (events.c.run_id, events.c.sequence, events.c.at_us, events.c.kind, events.c.data)
+AT_ONCE = 500  # run ids in one query
+
+
+class Ledger:
+    """The append-only record of runs. Use `open`; a context manager.
+
+    Nothing is opened or created before the first use, and reading creates and changes nothing (except that a ledger of
+    an older version is migrated). A ledger that does not exist yet reads as an empty one.
+
+    Every method raises `LedgerError` or one of its kinds: `LedgerDamaged`, `LedgerTooNew`, and `append` also
+    `LedgerConflict`.
+    """
+
+    def __init__(self, url: URL) -> None:
+        self._url = url
+        self._file = dialect.file_of(url)
+        self._place = str(self._file) if self._file else url.render_as_string(hide_password=True)
+        self._lock = threading.Lock()
+        self._engine: Engine | None = None
+        self._process = 0
+        self._identity: tuple[int, int] | None = None
+        self._current = False  # whether the tables are known to be those of this version
+
+    @classmethod
+    def open(cls, url: str | None = None, *, folder: Path | None = None) -> Self:
+        """A ledger; no file is touched yet.
+
+        Args:
+            url: ``postgresql://...`` or ``sqlite:////absolute/path``; ``sqlite://`` is in memory, for tests. None for
+                the file in `folder`.
+            folder: None for costgpu's own in the XDG data folder.
+
+        Raises:
+            ConfigError: The URL is none, or its driver is missing.
+        """
+        if url is not None:
+            return cls(dialect.parse_url(url))
+        return cls(URL.create("sqlite", database=str(((folder or default_folder()) / FILE_NAME).absolute())))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def place(self) -> str:
+        """The ledger's file, or its URL without the password."""
+        return self._place
+
+    def append(self, event: RunEvent) -> None:
+        """Adds an event. When this returns, it is on the disk.
+
+        Raises:
+            LedgerConflict: The event's sequence is not the run's next one: another process has written meanwhile.
+            TypeError, ValueError: The event's data have no JSON form, or its time no zone: nothing was written.
+        """
+        row = event_row(event)
+        try:
+            self._write(lambda connection: self._insert(connection, event, row))
+        except IntegrityError as exc:  # two at once, where beginning does not lock
+            if self._next(event.run_id) > event.sequence:
+                raise _conflict(event) from exc
+            raise failures.damaged(self._place, "rows that belong together do not fit") from exc
+
+    def events(self, run_id: str) -> tuple[RunEvent, ...]:
+        """The run's events, oldest first; none if the run is unknown."""
+        return self.events_of((run_id,)).get(run_id, ())
+
+    def events_of(self, run_ids: Sequence[str]) -> dict[str, tuple[RunEvent, ...]]:
+        """The events of many runs, oldest first, in the order asked for; unknown runs are left out."""
+        found: dict[str, list[RunEvent]] = {run_id: [] for run_id in run_ids if _can_be_asked(run_id)}
+        known = list(found)
+
+        def read(connection: Connection) -> None:
+            for start in range(0, len(known), AT_ONCE):
+                query = select(*FACTS)
+                query = query.where(events.c.run_id.in_(known[start : start + AT_ONCE]))
+                for row in connection.execute(query.order_by(events.c.run_id, events.c.sequence)):
+                    found[row.run_id].append(self._event(row))
+
+        self._read(read, None)
+        return {run_id: tuple(rows) for run_id, rows in found.items() if rows}
+
+    def open_runs(self) -> tuple[str, ...]:
+        """The runs without a CLOSED event, oldest first."""
+        closed = select(closings.c.run).where(closings.c.run == runs.c.run).exists()
+        query = select(runs.c.run_id).where(~closed).order_by(runs.c.run)
+        return self._read(lambda connection: tuple(connection.scalars(query)), ())
+
+    def recent_runs(self, limit: int = 50) -> tuple[str, ...]:
+        """The newest runs, newest first."""
+        query = select(runs.c.run_id).order_by(runs.c.run.desc()).limit(limit)
+        return self._read(lambda connection: tuple(connection.scalars(query)), ())
+
+    def resolve(self, text: str) -> tuple[str, ...]:
+        """The runs that a person means, newest first.
+
+        Args:
+            text: The beginning of run ids, or the name of a job. A whole run id means this run alone.
+        """
+        if not text or not _can_be_asked(text):
+            return ()
+        after = text[:-1] + chr(min(ord(text[-1]) + 1, sys.maxunicode))
+        begins = (runs.c.run_id >= text) & (runs.c.run_id < after) if _can_be_asked(after) else runs.c.run_id == text
+        query = select(runs.c.run_id).where(begins | (runs.c.name == text)).order_by(runs.c.run.desc())
+        found = self._read(lambda connection: tuple(connection.scalars(query)), ())
+        return (text,) if text in found else found
+
+    def close(self) -> None:
+        """Lets go of the file. A closed ledger opens again on its next use."""
+        with self._lock:
+            if self._engine is not None and self._process == os.getpid():
+                self._engine.dispose()
+            self._engine = None
+            self._current = False
+
+    def _insert(self, connection: Connection, event: RunEvent, row: project.Row) -> None:
+        newest = connection.scalar(select(func.max(events.c.sequence)).where(events.c.run_id == event.run_id))
+        if event.sequence != (0 if newest is None else newest + 1):
+            raise _conflict(event)
+        connection.execute(events.insert(), row)
+        if event.sequence == 0:
+            run = _number(connection.execute(runs.insert(), project.run_row(event)).inserted_primary_key)
+            tags = [{"run": run, **tag} for tag in project.tag_rows(event)]
+            if tags:
+                connection.execute(run_tags.insert(), tags)
+        if event.kind is EventKind.CLOSED:
+            run = connection.scalars(select(runs.c.run).where(runs.c.run_id == event.run_id)).one()
+            if connection.scalar(select(closings.c.run).where(closings.c.run == run)) is None:
+                closing = project.closing_row(self._explaining(connection, event.run_id), event)
+                connection.execute(closings.insert(), {"run": run, **closing})
+
+    def _explaining(self, connection: Connection, run_id: str) -> Iterator[RunEvent]:
+        query = select(*FACTS).where(
+            events.c.run_id == run_id, events.c.kind.in_([kind.value for kind in project.EXPLAINING])
+        )
+        for row in connection.execute(query.order_by(events.c.sequence)):
+            with suppress(LedgerDamaged):  # a run can be closed whatever has become of its other rows
+                yield self._event(row)
+
+    def _next(self, run_id: str) -> int:
+        query = select(func.max(events.c.sequence)).where(events.c.run_id == run_id)
+        newest = self._read(lambda connection: connection.scalar(query), None)
+        return 0 if newest is None else newest + 1
+
+    def _event(self, row: Row[*tuple[Any, ...]]) -> RunEvent:
+        try:
+            kind = EventKind(row.kind)
+        except ValueError as exc:
+            raise LedgerTooNew(
+                f"The ledger {self._place} holds an event {row.kind!r}, which costgpu {__version__} does not know.",
+                hint="pip install --upgrade costgpu",
+            ) from exc
+        try:
+            data = json.loads(row.data)
+            at = from_microseconds(row.at_us)
+        except (ValueError, TypeError, OverflowError) as exc:
+            raise failures.damaged(self._place, f"event {row.sequence} of run {row.run_id} is not readable") from exc
+        if not isinstance(data, dict):
+            raise failures.damaged(self._place, f"event {row.sequence} of run {row.run_id} is not an object")
+        return RunEvent(run_id=row.run_id, sequence=row.sequence, at=at, kind=kind, data=data)
+
+    def _write(self, work: Callable[[Connection], None]) -> None:
+        with failures.translated(self._place):
+            if self._file is not None and _identity(self._file) is None:
+                dialect.create_file(self._file)
+            engine = self._connectable()
+            if not self._current:
+                migrations.migrate(engine, self._place, datetime.now(UTC))
+                self._current = True
+            with engine.connect().execution_options(**{dialect.WRITES: True}) as connection, connection.begin():
+                # A newer costgpu may have migrated the ledger since this process began.
+                migrations.refuse_newer(set(connection.scalars(select(steps.c.name))), self._place)
+                work(connection)
+
+    def _read(self, work: Callable[[Connection], T], empty: T) -> T:
+        with failures.translated(self._place):
+            if self._file is not None and _identity(self._file) is None:
+                return empty
+            try:
+                return self._read_with(self._connectable(), work, empty)
+            except DBAPIError as exc:
+                if self._file is None or not failures.not_allowed(exc) or _log_of(self._file):
+                    raise
+            self.close()  # a folder that cannot be written, and nothing in the write-ahead log: the file is all there is
+            engine = dialect.connectable(self._url, immutable=True)
+            try:
+                return self._read_with(engine, work, empty)
+            finally:
+                engine.dispose()
+
+    def _read_with(self, engine: Engine, work: Callable[[Connection], T], empty: T) -> T:
+        if not self._current:
+            with engine.connect() as connection:
+                missing = migrations.pending(connection, self._place)
+            if len(missing) == len(migrations.MIGRATIONS):
+                return empty
+            if missing:
+                migrations.migrate(engine, self._place, datetime.now(UTC))
+            self._current = True
+        with engine.connect() as connection:
+            return work(connection)
+
+    def _connectable(self) -> Engine:
+        identity = _identity(self._file)
+        with self._lock:
+            if self._engine is not None and self._process != os.getpid():
+                self._engine.dispose(close=False)  # forked: the connections are the parent's
+                self._engine = None
+            if self._engine is not None and self._identity != identity:
+                self._engine.dispose()  # another file is there now: what is written to the old one would be lost
+                self._engine = None
+            if self._engine is None:
+                self._engine, self._process, self._identity = dialect.connectable(self._url), os.getpid(), identity
+                self._current = False
+            return self._engine
+
+
+def event_row(event: RunEvent) -> project.Row:
+    """The row of `events`, without its number.
+
+    Raises:
+        TypeError, ValueError: The event cannot be stored.
+    """
+    if event.sequence < 0 or not event.run_id or not _can_be_asked(event.run_id):
+        raise ValueError(f"Event {event.sequence} of run {event.run_id!r} cannot be stored.")
+    return {
+        "run_id": event.run_id,
+        "sequence": event.sequence,
+        "at_us": to_microseconds(event.at),
+        "kind": event.kind.value,
+        "data": json.dumps(to_json(event.data), separators=(",", ":"), allow_nan=False),
+        "writer": __version__,
+    }
+
+
+def default_folder() -> Path:
+    """Where the ledger is if nobody says otherwise."""
+    from costgpu.config import data_path  # noqa: PLC0415  only for those who need it
+
+    return data_path()
+
+
+def _conflict(event: RunEvent) -> LedgerConflict:
+    return LedgerConflict(
+        f"Event {event.sequence} ({event.kind}) of run {event.run_id} is not its next one: "
+        "another costgpu process has written to this run.",
+        hint=f"costgpu attach {event.run_id} takes over from where the run is now.",
+    )
+
+
+def _number(key: Sequence[Any] | None) -> int:
+    assert key is not None  # noqa: S101  an INSERT of one row always has a key
+    return int(key[0])
+
+
+def _can_be_asked(text: str) -> bool:
+    """Whether a database can hold the text at all."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _identity(file: Path | None) -> tuple[int, int] | None:
+    """Which file is at the path now; None if there is none."""
+    try:
+        found = file.stat() if file else None
+    except FileNotFoundError:
+        return None
+    return (found.st_dev, found.st_ino) if found else None
+
+
+def _log_of(file: Path) -> bool:
+    """Whether the file's write-ahead log holds anything."""
+    try:
+        return file.with_name(f"{file.name}-wal").stat().st_size > 0
+    except OSError:
+        return False

@@ -1,0 +1,96 @@
+"""What the agent's file does when it is run: ``call``, ``receive``, ``follow`` for clients; the rest for itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from .files import Home
+
+REPLY = "costgpu-reply "  # in front of a reply, so that whatever a login prints is not taken for one
+
+
+def main() -> None:
+    """``agent COMMAND [ARGUMENTS]``; the home is the folder that the program is in."""
+    program = os.path.abspath(sys.argv[0])
+    home = Home(os.path.dirname(program))
+    command, arguments = sys.argv[1], sys.argv[2:]
+    if command == "follow":
+        from .follow import follow
+
+        try:
+            follow(home, [int(each) for each in arguments])
+        except BrokenPipeError:
+            os._exit(0)
+    elif command == "supervise":
+        from .supervisor import supervise
+
+        supervise(home, int(arguments[0]), int(arguments[1]))
+    elif command == "daemon":
+        from .daemon import Daemon
+
+        Daemon(home, program).run()
+    elif command == "serve":
+        from .service import start_service
+
+        start_service(home, program)
+    else:
+        print(REPLY + json.dumps(_reply(home, program, command)), flush=True)
+
+
+def _reply(home: Home, program: str, command: str) -> dict[str, Any]:
+    try:
+        if command == "install":
+            from .service import install
+
+            return install(home, program)
+        home.note_contact()
+        if command == "receive":
+            return _receive(home)
+        return _call(home, json.load(sys.stdin))
+    except Exception as error:
+        return {"error": "%s: %s" % (type(error).__name__, error), "kind": type(error).__name__}
+
+
+def _receive(home: Home) -> dict[str, Any]:
+    from .tree import receive, settle
+
+    if home.exists("order.json"):
+        return {"files": 0}
+    count = receive(home, sys.stdin.buffer)
+    settle(home)
+    return {"files": count}
+
+
+def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
+    method = request["method"]
+    if method == "status":
+        from .status import job_status
+
+        return job_status(home)
+    if method == "expect":
+        from .tree import expect
+
+        started = home.exists("order.json")
+        return {"lacking": [] if started else expect(home, request["files"], request["links"])}
+    if method == "outputs":
+        from .tree import find_outputs, with_checksums
+
+        outputs, missing = find_outputs(home, (home.read("order.json") or {}).get("outputs", []))
+        return {"files": with_checksums(home, outputs), "missing": missing}
+    if method == "logs":
+        from .status import LOGS
+        from .tree import file_sha256
+
+        over = home.exists("exit.json")
+        return {
+            "files": [[name, home.size(name), file_sha256(home.file(name)) if over else "", 0o644] for name in LOGS]
+        }
+    if method == "hold":
+        home.note_contact(float(request["seconds"]))
+        return {}
+    from .daemon import ask
+
+    return ask(home, request)

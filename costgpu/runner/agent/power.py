@@ -1,0 +1,43 @@
+"""The end of the machine. The watchdog does the same by itself, whether or not this works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Sequence
+
+from .files import Home
+
+
+def _run(argv: Sequence[str]) -> bool:
+    try:
+        return (
+            subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+        )
+    except OSError:
+        return False
+
+
+def power_off(home: Home, reason: str) -> None:
+    """Returns only where the machine is a folder, and its power-off command has succeeded."""
+    home.say("agent %s: powering off" % reason)
+    if not home.exists("ended_by"):
+        try:
+            with open(home.file("ended_by"), "w", encoding="ascii") as stream:
+                stream.write("agent %s\n" % reason)
+        except OSError:
+            pass
+    own = home.file("poweroff")
+    while True:
+        if os.access(own, os.X_OK) and _run([own, "agent " + reason]) and not home.remote:
+            return
+        if home.remote:
+            for argv, seconds in (
+                (["systemctl", "poweroff", "-i", "--no-block"], 30),
+                (["systemctl", "poweroff", "--force"], 10),
+                (["poweroff", "-f"], 5),
+            ):
+                if _run(argv):
+                    time.sleep(seconds)
+        time.sleep(5)

@@ -1,0 +1,247 @@
+"""The parent of the job: prepares, starts, ends and buries it, and records how it ended.
+
+A process of its own, so that the daemon may die and come back. It adopts whatever the job leaves behind (subreaper), so
+that nothing the job started outlives it. All signals that matter are blocked and waited for: nothing is polled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import interpreter
+from .files import Home
+from .machine import boot_id, descendants, uptime
+
+LEFTOVER_SECONDS = 1.0  # for what the job leaves behind when it ends by itself
+_SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
+
+
+class Ended(Exception):
+    """The job is over before it began: set-up failed, was ended, or the machine is unusable."""
+
+    def __init__(self, exit_code: int, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.exit_code, self.reason, self.detail = exit_code, reason, detail
+
+
+def adopt_orphans() -> None:
+    """Makes this process the new parent of orphans below it."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+class Supervisor:
+    """Runs one order to its end."""
+
+    def __init__(self, home: Home, order: Mapping[str, Any], secrets: Mapping[str, str]) -> None:
+        self.home, self.order, self.secrets = home, order, secrets
+        self.hard_at: float | None = None  # when SIGKILL comes; None as long as nobody asked for the end
+        self.soft_at = 0.0  # when everything, and not only the main process, gets SIGTERM
+        self.main: int | None = None
+        self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
+        self.environment = interpreter.base_environment(home)
+        self.stderr = os.open(home.file("stderr.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self.stdout = os.open(home.file("stdout.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def run(self) -> None:
+        """Everything, and the record of its end."""
+        reason: str | None = None
+        detail = ""
+        try:
+            self.home.write("progress.json", self.progress)
+            code = self._prepare_and_run()
+            if code > 128:
+                detail = "The job was ended by signal %d." % (code - 128)
+        except Ended as ended:
+            code, reason, detail = ended.exit_code, ended.reason, ended.detail
+        except Exception as error:
+            code, reason, detail = (
+                125,
+                "machine_unusable",
+                "The job could not be run: %s: %s" % (type(error).__name__, error),
+            )
+        self._bury()
+        record = {"exit_code": code, "reason": reason, "detail": detail, "finished_epoch": time.time()}
+        self.home.write("exit.json", {**record, "signalled": self.hard_at is not None})
+
+    def _prepare_and_run(self) -> int:
+        def step(argv: Sequence[str], more: Mapping[str, str]) -> int:
+            return self._execute(argv, {**self.environment, **more}, self.stderr)
+
+        try:
+            python, *variables = interpreter.choose(self.order, self.home, self.environment, step)
+        except interpreter.Unusable as error:
+            raise Ended(127, "machine_unusable", str(error)) from None
+        self._stop_if_asked()
+        environment = interpreter.with_python(self.environment, python)
+        environment.update(dict.fromkeys(variables, "1"))
+        environment.update(self.secrets)
+        if self.order["setup"]:
+            code = self._execute(["/bin/sh", "-c", self.order["setup"]], environment, self.stderr)
+            self._stop_if_asked()
+            if code:
+                raise Ended(code, "setup_failed", "The set-up command ended with exit code %d." % code)
+        self._stop_if_asked()
+        self.progress.update(phase="running", job_started_uptime=uptime(), python=python)
+        self.home.write("progress.json", self.progress)
+        return self._execute(interpreter.job_command(self.order, python), environment, self.stdout)
+
+    def _stop_if_asked(self) -> None:
+        if self.hard_at is not None:
+            raise Ended(128 + signal.SIGTERM, "cancelled", "It was ended during its set-up.")
+
+    def _execute(self, argv: Sequence[str], environment: Mapping[str, str], stdout: int) -> int:
+        """Runs one command to its end and returns its exit code, 128 + signal if a signal ended it."""
+        self.main = os.fork()
+        if self.main == 0:
+            self._become(argv, environment, stdout)
+        while True:
+            status = self._wait(self._next_deadline())
+            if status is not None:
+                self.main = None
+                return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+            self._press()
+
+    def _become(self, argv: Sequence[str], environment: Mapping[str, str], stdout: int) -> None:
+        """In the child: never returns."""
+        try:
+            os.setsid()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            try:
+                with open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
+                    stream.write("300")  # before its guards
+            except OSError:
+                pass
+            os.umask(0o022)
+            os.chdir(self.home.work)
+            null = os.open(os.devnull, os.O_RDONLY)
+            for source, target in ((null, 0), (stdout, 1), (self.stderr, 2)):
+                os.dup2(source, target)
+            os.closerange(3, 4096)
+            os.execvpe(argv[0], list(argv), dict(environment))
+        except BaseException as error:
+            os.write(2, ("costgpu: %s cannot be started: %s\n" % (argv[0], error)).encode())
+        finally:
+            os._exit(127)
+
+    def _wait(self, until: float | None) -> int | None:
+        """Waits for a signal or a time; returns the main process's status if that has ended."""
+        status = self._reap()
+        if status is not None:
+            return status
+        if until is None:
+            received: int | None = signal.sigwaitinfo(_SIGNALS).si_signo
+        else:
+            info = signal.sigtimedwait(_SIGNALS, max(0.0, until - uptime()))
+            received = None if info is None else info.si_signo
+        if received == signal.SIGTERM:
+            self._end()
+        return self._reap()
+
+    def _reap(self) -> int | None:
+        found = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return found
+            if pid == 0:
+                return found
+            if pid == self.main:
+                found = status
+
+    def _end(self) -> None:
+        """SIGTERM for the main process; a second request can only shorten the grace."""
+        ending = (self.home.read("state.json") or {}).get("ending") or {}
+        grace = float(ending.get("grace_seconds", self.order["grace_seconds"]))
+        if self.home.exists("ended_by"):
+            grace = 0.0  # the machine is being switched off
+        if self.hard_at is None:
+            self.hard_at, self.soft_at = uptime() + grace, uptime() + grace / 2
+            if self.main is not None:
+                _send(self.main, signal.SIGTERM)
+        else:
+            self.hard_at = min(self.hard_at, uptime() + grace)
+
+    def _next_deadline(self) -> float | None:
+        if self.hard_at is None:
+            return None
+        return self.soft_at if uptime() < self.soft_at else max(self.hard_at, uptime() + 0.05)
+
+    def _press(self) -> None:
+        """The main process first: a checkpoint often needs the helpers. Then all. Then the end."""
+        if self.hard_at is None:
+            return
+        if uptime() >= self.hard_at:
+            self._signal_all(signal.SIGKILL)
+        elif uptime() >= self.soft_at:
+            self.soft_at = self.hard_at
+            self._signal_all(signal.SIGTERM)
+
+    def _bury(self) -> None:
+        """Whatever is left gets SIGTERM, the rest of the grace (or a second), and SIGKILL until nothing is left."""
+        if self._signal_all(signal.SIGTERM) == 0:
+            return
+        until = uptime() + LEFTOVER_SECONDS if self.hard_at is None else max(self.hard_at, uptime() + 0.2)
+        while descendants(os.getpid()) and uptime() < until:
+            self._wait(min(until, uptime() + 0.1))
+            if self.hard_at is not None:
+                until = min(until, max(self.hard_at, uptime()))
+        while self._signal_all(signal.SIGKILL):
+            self._wait(uptime() + 0.02)
+
+    def _signal_all(self, number: int) -> int:
+        """How many there were."""
+        members = [entry.pid for entry in descendants(os.getpid())]
+        for pid in members:
+            _send(pid, number)
+        return len(members)
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+        os.kill(pid, signal.SIGCONT)
+    except OSError:
+        pass
+
+
+def read_secrets(descriptor: int) -> dict[str, dict[str, str]]:
+    """``secrets`` and ``uploads`` from a file in memory."""
+    data = b""
+    while True:
+        chunk = os.pread(descriptor, 1 << 16, len(data))
+        if not chunk:
+            return dict(json.loads(data.decode()))
+        data += chunk
+
+
+def supervise(home: Home, secrets_descriptor: int, go_descriptor: int) -> None:
+    """The supervisor's whole life.
+
+    It waits until the daemon has recorded the order (or has died); an order that does not name this process is not its.
+    The file with the secrets stays open in it, in memory only: a new daemon finds the upload addresses there.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    os.read(go_descriptor, 1)
+    os.close(go_descriptor)
+    order = home.read("order.json")
+    if order is None or order["supervisor"]["pid"] != os.getpid():
+        return
+    adopt_orphans()
+    confidential = read_secrets(secrets_descriptor)
+    Supervisor(home, order, confidential["secrets"]).run()
+    while confidential["uploads"] and not (home.read("state.json") or {}).get("settled"):
+        if signal.sigtimedwait({signal.SIGTERM}, 1.0) is not None:
+            return

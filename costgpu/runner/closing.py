@@ -1,0 +1,45 @@
+"""The create call as it was made, and the receipt that closes a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from costgpu.job import CreateRequest, EndedBy, EndReason, EventKind
+from costgpu.ledger.codec import to_json
+from costgpu.runner import errands
+from costgpu.runner.boot import boot_script
+
+if TYPE_CHECKING:
+    from costgpu.runner.engine import Driver
+
+
+def request_of(driver: Driver) -> CreateRequest:
+    """The create call of the current attempt: the same each time, in each process."""
+    view = driver.view
+    tried, option = view.attempt, view.option
+    assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
+    keys = driver.keys()
+    over_ssh = option.offer.provider != "local"
+    script = boot_script(
+        deadline=tried.lease_until, lifetime_seconds=option.lease.lifetime_seconds,
+        user_public_key=keys.user_public if over_ssh else "",
+        host_private_key=keys.host_private if over_ssh else "",
+        host_public_key=keys.host_public if over_ssh else "",
+    )  # fmt: skip
+    return CreateRequest(
+        run_id=view.run_id, token=tried.token, name=view.name, owner=view.owner, offer=option.offer, zone=tried.zone,
+        disk_gib=option.disk_gib, lease_until=tried.lease_until, boot_script=script, allow_from=tried.allow_from,
+        tags=view.spec.tags,
+    )  # fmt: skip
+
+
+def close(driver: Driver, reason: EndReason, by: EndedBy, left: tuple[str, ...]) -> None:
+    """Writes the receipt."""
+    receipt = errands.receipt_for(
+        driver.view, errands.all_layers(driver.view), reason=reason, ended_by=by, left_behind=left,
+        now=driver.tools.clock.now(),
+    )  # fmt: skip
+    driver.record.add(
+        EventKind.CLOSED, reason=reason.value, ended_by=by.value, metered_seconds=receipt.metered_seconds,
+        metered_cost_usd=str(receipt.metered_cost_usd), receipt=to_json(receipt),
+    )  # fmt: skip

@@ -1,0 +1,264 @@
+"""Drives one run from its state to its end. Every step can be the first one of a new process.
+
+The loop looks at the run's state and does what is next, so a client that was killed anywhere is followed by one that
+goes on from there. Nothing here keeps a machine alive: all limits are armed on the machine and at the provider.
+The steps themselves are in `provision`, `machine` and `finish`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from costgpu.clock import Clock
+from costgpu.errors import (
+    AuthError,
+    CostGpuError,
+    HostUnreachable,
+    LedgerConflict,
+    ProviderError,
+    RunCancelled,
+)
+from costgpu.job import EndedBy, EndReason, EventKind, FileEntry, JobStatus, RunState
+from costgpu.providers.base import Provider
+from costgpu.retry import patiently
+from costgpu.run import RunView
+from costgpu.runner import errands, finish, machine, provision
+from costgpu.runner.host import Connector, Fetches, Host, Keys, LogPosition, Selection, Stream
+from costgpu.runner.keys import load_keys, make_keys
+from costgpu.runner.observer import Answer, Observer
+from costgpu.runner.record import Record
+
+HANDS_OFF = (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING)  # the agent guards the machine by itself
+
+
+class Depot(Protocol):
+    """Where outputs go besides home: the user's bucket."""
+
+    def upload_urls(self, view: RunView) -> Mapping[str, str]:
+        """``outputs`` and ``logs`` -> presigned URL, valid as long as the lease."""
+
+    def rescue(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], Fetches] | None:
+        """What a machine that is gone has left there; None if nothing is there."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tools:
+    """What a driver works with.
+
+    Attributes:
+        provider: Name -> adapter. Raises `CostGpuError` for an unknown one.
+        connect: To a machine.
+        clock: Tells the time and waits.
+        folder: Private folder of all runs.
+        select: Chooses the files of a working folder that travel.
+        allow_from: Provider name -> CIDR that may reach the machine.
+        depot: The bucket; None without one.
+    """
+
+    provider: Callable[[str], Provider]
+    connect: Connector
+    clock: Clock
+    folder: Path
+    select: Callable[[RunView], Selection]
+    allow_from: Callable[[str], str]
+    depot: Depot | None = None
+
+
+class Detached(Exception):
+    """The driver has left on purpose."""
+
+
+class Hangup(BaseException):
+    """The terminal is gone, or somebody ends this process politely."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Driver:
+    """The one process that takes a run forward.
+
+    Attributes:
+        record: The run.
+        tools: To work with.
+        observer: Who watches.
+        secrets: Environment of the job; None in a process that does not have it.
+        detach_when_running: With ``-d``.
+        position: How much of the job's output has been shown.
+        cancelling: Whether the user has cancelled.
+        error: What the command line ends with once the run is closed; None for the job's own exit code.
+    """
+
+    record: Record
+    tools: Tools
+    observer: Observer
+    secrets: Mapping[str, str] | None = None
+    detach_when_running: bool = False
+    position: LogPosition = field(default_factory=LogPosition)
+    cancelling: bool = False
+    error: CostGpuError | None = None
+    _host: Host | None = None
+
+    @property
+    def view(self) -> RunView:
+        """The run now."""
+        return self.record.view
+
+    @property
+    def folder(self) -> Path:
+        """The run's private folder."""
+        return self.tools.folder / self.view.run_id
+
+    def drive(self) -> RunView:
+        """Takes the run to its end and returns it closed.
+
+        Raises:
+            Detached: The user left on purpose, or a detached run was asked for.
+            TerminationUnconfirmed: The machine may be billing.
+            CostGpuError: The driver cannot go on, but the machine can; the hint says how to come back.
+        """
+        steps: Mapping[RunState, Callable[[Driver], None]] = {
+            RunState.INTENT: provision.attempt,
+            RunState.PROVISIONING: provision.create,
+            RunState.BOOTING: machine.boot,
+            RunState.SYNCING: machine.sync,
+            RunState.RUNNING: machine.follow,
+            RunState.COLLECTING: finish.collect,
+            RunState.TERMINATING: finish.terminate,
+        }
+        try:
+            while self.view.state is not RunState.CLOSED:
+                before = self.view.state
+                try:
+                    steps[before](self)
+                except LedgerConflict:
+                    continue  # somebody else took it further: look again
+                except KeyboardInterrupt:
+                    self._interrupted()
+                except Hangup:
+                    self._hung_up()
+                except ProviderError as error:
+                    self._provider_failed(error)
+                if self.view.state is not before:
+                    self.observer.changed(self.view)
+        finally:
+            self.let_go()
+        return self.view
+
+    def cancel(self, reason: EndReason = EndReason.CANCELLED, by: EndedBy = EndedBy.CLIENT) -> RunView:
+        """Ends the run; a running job is asked first, and its outputs are brought home."""
+        self._cancel(reason, by)
+        return self.drive()
+
+    def end(self, reason: EndReason, by: EndedBy, error: CostGpuError | None) -> None:
+        """Turns the run towards its end."""
+        self.error = self.error or error
+        if self.view.state is RunState.INTENT:
+            self.cancelling = True
+        elif self.view.state not in (RunState.TERMINATING, RunState.CLOSED):
+            self.record.add(EventKind.ENDING, reason=reason.value, by=by.value)
+
+    def leave(self) -> None:
+        """Records that the driver goes and the run stays."""
+        self.record.add(EventKind.DETACHED, because="on purpose")
+        raise Detached
+
+    def provider(self) -> Provider:
+        """The adapter of the current attempt."""
+        option = self.view.option
+        assert option is not None  # noqa: S101 - asked for only after an attempt
+        return self.tools.provider(option.offer.provider)
+
+    def keys(self) -> Keys:
+        """The one-run keys; made before the first create call and never again."""
+        if self.view.instance is None:
+            return make_keys(self.folder)
+        return load_keys(self.folder)
+
+    def talk(self) -> Host:
+        """The connection, made anew where it was lost. Raises `HostUnreachable` if the machine does not answer."""
+        if self._host is None:
+            provider, ref = self.provider(), self.view.instance
+            assert ref is not None  # noqa: S101 - only asked with a machine
+            instance = patiently(
+                self.tools.clock, lambda: provider.describe(ref), limit_seconds=errands.DESCRIBE_SECONDS
+            )
+            if instance is None or instance.endpoint is None or not instance.state.alive:
+                raise HostUnreachable(f"{ref.instance_id} has no address")
+            attempt, allow_from = self.view.attempt, self.tools.allow_from(ref.provider)
+            if attempt is not None and allow_from != attempt.allow_from:
+                provider.open_access(instance, allow_from)  # the user has moved to another network
+            self._host = self.tools.connect(instance, self.keys())
+        return self._host
+
+    def keep(self, host: Host) -> None:
+        """Takes over a connection."""
+        self.let_go()
+        self._host = host
+
+    def let_go(self) -> None:
+        """Closes the connection. Idempotent."""
+        if self._host is not None:
+            with contextlib.suppress(CostGpuError, OSError):
+                self._host.close()
+            self._host = None
+
+    def heard(self, stream: Stream, data: bytes) -> None:
+        """Counts and passes on what the job wrote."""
+        seen = self.position
+        if stream is Stream.STDOUT:
+            self.position = LogPosition(stdout=seen.stdout + len(data), stderr=seen.stderr)
+        else:
+            self.position = LogPosition(stdout=seen.stdout, stderr=seen.stderr + len(data))
+        self.observer.output(stream, data)
+
+    def _interrupted(self) -> None:
+        """Ctrl-C."""
+        if self.view.state is RunState.TERMINATING:
+            self.observer.note("The machine is being ended; that cannot be interrupted.")
+            return
+        try:
+            answer = self.observer.interrupted(self.view)
+        except KeyboardInterrupt:
+            answer = Answer.CANCEL
+        if answer is Answer.DETACH:
+            self.leave()
+        if answer is Answer.CANCEL:
+            self._cancel(EndReason.CANCELLED, EndedBy.CLIENT)
+
+    def _cancel(self, reason: EndReason, by: EndedBy) -> None:
+        """Asks a running job first; the second time, or without one, the machine is ended at once."""
+        again, self.cancelling = self.cancelling, True
+        self.error = self.error or RunCancelled(f"Run {self.view.run_id} ({self.view.name}) was cancelled.")
+        if self.view.state is RunState.RUNNING and not again:
+            try:
+                self.talk().cancel()
+            except CostGpuError as unheard:
+                self.observer.note(f"The job could not be asked to end: {unheard.message}")
+            else:
+                return  # follow it to its end, then its outputs, then the machine
+        if self.view.state is RunState.COLLECTING and not again:
+            return
+        self.end(reason, by, None)
+
+    def _hung_up(self) -> None:
+        """SIGTERM or SIGHUP: a job that runs goes on without us; nothing else would."""
+        if self.view.state in (RunState.RUNNING, RunState.COLLECTING):
+            self.leave()
+        if self.view.state is not RunState.TERMINATING:
+            self.end(EndReason.CANCELLED, EndedBy.CLIENT, RunCancelled("The client was ended before the job started."))
+
+    def _provider_failed(self, error: ProviderError) -> None:
+        state = self.view.state
+        if state is RunState.TERMINATING:
+            raise error
+        if state in HANDS_OFF or isinstance(error, AuthError):
+            until = f"{self.view.lease_until:%Y-%m-%d %H:%M} UTC" if self.view.lease_until else "its lease ends"
+            error.hint = (
+                f"{error.hint} The machine goes on without this client and ends itself by {until} at the latest."
+                f" Come back: costgpu attach {self.view.run_id}; end it: costgpu cancel {self.view.run_id}"
+            ).strip()
+            raise error
+        self.end(EndReason.PROVISION_FAILED, EndedBy.CLIENT, error)

@@ -1,0 +1,87 @@
+"""The end of a run: outputs home, the machine ended and confirmed, the receipt."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError
+from costgpu.job import EndedBy, EndReason, EventKind
+from costgpu.runner import errands, landing
+from costgpu.runner.closing import close, request_of
+from costgpu.runner.machine import lost_for_now
+from costgpu.runner.provision import created, find
+
+if TYPE_CHECKING:
+    from costgpu.runner.engine import Driver
+
+COLLECT_SECONDS = 600.0  # how long a lost connection may keep the outputs from coming home
+
+
+def collect(driver: Driver) -> None:
+    """Brings the outputs home, verified; then the machine has done its work."""
+    status = driver.view.status
+    assert status is not None  # noqa: S101 - collecting begins with it
+    if not driver.view.collected:
+        try:
+            _bring_home(driver)
+        except HostUnreachable as error:
+            if (driver.tools.clock.now() - driver.view.changed_at).total_seconds() > COLLECT_SECONDS:
+                _keep_there(driver, error)
+            lost_for_now(driver, error)
+            return
+        except ProviderError:
+            raise
+        except CostGpuError as error:  # no space here, a damaged file: the outputs stay safe where they are
+            _keep_there(driver, error)
+    if not driver.view.spec.auto_shutdown and not driver.cancelling:
+        driver.leave()
+    driver.end(status.reason or EndReason.SUCCEEDED, EndedBy.CLIENT, None)
+
+
+def terminate(driver: Driver) -> None:
+    """Asks, waits for proof, cleans up, closes."""
+    driver.let_go()
+    view, clock, provider = driver.view, driver.tools.clock, driver.provider()
+    if view.instance is None:
+        found = find(driver)
+        if found is None:
+            left = errands.clean_up(provider, view.run_id, request_of(driver).offer.region, clock)
+            close(driver, view.reason or EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, left)
+        else:
+            created(driver, found)
+        return
+    if view.confirmed_at is None:
+        driver.observer.waiting(view, f"ending {view.instance.instance_id}")
+        errands.terminate(provider, view.instance, clock)
+        since = view.attempt.at if view.attempt else view.created_at
+        instance = errands.confirm(provider, view.instance, clock, created_at=since)
+        errands.confirmed(driver, instance, view.reason or EndReason.CANCELLED, "")
+    left = errands.clean_up(provider, view.run_id, view.instance.region, clock)
+    reason = driver.view.reason or EndReason.INSTANCE_LOST
+    close(driver, reason, driver.view.ending_by or EndedBy.SOMEBODY_ELSE, left)
+
+
+def _bring_home(driver: Driver) -> None:
+    view, host = driver.view, driver.talk()
+    driver.observer.waiting(view, "bringing outputs home")
+    host.fetch_logs(driver.folder)
+    entries = host.outputs()
+    missing = tuple(host.missing_outputs())
+    if missing and view.status is not None and view.status.exit_code == 0:
+        driver.error = driver.error or OutputsMissing(
+            f"The job ended well, but {', '.join(missing)} is not there.",
+            hint="--outputs are paths or patterns relative to the working folder.",
+        )
+    landing.write_entries(driver.folder, entries)
+    landing.landed(driver, host, entries, missing)
+
+
+def _keep_there(driver: Driver, error: CostGpuError) -> None:
+    until = driver.view.lease_until
+    assert until is not None  # noqa: S101 - a machine has a lease
+    error.hint = (
+        f"{error.hint} The outputs wait on the machine until {until:%Y-%m-%d %H:%M} UTC, when it is ended:"
+        f" costgpu fetch {driver.view.run_id}"
+    ).strip()
+    driver.record.add(EventKind.DETACHED, because=error.message)
+    raise error

@@ -1,0 +1,104 @@
+"""Outputs on their way home: what was sent, what is coming, and what a machine that is gone has left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from costgpu.errors import CostGpuError, HostUnreachable
+from costgpu.job import EventKind, FileEntry, RunState
+from costgpu.ledger.codec import from_json, to_json
+from costgpu.runner.home import Landed, bring_home
+from costgpu.runner.host import Fetches, Selection
+from costgpu.runner.moves import is_file_with
+
+if TYPE_CHECKING:
+    from costgpu.runner.engine import Driver
+
+
+def rescue(driver: Driver) -> None:
+    """Of a machine that is gone: brings home what had arrived already, or is in the bucket. Never in the way of the end."""
+    view, depot = driver.view, driver.tools.depot
+    if view.collected or view.state not in (RunState.RUNNING, RunState.COLLECTING):
+        return
+    try:
+        entries = read_entries(driver.folder)
+        host: Fetches | None = Arrived() if view.state is RunState.COLLECTING and entries is not None else None
+        if host is None and depot is not None and (rescued := depot.rescue(view, driver.folder)) is not None:
+            status, entries, host = rescued
+            if view.state is RunState.RUNNING:
+                driver.record.add(EventKind.FINISHED, **to_json(status))
+        if host is not None and entries is not None:
+            landed(driver, host, entries, ())
+    except (CostGpuError, OSError) as error:
+        where = view.spec.bucket or f"{view.spec.workdir}/.costgpu/incoming"
+        driver.observer.note(f"What is left of the outputs is in {where}: {error}")
+
+
+def landed(driver: Driver, host: Fetches, entries: Sequence[FileEntry], missing: Sequence[str]) -> None:
+    """Puts outputs into the working folder and records it."""
+    view = driver.view
+    found = bring_home(
+        host, entries, workdir=Path(view.spec.workdir), sent=read_sent(driver.folder), run_id=view.run_id
+    )
+    driver.error = driver.error or found.problem
+    driver.record.add(
+        EventKind.COLLECTED, files=found.files, bytes=found.bytes, replaced=len(found.replaced),
+        stuck=len(found.stuck), missing=list(missing),
+    )  # fmt: skip
+    driver.observer.note(landed_words(found, view.spec.workdir, view.run_id))
+
+
+class Arrived:
+    """A machine that is gone, of whose outputs all may be here already."""
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Raises `HostUnreachable` if one is not."""
+        for entry in entries:
+            if not is_file_with(folder / entry.path, entry):
+                raise HostUnreachable(f"{entry.path} had not arrived when the machine ended")
+
+
+def write_sent(folder: Path, selection: Selection) -> None:
+    """Remembers what was sent, so that a file changed meanwhile is known from one that was not."""
+    text = json.dumps({entry.path: entry.sha256 for entry in selection.files})
+    fresh = folder / "sent.json.new"
+    fresh.write_text(text)
+    fresh.replace(folder / "sent.json")
+
+
+def read_sent(folder: Path) -> dict[str, str]:
+    """Path -> sha256 of what was sent; empty if it is not known any more."""
+    try:
+        sent = json.loads((folder / "sent.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return {str(path): str(checksum) for path, checksum in sent.items()}
+
+
+def write_entries(folder: Path, entries: Sequence[FileEntry]) -> None:
+    """Remembers what is coming home, so that a killed client's successor can finish it without the machine."""
+    fresh = folder / "outputs.json.new"
+    fresh.write_text(json.dumps(to_json(list(entries))))
+    fresh.replace(folder / "outputs.json")
+
+
+def read_entries(folder: Path) -> tuple[FileEntry, ...] | None:
+    """What was coming home; None if that had not begun."""
+    try:
+        return tuple(from_json(FileEntry, one) for one in json.loads((folder / "outputs.json").read_text()))
+    except (OSError, ValueError, CostGpuError):
+        return None
+
+
+def landed_words(found: Landed, home: str, run_id: str) -> str:
+    """What came home, in a sentence."""
+    if not found.files:
+        return "The job left no outputs."
+    files = "1 file" if found.files == 1 else f"{found.files} files"
+    text = f"{files} ({found.bytes / 1e6:.1f} MB) came home to {home}."
+    if found.replaced:
+        text += f" {len(found.replaced)} that were there are kept in .costgpu/replaced/{run_id}."
+    return text

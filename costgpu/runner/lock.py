@@ -1,0 +1,52 @@
+"""One driver per run: a lock that the system lets go when its process dies, however it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from costgpu.errors import RunBusy
+
+try:
+    import fcntl
+except ImportError:  # no advisory locks on this system: the ledger's sequence numbers still keep two drivers apart
+    fcntl = None  # type: ignore[assignment]
+
+
+@contextlib.contextmanager
+def driving(folder: Path) -> Iterator[None]:
+    """Holds the run whose private folder this is.
+
+    Raises:
+        RunBusy: Another process does.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(folder / "driver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        if fcntl is not None:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                owner = os.read(handle, 32).decode(errors="replace").strip()
+                raise RunBusy(
+                    f"Run {folder.name} is driven by another costgpu process{f' ({owner})' if owner else ''}.",
+                    hint=f"Watch it with: costgpu logs -f {folder.name}",
+                ) from None
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"pid {os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(handle)
+
+
+def is_driven(folder: Path) -> bool:
+    """Whether a process drives this run now."""
+    if not (folder / "driver.lock").exists():
+        return False
+    try:
+        with driving(folder):
+            return False
+    except RunBusy:
+        return True

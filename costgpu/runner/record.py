@@ -1,0 +1,84 @@
+"""A run's events on their way into the ledger and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from costgpu.clock import Clock
+from costgpu.errors import LedgerConflict, LedgerError
+from costgpu.job import EventKind, RunEvent, RunState
+from costgpu.run import RunView
+from costgpu.runner.states import apply, begin, replay
+
+
+class Book(Protocol):
+    """What the engine needs of a ledger."""
+
+    def append(self, event: RunEvent) -> None:
+        """Raises `LedgerConflict` if the run already has this sequence number, `LedgerError` if it cannot write."""
+
+    def events(self, run_id: str) -> tuple[RunEvent, ...]:
+        """All of a run, in order; empty for an unknown one."""
+
+
+class Record:
+    """The view of one run, kept in step with the ledger.
+
+    Before the machine exists a ledger that cannot be written stops the run. Afterwards it never does: the events
+    are kept in memory, the run goes on to its end, and `broken` says what was not written.
+    """
+
+    def __init__(self, book: Book, clock: Clock, run_id: str) -> None:
+        self.book = book
+        self.clock = clock
+        self.run_id = run_id
+        self.broken: LedgerError | None = None
+        self._view: RunView | None = None
+
+    @property
+    def view(self) -> RunView:
+        """The run as of the last event."""
+        if self._view is None:
+            self._view = replay(self.book.events(self.run_id))
+        return self._view
+
+    def begin(self, data: Mapping[str, Any]) -> RunView:
+        """Writes the intent. Raises `LedgerError` if it cannot."""
+        event = RunEvent(
+            run_id=self.run_id, sequence=0, at=self.clock.now(), kind=EventKind.INTENDED, data=data
+        )  # fmt: skip
+        view = begin(event)
+        self.book.append(event)
+        self._view = view
+        return view
+
+    def refresh(self) -> None:
+        """Looks whether another process has appended."""
+        if self.broken is None:
+            self._view = None
+
+    def add(self, kind: EventKind, **data: Any) -> RunView:
+        """Appends an event and returns the new view.
+
+        Raises:
+            LedgerConflict: Another process has appended; `view` is up to date again, and the caller looks at it anew.
+            LedgerError: Only as long as nothing has been created.
+        """
+        view = self.view
+        event = RunEvent(
+            run_id=self.run_id, sequence=view.next_sequence, at=self.clock.now(), kind=kind, data=data
+        )  # fmt: skip
+        after = apply(view, event)
+        if self.broken is None:
+            try:
+                self.book.append(event)
+            except LedgerConflict:
+                self._view = None
+                raise
+            except LedgerError as error:
+                if view.state is RunState.INTENT and kind is EventKind.ATTEMPTED:
+                    raise
+                self.broken = error
+        self._view = after
+        return after

@@ -1,0 +1,267 @@
+"""What the commands do with runs: launch one, find one, take one over, list them."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import secrets
+import socket
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, RunNotFound
+from costgpu.job import EndReason, EventKind, Instance, InstanceRef, JobPhase, JobStatus, RunEvent, RunState
+from costgpu.ledger.codec import to_json
+from costgpu.providers.base import Provider
+from costgpu.run import Plan, RunView, Tagged
+from costgpu.runner.engine import Detached, Driver, Tools
+from costgpu.runner.host import LogPosition
+from costgpu.runner.lock import driving, is_driven
+from costgpu.runner.observer import Nobody, Observer
+from costgpu.runner.record import Book, Record
+from costgpu.runner.states import IllegalEvent, replay
+
+RUN_ID_LENGTH = 12
+
+
+class Books(Book, Protocol):
+    """What the commands need of a ledger."""
+
+    def open_runs(self) -> tuple[str, ...]:
+        """Ids of runs that are not closed, oldest first."""
+
+    def recent_runs(self, limit: int = 50) -> tuple[str, ...]:
+        """Ids of the last runs, newest first."""
+
+    def resolve(self, text: str) -> tuple[str, ...]:
+        """Ids that begin with the text or whose job has that name, newest first."""
+
+
+def new_run_id() -> str:
+    """Twelve characters that no other run has: a letter, then letters and digits (60 bits)."""
+    rest = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(RUN_ID_LENGTH - 1))
+    return secrets.choice(string.ascii_lowercase) + rest
+
+
+def job_name(text: str) -> str:
+    """A name for people and tags: letters, digits and dashes, at most 40."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "job"
+
+
+def whoami() -> str:
+    """``user@host``, for the owner tag."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def launch(
+    plan: Plan,
+    book: Book,
+    tools: Tools,
+    observer: Observer,
+    *,
+    owner: str,
+    environment: Mapping[str, str],
+    detach: bool = False,
+    run_id: str | None = None,
+) -> Driver:
+    """Carries out a plan that was agreed to.
+
+    Returns:
+        The driver, with the closed run and the error to end with.
+
+    Raises:
+        Detached: The run goes on without this client; its id is the argument.
+        LedgerError: Nothing was created: the intent could not be recorded.
+    """
+    record = Record(book, tools.clock, run_id or new_run_id())
+    driver = Driver(
+        record=record, tools=tools, observer=observer, secrets=environment, detach_when_running=detach
+    )  # fmt: skip
+    with driving(tools.folder / record.run_id):
+        record.begin(
+            {
+                "name": plan.spec.name, "owner": owner, "client": socket.gethostname(), "spec": to_json(plan.spec),
+                "identity": to_json(plan.identity), "options": [to_json(option) for option in plan.options],
+                "estimate": _estimate(plan),
+            }
+        )  # fmt: skip
+        observer.changed(record.view)
+        driver.drive()
+    return driver
+
+
+def _estimate(plan: Plan) -> dict[str, float] | None:
+    if plan.prediction is None:
+        return None
+    wall, cost = plan.prediction.wall_seconds, plan.prediction.cost_usd
+    return {
+        "seconds": wall.value, "seconds_low": wall.low, "seconds_high": wall.high, "cost_usd": cost.value,
+        "cost_usd_low": cost.low, "cost_usd_high": cost.high,
+    }  # fmt: skip
+
+
+def load(book: Book, run_id: str) -> RunView:
+    """The run as the ledger tells it.
+
+    Raises:
+        RunNotFound: The ledger does not know it.
+        LedgerError: It cannot be read.
+    """
+    events: tuple[RunEvent, ...] = book.events(run_id)
+    if not events:
+        raise RunNotFound(f"The ledger knows no run {run_id}.")
+    return replay(events)
+
+
+def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) -> RunView | Tagged:
+    """The run that a person means: by the ledger, or else by the tags on the machines.
+
+    Args:
+        text: Run id or the beginning of one, job name (the newest), or instance id.
+        book: Asked first. If it cannot be read, tags have to do.
+        providers: Asked if the ledger does not know.
+
+    Raises:
+        RunNotFound: Nobody knows it, or several are meant.
+    """
+    damaged: LedgerError | None = None
+    try:
+        ids = book.resolve(text)
+        exact = [run_id for run_id in ids if run_id == text]
+        views = [load(book, run_id) for run_id in (exact or ids)]
+        named = [view for view in views if view.name == text]
+        if named:
+            return next((view for view in named if view.state is not RunState.CLOSED), named[0])
+        if len(views) == 1:
+            return views[0]
+        if views:
+            some = ", ".join(view.run_id for view in views[:4])
+            raise RunNotFound(f"{text!r} could be {len(views)} runs: {some}.", hint="Give more of the id.")
+    except LedgerError as error:
+        damaged = error
+    found = [i for p in providers() for i in _owned(p) if i.state.alive and _means(text, i)]
+    if len(found) == 1:
+        return Tagged(instance=found[0])
+    if len(found) > 1:
+        some = ", ".join(f"{i.run_id} ({i.ref.instance_id})" for i in found[:4])
+        raise RunNotFound(f"{text!r} could be {len(found)} machines: {some}.", hint="Give the run id.")
+    hint = "costgpu jobs lists runs; costgpu jobs --by-tag asks the providers."
+    raise RunNotFound(
+        f"There is no run {text!r}.", hint=f"The ledger cannot be read ({damaged.message}). {hint}" if damaged else hint
+    )
+
+
+def _means(text: str, instance: Instance) -> bool:
+    return bool(instance.run_id) and (
+        instance.run_id.startswith(text) or text in (instance.name, instance.ref.instance_id)
+    )
+
+
+def _owned(provider: Provider) -> Iterable[Instance]:
+    try:
+        return provider.list_owned(None).instances
+    except ProviderError:
+        return ()
+
+
+def driver_for(
+    view: RunView, book: Book, tools: Tools, observer: Observer, secrets: Mapping[str, str] | None
+) -> Driver:
+    """A driver that goes on with a run. To be used within `driving` of its folder."""
+    driver = Driver(record=Record(book, tools.clock, view.run_id), tools=tools, observer=observer, secrets=secrets)
+    if driver.view.detached:
+        driver.record.add(EventKind.ADOPTED, client=socket.gethostname())
+    return driver
+
+
+def status_of(view: RunView, tools: Tools) -> JobStatus | None:
+    """What the agent says about an open run; None if it does not answer or there is none yet."""
+    if view.instance is None or view.state not in (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING):
+        return None
+    driver = Driver(record=_Fixed(view, tools), tools=tools, observer=Nobody())
+    try:
+        return driver.talk().status()
+    except CostGpuError:
+        return None
+    finally:
+        driver.let_go()
+
+
+def collect_finished(book: Books, tools: Tools, observer: Observer) -> list[str]:
+    """Takes over the runs of this machine whose client is gone: what is finished comes home and is ended.
+
+    A run whose job had not started is ended too: nobody is left to start it. A job that runs is left alone.
+
+    Returns:
+        Ids of the runs that are closed now.
+    """
+    done: list[str] = []
+    for run_id in book.open_runs():
+        folder = tools.folder / run_id
+        if not folder.exists() or is_driven(folder):
+            continue
+        try:
+            view = load(book, run_id)
+            with driving(folder):
+                driver = driver_for(view, book, tools, observer, None)
+                if view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING) or (
+                    view.state is RunState.SYNCING and not _job_started(driver)
+                ):
+                    driver.cancel(EndReason.UNCLAIMED)
+                elif view.state in (RunState.TERMINATING, RunState.COLLECTING) or _job_over(driver):
+                    if not view.spec.auto_shutdown and view.collected and view.state is RunState.COLLECTING:
+                        continue  # kept on purpose, until its lease ends
+                    driver.drive()
+                if driver.view.state is RunState.CLOSED:
+                    done.append(run_id)
+        except (RunBusy, Detached, IllegalEvent):
+            continue
+        except CostGpuError as error:
+            observer.note(f"Run {run_id}: {error.message}")
+    return done
+
+
+def _job_started(driver: Driver) -> bool:
+    try:
+        return driver.talk().status().phase is not JobPhase.WAITING
+    except CostGpuError:
+        return False
+
+
+def _job_over(driver: Driver) -> bool:
+    """Whether the machine says so, or is gone."""
+    try:
+        return driver.talk().status().phase is JobPhase.FINISHED
+    except CostGpuError:
+        ref: InstanceRef | None = driver.view.instance
+        if ref is None:
+            return False
+        instance = driver.provider().describe(ref)
+        return instance is None or not instance.state.alive
+    finally:
+        driver.let_go()
+
+
+def tail_position(status: JobStatus, last_bytes: int = 4096) -> LogPosition:
+    """Where to start showing the output of a job that has been running for a while."""
+    return LogPosition(
+        stdout=max(0, status.stdout_bytes - last_bytes), stderr=max(0, status.stderr_bytes - last_bytes)
+    )  # fmt: skip
+
+
+class _Fixed(Record):
+    """A view that is only looked at."""
+
+    def __init__(self, view: RunView, tools: Tools) -> None:
+        self.clock = tools.clock
+        self.run_id = view.run_id
+        self.broken = None
+        self._view = view
+
+    def refresh(self) -> None:
+        """Nothing to look up."""

@@ -1,0 +1,31 @@
+"""Pieces of input in sizes that are worth a write. Imports nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+PIECE_BYTES = 256 * 1024
+
+
+def batches(data: bytes | Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
+    """The same bytes in pieces of `size`, the last one shorter; small ones are joined, large ones are cut.
+
+    Takes no more from `data` than the next piece needs.
+    """
+    held = bytearray()
+    for part in (data,) if isinstance(data, bytes) else data:
+        view = memoryview(part)
+        if held:
+            missing = size - len(held)
+            held += view[:missing]
+            view = view[missing:]
+            if len(held) < size:
+                continue
+            yield bytes(held)
+            held.clear()
+        whole = len(view) - len(view) % size
+        for start in range(0, whole, size):
+            yield bytes(view[start : start + size])
+        held += view[whole:]
+    if held:
+        yield bytes(held)

@@ -1,0 +1,131 @@
+"""EC2's description of a machine as costgpu's `Instance`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from costgpu.job import Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.session import Clients
+from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+
+LOGIN = "root"  # the boot script lets the run's key in as root
+STATES = {
+    "pending": InstanceState.PENDING, "running": InstanceState.RUNNING, "stopping": InstanceState.STOPPING,
+    "stopped": InstanceState.STOPPED, "shutting-down": InstanceState.TERMINATING,
+    "terminated": InstanceState.TERMINATED,
+}  # fmt: skip
+TAKEN_BACK = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
+"""Codes of StateReason. Source: Amazon EC2 API reference, StateReason (2026-11)."""
+TAKEN_BACK_REQUEST = frozenset({
+    "marked-for-termination", "instance-terminated-by-price", "instance-terminated-no-capacity",
+    "instance-terminated-capacity-oversubscribed", "instance-terminated-by-service",
+})  # fmt: skip
+"""Status of a spot request. Source: EC2 user guide, "Spot request status codes" (2026-11)."""
+NOT_FOUND = frozenset({"InvalidInstanceID.NotFound"})
+
+
+def tags_in(row: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of anything that EC2 describes."""
+    return {tag["Key"]: tag.get("Value", "") for tag in row.get("Tags") or ()}
+
+
+def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = False) -> Instance:
+    """One entry of ``Instances``.
+
+    Args:
+        row: As boto3 returns it.
+        region: Where it was asked for.
+        preempted: What its spot request says; the entry itself often knows, too.
+    """
+    tags = tags_in(row)
+    state = STATES.get(row["State"]["Name"], InstanceState.PENDING)
+    why = row.get("StateReason") or {}
+    address = row.get("PublicIpAddress")
+    return Instance(
+        ref=InstanceRef(provider="aws", region=region, instance_id=row["InstanceId"]),
+        zone=(row.get("Placement") or {}).get("AvailabilityZone"),
+        instance_type=row["InstanceType"],
+        state=state,
+        reason=str(why.get("Message") or row.get("StateTransitionReason") or ""),
+        preempted=preempted or why.get("Code") in TAKEN_BACK,
+        launched_at=row["LaunchTime"].astimezone(UTC),
+        endpoint=Endpoint(kind="ssh", host=address, user=LOGIN) if address and state is InstanceState.RUNNING else None,
+        run_id=tags.get(TAG_RUN, ""),
+        name=tags.get(TAG_NAME, ""),
+        owner=tags.get(TAG_OWNER, ""),
+        lease_until=lease_in(tags),
+        spot=row.get("InstanceLifecycle") == "spot",
+        tags=tags,
+    )
+
+
+def lease_in(tags: Mapping[str, str]) -> datetime | None:
+    """The end of the lease; None if the tag is missing or no Unix time."""
+    try:
+        return datetime.fromtimestamp(int(tags.get(TAG_LEASE, "")), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+class Instances:
+    """Questions about machines."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def one(self, ref: InstanceRef) -> Instance | None:
+        """One machine, ours or not; None if EC2 does not know it."""
+        self._clients.require(ref.region)
+        with self._clients.speaking(f"describe {ref.instance_id} in {ref.region}"):
+            try:
+                rows = list(self._rows(ref.region, InstanceIds=[ref.instance_id]))
+            except sdk.exceptions().ClientError as exc:
+                if sdk.code_of(exc) in NOT_FOUND:
+                    return None
+                raise
+            if not rows:
+                return None
+            taken = self._taken_back(ref.region, rows[0])
+        return instance_from(rows[0], ref.region, preempted=taken)
+
+    def filtered(self, region: str, name: str, values: Sequence[str]) -> list[Instance]:
+        """The machines that a filter of EC2 leaves, all pages of them."""
+        with self._clients.speaking(f"list instances in {region}"):
+            rows = list(self._rows(region, Filters=[{"Name": name, "Values": list(values)}]))
+        return [instance_from(row, region) for row in rows]
+
+    def _rows(self, region: str, **question: Any) -> Iterator[Any]:
+        for page in self._clients.client("ec2", region).get_paginator("describe_instances").paginate(**question):
+            for reservation in page["Reservations"]:
+                yield from reservation["Instances"]
+
+    def _taken_back(self, region: str, row: Mapping[str, Any]) -> bool:
+        """Whether AWS ended a spot instance: it may have powered itself off first, when it saw the notice."""
+        request = row.get("SpotInstanceRequestId")
+        if not request or STATES.get(row["State"]["Name"]) not in (InstanceState.TERMINATING, InstanceState.TERMINATED):
+            return False
+        try:
+            reply = self._clients.client("ec2", region).describe_spot_instance_requests(
+                SpotInstanceRequestIds=[request]
+            )
+        except sdk.foreign():
+            return False  # the state of the machine matters more than why
+        return any(found.get("Status", {}).get("Code") in TAKEN_BACK_REQUEST for found in reply["SpotInstanceRequests"])
+
+    def console(self, ref: InstanceRef) -> str:
+        """Boot messages; empty if there are none yet, or the machine is gone."""
+        self._clients.require(ref.region)
+        ec2 = self._clients.client("ec2", ref.region)
+        with self._clients.speaking(f"read the console of {ref.instance_id} in {ref.region}"):
+            for latest in ({"Latest": True}, {}):  # the first on Nitro machines only
+                try:
+                    return str(ec2.get_console_output(InstanceId=ref.instance_id, **latest).get("Output") or "")
+                except sdk.exceptions().ClientError as exc:
+                    if sdk.code_of(exc) in NOT_FOUND:
+                        return ""
+                    if sdk.code_of(exc) not in ("UnsupportedOperation", "InvalidParameterCombination") or not latest:
+                        raise
+        return ""

@@ -1,0 +1,236 @@
+"""Where a machine is placed, and who may reach it: default subnets, and one security group for each run."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest
+from costgpu.job import CreateRequest
+from costgpu.models import Offer
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.session import Clients
+from costgpu.providers.base import TAG_RUN
+
+T = TypeVar("T")
+SSH_PORT = 22
+SETTLE_TRIES, SETTLE_SECONDS = 6, 0.5  # a new group is not at once known to every part of EC2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where to put a machine.
+
+    Attributes:
+        vpc_id: Of the subnet.
+        subnet_id: None lets AWS choose among the default subnets, and with them the zone.
+    """
+
+    vpc_id: str
+    subnet_id: str | None
+
+
+def group_name(run_id: str) -> str:
+    """Of a run's security group."""
+    return f"costgpu-{run_id}"
+
+
+def aws_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags in the form of the API."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()]
+
+
+class Network:
+    """Subnets and security groups.
+
+    Args:
+        clients: To ask with.
+        clock: Waits while AWS catches up with itself.
+        subnet: To use instead of the default ones; None for those.
+    """
+
+    def __init__(self, clients: Clients, clock: Clock, subnet: str | None) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._subnet = subnet
+        self._subnets: dict[str, list[Any]] = {}
+        self._offerings: dict[tuple[str, str], frozenset[str]] = {}
+
+    def place(self, request: CreateRequest) -> Place:
+        """The subnet for a request.
+
+        Raises:
+            InvalidRequest: There is no default VPC, no default subnet in the zone, or the subnet is elsewhere.
+        """
+        region, zone = request.offer.region, request.zone
+        if self._subnet:
+            with self._clients.speaking(f"look up the subnet {self._subnet} in {region}"):
+                row = self._clients.client("ec2", region).describe_subnets(SubnetIds=[self._subnet])["Subnets"][0]
+            if zone not in (None, row["AvailabilityZone"]):
+                raise InvalidRequest(f"The subnet {self._subnet} is in {row['AvailabilityZone']}, not in {zone}.")
+            return Place(vpc_id=row["VpcId"], subnet_id=self._subnet)
+        rows = self._default_subnets(region)
+        if not rows:
+            raise InvalidRequest(
+                f"There is no default VPC with subnets in {region}.",
+                hint=f"aws ec2 create-default-vpc --region {region} makes one; or name a subnet with --subnet.",
+            )
+        if zone is None and all(row.get("MapPublicIpOnLaunch") for row in rows):
+            return Place(vpc_id=rows[0]["VpcId"], subnet_id=None)
+        if zone is None:  # AWS gives machines in such subnets an address only where the call names the subnet
+            fit = self._offering(request.offer)
+            inside = [row for row in rows if row["AvailabilityZone"] in fit] or rows
+        else:
+            inside = [row for row in rows if row["AvailabilityZone"] == zone]
+        if not inside:
+            zones = ", ".join(row["AvailabilityZone"] for row in rows)
+            raise InvalidRequest(f"There is no default subnet in the zone {zone}.", hint=f"There are some in {zones}.")
+        return Place(vpc_id=inside[0]["VpcId"], subnet_id=inside[0]["SubnetId"])
+
+    def zones(self, offer: Offer) -> tuple[str | None, ...]:
+        """Where to try, in this order; None leaves the choice to AWS.
+
+        Raises:
+            InvalidRequest: No zone of the region has the type.
+        """
+        if offer.zone is not None:
+            return (offer.zone,)
+        fit = self._offering(offer)
+        if not fit:
+            raise InvalidRequest(f"AWS has no {offer.instance_type} in {offer.region}.")
+        if self._subnet:
+            return (None,)
+        return (None, *(row["AvailabilityZone"] for row in self._default_subnets(offer.region)
+                        if row["AvailabilityZone"] in fit))  # fmt: skip
+
+    def _default_subnets(self, region: str) -> list[Any]:
+        """By zone."""
+        if region not in self._subnets:
+            question = [{"Name": "default-for-az", "Values": ["true"]}]
+            with self._clients.speaking(f"list the default subnets of {region}"):
+                rows = self._clients.client("ec2", region).describe_subnets(Filters=question)["Subnets"]
+            self._subnets[region] = sorted(rows, key=lambda row: str(row["AvailabilityZone"]))
+        return self._subnets[region]
+
+    def _offering(self, offer: Offer) -> frozenset[str]:
+        """The zones of the region that have the type."""
+        key = (offer.region, offer.instance_type)
+        if key not in self._offerings:
+            with self._clients.speaking(f"find the zones of {offer.region} that have {offer.instance_type}"):
+                pages = self._clients.client("ec2", offer.region).get_paginator("describe_instance_type_offerings")
+                found = pages.paginate(
+                    LocationType="availability-zone",
+                    Filters=[{"Name": "instance-type", "Values": [offer.instance_type]}],
+                )
+                self._offerings[key] = frozenset(
+                    row["Location"] for page in found for row in page["InstanceTypeOfferings"]
+                )
+        return self._offerings[key]
+
+    def ensure_group(self, request: CreateRequest, vpc_id: str, tags: Mapping[str, str]) -> str:
+        """The run's security group with port 22 open to `request.allow_from`; made, or found again."""
+        region, name = request.offer.region, group_name(request.run_id)
+        ec2 = self._clients.client("ec2", region)
+        with self._clients.speaking(f"create the security group {name} in {region}"):
+            try:
+                group_id = str(
+                    ec2.create_security_group(
+                        GroupName=name, VpcId=vpc_id, Description=f"costgpu run {request.run_id}: SSH for its user",
+                        TagSpecifications=[{"ResourceType": "security-group", "Tags": aws_tags(tags)}],
+                    )["GroupId"]
+                )  # fmt: skip
+            except sdk.exceptions().ClientError as exc:
+                if sdk.code_of(exc) != "InvalidGroup.Duplicate":
+                    raise
+                group_id = self._existing(region, name, vpc_id, request.run_id)
+            self.settled(lambda: self._allow(ec2, group_id, request.allow_from, request.run_id))
+        return group_id
+
+    def settled(self, call: Callable[[], T]) -> T:
+        """Repeats a call while AWS does not know the new group everywhere yet."""
+        for _ in range(SETTLE_TRIES - 1):
+            try:
+                return call()
+            except sdk.exceptions().ClientError as exc:
+                if sdk.code_of(exc) != "InvalidGroup.NotFound":
+                    raise
+                self._clock.sleep(SETTLE_SECONDS)
+        return call()
+
+    def _existing(self, region: str, name: str, vpc_id: str, run_id: str) -> str:
+        filters = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc_id]}]
+        rows = self._clients.client("ec2", region).describe_security_groups(Filters=filters)["SecurityGroups"]
+        for row in rows:
+            if {"Key": TAG_RUN, "Value": run_id} in row.get("Tags", ()):
+                return str(row["GroupId"])
+        raise InvalidRequest(f"The security group {name} in {region} exists, but it is not costgpu's.")
+
+    def open_only(self, region: str, run_id: str, allow_from: str) -> None:
+        """Lets `allow_from`, and nobody else, reach port 22 of the run's machine."""
+        ec2 = self._clients.client("ec2", region)
+        with self._clients.speaking(f"open port 22 of run {run_id} in {region}"):
+            rows = self._groups(ec2, run_id)
+            if not rows:
+                raise InvalidRequest(f"The run {run_id} has no security group in {region}.")
+            wanted = _permission(allow_from, run_id)
+            for row in rows:
+                self._allow(ec2, row["GroupId"], allow_from, run_id)
+                others = [rule for rule in row.get("IpPermissions", ()) if not _same(rule, wanted)]
+                stale = [_without(rule, wanted) for rule in others]
+                if stale:
+                    ec2.revoke_security_group_ingress(GroupId=row["GroupId"], IpPermissions=stale)
+
+    @staticmethod
+    def _groups(ec2: Any, run_id: str) -> list[Any]:
+        pages = ec2.get_paginator("describe_security_groups").paginate(
+            Filters=[{"Name": f"tag:{TAG_RUN}", "Values": [run_id]}]
+        )
+        return [row for page in pages for row in page["SecurityGroups"]]
+
+    @staticmethod
+    def _allow(ec2: Any, group_id: str, allow_from: str, run_id: str) -> None:
+        try:
+            ec2.authorize_security_group_ingress(GroupId=group_id, IpPermissions=[_permission(allow_from, run_id)])
+        except sdk.exceptions().ClientError as exc:
+            if sdk.code_of(exc) != "InvalidPermission.Duplicate":
+                raise
+
+
+def _permission(allow_from: str, run_id: str) -> dict[str, Any]:
+    try:
+        network = ipaddress.ip_network(allow_from, strict=False)
+    except ValueError as exc:
+        raise InvalidRequest(f"{allow_from!r} is not an address range such as 203.0.113.7/32.") from exc
+    entry = {"Description": f"costgpu run {run_id}"}
+    rule: dict[str, Any] = {"IpProtocol": "tcp", "FromPort": SSH_PORT, "ToPort": SSH_PORT}
+    if network.version == 6:
+        return {**rule, "Ipv6Ranges": [{"CidrIpv6": str(network), **entry}]}
+    return {**rule, "IpRanges": [{"CidrIp": str(network), **entry}]}
+
+
+def _cidrs(rule: Mapping[str, Any]) -> set[str]:
+    return {row["CidrIp"] for row in rule.get("IpRanges", ())} | {row["CidrIpv6"] for row in rule.get("Ipv6Ranges", ())}
+
+
+def _same(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    ports = ("IpProtocol", "FromPort", "ToPort")
+    others = rule.get("UserIdGroupPairs") or rule.get("PrefixListIds")
+    return all(rule.get(key) == wanted.get(key) for key in ports) and _cidrs(rule) <= _cidrs(wanted) and not others
+
+
+def _without(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a rule that has to go, in the form that revoking takes."""
+    ports = ("IpProtocol", "FromPort", "ToPort")
+    keep = _cidrs(wanted) if all(rule.get(key) == wanted.get(key) for key in ports) else set()
+    stale: dict[str, Any] = {key: rule[key] for key in ports if key in rule}
+    for kind, key in (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6")):
+        rows = [{key: row[key]} for row in rule.get(kind, ()) if row[key] not in keep]
+        if rows:
+            stale[kind] = rows
+    for kind in ("UserIdGroupPairs", "PrefixListIds"):
+        if rule.get(kind):
+            stale[kind] = rule[kind]
+    return stale

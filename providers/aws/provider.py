@@ -1,0 +1,210 @@
+"""The Provider protocol on Amazon EC2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreachable
+from costgpu.job import CreateRequest, Identity, Instance, InstanceRef, Layer
+from costgpu.models import Offer
+from costgpu.providers.aws import launch, quotas, sdk
+from costgpu.providers.aws.images import Images
+from costgpu.providers.aws.instances import NOT_FOUND, Instances, instance_from
+from costgpu.providers.aws.inventory import Inventory
+from costgpu.providers.aws.network import Network, Place
+from costgpu.providers.aws.schedule import Schedules
+from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.translate import VCPU_QUOTA
+from costgpu.providers.base import Leftover, Owned
+
+NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
+
+
+class AwsProvider:
+    """Amazon EC2 in one account.
+
+    Args:
+        clock: Waits, and tells how new an instance of this process is.
+        regions: Where `list_owned` looks; None for every region that the account can use.
+        subnet: To create in; None for the default subnets.
+        scheduler_role_arn: Role for the EventBridge schedule; None for no schedule.
+        image: ``ami-...`` or the name of a public parameter, instead of the Deep Learning and Ubuntu images.
+        session: A ``boto3.Session``; None for the default one.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        regions: Sequence[str] | None = None,
+        subnet: str | None = None,
+        scheduler_role_arn: str | None = None,
+        image: str | None = None,
+        session: Any | None = None,
+    ) -> None:
+        self._clock = clock
+        self._regions = tuple(regions) if regions is not None else None
+        self._clients = Clients(session)
+        self._images = Images(self._clients, image)
+        self._network = Network(self._clients, clock, subnet)
+        self._instances = Instances(self._clients)
+        self._schedules = Schedules(self._clients, scheduler_role_arn)
+        self._inventory = Inventory(self._clients, self._instances, self._schedules)
+        self._armed: dict[str, Layer] = {}
+        self._new: dict[InstanceRef, float] = {}
+
+    @property
+    def name(self) -> str:
+        """``aws``."""
+        return "aws"
+
+    def identity(self) -> Identity:
+        """Account, principal and where the credentials came from."""
+        return self._clients.identity()
+
+    def minimum_disk_gib(self, request: CreateRequest) -> int:
+        """The least root disk that the image of this offer fits on."""
+        self._clients.require(request.offer.region)
+        return self._images.find(request.offer).root_gib
+
+    def check(self, request: CreateRequest) -> None:
+        """Quota, image, subnet and permission, without creating anything (RunInstances with DryRun)."""
+        offer = request.offer
+        self._clients.require(offer.region)
+        call = launch.parameters(request, self._images.find(offer), self._network.place(request), None)
+        quota = quotas.look_up(self._clients, offer)
+        if quota.vcpus is not None and quota.vcpus < offer.vcpus:
+            raise quotas.exceeded(quota, offer)
+        with self._clients.speaking(f"create a {offer.instance_type} in {offer.region}"):
+            try:
+                self._clients.client("ec2", offer.region).run_instances(DryRun=True, **call)
+            except sdk.exceptions().ClientError as exc:
+                if sdk.code_of(exc) != "DryRunOperation":
+                    raise
+
+    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+        """What the create call arms; once this process has made it, whether the schedule really is armed."""
+        until = request.lease_until
+        power_off = "power-off terminates the instance (InstanceInitiatedShutdownBehavior)"
+        watchdog = "user data, at every boot, before anything else: powers the machine off"
+        return (
+            Layer(name="create call", armed=True, detail=power_off),
+            Layer(name="watchdog", armed=True, detail=watchdog, deadline=until),
+            self._armed.get(request.token) or self._schedules.planned(until),
+        )
+
+    def zones(self, offer: Offer) -> tuple[str | None, ...]:
+        """First wherever AWS likes, then the zones that have the type, one by one."""
+        self._clients.require(offer.region)
+        return self._network.zones(offer)
+
+    def create(self, request: CreateRequest) -> Instance:
+        """Creates the instance, or returns the one that this token has created; then arms the schedule."""
+        self._clients.require(request.offer.region)
+        instance = self.find(request) or self._create(request)
+        self._new[instance.ref] = self._clock.monotonic()
+        if instance.state.alive:
+            self._armed[request.token] = self._schedules.arm(instance.ref, request.run_id, request.lease_until)
+        return instance
+
+    def _create(self, request: CreateRequest) -> Instance:
+        region = request.offer.region
+        image, place = self._images.find(request.offer), self._network.place(request)
+        launch.parameters(request, image, place, None)  # what cannot be asked for is found before the group is made
+        group_id = self._network.ensure_group(request, place.vpc_id, launch.tags_of(request))
+        call = launch.parameters(request, image, place, group_id)
+        try:
+            with self._clients.speaking(f"create a {request.offer.instance_type} in {_where(request, place)}"):
+                reply = self._network.settled(
+                    lambda: self._clients.client("ec2", region, attempts=1).run_instances(**call)
+                )
+        except Unreachable:
+            raise
+        except ProviderError as error:
+            cause = sdk.code_of(error.__cause__)
+            if cause == "IdempotentParameterMismatch":
+                return self._mismatch(request, error)
+            if isinstance(error, QuotaExceeded) and cause in VCPU_QUOTA:
+                quota = quotas.look_up(self._clients, request.offer)
+                raise quotas.exceeded(quota, request.offer, error.message) from error.__cause__
+            raise
+        return instance_from(reply["Instances"][0], region)
+
+    def _mismatch(self, request: CreateRequest, error: ProviderError) -> Instance:
+        """The token is used: by this request with an image that has been replaced meanwhile, or by another request."""
+        found = self.find(request)
+        if found is None:
+            raise Unreachable(
+                f"AWS has seen the token {request.token} before, but does not show its instance yet: {error.message}"
+            ) from error.__cause__
+        if found.run_id == request.run_id and found.instance_type == request.offer.instance_type:
+            return found
+        raise InvalidRequest(
+            f"The token {request.token} belongs to {found.ref.instance_id} ({found.instance_type}, run {found.run_id}).",
+            hint=f"If it is not wanted: {end_by_hand(found.ref)}",
+        ) from error.__cause__
+
+    def find(self, request: CreateRequest) -> Instance | None:
+        """The instance that this request's token created."""
+        region = request.offer.region
+        self._clients.require(region)
+        found = self._instances.filtered(region, "client-token", [request.token])
+        return next((each for each in found if each.state.alive), found[0] if found else None)
+
+    def describe(self, ref: InstanceRef) -> Instance | None:
+        """The instance now; None if EC2 does not know it (yet, or any more)."""
+        return self._instances.one(ref)
+
+    def terminate(self, ref: InstanceRef) -> None:
+        """Asks for the end of one of our instances."""
+        known = self._instances.one(ref)
+        new = self._clock.monotonic() - self._new.get(ref, float("-inf")) < NEW_SECONDS
+        if known is None and not new:
+            return
+        if known is not None and not known.run_id:
+            raise InvalidRequest(
+                f"{ref.instance_id} in {ref.region} was not created by costgpu: it has no tag of ours.",
+                hint="costgpu ends only its own instances.",
+            )
+        hint = f"It may still be billing. To end it by hand: {end_by_hand(ref)}"
+        try:
+            with self._clients.speaking(f"terminate {ref.instance_id} in {ref.region}"):
+                self._clients.client("ec2", ref.region).terminate_instances(InstanceIds=[ref.instance_id])
+        except ProviderError as error:
+            if sdk.code_of(error.__cause__) not in NOT_FOUND:
+                raise type(error)(error.message, hint=f"{error.hint} {hint}".strip()) from error.__cause__
+            if new:
+                raise Unreachable(f"{ref.instance_id} is too new: EC2 does not know it yet.", hint=hint) from error
+
+    def open_access(self, instance: Instance, allow_from: str) -> None:
+        """Lets this CIDR, and no other, reach port 22."""
+        if not instance.run_id:
+            raise InvalidRequest(f"{instance.ref.instance_id} has no tag of ours.")
+        self._clients.require(instance.ref.region)
+        self._network.open_only(instance.ref.region, instance.run_id, allow_from)
+
+    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+        """Removes the run's security group, schedule and stray disks; returns what has to wait."""
+        if not run_id:
+            raise InvalidRequest("No run is named.")
+        return self._inventory.clean_up(run_id, region)
+
+    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+        """Everything with our tag."""
+        chosen = regions if regions is not None else self._regions
+        return self._inventory.everywhere(tuple(chosen if chosen is not None else self._clients.enabled_regions()))
+
+    def console(self, ref: InstanceRef) -> str:
+        """Boot messages."""
+        return self._instances.console(ref)
+
+
+def end_by_hand(ref: InstanceRef) -> str:
+    """The command that terminates an instance without costgpu."""
+    return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"
+
+
+def _where(request: CreateRequest, place: Place) -> str:
+    return request.zone or (f"{request.offer.region} ({place.subnet_id})" if place.subnet_id else request.offer.region)

@@ -1,0 +1,174 @@
+"""The host process of a local instance: a program of its own, in its own session, that outlives every client.
+
+It runs the boot script, adopts what is orphaned in the instance (on Linux), ends everything when it is asked to or
+when the lease is over by either clock, and only then writes that the instance is terminated.
+
+    python -c ... machine host FOLDER
+    python -c ... machine poweroff FOLDER REASON     the button, where no host lives any more
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from costgpu.providers.local import processes
+from costgpu.providers.local.folder import Folder
+
+_WAKE_SECONDS = 2.0
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER. Source: Linux prctl(2), include/uapi/linux/prctl.h
+_LOCK_SECONDS = 3.0  # somebody may be looking whether the lock is free
+KEPT_VARIABLES = {
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR",
+    "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+}  # fmt: skip
+"""Nothing else of the client's environment gets into an instance."""
+
+
+class Host:
+    """The process behind one instance."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._boot = 0
+        self._noted: list[tuple[int, str]] = []
+        wall, lifetime = time.time(), 0.0
+        facts = folder.read("instance.json")
+        if facts is not None:
+            wall, lifetime = float(facts["lease_epoch"]), float(facts["lifetime_seconds"])
+        self._deadline, self._ends_at = wall, time.monotonic() + lifetime
+
+    def run(self) -> None:
+        """From the boot script to the end."""
+        _adopt_orphans()
+        bell, ringer = os.pipe()
+        os.set_blocking(ringer, False)
+        signal.set_wakeup_fd(ringer)
+        asked: list[int] = []
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda number, _: asked.append(number))
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        me = processes.process(os.getpid())
+        started = me.started if me is not None else ""
+        self._folder.write_once("host.json", {"pid": os.getpid(), "started": started, "boot_id": processes.boot_id()})
+        if not self._folder.has("end.json"):
+            self._start_boot_script()
+        while True:
+            self._note()  # before it is said that the boot script has ended
+            self._reap()
+            left = min(self._deadline - time.time(), self._ends_at - time.monotonic())
+            if not self._folder.has("instance.json"):
+                me = processes.process(os.getpid())  # the folder was removed: nothing is left to describe
+                processes.end_all(self._folder.path, processes.Belonging(host=me, noted=self._noted))
+                return
+            if left <= 0:
+                self._folder.write_once("end.json", {"by": "provider", "reason": "lease expired", "at": time.time()})
+            elif asked:
+                self._folder.write_once("end.json", {"by": "signal", "reason": f"signal {asked[0]}", "at": time.time()})
+            if self._folder.has("end.json") and finish(self._folder):
+                return
+            ready, _, _ = select.select([bell], [], [], max(0.0, min(_WAKE_SECONDS, left if left > 0 else 1.0)))
+            if ready:
+                os.read(bell, 4096)
+
+    def _start_boot_script(self) -> None:
+        path = self._folder.path
+        with (path / "console.log").open("ab") as console:
+            started = subprocess.Popen(
+                ["/bin/sh", str(path / "boot.sh")],
+                cwd=path,
+                env={**environment(), processes.MARK: str(path)},
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._boot = started.pid
+        started.returncode = 0  # reaped below, together with the orphans
+
+    def _reap(self) -> None:
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                if pid == self._boot:
+                    self._folder.write_once("booted", {"status": os.waitstatus_to_exitcode(status)})
+
+    def _note(self) -> None:
+        """Writes down what descends from this process: should it be killed, they are found by it."""
+        table = processes.processes()
+        seen = sorted((pid, table[pid].started) for pid in processes.descendants(table, os.getpid()))
+        if seen != self._noted:
+            with contextlib.suppress(OSError):
+                self._folder.write("noted.json", {"processes": seen})
+            self._noted = seen
+
+
+def finish(folder: Folder) -> bool:
+    """Ends what runs and writes it down; False if something could not be ended."""
+    left = folder.end_all()
+    if left:
+        folder.say(f"{len(left)} processes cannot be ended, such as {left[0].pid}")
+        return False
+    why = folder.read("end.json") or {"by": "lost", "reason": "unknown"}
+    folder.write_once("terminated.json", {**why, "at": time.time()})
+    return True
+
+
+def environment() -> dict[str, str]:
+    """What an instance gets of this process's environment."""
+    return {key: value for key, value in os.environ.items() if key in KEPT_VARIABLES or key.startswith("LC_")}
+
+
+def power_off(folder: Folder, reason: str) -> int:
+    """The button. The host does it, if there is one; else this process."""
+    if folder.write_once("end.json", {"by": "instance", "reason": reason, "at": time.time()}):
+        folder.say(f"powering off: {reason}")
+    until = time.monotonic() + _LOCK_SECONDS
+    while not folder.has("terminated.json"):
+        host = folder.host()
+        if host is not None:
+            processes.send(host, signal.SIGTERM)
+            if time.monotonic() > until:
+                processes.send(host, signal.SIGCONT)
+                processes.send(host, signal.SIGKILL)
+        else:
+            with folder.holding() as alone:
+                if alone and finish(folder):
+                    return 0
+        time.sleep(0.1)
+    return 0
+
+
+def _adopt_orphans() -> None:
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def main() -> None:
+    """The program."""
+    verb, folder = sys.argv[1], Folder(Path(sys.argv[2]))
+    if verb == "poweroff":
+        sys.exit(power_off(folder, sys.argv[3]))
+    with contextlib.suppress(OSError):
+        os.setsid()
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        with folder.holding() as alone:
+            if alone:
+                if not folder.has("terminated.json"):
+                    Host(folder).run()
+                return
+        if time.monotonic() > until:
+            return  # it has a host
+        time.sleep(0.05)

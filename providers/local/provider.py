@@ -1,0 +1,432 @@
+"""The Provider protocol on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import getpass
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import costgpu
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest, ProviderError, Unreachable
+from costgpu.job import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Layer
+from costgpu.models import Offer
+from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, Leftover, Owned
+from costgpu.providers.local import processes
+from costgpu.providers.local.folder import KEPT, Folder, locked
+from costgpu.providers.local.machine import environment, finish
+
+REGION = "local"
+STUCK_SECONDS = 5.0  # a host that has not ended its instance by then is ended itself
+KEEP_SECONDS = 7 * 86400.0  # so long outputs that nobody fetched are kept
+_PREFIX = "local-"
+_ID = re.compile(r"local-[a-z0-9-]{1,80}")
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from costgpu.providers.local.machine import main; main()"
+_ROOT = Path(costgpu.__file__).absolute().parents[1]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _translated(
+    method: Callable[Concatenate[LocalProvider, P], T],
+) -> Callable[Concatenate[LocalProvider, P], T]:
+    @functools.wraps(method)
+    def wrapped(self: LocalProvider, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(self, *args, **kwargs)
+        except OSError as exc:
+            words = os.strerror(exc.errno) if exc.errno else str(exc)
+            raise ProviderError(
+                f"The folder of local instances, {self.folder}, cannot be used: {words}.",
+                hint="Free some space, or set XDG_DATA_HOME to a folder that you may write.",
+            ) from exc
+
+    return wrapped
+
+
+class LocalProvider:
+    """Instances on this machine.
+
+    Args:
+        folder: Holds one folder for each instance; made if need be.
+        clock: Tells when an instance is launched. The host processes go by the system's time.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.folder = folder.absolute()
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """``local``."""
+        return "local"
+
+    def identity(self) -> Identity:
+        """User and host."""
+        try:
+            user = getpass.getuser()
+        except (KeyError, OSError):
+            user = str(os.getuid())
+        return Identity(provider="local", account=socket.gethostname(), principal=user, source="this machine")
+
+    @_translated
+    def check(self, request: CreateRequest) -> None:
+        """Whether an instance can live here: a POSIX system with a shell, and a folder that can be written."""
+        if os.name != "posix" or shutil.which("sh", path="/bin:/usr/bin") is None:
+            raise InvalidRequest("Local runs need a POSIX system (Linux or macOS) with /bin/sh.")
+        if request.offer.region != REGION or request.zone is not None:
+            place = request.zone or request.offer.region
+            raise InvalidRequest(f"There is no {place!r} on this machine: its only region is {REGION!r}.")
+        if taken := set(request.tags) & set(OUR_TAGS):
+            raise InvalidRequest(f"The tag {min(taken)} is costgpu's own.")
+        self._make_folder()
+        with tempfile.TemporaryFile(dir=self.folder):
+            pass
+
+    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+        """Two processes that trust each other in nothing."""
+        until = request.lease_until
+        return (
+            Layer(
+                name="create call",
+                armed=True,
+                detail="its host process ends everything of the instance at the lease, by either clock",
+                deadline=until,
+            ),
+            Layer(
+                name="watchdog",
+                armed=True,
+                detail="the boot script's own loop ends it, too, also if the host process is killed",
+                deadline=until,
+            ),
+        )
+
+    def zones(self, offer: Offer) -> tuple[str | None, ...]:
+        """Here."""
+        if offer.region != REGION:
+            raise InvalidRequest(f"There is no region {offer.region!r} on this machine: its only one is {REGION!r}.")
+        return (None,)
+
+    @_translated
+    def create(self, request: CreateRequest) -> Instance:
+        """Makes the folder and starts its host; the same token gets the same instance as long as its folder is there."""
+        self.check(request)
+        instance_id = _id_of(request.token)
+        home = Folder(self.folder / instance_id)
+        with locked(self.folder / ".lock"):
+            facts = home.read("instance.json")
+            if facts is None:
+                self._forget_old()
+                self._write(home, request)
+            elif facts["fingerprint"] != _fingerprint(request):
+                raise InvalidRequest(f"The token {request.token} was used with other parameters.")
+            if not home.has("host.json") and not home.has("terminated.json"):
+                self._start_host(home)
+        found = self._describe(home)
+        if found is None:
+            raise Unreachable(f"{home.path} vanished while it was made.")
+        return found
+
+    @_translated
+    def find(self, request: CreateRequest) -> Instance | None:
+        """By token."""
+        return self._describe(Folder(self.folder / _id_of(request.token)))
+
+    @_translated
+    def describe(self, ref: InstanceRef) -> Instance | None:
+        """By the instance's folder."""
+        return self._describe(self._home(ref)) if _ID.fullmatch(ref.instance_id) else None
+
+    @_translated
+    def terminate(self, ref: InstanceRef) -> None:
+        """Tells the host to end it; ends it right here if there is no host any more, or it does not react."""
+        home = self._home(ref)
+        if not _ID.fullmatch(ref.instance_id) or not home.path.is_dir():
+            return
+        self._facts(home)
+        home.write_once("end.json", {"by": "client", "reason": "user initiated", "at": time.time()})
+        if home.has("terminated.json"):
+            return
+        host = home.host()
+        if host is not None and not self._is_stuck(home):
+            processes.send(host, signal.SIGTERM)
+            return
+        if host is not None:
+            processes.send(host, signal.SIGKILL)
+            processes.gone(host)
+        with home.holding() as alone:
+            if alone:
+                finish(home)
+
+    @_translated
+    def open_access(self, instance: Instance, allow_from: str) -> None:  # noqa: ARG002 - there is no port to open
+        """Nothing is closed on this machine."""
+        self._facts(self._home(instance.ref))
+
+    @_translated
+    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+        """Empties the folders of the run's terminated instances, except logs, and except outputs that nobody fetched."""
+        left: list[Leftover] = []
+        for home in self._homes():
+            facts = home.read("instance.json")
+            if facts is None and home.path.name.startswith(f"{_PREFIX}{run_id}-"):
+                raise _not_ours(home)
+            if facts is None or facts["tags"].get(TAG_RUN) != run_id or facts["region"] != region:
+                continue
+            instance = self._describe(home)
+            if instance is not None and instance.state.alive:
+                left.append(
+                    Leftover(
+                        provider="local",
+                        region=region,
+                        kind="folder",
+                        resource_id=str(home.path),
+                        run_id=run_id,
+                        lease_until=instance.lease_until,
+                    )
+                )
+            elif _is_safe(home):
+                _empty(home)
+        return tuple(left)
+
+    @_translated
+    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+        """Every instance folder. One that another machine writes (a shared home) is named, and left alone."""
+        if regions is not None and REGION not in regions:
+            return Owned(unreachable=tuple((region, "no such region") for region in regions))
+        found: list[Instance] = []
+        closed = [(region, "no such region") for region in regions or () if region != REGION]
+        for home in self._homes():
+            try:
+                instance = self._describe(home)
+            except InvalidRequest:
+                continue
+            except Unreachable as error:
+                closed.append((REGION, error.message))
+                continue
+            if instance is not None:
+                found.append(instance)
+        return Owned(instances=tuple(found), unreachable=tuple(closed))
+
+    @_translated
+    def console(self, ref: InstanceRef) -> str:
+        """What the boot script and the agent said."""
+        if not _ID.fullmatch(ref.instance_id):
+            return ""
+        try:
+            return (self._home(ref).path / "console.log").read_bytes()[-65536:].decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+
+    # -- the folder -----------------------------------------------------------------------------------------------------
+
+    def _home(self, ref: InstanceRef) -> Folder:
+        return Folder(self.folder / ref.instance_id)
+
+    def _homes(self) -> Iterator[Folder]:
+        if self.folder.is_dir():
+            for path in sorted(self.folder.iterdir()):
+                if _ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                    yield Folder(path)
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def _write(self, home: Folder, request: CreateRequest) -> None:
+        """The whole folder, and only then its name."""
+        now = self._clock.now()
+        lifetime = (request.lease_until - now).total_seconds()
+        tags = {
+            **request.tags,
+            TAG_RUN: request.run_id,
+            TAG_NAME: request.name,
+            TAG_OWNER: request.owner,
+            TAG_LEASE: str(int(request.lease_until.timestamp())),
+        }
+        facts = {
+            "tags": tags,
+            "region": request.offer.region,
+            "instance_type": request.offer.instance_type,
+            "launched_epoch": now.timestamp(),
+            "lease_epoch": request.lease_until.timestamp(),
+            "lifetime_seconds": lifetime,
+            "fingerprint": _fingerprint(request),
+            "host": socket.gethostname(),
+            "boot_id": processes.boot_id(),
+        }
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as name:
+            fresh = Folder(Path(name) / "home")
+            fresh.path.mkdir(mode=0o700)
+            (fresh.path / "boot.sh").write_text(request.boot_script, encoding="utf-8")
+            button = fresh.path / "poweroff"
+            button.write_text(_button(home.path), encoding="utf-8")
+            button.chmod(0o700)
+            fresh.write_once("instance.json", facts)
+            if home.path.is_dir():
+                raise _not_ours(home)
+            fresh.path.rename(home.path)
+
+    def _start_host(self, home: Folder) -> None:
+        """By way of a shell that ends at once: the host is nobody's child, and no client ever waits for it."""
+        shell = '"$@" </dev/null >/dev/null 2>>host.log &'
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                ["/bin/sh", "-c", shell, "sh", *_command("host", home.path)],
+                cwd=home.path, env=environment(), check=True, start_new_session=True, timeout=30,
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def _facts(self, home: Folder) -> dict[str, Any]:
+        """What it is.
+
+        Raises:
+            InvalidRequest: It is not ours.
+            Unreachable: Another machine's.
+        """
+        facts = home.read("instance.json")
+        if facts is None or TAG_RUN not in facts.get("tags", {}):
+            raise _not_ours(home)
+        if facts["host"] != socket.gethostname():
+            raise Unreachable(f"{home.path.name} lives on {facts['host']}, not on this machine: ask there.")
+        return facts
+
+    def _describe(self, home: Folder) -> Instance | None:
+        if not home.path.is_dir():
+            return None
+        facts = self._facts(home)
+        state = self._state(home, facts)
+        over = home.read("terminated.json") or {}
+        tags: dict[str, str] = facts["tags"]
+        running = state is InstanceState.RUNNING and home.has("booted")
+        return Instance(
+            ref=InstanceRef(provider="local", region=facts["region"], instance_id=home.path.name),
+            zone=None,
+            instance_type=facts["instance_type"],
+            state=state,
+            reason=_reason(home, over) if state is InstanceState.TERMINATED else "",
+            launched_at=datetime.fromtimestamp(facts["launched_epoch"], UTC),
+            endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,
+            run_id=tags.get(TAG_RUN, ""),
+            name=tags.get(TAG_NAME, ""),
+            owner=tags.get(TAG_OWNER, ""),
+            lease_until=datetime.fromtimestamp(int(tags[TAG_LEASE]), UTC),
+            tags=dict(tags),
+        )
+
+    def _state(self, home: Folder, facts: dict[str, Any]) -> InstanceState:
+        """The truth, also if the host was killed, or the machine restarted."""
+        if home.has("terminated.json"):
+            return InstanceState.TERMINATED
+        ending = home.has("end.json") and not self._is_stuck(home)
+        if home.host() is not None:
+            if ending:
+                return InstanceState.TERMINATING
+            return InstanceState.RUNNING if home.has("booted") or home.has("end.json") else InstanceState.PENDING
+        with home.holding() as alone:
+            if not alone:
+                return InstanceState.TERMINATING if ending else InstanceState.PENDING  # a host begins, or ends
+            if home.has("terminated.json"):
+                return InstanceState.TERMINATED
+            same_boot = processes.boot_id() == facts["boot_id"]
+            if same_boot and home.members():
+                return InstanceState.RUNNING  # without its host; it can be ended all the same
+            if same_boot and not home.has("host.json") and time.time() < facts["lease_epoch"]:
+                return InstanceState.PENDING  # nothing was started: the same create call does it
+            reason = "its processes are gone" if home.has("host.json") else "lease expired"
+            if not same_boot:
+                reason = "this machine was restarted"
+            home.write_once("end.json", {"by": "lost", "reason": reason, "at": time.time()})
+            finish(home)
+            return InstanceState.TERMINATED
+
+    def _is_stuck(self, home: Folder) -> bool:
+        """Whether its end was asked for too long ago."""
+        asked = home.read("end.json")
+        return asked is not None and time.time() - float(asked["at"]) > STUCK_SECONDS
+
+    def _forget_old(self) -> None:
+        for home in self._homes():
+            over = home.read("terminated.json")
+            if over is not None and time.time() - float(over["at"]) > KEEP_SECONDS:
+                shutil.rmtree(home.path, ignore_errors=True)
+
+
+def _id_of(token: str) -> str:
+    """The same for the same token, in every process."""
+    plain = f"{_PREFIX}{token}"
+    return plain if _ID.fullmatch(plain) else _PREFIX + hashlib.sha256(token.encode()).hexdigest()[:32]
+
+
+def _fingerprint(request: CreateRequest) -> str:
+    return hashlib.sha256(json.dumps(asdict(request), sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _command(verb: str, home: Path) -> list[str]:
+    """The host program; -P and -E keep the current folder and the user's variables out of its imports."""
+    return [sys.executable, "-P", "-E", "-c", _PROGRAM, str(_ROOT), verb, str(home)]
+
+
+def _button(home: Path) -> str:
+    """The power-off button, as a shell script; it also works when this Python is gone, if the host still lives."""
+    quoted = shlex.quote(str(home))
+    return f"""#!/bin/sh
+# Powers this local instance off: everything that runs in it is ended. The argument is the reason, for the record.
+reason=${{1:-power-off}}
+{shlex.join(_command("poweroff", home))} "$reason" && exit 0
+home={quoted}
+pid=$(sed -n 's/.*"pid": \\([0-9]*\\).*/\\1/p' "$home/host.json")
+started=$(sed -n 's/.*"started": "\\([0-9]*\\)".*/\\1/p' "$home/host.json")
+read -r stat <"/proc/$pid/stat" || exit 1
+set -- ${{stat##*) }}
+[ "${{20}}" = "$started" ] && kill -TERM "$pid"
+"""
+
+
+def _is_safe(home: Folder) -> bool:
+    """Whether nothing of value is lost with the working folder: a client has fetched it, or no job was ever started."""
+    state = home.read("state.json") or {}
+    if not home.has("order.json") or state.get("collected_uptime") is not None or state.get("uploaded"):
+        return True
+    over = home.read("terminated.json") or {}
+    return time.time() - float(over.get("at", time.time())) > KEEP_SECONDS
+
+
+def _empty(home: Folder) -> None:
+    for path in home.path.iterdir():
+        if path.name in KEPT:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _reason(home: Folder, over: dict[str, Any]) -> str:
+    words = str(over.get("reason", ""))
+    if over.get("by") == "instance":
+        words = f"instance initiated: {words}"
+    if not _is_safe(home):
+        words += f"; what nobody fetched is kept in {home.path / 'work'}"
+    return words
+
+
+def _not_ours(home: Folder) -> InvalidRequest:
+    return InvalidRequest(f"{home.path} does not carry the tag {TAG_RUN}: it is not ours, and stays as it is.")

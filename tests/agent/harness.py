@@ -1,0 +1,210 @@
+"""A machine in a temporary folder, with real processes; and the smallest Transport there can be."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from costgpu.job import FileEntry, JobOrder, JobStatus
+from costgpu.runner.agent import machine as table
+from costgpu.runner.agent_host import AgentHost, Patience
+from costgpu.runner.host import Completed, LogPosition, Selection, Stream
+
+
+class ShellTransport:
+    """Commands as child processes. `cut` makes the next stream end after so many bytes."""
+
+    def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
+        self._home = home
+        self.environment = dict(environment)
+        self.cut: int | None = None
+        self.commands: list[list[str]] = []
+
+    @property
+    def home(self) -> str:
+        return str(self._home)
+
+    def run(self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60) -> Completed:
+        self.commands.append(list(argv))
+        try:
+            child = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self.environment,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            return Completed(returncode=127, stdout=b"", stderr=b"")
+        assert child.stdin is not None
+        try:
+            for chunk in [stdin] if isinstance(stdin, bytes) else stdin:
+                child.stdin.write(chunk)
+        except BrokenPipeError:
+            pass
+        except BaseException:
+            child.kill()
+            child.communicate()
+            raise
+        out, err = child.communicate(timeout=timeout_seconds)
+        return Completed(returncode=child.returncode, stdout=out, stderr=err)
+
+    @contextlib.contextmanager
+    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
+        child = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=self.environment, start_new_session=True
+        )
+        assert child.stdout is not None
+        pipe = child.stdout
+
+        def chunks() -> Iterator[bytes]:
+            left = self.cut
+            while data := os.read(pipe.fileno(), 1 << 16):
+                if left is not None:
+                    if left <= 0:
+                        return
+                    data, left = data[:left], left - len(data)
+                yield data
+
+        try:
+            yield chunks()
+        finally:
+            child.kill()
+            child.wait()
+            pipe.close()
+
+    def download(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        for source, target in pairs:
+            shutil.copyfile(source, target)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
+    """All regular files below `root`."""
+    files = [
+        FileEntry(
+            path=path.relative_to(root).as_posix(),
+            size=path.stat().st_size,
+            sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
+            mode=path.stat().st_mode & 0o777,
+        )
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    ]
+    return Selection(root=root, files=tuple(files), links=dict(links or {}))
+
+
+def until(what: Callable[[], Any], seconds: float = 15.0) -> Any:
+    """Waits until `what` is true, and returns it."""
+    end = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.02)
+    return value
+
+
+class Machine:
+    """One home folder, its host, and everything that runs there."""
+
+    def __init__(self, folder: Path, **settings: float | str) -> None:
+        self.home = folder / "home of it"
+        self.home.mkdir(parents=True)
+        self.source = folder / "source"
+        self.source.mkdir()
+        off = self.home / "poweroff"
+        off.write_text('#!/bin/sh\nprintf "%s\\n" "$1" >>"${0%/*}/off"\n')
+        off.chmod(0o755)
+        environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "COSTGPU_AGENT_TICK_SECONDS": "0.05"}
+        environment["COSTGPU_AGENT_KEEPALIVE_SECONDS"] = "1"
+        environment |= {f"COSTGPU_AGENT_{name.upper()}": str(value) for name, value in settings.items()}
+        self.transport = ShellTransport(self.home, environment)
+        self.host = AgentHost(self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable), patience=Patience(silence=6.0))
+        self.stdout, self.stderr = bytearray(), bytearray()
+
+    def run(self, script: str, *arguments: str, secrets: Mapping[str, str] | None = None,
+            uploads: Mapping[str, str] | None = None, **changes: Any) -> None:  # fmt: skip
+        """Installs, sends and starts a script."""
+        (self.source / "train.py").write_text(script, encoding="utf-8")
+        self.host.install()
+        self.host.send(selection(self.source))
+        self.host.start(order("train.py", *arguments, **changes), secrets or {}, uploads or {})
+
+    def follow(self, position: LogPosition | None = None) -> JobStatus:
+        """To the end; output is in `stdout` and `stderr`."""
+
+        def sink(stream: Stream, data: bytes) -> None:
+            (self.stdout if stream is Stream.STDOUT else self.stderr).extend(data)
+
+        return self.host.follow(position or LogPosition(), sink)
+
+    def read(self, name: str) -> dict[str, Any]:
+        value: dict[str, Any] = json.loads((self.home / name).read_text())
+        return value
+
+    def daemon(self) -> int:
+        """Its process number."""
+        answer = subprocess.run(
+            ["/bin/sh", str(self.home / "agent"), "call"], input=b'{"method": "ping"}', capture_output=True, check=True
+        )
+        return int(json.loads(answer.stdout.decode().removeprefix("costgpu-reply "))["pid"])
+
+    def ended_by(self) -> str:
+        return (self.home / "ended_by").read_text().strip() if (self.home / "ended_by").exists() else ""
+
+    def ours(self) -> list[int]:
+        """Processes that belong to this machine: by argument, or by environment."""
+        found = []
+        for pid in table.processes():
+            with contextlib.suppress(OSError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+                if os.fsencode(str(self.home)) in words and pid != os.getpid():
+                    found.append(pid)
+        return found
+
+    def destroy(self) -> None:
+        """As a power cut would."""
+        while members := self.ours():
+            for pid in members:
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+
+def order(*argv: str, **changes: Any) -> JobOrder:
+    """With an hour to go, on this machine, and short grace."""
+    values: dict[str, Any] = {
+        "argv": argv,
+        "setup": "",
+        "outputs": (),
+        "processes": 0,
+        "python": sys.executable,
+        "deadline_epoch": time.time() + 3600,
+        "max_duration_seconds": None,
+        "idle_seconds": None,
+        "grace_seconds": 1.0,
+        "spot": False,
+        "provider": "local",
+        "power_off": True,
+    }
+    return JobOrder(**(values | changes))
+
+
+def in_thread(call: Callable[[], Any]) -> threading.Thread:
+    """Runs it beside."""
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    return thread

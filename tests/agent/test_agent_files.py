@@ -1,0 +1,233 @@
+"""Installing, sending and fetching through real commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
+from costgpu.job import FileEntry
+from costgpu.runner.agent_bundle import agent_sha256
+from costgpu.runner.agent_host import AgentHost
+from costgpu.runner.host import Selection
+from tests.agent.harness import Machine, in_thread, order, selection, until
+
+
+def test_installing_again_changes_nothing(machine: Machine) -> None:
+    machine.host.install()
+    first = machine.daemon()
+    count = len(machine.transport.commands)
+    machine.host.install()
+    assert machine.daemon() == first
+    assert len(machine.transport.commands) == count + 1  # one round trip
+
+
+def test_a_newer_agent_replaces_the_old_one_while_the_job_runs(machine: Machine) -> None:
+    machine.run("import os, sys, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nsys.exit(4)")
+    until((machine.home / "work/up").exists)
+    old = machine.daemon()
+    current = machine.home / f"agent-{agent_sha256()[:16]}.pyz"
+    current.rename(machine.home / "agent-0123456789abcdef.pyz")  # as if another version had been installed
+    wrapper = machine.home / "agent"
+    wrapper.write_text(wrapper.read_text().replace(agent_sha256()[:16], "0123456789abcdef"))
+    os.kill(old, 9)
+    until(lambda: _ping(machine) not in (0, old))
+    machine.host.install()
+    assert f"agent-{agent_sha256()[:16]}.pyz" in _program(machine)
+    (machine.home / "work/go").touch()
+    assert machine.follow().exit_code == 4
+
+
+def _ping(machine: Machine) -> int:
+    loops = [pid for pid in machine.ours() if b"daemon" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")]
+    if not loops:  # the loop of the shell starts a file that is gone: start the renamed one
+        machine.transport.run(["/bin/sh", str(machine.home / "agent"), "serve"])
+    return loops[0] if loops else 0
+
+
+def _program(machine: Machine) -> str:
+    (pid,) = [
+        pid for pid in machine.ours() if b"daemon" in (words := Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+        and words[1] == b"-I"
+    ]  # fmt: skip
+    return Path(f"/proc/{pid}/cmdline").read_text()
+
+
+@pytest.mark.parametrize("old", ["#!/bin/sh\necho Python 3.6.9\nexit 1\n", "#!/bin/sh\nexit 127\n"])
+def test_a_machine_without_a_usable_python_says_so(machine: Machine, tmp_path: Path, old: str) -> None:
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    (shims / "sh").symlink_to("/bin/sh")
+    (shims / "python3").write_text(old)
+    (shims / "python3").chmod(0o755)
+    machine.transport.environment["PATH"] = str(shims)
+    with pytest.raises(MachineUnusable, match=r"3\.8 or newer") as caught:
+        AgentHost(machine.transport).install()
+    assert "3.6.9" in caught.value.message or "none" in caught.value.message
+
+
+def test_a_machine_without_space_says_so(machine: Machine) -> None:
+    (machine.home / f"agent-{agent_sha256()[:16]}.pyz.new").mkdir()
+    with pytest.raises(MachineUnusable, match="stored"):
+        machine.host.install()
+
+
+def test_a_machine_without_the_agent_says_so(machine: Machine) -> None:
+    with pytest.raises(MachineUnusable, match="not on the machine"):
+        machine.host.status()
+
+
+def test_a_command_that_was_cut_off_is_a_lost_connection(machine: Machine) -> None:
+    machine.host.install()
+    (machine.home / "agent").write_text("#!/bin/sh\nkill -9 $$\n")
+    with pytest.raises(HostUnreachable):
+        machine.host.status()
+
+
+def test_chatter_of_a_login_is_not_taken_for_an_answer(machine: Machine) -> None:
+    machine.host.install()
+    wrapper = machine.home / "agent"
+    wrapper.write_text(wrapper.read_text().replace("\nexec", "\necho 'Welcome! {}'; echo costgpu\nexec"))
+    machine.run("print('x')")
+    assert machine.follow().exit_code == 0
+    assert machine.stdout == b"x\n"
+
+
+def test_files_travel_once_and_arrive_as_they_were(machine: Machine) -> None:
+    source = machine.source
+    (source / "pkg").mkdir()
+    (source / "pkg/ü ~'\"\n.txt").write_bytes(bytes(range(256)))
+    (source / "empty").write_bytes(b"")
+    (source / "run.sh").write_text("#!/bin/sh\n")
+    (source / "run.sh").chmod(0o755)
+    name = os.fsdecode(b"latin-\xe9")
+    (source / name).write_text("old encoding")
+    machine.host.install()
+    chosen = selection(source, {"here": "pkg"})
+    assert machine.host.send(chosen) > chosen.total_bytes
+    assert machine.host.send(chosen) == 0
+    work = machine.home / "work"
+    assert {p.relative_to(work).as_posix(): p.read_bytes() for p in work.rglob("*") if p.is_file()} == {
+        p.relative_to(source).as_posix(): p.read_bytes() for p in source.rglob("*") if p.is_file()
+    }
+    assert os.readlink(work / "here") == "pkg"
+    assert (work / "run.sh").stat().st_mode & 0o777 == 0o755
+    (source / "empty").write_text("no more")
+    assert 0 < machine.host.send(selection(source)) < 20_000
+    assert (work / "empty").read_text() == "no more"
+    assert not (work / "here").exists()
+
+
+def test_a_thousand_small_files_there_and_back(machine: Machine, tmp_path: Path) -> None:
+    for n in range(1000):
+        (machine.source / f"d{n % 10}").mkdir(exist_ok=True)
+        (machine.source / f"d{n % 10}/f{n}").write_bytes(os.urandom(100))
+    machine.run("import os, shutil\nfor n in range(1000): shutil.copy(f'd{n % 10}/f{n}', f'd{n % 10}/g{n}')", outputs=("d*/g*",))
+    assert machine.follow().exit_code == 0
+    entries = machine.host.outputs()
+    assert len(entries) == 1000
+    machine.host.fetch(entries, tmp_path / "out")
+    for n in range(1000):
+        assert (tmp_path / f"out/d{n % 10}/g{n}").read_bytes() == (machine.source / f"d{n % 10}/f{n}").read_bytes()
+
+
+def test_sending_that_was_interrupted_goes_on(machine: Machine) -> None:
+    for n in range(40):
+        (machine.source / f"f{n:02}").write_bytes(os.urandom(50_000))
+    machine.host.install()
+    chosen = selection(machine.source)
+
+    class Cut(Exception):
+        pass
+
+    whole = machine.transport.run
+
+    def cut(argv: list[str], **more: object) -> object:
+        if argv[-1] == "receive":
+            stdin = more["stdin"]
+
+            def half() -> object:
+                for n, piece in enumerate(stdin):  # type: ignore[arg-type, var-annotated]
+                    if n == 4:
+                        raise Cut
+                    yield piece
+
+            more["stdin"] = half()
+        return whole(argv, **more)  # type: ignore[arg-type]
+
+    machine.transport.run = cut  # type: ignore[method-assign, assignment]
+    with pytest.raises(Cut):
+        machine.host.send(chosen)
+    machine.transport.run = whole  # type: ignore[method-assign]
+    arrived = len([path for path in (machine.home / "work").iterdir() if path.name.startswith("f")])
+    assert 5 < arrived < 40
+    assert 0 < machine.host.send(chosen) < chosen.total_bytes
+    assert len(list((machine.home / "work").iterdir())) == 40
+    assert machine.host.send(chosen) == 0
+
+
+def test_a_file_that_changes_while_it_is_sent_is_refused(machine: Machine) -> None:
+    (machine.source / "a").write_text("after")
+    machine.host.install()
+    entry = FileEntry(path="a", size=5, sha256="0" * 64)
+    with pytest.raises(SyncRefused, match="changed"):
+        machine.host.send(Selection(root=machine.source, files=(entry,)))
+
+
+def test_nothing_is_sent_into_a_running_job(machine: Machine) -> None:
+    machine.run("import time; open('made', 'w').close(); time.sleep(60)")
+    until((machine.home / "work/made").exists)
+    (machine.source / "late").write_text("x")
+    assert machine.host.send(selection(machine.source)) == 0
+    assert (machine.home / "work/made").exists()
+    assert not (machine.home / "work/late").exists()
+
+
+def test_outputs_and_logs_come_home(machine: Machine, tmp_path: Path) -> None:
+    machine.run("open('model.pt', 'wb').write(bytes(range(256))); print('done')", outputs=("*.pt", "report/"))
+    machine.follow()
+    (entry,) = machine.host.outputs()
+    assert machine.host.missing_outputs() == ("report/",)
+    target = tmp_path / "target"
+    machine.host.fetch([entry], target)
+    machine.host.fetch_logs(target)
+    assert (target / "model.pt").read_bytes() == bytes(range(256))
+    assert (target / "stdout.log").read_text() == "done\n"
+    assert (target / "stderr.log").read_text() == ""
+
+
+def test_logs_can_be_fetched_while_the_job_writes(machine: Machine, tmp_path: Path) -> None:
+    machine.run("import time\nwhile True: print('x' * 1000, flush=True)")
+    until(lambda: (machine.home / "stdout.log").stat().st_size > 10_000)
+    machine.host.fetch_logs(tmp_path / "logs")
+    assert (tmp_path / "logs/stdout.log").stat().st_size > 10_000
+
+
+def test_a_home_with_a_very_long_name(tmp_path: Path, new_machine: Callable[..., Machine]) -> None:
+    deep = Machine(tmp_path / ("x" * 100) / ("y" * 100))
+    try:
+        deep.run("print('deep')")
+        assert deep.follow().exit_code == 0
+    finally:
+        deep.destroy()
+
+
+def test_two_clients_at_once(machine: Machine) -> None:
+    machine.run("import time\nfor n in range(20): print(n, flush=True); time.sleep(0.02)")
+    other = AgentHost(machine.transport, python=sys.executable)
+    second = bytearray()
+    thread = in_thread(lambda: other.follow(_start(), lambda stream, data: second.extend(data)))
+    machine.follow()
+    thread.join(10)
+    assert bytes(second) == bytes(machine.stdout) != b""
+    other.start(order("x.py"), {}, {})
+
+
+def _start() -> object:
+    from costgpu.runner.host import LogPosition
+
+    return LogPosition()

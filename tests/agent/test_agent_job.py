@@ -1,0 +1,358 @@
+"""A job from its start to its end, in real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import HostUnreachable
+from costgpu.job import EndReason, JobPhase
+from costgpu.runner.agent import machine as table
+from costgpu.runner.host import LogPosition, Stream
+from tests.agent.harness import Machine, in_thread, order, until
+
+
+def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
+    machine.run(
+        "import sys; print('grüße', *sys.argv[1:]); sys.stdout.buffer.write(bytes(range(256))); print('no', file=sys.stderr)",
+        "a b", "--x=$HOME;'\"",
+    )  # fmt: skip
+    status = machine.follow()
+    assert bytes(machine.stdout) == "grüße a b --x=$HOME;'\"\n".encode() + bytes(range(256))
+    assert bytes(machine.stderr) == b"no\n"
+    assert (status.phase, status.reason, status.exit_code) == (JobPhase.FINISHED, EndReason.SUCCEEDED, 0)
+    assert status.stdout_bytes == len(machine.stdout)
+    assert status.started_epoch is not None
+    assert status.finished_epoch is not None
+    assert status.started_epoch <= status.finished_epoch
+    assert machine.host.status() == status
+
+
+def test_before_the_start_it_waits(machine: Machine) -> None:
+    machine.host.install()
+    assert machine.host.status().phase is JobPhase.WAITING
+
+
+@pytest.mark.parametrize(
+    ("script", "code"),
+    [
+        ("import sys; sys.exit(3)", 3),
+        ("import os; os.kill(os.getpid(), 9)", 137),
+        ("raise SystemError('x')", 1),
+        ("import os; os.kill(os.getpid(), 11)", 139),
+    ],
+)
+def test_failures_keep_their_exit_code(machine: Machine, script: str, code: int) -> None:
+    machine.run(script)
+    status = machine.follow()
+    assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, code)
+
+
+def test_a_failing_setup_is_told_apart_and_the_job_does_not_start(machine: Machine) -> None:
+    machine.run("open('ran', 'w')", setup="echo preparing; echo broken >&2; exit 7")
+    status = machine.follow()
+    assert (status.reason, status.exit_code) == (EndReason.SETUP_FAILED, 7)
+    assert bytes(machine.stderr) == b"preparing\nbroken\n"
+    assert not (machine.home / "work/ran").exists()
+
+
+def test_setup_comes_first_and_sees_the_same_python_and_secrets(machine: Machine) -> None:
+    machine.run("print(open('made').read())", setup='python -c "import os,sys; print(sys.executable, os.environ[\'TOKEN\'])" >made',
+                secrets={"TOKEN": "s3cret"})  # fmt: skip
+    assert machine.follow().exit_code == 0
+    executable, token = machine.stdout.decode().split()
+    assert token == "s3cret"
+    assert Path(executable).parent == Path(order().python).parent
+
+
+def test_secrets_are_in_the_job_and_nowhere_else(machine: Machine) -> None:
+    secret = "hunter2-but-longer"
+    machine.run("import os, time; print(len(os.environ['KEY'])); open('up', 'w'); time.sleep(60)", secrets={"KEY": secret},
+                uploads={"outputs": "http://127.0.0.1:1/?signature=" + secret})  # fmt: skip
+    until((machine.home / "work/up").exists)
+    for path in machine.home.rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+    holders = [pid for pid in machine.ours() if secret.encode() in Path(f"/proc/{pid}/environ").read_bytes()]
+    assert len(holders) == 1  # the job itself
+    assert not any(secret.encode() in Path(f"/proc/{pid}/cmdline").read_bytes() for pid in machine.ours())
+    assert not any(secret in word for command in machine.transport.commands for word in command)
+
+
+def test_the_environment_is_plain(machine: Machine) -> None:
+    machine.transport.environment["AWS_SECRET_ACCESS_KEY"] = "mine"
+    machine.run("import json, os; print(json.dumps(dict(os.environ)))", secrets={"A": "1"})
+    machine.follow()
+    environment = json.loads(machine.stdout)
+    assert environment["A"] == "1"
+    assert environment["PYTHONUNBUFFERED"] == "1"
+    assert environment["COSTGPU_OUTPUTS"] == str(machine.home / "work")
+    assert not [name for name in environment if name.startswith("AWS_")]
+    assert [name for name in environment if name.startswith("COSTGPU")] == ["COSTGPU_OUTPUTS"]
+
+
+def test_a_module_runs_with_minus_m(machine: Machine) -> None:
+    (machine.source / "pkg").mkdir()
+    (machine.source / "pkg/__main__.py").write_text("import sys; print(sys.argv[1:])")
+    machine.run("", argv=("-m", "pkg", "--lr", "1"))
+    machine.follow()
+    assert machine.stdout.decode() == "['--lr', '1']\n"
+
+
+def _fake_torchrun(machine: Machine, script: str) -> None:
+    folder = machine.source / "torch/distributed"
+    folder.mkdir(parents=True)
+    (machine.source / "torch/__init__.py").write_text("")
+    (folder / "__init__.py").write_text("")
+    (folder / "run.py").write_text(script)
+
+
+def test_several_processes_are_started_by_torchrun(machine: Machine) -> None:
+    _fake_torchrun(machine, "import sys; print(sys.argv[1:])")
+    machine.run("", "x", processes=3)
+    machine.follow()
+    assert machine.stdout.decode() == "['--standalone', '--nproc-per-node', '3', 'train.py', 'x']\n"
+
+
+def test_one_process_for_each_gpu(new_machine: Callable[..., Machine], tmp_path: Path) -> None:
+    shims = tmp_path / "shims"
+    shims.mkdir()
+    (shims / "nvidia-smi").write_text("#!/bin/sh\n[ \"$1\" = -L ] && printf 'GPU 0: A\\nGPU 1: A\\n'\n")
+    (shims / "nvidia-smi").chmod(0o755)
+    machine = new_machine()
+    machine.transport.environment["PATH"] = f"{shims}:{os.environ['PATH']}"
+    _fake_torchrun(machine, "import sys; print(sys.argv[3])")
+    machine.run("", processes=-1)
+    machine.follow()
+    assert machine.stdout.decode() == "2\n"
+
+
+def test_a_missing_interpreter_is_the_machines_fault(machine: Machine) -> None:
+    machine.run("", python="/nowhere/python3")
+    status = machine.follow()
+    assert status.reason is EndReason.MACHINE_UNUSABLE
+    assert "/nowhere/python3" in status.detail
+
+
+def test_a_second_start_changes_nothing(machine: Machine) -> None:
+    machine.run("open('log', 'a').write('x')")
+    machine.host.start(order("train.py"), {}, {})
+    machine.follow()
+    machine.host.start(order("other.py"), {}, {})
+    time.sleep(0.3)
+    assert (machine.home / "work/log").read_text() == "x"
+    assert machine.host.status().reason is EndReason.SUCCEEDED
+
+
+DAEMON = """
+import os, subprocess, sys, time
+for clear in (False, True):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            if clear:
+                os.execve(sys.executable, [sys.executable, '-c', 'import os,time; open("b","w").write(str(os.getpid())); time.sleep(300)'], {})
+            open('a', 'w').write(str(os.getpid()))
+            import signal
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(300)
+        os._exit(0)
+    os.wait()
+while not (os.path.exists('a') and os.path.exists('b') and open('a').read() and open('b').read()):
+    time.sleep(0.01)
+"""
+
+
+def test_daemonised_children_are_gone_with_the_job(machine: Machine) -> None:
+    machine.run(DAEMON)
+    assert machine.follow().reason is EndReason.SUCCEEDED
+    for name in "ab":
+        assert table.process(int((machine.home / "work" / name).read_text())) is None
+
+
+def test_what_a_setup_starts_lives_until_the_job_ends(machine: Machine) -> None:
+    machine.run("import os; os.kill(int(open('pid').read()), 0); print('there')", setup="sleep 300 & echo $! >pid")
+    assert machine.follow().exit_code == 0
+    assert machine.stdout == b"there\n"
+    assert table.process(int((machine.home / "work/pid").read_text())) is None
+
+
+CHECKPOINT = """
+import signal, sys, time
+def save(*_):
+    open('checkpoint', 'w').write('saved')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open('up', 'w').close()
+time.sleep(300)
+"""
+
+
+def test_cancel_lets_the_job_save_a_checkpoint(machine: Machine) -> None:
+    machine.run(CHECKPOINT, grace_seconds=20.0)
+    until((machine.home / "work/up").exists)
+    machine.host.cancel()
+    machine.host.cancel()
+    status = machine.follow()
+    assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 0)
+    assert (machine.home / "work/checkpoint").read_text() == "saved"
+
+
+def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
+    machine.run("import signal, time\nsignal.signal(15, signal.SIG_IGN)\nopen('up', 'w').close()\ntime.sleep(300)")
+    until((machine.home / "work/up").exists)
+    began = time.monotonic()
+    machine.host.cancel()
+    status = machine.follow()
+    assert 0.8 < time.monotonic() - began < 4
+    assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 137)
+
+
+HELPER = """
+import os, signal, subprocess, sys, time
+helper = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)'])
+def save(*_):
+    time.sleep(0.5)
+    open('checkpoint', 'w').write(str(helper.poll()))
+    os._exit(0)
+signal.signal(signal.SIGTERM, save)
+open('up', 'w').close()
+time.sleep(300)
+"""
+
+
+def test_helpers_live_while_the_main_process_saves(machine: Machine) -> None:
+    machine.run(HELPER, grace_seconds=10.0)
+    until((machine.home / "work/up").exists)
+    machine.host.cancel()
+    machine.follow()
+    assert (machine.home / "work/checkpoint").read_text() == "None"
+
+
+WRAPPER = """
+import subprocess, sys
+subprocess.run([sys.executable, 'inner.py'])
+"""
+
+
+def test_a_job_inside_a_wrapper_gets_its_grace(machine: Machine) -> None:
+    (machine.source / "inner.py").write_text(CHECKPOINT)
+    machine.run(WRAPPER, grace_seconds=10.0)
+    until((machine.home / "work/up").exists)
+    machine.host.cancel()
+    machine.follow()
+    assert (machine.home / "work/checkpoint").read_text() == "saved"
+
+
+def test_cancel_during_setup(machine: Machine) -> None:
+    machine.run("open('ran', 'w')", setup="touch up; sleep 300")
+    until((machine.home / "work/up").exists)
+    machine.host.cancel()
+    assert machine.follow().reason is EndReason.CANCELLED
+    assert not (machine.home / "work/ran").exists()
+
+
+@pytest.mark.parametrize("moment", ["running", "after"])
+def test_a_killed_daemon_comes_back_and_nothing_is_lost(machine: Machine, moment: str) -> None:
+    machine.run("import os, sys, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nsys.exit(5)")
+    until((machine.home / "work/up").exists)
+    first = machine.daemon()
+    os.kill(first, signal.SIGKILL)
+    if moment == "running":
+        assert until(machine.daemon) != first
+    (machine.home / "work/go").touch()
+    status = machine.follow()
+    assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, 5)
+
+
+def test_cancel_works_after_a_daemon_was_killed(machine: Machine) -> None:
+    machine.run(CHECKPOINT, grace_seconds=10.0)
+    until((machine.home / "work/up").exists)
+    os.kill(machine.daemon(), signal.SIGKILL)
+    machine.host.cancel()
+    assert machine.follow().reason is EndReason.CANCELLED
+    assert (machine.home / "work/checkpoint").exists()
+
+
+def test_a_killed_supervisor_takes_its_job_with_it(machine: Machine) -> None:
+    machine.run("import os, time\nif os.fork() == 0: os.setsid()\nopen(f'p{os.getpid()}', 'w').close()\ntime.sleep(300)")
+    until(lambda: len(list((machine.home / "work").glob("p*"))) == 2)
+    os.kill(machine.read("order.json")["supervisor"]["pid"], signal.SIGKILL)
+    status = machine.follow()
+    assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, 137)
+    assert "supervisor" in status.detail
+    for path in (machine.home / "work").glob("p*"):
+        assert table.process(int(path.name[1:])) is None
+
+
+def test_a_stopped_supervisor_does_not_hold_up_the_end(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, new_machine: Callable[..., Machine]
+) -> None:
+    stuck = new_machine(stuck_seconds=0.5)
+    stuck.run("import time\nopen('up', 'w').close()\ntime.sleep(300)", grace_seconds=0.2)
+    until((stuck.home / "work/up").exists)
+    os.kill(stuck.read("order.json")["supervisor"]["pid"], signal.SIGSTOP)
+    stuck.host.cancel()
+    assert stuck.follow().reason is EndReason.CANCELLED
+
+
+def test_fifty_megabytes_on_both_streams_come_complete_and_in_order(machine: Machine) -> None:
+    machine.run(
+        "import os, threading\n"
+        "def fill(descriptor, letter):\n"
+        "    for n in range(25 * 16):\n"
+        "        data = (b'%s%07d' % (letter, n)) * 8192\n"
+        "        while data: data = data[os.write(descriptor, data):]\n"
+        "threads = [threading.Thread(target=fill, args=each) for each in ((1, b'o'), (2, b'e'))]\n"
+        "[t.start() for t in threads]; [t.join() for t in threads]\n"
+    )
+    assert machine.follow().exit_code == 0
+    for data, letter in ((machine.stdout, b"o"), (machine.stderr, b"e")):
+        assert bytes(data) == b"".join((b"%s%07d" % (letter, n)) * 8192 for n in range(400))
+
+
+def test_following_goes_on_where_a_lost_connection_broke_off(machine: Machine) -> None:
+    machine.run("import time\nfor n in range(2000): print('line', n)\ntime.sleep(0.5)\nprint('end')")
+    got = bytearray()
+
+    def sink(stream: Stream, data: bytes) -> None:
+        got.extend(data)
+
+    machine.transport.cut = 5000
+    with pytest.raises(HostUnreachable):
+        machine.host.follow(LogPosition(), sink)
+    machine.transport.cut = None
+    assert 0 <= len(got) < 6000
+    machine.host.follow(LogPosition(stdout=len(got)), sink)
+    assert got.decode() == "".join(f"line {n}\n" for n in range(2000)) + "end\n"
+
+
+def test_a_silent_connection_is_given_up(new_machine: Callable[..., Machine]) -> None:
+    machine = new_machine(keepalive_seconds=1000)
+    machine.run("import time; time.sleep(300)")
+    with pytest.raises(HostUnreachable, match="sign of life"):
+        machine.follow()
+
+
+def test_following_ends_at_once_after_the_last_instruction(machine: Machine) -> None:
+    machine.run("import time\nopen('up', 'w').close()\ntime.sleep(1)\nprint(repr(time.time()), flush=True)")
+    until((machine.home / "work/up").exists)
+    machine.follow()
+    assert time.time() - float(machine.stdout) < 1.5  # 0.1 s when nothing else is running
+
+
+def test_following_begins_before_the_start(machine: Machine) -> None:
+    machine.host.install()
+    seen: list[object] = []
+    thread = in_thread(lambda: seen.append(machine.follow()))
+    time.sleep(0.3)
+    machine.run("print('late')")
+    thread.join(20)
+    assert seen
+    assert machine.stdout == b"late\n"

@@ -1,0 +1,203 @@
+"""Uploads to presigned addresses, and the provider's notice, against a server on the loopback."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.server
+import io
+import tarfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+import pytest_socket
+
+from costgpu.job import EndReason
+from tests.agent.harness import Machine, until
+from tests.agent.test_agent_guard import LISTENS
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """A bucket, and the metadata services of two clouds."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.stored: dict[str, bytes] = {}
+        self.refuse: list[int] = []  # statuses for the next requests
+        self.answers: dict[str, str] = {}
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _reply(self, code: int, body: bytes = b"") -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_PUT(self) -> None:
+        if self.path == "/latest/api/token":
+            ok = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "").isdigit()
+            self._reply(200 if ok else 400, b"TOKEN")
+            return
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.refuse:
+            self._reply(self.server.refuse.pop(0), b"<Error><Code>AccessDenied</Code><Signature>s3cret</Signature></Error>")
+            return
+        if self.headers["Content-MD5"] != base64.b64encode(hashlib.md5(body).digest()).decode():
+            self._reply(400, b"<Error><Code>BadDigest</Code></Error>")
+            return
+        self.server.stored[self.path.partition("?")[0]] = body
+        self._reply(200)
+
+    def do_GET(self) -> None:
+        aws = self.headers.get("X-aws-ec2-metadata-token") == "TOKEN"
+        google = self.headers.get("Metadata-Flavor") == "Google"
+        answer = self.server.answers.get(self.path) if aws or google else None
+        self._reply(404 if answer is None else 200, (answer or "").encode())
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    pytest_socket.enable_socket()
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def _uploads(server: Server) -> dict[str, str]:
+    return {name: f"{server.url}/{name}?X-Amz-Signature=s3cret" for name in ("outputs", "logs")}
+
+
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(data), mode="r:gz") as archive:
+        return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+
+
+JOB = """
+import os
+os.makedirs('out', exist_ok=True)
+open('out/model.pt', 'wb').write(bytes(range(256)) * 5000)
+open('out/ü' + 'x' * 150, 'w').write('long name')
+open('empty', 'w').close()
+print('trained')
+"""
+
+
+def test_uploaded_outputs_are_complete_and_the_machine_goes(new_machine: Callable[..., Machine], server: Server) -> None:
+    machine = new_machine(contact_seconds=0.3, linger_seconds=0.3)
+    machine.run(JOB, uploads=_uploads(server))
+    assert until(machine.ended_by) == "agent succeeded"
+    assert _unpacked(server.stored["/outputs"]) == {
+        "out/model.pt": bytes(range(256)) * 5000,
+        "out/ü" + "x" * 150: b"long name",
+        "empty": b"",
+    }
+    assert _unpacked(server.stored["/logs"]) == {"stdout.log": b"trained\n", "stderr.log": b""}
+
+
+def test_a_client_that_is_there_ends_the_machine_itself(new_machine: Callable[..., Machine], server: Server) -> None:
+    machine = new_machine(linger_seconds=60)
+    machine.run("print('x')", uploads=_uploads(server))
+    machine.follow()
+    until(lambda: machine.host.status().uploaded)
+    time.sleep(0.5)
+    assert machine.ended_by() == ""
+
+
+def test_a_failing_job_is_uploaded_too(new_machine: Callable[..., Machine], server: Server) -> None:
+    machine = new_machine(contact_seconds=0.1, linger_seconds=0.1)
+    machine.run("open('partial', 'w').write('1'); raise SystemExit(3)", uploads=_uploads(server))
+    assert until(machine.ended_by) == "agent job_failed"
+    assert _unpacked(server.stored["/outputs"]) == {"partial": b"1"}
+
+
+def test_a_server_that_is_busy_is_asked_again(machine: Machine, server: Server) -> None:
+    server.refuse = [503, 500]
+    machine.run("pass", uploads=_uploads(server))
+    assert until(lambda: machine.host.status().uploaded)
+    assert set(server.stored) == {"/outputs", "/logs"}
+
+
+def test_a_refused_upload_leaves_the_outputs_and_shows_no_address(
+    new_machine: Callable[..., Machine], server: Server
+) -> None:
+    machine = new_machine(contact_seconds=0.1, linger_seconds=0.1)
+    server.refuse = [403]
+    machine.run(JOB, uploads=_uploads(server))
+    status = until(lambda: (status := machine.host.status()) and status.detail and status)
+    assert "HTTP 403 AccessDenied" in status.detail
+    assert not status.uploaded
+    time.sleep(1.0)
+    assert machine.ended_by() == ""
+    assert len(machine.host.outputs()) == 3
+    for path in machine.home.rglob("*"):
+        assert not path.is_file() or b"s3cret" not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize("moment", ["running", "over"])
+def test_a_daemon_that_was_killed_does_not_lose_the_addresses(
+    new_machine: Callable[..., Machine], server: Server, moment: str
+) -> None:
+    machine = new_machine(contact_seconds=0.3, linger_seconds=0.3)
+    machine.run("import os, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)",
+                uploads=_uploads(server))  # fmt: skip
+    until((machine.home / "work/up").exists)
+    import os
+    import signal
+
+    os.kill(machine.daemon(), signal.SIGKILL)
+    if moment == "over":  # while no daemon is there
+        (machine.home / "work/go").touch()
+        until((machine.home / "exit.json").exists)
+    else:
+        machine.daemon()
+        (machine.home / "work/go").touch()
+    assert until(machine.ended_by) == "agent succeeded"
+    assert set(server.stored) == {"/outputs", "/logs"}
+
+
+@pytest.mark.parametrize(
+    ("provider", "path", "answer"),
+    [
+        ("aws", "/latest/meta-data/spot/instance-action", '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'),
+        ("gcp", "/computeMetadata/v1/instance/preempted", "TRUE"),
+    ],
+)
+def test_the_providers_notice_ends_the_job_in_time(
+    new_machine: Callable[..., Machine], server: Server, provider: str, path: str, answer: str
+) -> None:
+    machine = new_machine(metadata_url=server.url, notice_seconds=0.1)
+    machine.run(LISTENS, spot=True, provider=provider)
+    until((machine.home / "work/up").exists)
+    server.answers[path] = "FALSE" if provider == "gcp" else ""
+    time.sleep(0.5)
+    assert machine.host.status().reason is None
+    server.answers[path] = answer
+    status = machine.follow()
+    assert status.reason is EndReason.PREEMPTED
+    assert (machine.home / "work/checkpoint").exists()
+
+
+def test_without_spot_nobody_asks(new_machine: Callable[..., Machine], server: Server) -> None:
+    server.answers["/latest/meta-data/spot/instance-action"] = "terminate"
+    machine = new_machine(metadata_url=server.url, notice_seconds=0.05)
+    machine.run("import time; time.sleep(1)", provider="aws", spot=False)
+    assert machine.follow().reason is EndReason.SUCCEEDED
+
+
+def test_a_metadata_service_that_does_not_answer_harms_nothing(new_machine: Callable[..., Machine]) -> None:
+    machine = new_machine(metadata_url="http://127.0.0.1:1", notice_seconds=0.05)
+    machine.run("import time; time.sleep(1)", provider="aws", spot=True)
+    assert machine.follow().reason is EndReason.SUCCEEDED

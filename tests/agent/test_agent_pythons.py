@@ -1,0 +1,85 @@
+"""The interpreter of the agent and of the job."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from costgpu.job import EndReason
+from costgpu.runner.agent_host import AgentHost
+from tests.agent.harness import Machine
+
+
+def _usable(name: str) -> str | None:
+    found = shutil.which(name)
+    if found is None or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
+        return None
+    return found
+
+
+OTHERS = [name for name in (f"python3.{minor}" for minor in range(8, 16)) if _usable(name)]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_the_agent_runs_on_every_python_from_3_8_on(machine: Machine, tmp_path: Path, name: str) -> None:
+    machine.host = AgentHost(machine.transport, python=name)
+    machine.run("import time\nopen('o', 'w').write('1')\nprint('hello')\ntime.sleep(0.3)", setup="true", idle_seconds=60.0)
+    status = machine.follow()
+    assert (status.reason, status.exit_code) == (EndReason.SUCCEEDED, 0)
+    assert machine.stdout == b"hello\n"
+    machine.host.fetch(machine.host.outputs(), tmp_path / "out")
+    assert (tmp_path / "out/o").read_text() == "1"
+    assert (machine.home / "agent.log").read_text() == ""
+
+
+def test_a_rented_machine_gets_an_environment_of_its_own_for_the_setup(machine: Machine) -> None:
+    if subprocess.run(["python3", "-c", "import ensurepip"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine's python3 cannot make environments")
+    setup = "command -v pip >pip.txt; python -c 'import sys; print(sys.prefix)' >prefix.txt; echo $VIRTUAL_ENV >venv.txt"
+    machine.run("import sys; print(sys.prefix)", setup=setup, provider="aws", python="")
+    status = machine.follow()
+    assert status.exit_code == 0, machine.stderr
+    venv = str(machine.home / "venv")
+    assert machine.stdout.decode().strip() == venv
+    work = machine.home / "work"
+    assert (work / "pip.txt").read_text().strip() == venv + "/bin/pip"
+    assert (work / "prefix.txt").read_text().strip() == venv
+    assert (work / "venv.txt").read_text().strip() == venv
+    assert "include-system-site-packages = true" in (machine.home / "venv/pyvenv.cfg").read_text()
+    assert {entry.path for entry in machine.host.outputs()} == {"pip.txt", "prefix.txt", "venv.txt"}
+
+
+def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Machine, tmp_path: Path) -> None:
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    for name in ("sh", "echo", "cat", "sleep"):
+        (shims / name).symlink_to(str(shutil.which(name)))
+    base = sys.base_prefix + "/bin/python3"
+    (shims / "python3").write_text(f'#!/bin/sh\n[ "$2" = venv ] && {{ echo "No module named venv" >&2; exit 1; }}\nexec "{base}" "$@"\n')
+    (shims / "python3").chmod(0o755)
+    machine.transport.environment["PATH"] = str(shims)
+    machine.run("print('ran')", setup="echo break=$PIP_BREAK_SYSTEM_PACKAGES", provider="aws", python="")
+    status = machine.follow()
+    assert status.exit_code == 0, machine.stderr
+    assert b"No module named venv" in machine.stderr
+    assert b"break=1" in machine.stderr
+    assert machine.stdout == b"ran\n"
+
+
+def test_the_python_that_has_torch_is_preferred(machine: Machine, tmp_path: Path) -> None:
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    base = sys.base_prefix + "/bin/python3"
+    (shims / "sh").symlink_to("/bin/sh")
+    (shims / "python3").write_text(f'#!/bin/sh\ncase "$2" in *torch*) exit 1;; esac\nexec "{base}" "$@"\n')
+    (shims / "python3.12").write_text(f'#!/bin/sh\ncase "$2" in *torch*) exit 0;; esac\nexport WITH_TORCH=1\nexec "{base}" "$@"\n')
+    for name in ("python3", "python3.12"):
+        (shims / name).chmod(0o755)
+    machine.transport.environment["PATH"] = str(shims)
+    machine.run("import os; print(os.environ.get('WITH_TORCH'))", provider="aws", python="")
+    assert machine.follow().exit_code == 0
+    assert machine.stdout == b"1\n"

@@ -1,0 +1,44 @@
+"""A fresh harness for each check; the emulated account is one process for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_socket
+
+from tests.contract.harness import FakeHarness, Harness, LocalHarness
+
+
+@pytest.fixture(scope="session")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The emulated AWS account."""
+    from tests.emulator.client import RunningCloud
+
+    cloud = RunningCloud.launch(log=tmp_path_factory.mktemp("cloud") / "stderr.log")
+    yield cloud
+    cloud.close()
+
+
+@pytest.fixture(params=["fake", "local", "aws"])
+def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
+    """Every provider in turn."""
+    made: Harness
+    if request.param == "fake":
+        made = FakeHarness()
+    elif request.param == "local":
+        made = LocalHarness(tmp_path / "machines")
+    else:
+        pytest_socket.enable_socket()
+        from tests.contract.aws_harness import AwsHarness
+
+        cloud = request.getfixturevalue("emulated")
+        cloud.reset()
+        cloud.enforce_permissions(on=False)
+        for name, value in cloud.environment().items():
+            monkeypatch.setenv(name, value)
+        made = AwsHarness(cloud)
+    yield made
+    made.close()

@@ -1,0 +1,279 @@
+"""What a provider must bring along to be held to the contract: clients, requests, time, and things to go wrong.
+
+`None` from an optional question means that the provider has no such thing, and the check is left out with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+from costgpu.clock import Clock, ManualClock, SystemClock
+from costgpu.errors import Unreachable
+from costgpu.job import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.models import Offer, PurchaseOption
+from costgpu.providers.base import Provider
+from costgpu.providers.fake import FakeCloud, FakeProvider
+from costgpu.providers.local import LocalProvider
+
+SECRET = "LINE-OF-A-PRIVATE-KEY"
+BOOT = f"#!/bin/sh\n: {SECRET}\necho this machine is up\n"
+RUN = "r7k2m9x4q1ab"
+
+
+def offer_of(provider: str, region: str, instance_type: str) -> Offer:
+    """A plausible one."""
+    return Offer(
+        provider=provider, instance_type=instance_type, family=instance_type.split(".", maxsplit=1)[0], region=region,
+        zone=None, purchase_option=PurchaseOption.ON_DEMAND, price_usd_per_hour=Decimal("0.1"), vcpus=2, memory_gib=4.0,
+        architecture="x86_64", accelerator=None, price_source="test", price_as_of=date(2026, 11, 1),
+    )  # fmt: skip
+
+
+class Harness:
+    """One provider under test. Subclasses give what differs.
+
+    Attributes:
+        name: Of the provider.
+        region: Where the requests go.
+        other_region: Another that the account can use; None if there is none.
+        instance_type: What is asked for.
+        other_type: Another.
+        consistency_seconds: So long queries may not know a new instance.
+        end_seconds: So long terminating may take.
+        lease_seconds: A lease that is long enough not to end during a check.
+        short_lease_seconds: One that is just long enough to boot.
+    """
+
+    name: ClassVar[str]
+    region: ClassVar[str]
+    other_region: ClassVar[str | None] = None
+    instance_type: ClassVar[str]
+    other_type: ClassVar[str]
+    consistency_seconds: ClassVar[float] = 0.0
+    end_seconds: ClassVar[float] = 60.0
+    lease_seconds: ClassVar[float] = 600.0
+    short_lease_seconds: ClassVar[float] = 30.0
+    clock: Clock
+    _watcher: Provider | None = None
+
+    def client(self) -> Provider:
+        """A new one, as another process would have it."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Ends whatever still runs."""
+
+    def request(self, run_id: str = RUN, attempt: int = 1, **changes: Any) -> CreateRequest:
+        """A create call."""
+        until = self.clock.now().replace(microsecond=0) + timedelta(seconds=self.lease_seconds)
+        made = CreateRequest(
+            run_id=run_id, token=f"{run_id}-{attempt}", name="train", owner="ann@laptop",
+            offer=offer_of(self.name, self.region, self.instance_type), zone=None, disk_gib=100, lease_until=until,
+            boot_script=BOOT, allow_from="203.0.113.7/32", tags={"team": "vision"},
+        )  # fmt: skip
+        return replace(made, **changes)
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Waits for it; whether it came true in time."""
+        end = self.clock.monotonic() + seconds
+        while not condition():
+            if self.clock.monotonic() > end:
+                return False
+            self.clock.sleep(0.05)
+        return True
+
+    def state(self, ref: InstanceRef) -> InstanceState | None:
+        """As a client is told that has done nothing else; None if unknown."""
+        self._watcher = self._watcher or self.client()
+        found = self._watcher.describe(ref)
+        return found.state if found is not None else None
+
+    def over(self, ref: InstanceRef) -> bool:
+        """Whether the provider confirms the end."""
+        return self.state(ref) in (InstanceState.TERMINATED, None)
+
+    def running(self, request: CreateRequest) -> Instance:
+        """Creates, and waits until it runs."""
+        ref = self.client().create(request).ref
+        assert self.until(lambda: self.state(ref) is InstanceState.RUNNING, 60), "it never ran"
+        found = self.client().describe(ref)
+        assert found is not None
+        return found
+
+    def unknown(self) -> InstanceRef:
+        """A well-formed name of no instance."""
+        raise NotImplementedError
+
+    def foreign(self) -> Instance:
+        """Something of the same kind that is not ours."""
+        raise NotImplementedError
+
+    def foreign_is_well(self) -> bool:
+        """Whether it is as it was."""
+        raise NotImplementedError
+
+    def foreign_resource(self, run_id: str) -> bool:
+        """Puts something in place that is named as the run's, but not ours; False if there is no such thing."""
+        return False
+
+    def power_off(self, ref: InstanceRef) -> None:
+        """From the inside."""
+        raise NotImplementedError
+
+    def stop(self, ref: InstanceRef) -> bool:
+        """Stopped by hand; False where machines cannot be stopped."""
+        return False
+
+    def let_in(self, instance: Instance) -> set[str] | None:
+        """The CIDRs that reach port 22; None without such a thing."""
+        return None
+
+    def lose_next_reply(self) -> bool:
+        """The next create call is carried out, and its answer lost; False where that cannot happen."""
+        return False
+
+    def silence(self, region: str) -> bool:
+        """This region does not answer any more; False without more than one."""
+        return False
+
+    def cut_off(self) -> None:
+        """Nothing of the provider can be used any more."""
+        raise NotImplementedError
+
+    def enforces_the_lease(self) -> bool:
+        """Whether a machine without agent ends at its lease here (false where no boot script is carried out)."""
+        return True
+
+
+class FakeHarness(Harness):
+    """The fake cloud, with queries that lag behind."""
+
+    name, region, other_region = "fake", "us-east-1", "us-west-2"
+    instance_type, other_type = "m5.large", "m5.xlarge"
+    consistency_seconds = 3.0
+
+    def __init__(self, make: Callable[[FakeCloud], Provider] = FakeProvider) -> None:
+        self.clock = ManualClock()
+        self.cloud = FakeCloud(self.clock)
+        self.cloud.visible_after_seconds = self.consistency_seconds
+        self._make = make
+
+    def client(self) -> Provider:
+        return self._make(self.cloud)
+
+    def unknown(self) -> InstanceRef:
+        return InstanceRef(provider="fake", region=self.region, instance_id="i-99999999")
+
+    def foreign(self) -> Instance:
+        ref = self.cloud.add_foreign(tags={"Name": "costgpu-look-alike"})
+        return self.cloud.instance(ref.instance_id).describe()
+
+    def foreign_is_well(self) -> bool:
+        return self.cloud.foreign_untouched()
+
+    def foreign_resource(self, run_id: str) -> bool:
+        self.cloud.add_foreign_resource(run_id)
+        return True
+
+    def power_off(self, ref: InstanceRef) -> None:
+        self.cloud.power_off(ref.instance_id)
+
+    def stop(self, ref: InstanceRef) -> bool:
+        self.cloud.stop_by_somebody(ref.instance_id)
+        return True
+
+    def let_in(self, instance: Instance) -> set[str] | None:
+        rule = self.cloud.resources.access_rule(instance.run_id, instance.ref.region)
+        return set(rule.allow_from) if rule is not None else set()
+
+    def lose_next_reply(self) -> bool:
+        self.cloud.faults.next("create", after=True, error=Unreachable("no answer within 15 s"))
+        return True
+
+    def silence(self, region: str) -> bool:
+        self.cloud.unreachable_regions[region] = "timed out"
+        return True
+
+    def cut_off(self) -> None:
+        self.cloud.faults.next("*", error=Unreachable("no route"), times=1000)
+
+
+class LocalHarness(Harness):
+    """This machine."""
+
+    name, region = "local", "local"
+    instance_type, other_type = "this-machine", "another-machine"
+    end_seconds, lease_seconds, short_lease_seconds = 15.0, 60.0, 3.0
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = SystemClock()
+        self.folder = folder
+
+    def client(self) -> Provider:
+        return LocalProvider(self.folder, self.clock)
+
+    def close(self) -> None:
+        """Ends hosts that a failed check left, and what they host."""
+        if self.folder.is_dir():
+            provider = self.client()
+            mine = [one.ref for one in provider.list_owned().instances if one.state.alive]
+            for ref in mine:
+                provider.terminate(ref)
+            self.until(lambda: all(self.over(ref) for ref in mine), self.end_seconds)
+
+    def unknown(self) -> InstanceRef:
+        return InstanceRef(provider="local", region="local", instance_id="local-nobody00000a-1")
+
+    def foreign(self) -> Instance:
+        """A folder of somebody's that happens to lie there."""
+        path = self.folder / "local-somebody"
+        path.mkdir(parents=True)
+        (path / "thesis.txt").write_text("forty pages")
+        ref = InstanceRef(provider="local", region="local", instance_id=path.name)
+        return Instance(
+            ref=ref,
+            zone=None,
+            instance_type="",
+            state=InstanceState.RUNNING,
+            launched_at=datetime.now(UTC),
+            endpoint=None,
+        )
+
+    def foreign_is_well(self) -> bool:
+        return [path.name for path in (self.folder / "local-somebody").iterdir()] == ["thesis.txt"]
+
+    def foreign_resource(self, run_id: str) -> bool:
+        (self.folder / f"local-{run_id}-9").mkdir(parents=True)
+        return True
+
+    def power_off(self, ref: InstanceRef) -> None:
+        """By its button, without the help of a client."""
+        os.spawnv(os.P_WAIT, str(self.folder / ref.instance_id / "poweroff"), ["poweroff", "test"])
+
+    def silence(self, region: str) -> bool:
+        """An instance of another machine, in a home that both share."""
+        path = self.folder / "local-elsewhere00a-1"
+        path.mkdir(parents=True)
+        facts = {"tags": {"costgpu-run": "elsewhere00a"}, "host": socket.gethostname() + "-other"}
+        (path / "instance.json").write_text(json.dumps(facts))
+        return True
+
+    def cut_off(self) -> None:
+        """The folder cannot be one."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        if self.folder.is_dir():
+            for path in self.folder.iterdir():
+                host = path / "host.json"
+                if host.exists():
+                    os.kill(json.loads(host.read_text())["pid"], signal.SIGTERM)
+            self.folder.rename(self.folder.with_name("away"))
+        self.folder.write_text("not a folder")

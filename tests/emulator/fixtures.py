@@ -1,0 +1,42 @@
+"""Fixtures for tests marked ``emulator``: a cloud whose instances are guests, or the guests without a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.emulator import guests, namespace
+from tests.emulator.client import RunningCloud
+from tests.emulator.hypervisor import NspawnMachines
+from tests.emulator.network import GATEWAY
+
+
+@pytest.fixture(scope="session")
+def guest_cloud_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCloud]:
+    """One cloud with guests for all tests."""
+    cloud = RunningCloud.launch(machines="nspawn", host=GATEWAY, log=tmp_path_factory.mktemp("cloud") / "stderr.log")
+    yield cloud
+    cloud.close()
+
+
+@pytest.fixture
+def guest_cloud(
+    guest_cloud_process: RunningCloud, loopback: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunningCloud]:
+    """A new account whose instances are real, and this process's environment pointing at it."""
+    guests.set_traits(None)
+    guest_cloud_process.reset()
+    for name, value in {**guest_cloud_process.environment(), **namespace.CALLER}.items():
+        monkeypatch.setenv(name, value)
+    yield guest_cloud_process
+    guest_cloud_process.reset()
+
+
+@pytest.fixture
+def machines(loopback: None) -> Iterator[NspawnMachines]:
+    """The hypervisor alone."""
+    guests.set_traits(None)
+    made = NspawnMachines()
+    yield made
+    made.close()

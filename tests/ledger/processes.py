@@ -1,0 +1,110 @@
+"""Processes that use a ledger, for tests that run and kill them. Run as a script: ``processes.py ROLE FOLDER [...]``.
+
+Everything is imported first; then ``ready`` is printed and a line awaited, so that many can begin at the same moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import sqlalchemy.dialects.sqlite  # noqa: F401  nothing is imported after rights are dropped
+
+from costgpu.errors import LedgerConflict, LedgerError
+from costgpu.job import EventKind, RunEvent
+from costgpu.ledger import Ledger, store  # noqa: F401
+
+NOBODY = 65534
+
+
+def note(run_id: str, sequence: int, kind: EventKind = EventKind.NOTED, **data: object) -> RunEvent:
+    return RunEvent(run_id=run_id, sequence=sequence, at=datetime.now(UTC), kind=kind, data=data)
+
+
+def say(*words: object) -> None:
+    """One write call a line: it is in the pipe even if the next instruction is the last."""
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+
+
+def append_own(ledger: Ledger, run_id: str, count: int) -> None:
+    """Appends to a run of its own and says each number once the ledger has it."""
+    for sequence in range(count):
+        kind = EventKind.INTENDED if sequence == 0 else EventKind.NOTED
+        ledger.append(note(run_id, sequence, kind, name="storm", padding="x" * 300))
+        say(sequence)
+
+
+def append_shared(ledger: Ledger, run_id: str, count: int, me: str) -> None:
+    """Appends to one run together with others: whoever is too late reads again."""
+    for number in range(count):
+        while True:
+            try:
+                ledger.append(note(run_id, len(ledger.events(run_id)), who=me, number=number))
+                break
+            except LedgerConflict:
+                continue
+        say(number)
+
+
+def report(ledger: Ledger, run_id: str) -> None:
+    """What each operation answers, as a JSON object."""
+    answers: dict[str, object] = {}
+    uses: dict[str, Callable[[], object]] = {
+        "events": lambda: len(ledger.events(run_id)),
+        "recent": lambda: list(ledger.recent_runs()),
+        "append": lambda: ledger.append(note(f"{run_id}-new", 0)),
+        "again": lambda: len(ledger.events(run_id)),
+    }
+    for name, use in uses.items():
+        try:
+            answers[name] = use()
+        except LedgerError as exc:
+            answers[name] = {"error": type(exc).__name__, "message": exc.message, "hint": exc.hint}
+    say(json.dumps(answers))
+
+
+def fill(ledger: Ledger, run_id: str) -> None:
+    """Appends until it is refused, and says how many there are and why there are no more."""
+    for sequence in range(100_000):
+        try:
+            ledger.append(note(run_id, sequence, padding="x" * 3000))
+        except LedgerError as exc:
+            say(
+                json.dumps({"written": sequence, "error": type(exc).__name__, "message": exc.message, "hint": exc.hint})
+            )
+            return
+
+
+def main(role: str, folder: str, run_id: str = "", count: str = "0", extra: str = "") -> None:
+    say("ready")
+    sys.stdin.readline()
+    ledger = Ledger.open(folder=Path(folder))
+    if role == "own":
+        append_own(ledger, run_id, int(count))
+    elif role == "shared":
+        append_shared(ledger, run_id, int(count), extra)
+    elif role == "nobody":
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        report(ledger, run_id)
+    elif role == "report":
+        report(ledger, run_id)
+    elif role == "fill":
+        if int(count):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(count), resource.RLIM_INFINITY))
+        fill(ledger, run_id)
+    elif role == "die":
+        append_own(ledger, run_id, int(count))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,212 @@
+"""Thousands of schedules of faults against the invariants of guaranteed termination, on the fake cloud.
+
+Clients are started, killed and followed by others; providers fail, throttle and lose answers; machines are preempted,
+cut off and ended by hand; agents die. Afterwards time passes and reap runs. What must hold:
+
+- no machine outlives its lease; what is billed never exceeds the cap by more than one billing minute;
+- a run is closed only when its machine is gone;
+- there is at most one machine per run at any time, however often create calls went unanswered;
+- nothing of somebody else's is touched;
+- a finished job's outputs are home whenever a client or reap ended the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from costgpu.clock import ManualClock
+from costgpu.errors import CostGpuError, RunNotFound, Throttled, Unreachable
+from costgpu.job import EndedBy, JobPhase, RunState
+from costgpu.providers.fake import FakeCloud, JobScript, MachineScript
+from costgpu.run import RunView
+from costgpu.runner.engine import Detached
+from costgpu.runner.lock import driving
+from costgpu.runner.observer import Nobody
+from costgpu.runner.reap import end_orphans, look
+from costgpu.runner.service import collect_finished, driver_for, launch, load
+from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
+
+RUN = "r1"
+CAP_USD, PRICE_USD = 2.0, 1.0
+WATCHDOG_TICK = 60.0
+
+
+class Schedule(RuleBasedStateMachine):
+    """One run, many clients, one unreliable world."""
+
+    @initialize(
+        seconds=st.sampled_from([5.0, 300.0, 6000.0, 20000.0]),
+        exit_code=st.sampled_from([0, 0, 3]),
+        setup_exit_code=st.sampled_from([0, 0, 0, 1]),
+        boot=st.sampled_from([1.0, 20.0, 900.0]),
+        ssh=st.sampled_from([True, True, True, False]),
+        visible_after=st.sampled_from([0.0, 0.0, 30.0]),
+        terminating=st.sampled_from([0.0, 30.0, 1200.0]),
+        watchdog=st.sampled_from([True, True, True, False]),
+        skew=st.sampled_from([0.0, 0.0, 3600.0, -3600.0]),
+    )
+    def begin(
+        self, seconds: float, exit_code: int, setup_exit_code: int, boot: float, ssh: bool, visible_after: float,
+        terminating: float, watchdog: bool, skew: float,
+    ) -> None:  # fmt: skip
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = Path(self.temporary.name)
+        (self.folder / "work").mkdir()
+        self.clock = ManualClock()
+        script = JobScript(
+            setup_seconds=20, setup_exit_code=setup_exit_code, seconds=seconds, exit_code=exit_code,
+            outputs={"model.pt": b"weights"}, stdout=[(1.0, b"hello\n")],
+        )  # fmt: skip
+        self.cloud = FakeCloud(self.clock, script=script, machine=MachineScript(boot_seconds=boot, ssh=ssh))
+        self.cloud.add_foreign()
+        self.cloud.visible_after_seconds = visible_after
+        self.cloud.terminating_seconds = terminating
+        self.cloud.watchdog_works = watchdog
+        self.cloud.skew_seconds = skew
+        self.book = MemoryBook()
+        self.safe: set[str] = set()
+        self.most_at_once = 0
+        self.cloud.faults.on_call = lambda _method, _subject: self._count()
+
+    def _count(self) -> None:
+        machines = [i for i in self.cloud.instances.values() if i.ours and i.state.alive]
+        self.most_at_once = max(self.most_at_once, len(machines))
+
+    @rule(dies_at=st.none() | st.integers(1, 60), after=st.booleans(), has_environment=st.booleans())
+    def a_client_comes(self, dies_at: int | None, after: bool, has_environment: bool) -> None:
+        life = Life(dies_at=dies_at, after=after)
+        kit = tools(self.cloud, self.folder, life)
+        book = Mortal(self.book, life, "ledger")
+        with contextlib.suppress(Killed, Detached, CostGpuError):
+            if RUN not in self.book.rows:
+                work = plan(self.folder / "work", max_cost=str(CAP_USD), env_names=("TOKEN",))
+                launch(work, book, kit, Nobody(), owner="me@here", environment={"TOKEN": "x"}, run_id=RUN)
+            else:
+                with driving(self.folder / "runs" / RUN):
+                    environment = {"TOKEN": "x"} if has_environment else None
+                    driver_for(load(self.book, RUN), book, kit, Nobody(), environment).drive()
+
+    @rule(dies_at=st.none() | st.integers(1, 60), after=st.booleans())
+    def cancelled(self, dies_at: int | None, after: bool) -> None:
+        if RUN in self.book.rows and load(self.book, RUN).state is not RunState.CLOSED:
+            life = Life(dies_at=dies_at, after=after)
+            kit = tools(self.cloud, self.folder, life)
+            with contextlib.suppress(Killed, Detached, CostGpuError), driving(self.folder / "runs" / RUN):
+                driver_for(load(self.book, RUN), Mortal(self.book, life, "ledger"), kit, Nobody(), None).cancel()
+
+    @rule(minutes=st.sampled_from([0.1, 1.0, 10.0, 45.0]))
+    def time_passes(self, minutes: float) -> None:
+        self.clock.sleep(minutes * 60)
+
+    @rule(dies_at=st.none() | st.integers(1, 40), after=st.booleans())
+    def cron_comes_by(self, dies_at: int | None, after: bool) -> None:
+        with contextlib.suppress(Killed):
+            self.reap(Life(dies_at=dies_at, after=after))
+
+    def reap(self, life: Life) -> None:
+        kit = tools(self.cloud, self.folder, life)
+        book = Mortal(self.book, life, "ledger")
+
+        def known(run_id: str) -> RunView | None:
+            try:
+                return load(book, run_id)
+            except RunNotFound:
+                return None
+
+        collect_finished(book, kit, Nobody())
+        found = look([kit.provider("fake")], None, self.clock.now(), known)
+        end_orphans(found, kit.provider, self.clock)
+
+    @rule(
+        method=st.sampled_from(["create", "describe", "terminate", "find", "list_owned", "clean_up"]),
+        error=st.sampled_from([Unreachable("no answer"), Throttled("slow down")]),
+        after=st.booleans(), times=st.sampled_from([1, 2, 5, 40]),
+    )  # fmt: skip
+    def the_provider_fails(self, method: str, error: CostGpuError, after: bool, times: int) -> None:
+        self.cloud.faults.next(method, error=error, after=after and isinstance(error, Unreachable), times=times)
+
+    @rule(after=st.sampled_from([0.0, 30.0, 400.0]), seconds=st.sampled_from([5.0, 200.0, 5000.0]))
+    def the_network_is_cut(self, after: float, seconds: float) -> None:
+        self.cloud.cut_network(seconds, after=after)
+
+    @rule(region=st.sampled_from(["us-east-1", "us-west-2"]), times=st.sampled_from([1, 3, None]))
+    def no_capacity(self, region: str, times: int | None) -> None:
+        self.cloud.no_capacity(region=region, times=times)
+
+    @rule(after=st.sampled_from([0.0, 100.0, 3000.0]))
+    def preempted(self, after: float) -> None:
+        for instance in self.cloud.alive():
+            self.cloud.preempt(instance.ref.instance_id, after=after)
+
+    @rule(after=st.sampled_from([1.0, 100.0, 2000.0]))
+    def the_agent_dies(self, after: float) -> None:
+        for instance in self.cloud.alive():
+            name = instance.ref.instance_id
+            self.cloud.schedule(after, lambda name=name: self.cloud.kill_agent(name))  # type: ignore[misc]
+
+    @rule(stop=st.booleans())
+    def somebody_else_ends_it(self, stop: bool) -> None:
+        for instance in self.cloud.alive():
+            if instance.state.value == "running":
+                end = self.cloud.stop_by_somebody if stop else self.cloud.terminate_by_somebody
+                end(instance.ref.instance_id)
+
+    @invariant()
+    def nothing_is_billed_for_long_after_its_lease(self) -> None:
+        if not hasattr(self, "cloud"):
+            return
+        self._count()
+        assert self.most_at_once <= 1
+        assert self.cloud.foreign_untouched()
+        if self.cloud.watchdog_works:
+            late = [i for i in self.cloud.past_lease(slack_seconds=WATCHDOG_TICK) if i.guest is not None]
+            assert not late
+
+    @invariant()
+    def a_closed_run_has_no_machine(self) -> None:
+        if RUN in getattr(self, "book", MemoryBook()).rows and load(self.book, RUN).state is RunState.CLOSED:
+            assert not self.cloud.alive()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "cloud"):
+            return
+        try:
+            self.the_end()
+        finally:
+            self.temporary.cleanup()
+
+    def the_end(self) -> None:
+        """Only time passes, and reap runs from cron."""
+        self.cloud.faults.clear()
+        self.cloud.unstick()
+        self.cloud.network_cuts.clear()
+        for _ in range(16):
+            self.clock.sleep(900)
+            self.cloud.unstick()
+            self.reap(Life())
+        assert not self.cloud.alive()
+        assert self.most_at_once <= 1
+        assert self.cloud.foreign_untouched()
+        assert not self.cloud.leftovers(RUN)
+        for instance in self.cloud.instances_of(RUN):
+            cost = max(60.0, self.cloud.billing_seconds(instance.ref.instance_id)) * PRICE_USD / 3600
+            if self.cloud.watchdog_works and instance.guest is not None:
+                assert cost <= CAP_USD + PRICE_USD / 60
+            job = instance.guest.job if instance.guest is not None else None
+            finished = job is not None and job.phase is JobPhase.FINISHED and job.exit_code == 0
+            if finished and instance.ended_by is EndedBy.CLIENT:
+                assert (self.folder / "work" / "model.pt").read_bytes() == b"weights"
+        if RUN in self.book.rows:
+            assert load(self.book, RUN).state is RunState.CLOSED
+
+
+TestSchedules = Schedule.TestCase
+TestSchedules.settings = settings(
+    max_examples=400, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)

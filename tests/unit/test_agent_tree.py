@@ -1,0 +1,208 @@
+"""The work folder on the machine: arrival, and what are outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.errors import SyncRefused
+from costgpu.job import FileEntry
+from costgpu.runner.agent import tree
+from costgpu.runner.agent.files import Home
+from costgpu.runner.tarstream import tar_stream
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    folder = tmp_path / "home"
+    (folder / "work").mkdir(parents=True)
+    return Home(str(folder))
+
+
+def _row(path: str, data: bytes, mode: int = 0o644) -> list[object]:
+    return [path, len(data), hashlib.sha256(data).hexdigest(), mode]
+
+
+def _tar(members: dict[str, bytes]) -> io.BytesIO:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    stream.seek(0)
+    return stream
+
+
+def _arrive(home: Home, members: dict[str, bytes], links: dict[str, str] | None = None) -> None:
+    lacking = tree.expect(home, [_row(path, data) for path, data in members.items()], links or {})  # type: ignore[misc]
+    if lacking:
+        tree.receive(home, _tar({path: members[path] for path in lacking}))
+        tree.settle(home)
+
+
+def _outputs(home: Home, *patterns: str) -> list[str]:
+    return [each.path for each in tree.find_outputs(home, patterns)[0]]
+
+
+@given(
+    members=st.dictionaries(
+        st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="/\0"), min_size=1, max_size=60)
+        .filter(lambda name: name not in {".", ".."} and len(os.fsencode(name)) < 200),
+        st.binary(max_size=3000), max_size=8,
+    )
+)  # fmt: skip
+def test_any_tree_survives_the_journey(members: dict[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("journey")
+    home = Home(str(root / "home"))
+    (root / "home").mkdir()
+    source = root / "source"
+    entries = []
+    for name, data in members.items():
+        path = f"d/{name}"
+        (source / "d").mkdir(parents=True, exist_ok=True)
+        (source / path).write_bytes(data)
+        entries.append(FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), mode=0o755))
+    rows = [[each.path, each.size, each.sha256, each.mode] for each in entries]
+    if tree.expect(home, rows, {}):
+        tree.receive(home, io.BytesIO(b"".join(tar_stream(source, entries))))
+        tree.settle(home)
+    arrived = {p.name: p.read_bytes() for p in Path(home.work).rglob("*") if p.is_file()}
+    assert arrived == members
+    assert tree.expect(home, rows, {}) == []
+
+
+def test_only_what_lacks_is_asked_for_again(home: Home) -> None:
+    _arrive(home, {"a": b"1", "b/c": b"22"})
+    assert tree.expect(home, [_row("a", b"1"), _row("b/c", b"33"), _row("d", b"")], {}) == ["b/c", "d"]
+
+
+def test_the_folder_becomes_exactly_what_was_announced(home: Home) -> None:
+    _arrive(home, {"old/stale.py": b"x", "keep": b"1", "was_file": b""}, {"link": "keep"})
+    _arrive(home, {"keep": b"1", "was_file/inside": b"2"}, {"link2": "keep"})
+    files = sorted(path.relative_to(home.work).as_posix() for path in Path(home.work).rglob("*") if not path.is_dir())
+    assert files == ["keep", "link2", "was_file/inside"]
+    assert Path(home.work, "link2").read_text() == "1"
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "", ".", "a//b", "a/./b", "x\0y"])
+def test_hostile_paths_are_not_announced(home: Home, path: str) -> None:
+    with pytest.raises(tree.Damaged):
+        tree.expect(home, [_row(path, b"")], {})
+    with pytest.raises(tree.Damaged):
+        tree.expect(home, [], {path: "target"})
+
+
+def test_what_was_not_announced_is_refused(home: Home) -> None:
+    tree.expect(home, [_row("a", b"1")], {})
+    with pytest.raises(tree.Damaged, match="not announced"):
+        tree.receive(home, _tar({"b": b"1"}))
+
+
+def test_a_changed_file_never_gets_its_name(home: Home) -> None:
+    tree.expect(home, [_row("a", b"1")], {})
+    with pytest.raises(tree.Damaged, match="changed"):
+        tree.receive(home, _tar({"a": b"2"}))
+    assert not Path(home.work, "a").exists()
+
+
+def test_an_interrupted_transfer_keeps_what_arrived(home: Home) -> None:
+    members = {f"f{n}": bytes(5000) + bytes([n]) for n in range(10)}
+    rows = [_row(path, data) for path, data in members.items()]
+    tree.expect(home, rows, {})  # type: ignore[arg-type]
+    whole = _tar(members).getvalue()
+    with pytest.raises((tarfile.TarError, tree.Damaged)):
+        tree.receive(home, io.BytesIO(whole[: len(whole) // 2]))
+    lacking = tree.expect(home, rows, {})  # type: ignore[arg-type]
+    assert 0 < len(lacking) < 10
+    tree.receive(home, _tar({path: members[path] for path in lacking}))
+    assert tree.expect(home, rows, {}) == []  # type: ignore[arg-type]
+
+
+def test_outputs_are_what_is_new_or_changed(home: Home) -> None:
+    _arrive(home, {"train.py": b"code", "data.csv": b"1,2", "same": b"as before", "untouched": b"1"})
+    work = Path(home.work)
+    (work / "model.pt").write_bytes(b"weights")
+    (work / "runs/1").mkdir(parents=True)
+    (work / "runs/1/log.txt").write_text("x")
+    (work / "data.csv").write_text("3,4")
+    (work / "same").write_text("as before")  # another time, the same content
+    for rubbish in ("__pycache__/a.pyc", ".venv/lib/x.py", "env/pyvenv.cfg", "env/bin/python", ".cache/x", "a.pyc"):
+        (work / rubbish).parent.mkdir(parents=True, exist_ok=True)
+        (work / rubbish).write_text("")
+    os.mkfifo(work / "pipe")
+    assert _outputs(home) == ["data.csv", "model.pt", "runs/1/log.txt"]
+
+
+def test_links_are_followed_only_within_the_folder(home: Home, tmp_path: Path) -> None:
+    _arrive(home, {"a": b"1"}, {"sent": "a"})
+    work = Path(home.work)
+    (tmp_path / "secret").write_text("not yours")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/file").write_text("not yours")
+    (work / "best.pt").write_text("w")
+    (work / "latest.pt").symlink_to("best.pt")
+    (work / "stolen").symlink_to(tmp_path / "secret")
+    (work / "folder").symlink_to(tmp_path / "elsewhere")
+    (work / "loop").symlink_to(".")
+    (work / "dangling").symlink_to("nowhere")
+    assert _outputs(home) == ["best.pt", "latest.pt"]
+    assert _outputs(home, "stolen", "folder", "folder/*", "folder/file", "**") == ["a", "best.pt", "latest.pt", "sent"]
+    (work / "real").mkdir()
+    (work / "real/x").write_text("1")
+    (work / "alias").symlink_to("real")
+    assert _outputs(home, "alias") == ["alias/x"]
+
+
+def test_patterns_are_files_folders_and_globs(home: Home) -> None:
+    _arrive(home, {"train.py": b"code", "data/in.csv": b"1"})
+    work = Path(home.work)
+    (work / "out/deep").mkdir(parents=True)
+    (work / "out/deep/.hidden").write_text("h")
+    (work / "out/[1].txt").write_text("b")
+    (work / "m.pt").write_text("w")
+    assert _outputs(home, "out/") == ["out/[1].txt", "out/deep/.hidden"]
+    assert _outputs(home, "./out") == ["out/[1].txt", "out/deep/.hidden"]
+    assert _outputs(home, "out/[1].txt") == ["out/[1].txt"]
+    assert _outputs(home, "*.pt", "m.pt", "data") == ["data/in.csv", "m.pt"]
+    assert _outputs(home, "**/*.csv") == ["data/in.csv"]
+    assert _outputs(home, "o?t") == ["out/[1].txt", "out/deep/.hidden"]
+    outputs, missing = tree.find_outputs(home, ["m.pt", "nothing", "*.zip", "../home", "/etc", "data/../../x"])
+    assert [each.path for each in outputs] == ["m.pt"]
+    assert missing == ["nothing", "*.zip", "../home", "/etc", "data/../../x"]
+
+
+def test_checksums_are_remembered_as_long_as_the_file_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Path(home.work)
+    (work / "a").write_text("1")
+    first = tree.with_checksums(home, tree.find_outputs(home, ["a"])[0])
+    assert first == [["a", 1, hashlib.sha256(b"1").hexdigest(), 0o644]]
+    monkeypatch.setattr(tree, "file_sha256", lambda path: pytest.fail("read again"))
+    assert tree.with_checksums(home, tree.find_outputs(home, ["a"])[0]) == first
+    monkeypatch.undo()
+    os.utime(work / "a", ns=(1, 1))
+    (work / "a").write_text("2")
+    assert tree.with_checksums(home, tree.find_outputs(home, ["a"])[0]) != first
+
+
+@pytest.mark.parametrize("change", [lambda p: p.unlink(), lambda p: p.write_text("")])
+def test_a_file_that_shrinks_or_goes_while_it_is_sent_is_an_error(tmp_path: Path, change: object) -> None:
+    (tmp_path / "a").write_text("12345")
+    entry = FileEntry(path="a", size=5)
+    change(tmp_path / "a")  # type: ignore[operator]
+    with pytest.raises(SyncRefused):
+        list(tar_stream(tmp_path, [entry]))
+
+
+def test_the_archive_comes_in_small_pieces(tmp_path: Path) -> None:
+    (tmp_path / "big").write_bytes(bytes(3_000_000))
+    pieces: Iterator[bytes] = tar_stream(tmp_path, [FileEntry(path="big", size=3_000_000)])
+    assert max(len(piece) for piece in pieces) < 600_000

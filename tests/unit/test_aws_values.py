@@ -1,0 +1,209 @@
+"""The AWS adapter's pure parts: user data, tags, images, quotas, names, descriptions, access rules."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.errors import InvalidRequest, Unreachable
+from costgpu.job import CreateRequest, InstanceState
+from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.pricing.catalog import Catalog
+from costgpu.providers.aws import caller_address, launch, quotas
+from costgpu.providers.aws.images import parameters_for
+from costgpu.providers.aws.instances import instance_from
+from costgpu.providers.aws.network import _permission, _same, _without
+from costgpu.providers.aws.schedule import run_of, schedule_name
+
+RUN_IDS = st.from_regex(r"[a-z][a-z0-9]{11}", fullmatch=True)
+A10G = Accelerator(name="A10G", count=1, memory_gib=24.0)
+
+
+def offer(instance_type: str = "g5.xlarge", *, accelerator: Accelerator | None = A10G, arch: str = "x86_64",
+          spot: bool = False) -> Offer:  # fmt: skip
+    return Offer(
+        provider="aws", instance_type=instance_type, family=instance_type.partition(".")[0], region="us-east-1",
+        zone=None, purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(1), vcpus=4, memory_gib=16.0, architecture=arch, accelerator=accelerator,
+        price_source="test", price_as_of=date(2026, 11, 1),
+    )  # fmt: skip
+
+
+def request(tags: dict[str, str]) -> CreateRequest:
+    return CreateRequest(
+        run_id="r7k2m9x4q1ab", token="r7k2m9x4q1ab-1", name="train", owner="ann", offer=offer(), zone=None, disk_gib=100,
+        lease_until=datetime(2026, 11, 21, 12, tzinfo=UTC), boot_script="#!/bin/sh\n", allow_from="203.0.113.7/32",
+        tags=tags,
+    )  # fmt: skip
+
+
+def test_the_sdk_is_imported_on_first_use_only() -> None:
+    code = "import costgpu.providers.aws as a; a.AwsProvider; a.S3Bucket; import sys; print('boto3' in sys.modules, 'botocore' in sys.modules)"  # noqa: E501
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r"), max_size=3000))
+def test_user_data_is_the_script_and_nothing_else(body: str) -> None:
+    data = launch.user_data("#!/bin/sh\n" + body)
+    assert len(data) <= 16384
+    text = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    assert text.decode() == "#cloud-boothook\n#!/bin/sh\n" + body
+    assert launch.user_data("#!/bin/sh\n" + body) == data
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=400), max_size=5))
+def test_the_users_tags_never_replace_ours(tags: dict[str, str]) -> None:
+    hostile = {**tags, "costgpu-run": "x", "costgpu-lease-until": "0"}
+    made = launch.tags_of(request(hostile))
+    assert made["costgpu-run"] == "r7k2m9x4q1ab"
+    assert made["costgpu-lease-until"] == str(int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()))
+    assert all(len(value) <= 256 for value in made.values())
+
+
+def test_every_offer_of_the_catalog_has_an_image_or_a_clear_no() -> None:
+    refused, kinds = set(), set()
+    for each in Catalog.shipped().offers:
+        if each.provider != "aws":
+            continue
+        try:
+            names = parameters_for(each)
+        except InvalidRequest:
+            refused.add(each.family)
+        else:
+            assert all(name.startswith("/aws/service/") for name in names)
+            kinds.add((each.accelerator is None, each.architecture, names[0]))
+    assert refused <= {"g3", "g3s", "g4ad", "g6f", "gr6f", "p2", "p3", "p3dn"}
+    assert (
+        False,
+        "x86_64",
+        "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
+    ) in kinds
+    assert (
+        True,
+        "x86_64",
+        "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+    ) in kinds
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "on_demand", "spot"),
+    [
+        ("c7i.large", "L-1216C47A", "L-34B43A08"), ("m7g.large", "L-1216C47A", "L-34B43A08"),
+        ("t3.micro", "L-1216C47A", "L-34B43A08"), ("im4gn.large", "L-1216C47A", "L-34B43A08"),
+        ("g5.xlarge", "L-DB2E81BA", "L-3819A6DF"), ("gr6.4xlarge", "L-DB2E81BA", "L-3819A6DF"),
+        ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"), ("p5en.48xlarge", "L-417A185B", "L-C4BD4855"),
+        ("p6-b200.48xlarge", "L-417A185B", ""), ("x2idn.16xlarge", "L-7295265B", "L-E3A00192"),
+    ],
+)  # fmt: skip
+def test_which_quota_counts(instance_type: str, on_demand: str, spot: str) -> None:
+    bucket = quotas.bucket_of(instance_type)
+    assert bucket is not None
+    assert (bucket.on_demand, bucket.spot) == (on_demand, spot)
+
+
+@pytest.mark.parametrize(
+    "instance_type", ["inf2.xlarge", "trn1.2xlarge", "mac2.metal", "hpc7a.96xlarge", "u-6tb1.metal", ""]
+)
+def test_types_with_a_quota_of_their_own(instance_type: str) -> None:
+    assert quotas.bucket_of(instance_type) is None
+
+
+@given(RUN_IDS, st.from_regex(r"i-[0-9a-f]{17}", fullmatch=True))
+def test_a_schedules_name_tells_its_run_and_fits(run_id: str, instance_id: str) -> None:
+    name = schedule_name(run_id, instance_id)
+    assert len(name) <= 64
+    assert run_of(name) == run_id
+
+
+@given(st.text(max_size=60))
+def test_other_names_are_of_no_run(name: str) -> None:
+    if not name.startswith("costgpu-") or "-i-" not in name:
+        assert run_of(name) == ""
+
+
+ROW: dict[str, Any] = {
+    "InstanceId": "i-1", "InstanceType": "g5.xlarge", "LaunchTime": datetime(2026, 11, 21, tzinfo=UTC),
+    "State": {"Name": "running"}, "Placement": {"AvailabilityZone": "us-east-1a"},
+}  # fmt: skip
+
+
+@given(st.text(max_size=30))
+def test_a_lease_that_cannot_be_read_is_none(text: str) -> None:
+    made = instance_from({**ROW, "Tags": [{"Key": "costgpu-lease-until", "Value": text}]}, "us-east-1")
+    try:
+        expected = datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        assert made.lease_until is None
+    else:
+        assert made.lease_until == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "state", "alive"),
+    [
+        ("pending", InstanceState.PENDING, True), ("running", InstanceState.RUNNING, True),
+        ("stopping", InstanceState.STOPPING, True), ("stopped", InstanceState.STOPPED, True),
+        ("shutting-down", InstanceState.TERMINATING, True), ("terminated", InstanceState.TERMINATED, False),
+        ("a state of 2027", InstanceState.PENDING, True),
+    ],
+)  # fmt: skip
+def test_states(name: str, state: InstanceState, *, alive: bool) -> None:
+    made = instance_from({**ROW, "State": {"Name": name}, "PublicIpAddress": "54.1.2.3"}, "us-east-1")
+    assert (made.state, made.state.alive) == (state, alive)
+    assert (made.endpoint is not None) is (name == "running")
+
+
+@pytest.mark.parametrize("code", ["Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"])
+def test_the_reason_tells_that_aws_took_it_back(code: str) -> None:
+    row = {**ROW, "State": {"Name": "terminated"}, "StateReason": {"Code": code, "Message": f"{code}: taken"}}
+    made = instance_from(row, "us-east-1")
+    assert (made.preempted, made.reason) == (True, f"{code}: taken")
+
+
+CIDRS = st.sampled_from(["203.0.113.7/32", "198.51.100.0/24", "0.0.0.0/0"])
+RULES = st.fixed_dictionaries(
+    {"IpProtocol": st.just("tcp"), "FromPort": st.sampled_from([22, 80]), "ToPort": st.sampled_from([22, 80])},
+    optional={
+        "IpRanges": st.lists(CIDRS, max_size=3, unique=True).map(lambda rows: [{"CidrIp": row} for row in rows]),
+        "Ipv6Ranges": st.lists(st.just("::/0"), max_size=1).map(lambda rows: [{"CidrIpv6": row} for row in rows]),
+        "UserIdGroupPairs": st.just([{"GroupId": "sg-1"}]),
+    },
+)
+
+
+@given(RULES, st.sampled_from(["203.0.113.7/32", "198.51.100.0/24"]))
+def test_what_is_revoked_is_everything_but_the_one_address(rule: dict[str, Any], allowed: str) -> None:
+    wanted = _permission(allowed, "r7k2m9x4q1ab")
+    stale = {} if _same(rule, wanted) else _without(rule, wanted)
+    gone = {row["CidrIp"] for row in stale.get("IpRanges", [])}
+    had = {row["CidrIp"] for row in rule.get("IpRanges", [])}
+    ours = (rule["FromPort"], rule["ToPort"]) == (22, 22)
+    assert had - gone == (had & {allowed} if ours else set())
+    assert stale.get("Ipv6Ranges", []) == rule.get("Ipv6Ranges", [])
+    assert stale.get("UserIdGroupPairs") == rule.get("UserIdGroupPairs")
+
+
+@pytest.mark.parametrize(("said", "cidr"), [("203.0.113.7%0A", "203.0.113.7/32"), ("2001:db8::1", "2001:db8::1/128")])
+def test_the_callers_address(said: str, cidr: str) -> None:
+    assert caller_address(f"data:text/plain,{said}") == cidr
+
+
+@pytest.mark.parametrize("said", ["", "<html>log in first</html>", "203.0.113", "203.0.113.7, 10.0.0.1"])
+def test_an_answer_that_is_no_address(said: str) -> None:
+    with pytest.raises(Unreachable, match="no address") as caught:
+        caller_address(f"data:text/plain,{said}")
+    assert "caller_address" in caught.value.hint
+
+
+def test_no_answer_at_all() -> None:
+    with pytest.raises(Unreachable, match="does not tell"):
+        caller_address("file:///nonexistent/address")

@@ -1,0 +1,363 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from costgpu.config import Settings, config_file, data_folder, data_path, ledger_url, load_settings, runs_folder
+from costgpu.config.files import KEYS, Trust
+from costgpu.errors import ConfigError
+
+SOMETHING: dict[str, Any] = {
+    "ledger_url": "postgresql://me:hunter2@db/team",
+    "aws_subnet": "subnet-0123456789abcdef0",
+    "aws_scheduler_role_arn": "arn:aws:iam::123456789012:role/costgpu-scheduler",
+    "bucket": "s3://my-results/costgpu",
+    "caller_address": "203.0.113.7/32",
+    "sync_limit_mib": 250.0,
+    "max_lease_hours": 24.0,
+    "default_infra": "aws/us-east-1",
+    "owner": "ada@example.org",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "project" / "src"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def write(path: Path, **values: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{key} = {value!r}\n" for key, value in values.items()))
+    return path
+
+
+def refused(folder: Path, **flags: Any) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(folder, **flags)
+    assert "hunter2" not in f"{caught.value.message} {caught.value.hint}"
+    return caught.value
+
+
+def test_defaults(project: Path) -> None:
+    settings = load_settings(project)
+    assert (settings.sync_limit_mib, settings.max_lease_hours) == (500, 168)
+    assert all(getattr(settings, key) is None for key in set(KEYS) - {"sync_limit_mib", "max_lease_hours"})
+
+
+def test_every_setting_has_its_rule_and_the_other_way_round() -> None:
+    assert list(KEYS) == list(Settings.model_fields)
+    assert set(SOMETHING) == set(KEYS)
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_flag_then_variable_then_project_then_user(key: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = {
+        "sync_limit_mib": (1.0, 2.0, 3.0, 4.0),
+        "max_lease_hours": (1.0, 2.0, 3.0, 4.0),
+        "default_infra": ("aws/a", "aws/b", "aws/c", "aws/d"),
+        "caller_address": ("203.0.113.1/32", "203.0.113.2/32", "203.0.113.3/32", "203.0.113.4/32"),
+        "aws_subnet": tuple(f"subnet-0000000{n}" for n in range(4)),
+        "aws_scheduler_role_arn": tuple(f"arn:aws:iam::12345678901{n}:role/x" for n in range(4)),
+        "bucket": tuple(f"s3://bucket-{n}" for n in range(4)),
+        "owner": ("a", "b", "c", "d"),
+        "ledger_url": ("sqlite:////a", "sqlite:////b", "sqlite:////c", "sqlite:////d"),
+    }[key]
+
+    def now(**flags: Any) -> Any:
+        value = getattr(load_settings(project, **flags), key)
+        return value.get_secret_value() if isinstance(value, SecretStr) else value
+
+    write(config_file(), **{key: user[3]})
+    assert now() == user[3]
+    if KEYS[key] is not Trust.USER:
+        write(project.parent / "costgpu.toml", **{key: user[2]})
+        assert now() == user[2]
+    monkeypatch.setenv(f"COSTGPU_{key.upper()}", "")
+    assert now() == (user[3] if KEYS[key] is Trust.USER else user[2])
+    monkeypatch.setenv(f"COSTGPU_{key.upper()}", str(user[1]))
+    assert now() == user[1]
+    assert now(**{key: user[0]}) == user[0]
+    assert now(**{key: None}) == user[1]
+
+
+@settings(deadline=None)
+@given(st.sets(st.sampled_from(["flag", "variable", "project", "user"])))
+def test_any_choice_of_sources(given_in: set[str]) -> None:
+    order = {"flag": 1.0, "variable": 2.0, "project": 3.0, "user": 4.0}
+    with pytest.MonkeyPatch.context() as patch:
+        folder = data_folder() / "any"
+        for name, path in (("project", folder / "costgpu.toml"), ("user", config_file())):
+            if name in given_in:
+                write(path, max_lease_hours=order[name])
+            else:
+                path.unlink(missing_ok=True)
+        folder.mkdir(exist_ok=True)
+        if "variable" in given_in:
+            patch.setenv("COSTGPU_MAX_LEASE_HOURS", "2")
+        settings = load_settings(folder, max_lease_hours=1.0 if "flag" in given_in else None)
+    assert settings.max_lease_hours == min([order[name] for name in given_in], default=168.0)
+
+
+class TestProject:
+    def test_a_table_of_pyproject(self, project: Path) -> None:
+        (project.parent / "pyproject.toml").write_text("[project]\nname = 'x'\n[tool.costgpu]\nsync_limit_mib = 7\n")
+        assert load_settings(project).sync_limit_mib == 7
+
+    def test_its_own_file_before_pyproject_and_the_nearest_before_all(self, project: Path) -> None:
+        (project.parent / "pyproject.toml").write_text("[tool.costgpu]\nsync_limit_mib = 7\n")
+        write(project.parent / "costgpu.toml", sync_limit_mib=8)
+        assert load_settings(project).sync_limit_mib == 8
+        (project / "pyproject.toml").write_text("[tool.costgpu]\nsync_limit_mib = 9\n")
+        assert load_settings(project).sync_limit_mib == 9
+
+    def test_only_one_file_counts(self, project: Path) -> None:
+        write(project.parent / "costgpu.toml", default_infra="aws")
+        write(project / "costgpu.toml", sync_limit_mib=9)
+        assert load_settings(project).default_infra is None
+
+    def test_a_pyproject_of_others_is_none_of_our_business(self, project: Path) -> None:
+        (project / "pyproject.toml").write_text("[tool.black\nbroken")
+        (project.parent / "pyproject.toml").write_text("# costgpu\n[tool.costgpu-like]\nx = 1\n")
+        assert load_settings(project).sync_limit_mib == 500
+
+    @pytest.mark.parametrize("key", [key for key, trust in KEYS.items() if trust is Trust.USER])
+    @pytest.mark.parametrize("name", ["costgpu.toml", "pyproject.toml"])
+    def test_what_it_may_never_set(self, project: Path, key: str, name: str) -> None:
+        path = write(project / name, **{key: SOMETHING[key]})
+        if name == "pyproject.toml":
+            path.write_text(f"[tool.costgpu]\n{path.read_text()}")
+        error = refused(project)
+        assert str(path) in error.message
+        assert key in error.message
+        assert str(config_file()) in error.hint
+        assert f"COSTGPU_{key.upper()}" in error.hint
+        # Not even where the variable would win.
+        os.environ[f"COSTGPU_{key.upper()}"] = SOMETHING[key]
+        try:
+            refused(project)
+        finally:
+            del os.environ[f"COSTGPU_{key.upper()}"]
+
+    @pytest.mark.parametrize("key", [key for key, trust in KEYS.items() if trust is not Trust.USER])
+    def test_what_a_file_that_others_can_write_may_set(self, project: Path, key: str) -> None:
+        path = write(project / "costgpu.toml", **{key: SOMETHING[key]})
+        assert getattr(load_settings(project), key) == SOMETHING[key]
+        for place, mode in ((path, 0o666), (project, 0o777)):
+            before = stat.S_IMODE(place.stat().st_mode)
+            place.chmod(mode)
+            if KEYS[key] is Trust.OWN_PROJECT:
+                assert key in refused(project).message
+            else:
+                load_settings(project)
+            place.chmod(before)
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+    @pytest.mark.parametrize("given_away", ["file", "folder"])
+    def test_what_a_file_of_somebody_else_may_set(self, project: Path, given_away: str) -> None:
+        path = write(project / "costgpu.toml", bucket="s3://strangers-bucket")
+        load_settings(project)
+        os.chown(path if given_away == "file" else project, 12345, -1)
+        assert "bucket" in refused(project).message
+        write(path, sync_limit_mib=5)
+        assert load_settings(project).sync_limit_mib == 5
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("text", "line", "words"),
+        [
+            ("sync_limit_mib = 5\nowner = ada\n", 2, "Invalid value"),
+            ("a = 1\na = 2\n", 2, "overwrite"),
+            ("owner = 'x", 1, ""),
+            ("\n\n[tool", 3, ""),
+            (b"owner = 'x'\nbucket = '\xff'\n", 2, "UTF-8"),
+        ],
+    )
+    @pytest.mark.parametrize("whose", ["project", "user"])
+    def test_broken_toml(self, project: Path, whose: str, text: str | bytes, line: int, words: str) -> None:
+        path = project / "costgpu.toml" if whose == "project" else config_file()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        error = refused(project)
+        assert error.message.startswith(f"{path}, line {line}: ")
+        assert words in error.message
+        assert error.hint
+
+    def test_a_broken_pyproject_that_speaks_of_us(self, project: Path) -> None:
+        (project / "pyproject.toml").write_text("[tool.costgpu]\nsync_limit_mib = \n")
+        assert "line 2" in refused(project).message
+
+    @settings(deadline=None)
+    @given(st.binary(max_size=60))
+    def test_any_bytes(self, raw: bytes) -> None:
+        path = config_file()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(raw)
+        try:
+            load_settings(path.parent)
+        except ConfigError as exc:
+            problem = exc.message
+            assert str(path) in problem
+        finally:
+            path.unlink()
+
+    @pytest.mark.parametrize(
+        ("key", "near"),
+        [
+            ("sync_limit_mb", "sync_limit_mib"),
+            ("sync-limit-mib", "sync_limit_mib"),
+            ("Bucket", "bucket"),
+            ("qqq", "Known are"),
+        ],
+    )
+    def test_a_key_that_nobody_knows(self, project: Path, key: str, near: str) -> None:
+        path = write(project / "costgpu.toml", **{key: 1})
+        error = refused(project)
+        assert str(path) in error.message
+        assert repr(key) in error.message
+        assert near in error.hint
+
+    def test_a_variable_that_is_nearly_right(self, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COSTGPU_SOMETHING_OF_ANOTHER_PART", "1")
+        load_settings(project)
+        monkeypatch.setenv("COSTGPU_LEDGER_URI", "postgresql://me:hunter2@h/d")
+        error = refused(project)
+        assert "COSTGPU_LEDGER_URI" in error.message
+        assert "COSTGPU_LEDGER_URL" in error.hint
+        with pytest.raises(ConfigError):
+            ledger_url()
+
+    @pytest.mark.parametrize(
+        ("key", "value", "words"),
+        [
+            ("sync_limit_mib", "much", "number"),
+            ("sync_limit_mib", -1.0, "greater than 0"),
+            ("sync_limit_mib", float("inf"), "finite"),
+            ("max_lease_hours", 168.5, "less than or equal to 168"),
+            ("max_lease_hours", 0.0, "greater than 0"),
+            ("bucket", "gs://x", "s3://name/prefix"),
+            ("bucket", "s3://UPPER", "s3://name/prefix"),
+            ("aws_subnet", "vpc-12345678", "subnet"),
+            ("aws_scheduler_role_arn", "arn:aws:iam::1:user/x", "role"),
+            ("caller_address", "everybody", "203.0.113.7"),
+            ("caller_address", "0.0.0.0/0", "to the world"),
+            ("caller_address", "128.0.0.0/1", "to the world"),
+            ("caller_address", "::/0", "to the world"),
+            ("default_infra", "aws/us east", "aws/us-east-1"),
+            ("owner", "a\nb", "name"),
+            ("owner", "", "name"),
+        ],
+    )
+    def test_values_are_named_with_their_source(
+        self, project: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: Any, words: str
+    ) -> None:
+        error = refused(project, **{key: value})
+        assert error.message.startswith(f"--{key.replace('_', '-')} ")
+        assert words in error.message
+        path = config_file()
+        path.parent.mkdir(parents=True)
+        path.write_text(f"{key} = {str(value) if isinstance(value, float) else repr(value)}\n".replace("'", '"'))
+        assert refused(project).message.startswith(f"{path}: {key} ")
+        if value != "":
+            monkeypatch.setenv(f"COSTGPU_{key.upper()}", str(value))
+            assert refused(project).message.startswith(f"COSTGPU_{key.upper()} ")
+
+    def test_a_wrong_kind_of_secret_is_not_repeated(self, project: Path) -> None:
+        path = config_file()
+        path.parent.mkdir(parents=True)
+        path.write_text("ledger_url = ['hunter2']\n")
+        error = refused(project)
+        assert "ledger_url" in error.message
+        with pytest.raises(ConfigError) as caught:
+            ledger_url()
+        assert "hunter2" not in caught.value.message
+
+    def test_a_file_that_cannot_be_read(self, project: Path) -> None:
+        (project / "costgpu.toml").mkdir()
+        error = refused(project)
+        assert str(project / "costgpu.toml") in error.message
+        assert "directory" in error.message.lower()
+
+    def test_a_flag_that_is_no_setting_is_our_mistake(self, project: Path) -> None:
+        with pytest.raises(TypeError, match="colour"):
+            load_settings(project, colour="red")
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("203.0.113.7", "203.0.113.7/32"),
+        ("203.0.113.7/24", "203.0.113.0/24"),
+        (" 10.0.0.0/8 ", "10.0.0.0/8"),
+        ("2001:db8::1", "2001:db8::1/128"),
+    ],
+)
+def test_an_address_becomes_a_network(project: Path, written: str, kept: str) -> None:
+    assert load_settings(project, caller_address=written).caller_address == kept
+
+
+def test_the_settings_do_not_show_the_ledgers_password(project: Path) -> None:
+    settings = load_settings(project, ledger_url="postgresql://me:hunter2@db/team")
+    assert "hunter2" not in f"{settings} {settings!r} {settings.model_dump_json()}"
+    assert settings.ledger_url is not None
+    assert settings.ledger_url.get_secret_value() == "postgresql://me:hunter2@db/team"
+
+
+@pytest.mark.parametrize("variable", [None, "", "sqlite:////variable"])
+@pytest.mark.parametrize("in_file", [None, "sqlite:////file"])
+def test_the_quick_way_to_the_ledger_is_the_same(
+    project: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, in_file: str | None
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv("COSTGPU_LEDGER_URL", variable)
+    if in_file is not None:
+        write(config_file(), ledger_url=in_file)
+    settings = load_settings(project)
+    assert ledger_url() == (settings.ledger_url.get_secret_value() if settings.ledger_url else None)
+
+
+class TestPlaces:
+    def test_in_the_xdg_folders(self) -> None:
+        assert config_file() == Path(os.environ["XDG_CONFIG_HOME"]) / "costgpu" / "config.toml"
+        assert data_path() == Path(os.environ["XDG_DATA_HOME"]) / "costgpu"
+        assert not data_path().exists()
+
+    def test_for_their_owner_only(self) -> None:
+        before = os.umask(0)
+        try:
+            assert runs_folder() == data_folder() / "runs"
+        finally:
+            os.umask(before)
+        for folder in (data_folder(), runs_folder()):
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+            folder.chmod(0o755)
+        for folder in (data_folder(), runs_folder()):
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+    def test_a_file_in_the_way(self) -> None:
+        data_folder().joinpath("runs").touch()
+        with pytest.raises(ConfigError, match="runs") as caught:
+            runs_folder()
+        assert "XDG_DATA_HOME" in caught.value.hint
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give folders away")
+    def test_a_folder_of_somebody_else(self) -> None:
+        os.chown(runs_folder(), 12345, -1)
+        with pytest.raises(ConfigError, match="another user"):
+            runs_folder()
+
+
+def test_the_places_do_not_pay_for_pydantic() -> None:
+    code = "import sys, costgpu.config as c; c.data_path(); c.ledger_url({}); assert 'pydantic' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,473 @@
+"""Outputs come home, and nothing of the user's is lost, whenever the landing is killed."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costgpu.errors import HostUnreachable, OutputsDamaged, RunError
+from costgpu.job import FileEntry
+from costgpu.runner import home, moves
+from costgpu.runner.home import Landed, bring_home
+from costgpu.runner.host import Host
+
+RUN = "k3x9abcdefgh"
+
+
+class Machine:
+    """A host of which only `fetch` is used."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.files = dict(files)
+        self.fetched: list[str] = []
+        self.fail: Callable[[str], None] = lambda path: None
+
+    @property
+    def entries(self) -> list[FileEntry]:
+        return [entry(path, data) for path, data in self.files.items()]
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        for one in entries:
+            target = folder / one.path
+            if target.is_file() and hashlib.sha256(target.read_bytes()).hexdigest() == one.sha256:
+                continue
+            self.fail(one.path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.with_name(f".{target.name}.part").write_bytes(self.files[one.path])
+            target.with_name(f".{target.name}.part").replace(target)
+            self.fetched.append(one.path)
+
+
+def entry(path: str, data: bytes) -> FileEntry:
+    return FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
+def land(machine: Machine, workdir: Path, sent: Mapping[str, bytes] | None = None, run_id: str = RUN) -> Landed:
+    checksums = {path: hashlib.sha256(data).hexdigest() for path, data in (sent or {}).items()}
+    return bring_home(cast(Host, machine), machine.entries, workdir=workdir, sent=checksums, run_id=run_id)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.is_symlink()
+    }
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def test_outputs_get_their_places_and_nothing_else_stays(work: Path) -> None:
+    machine = Machine({"model.pt": b"weights", "out/deep/log.txt": b"", "new\nline": b"x"})
+    landed = land(machine, work)
+    assert landed == Landed(files=3, bytes=8)
+    assert landed.problem is None
+    assert contents(work) == machine.files
+    assert sorted(path.name for path in work.iterdir()) == ["model.pt", "new\nline", "out"]
+
+
+def test_no_outputs(work: Path) -> None:
+    assert land(Machine({}), work) == Landed(files=0, bytes=0)
+    assert list(work.iterdir()) == []
+
+
+def test_a_folder_that_is_not_there_is_made(work: Path) -> None:
+    land(Machine({"a": b"a"}), work / "new" / "folder")
+    assert contents(work / "new" / "folder") == {"a": b"a"}
+
+
+def test_what_is_the_same_is_left_alone(work: Path) -> None:
+    (work / "a").write_bytes(b"same")
+    before = (work / "a").stat()
+    machine = Machine({"a": b"same"})
+    assert land(machine, work) == Landed(files=1, bytes=4)
+    assert machine.fetched == []
+    assert (work / "a").stat() == before
+
+
+def test_what_is_different_is_kept(work: Path) -> None:
+    (work / "out").mkdir()
+    (work / "out/as sent").write_bytes(b"old1")
+    (work / "out/changed").write_bytes(b"old2")
+    (work / "appeared").write_bytes(b"old3")
+    machine = Machine({"out/as sent": b"new1", "out/changed": b"new2", "appeared": b"new3", "fresh": b"new4"})
+    landed = land(machine, work, {"out/as sent": b"old1", "out/changed": b"what was sent"})
+    kept = work / ".costgpu/replaced" / RUN
+    assert [(one.path, one.kept_at, one.as_sent) for one in landed.replaced] == [
+        ("out/as sent", kept / "out/as sent", True),
+        ("out/changed", kept / "out/changed", False),
+        ("appeared", kept / "appeared", False),
+    ]
+    assert contents(kept) == {"out/as sent": b"old1", "out/changed": b"old2", "appeared": b"old3"}
+    assert {path: data for path, data in contents(work).items() if not path.startswith(".costgpu")} == machine.files
+    assert (work / ".costgpu/.gitignore").read_text() == "*\n", "git does not see any of it"
+
+
+def test_a_second_landing_keeps_what_changed_in_between(work: Path) -> None:
+    (work / "a").write_bytes(b"one")
+    machine = Machine({"a": b"output"})
+    land(machine, work)
+    (work / "a").write_bytes(b"two")
+    land(machine, work)
+    (work / "a").write_bytes(b"three")
+    landed = land(machine, work)
+    assert contents(work / ".costgpu/replaced" / RUN) == {"a": b"one", "a.1": b"two", "a.2": b"three"}
+    assert [one.kept_at.name for one in landed.replaced] == ["a", "a.2"]
+    assert (work / "a").read_bytes() == b"output"
+
+
+def test_a_link_in_the_place_is_kept_and_not_followed(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_bytes(b"precious")
+    (work / "a").symlink_to(tmp_path / "precious")
+    (work / "b").symlink_to("nowhere")
+    landed = land(Machine({"a": b"output", "b": b"output"}), work)
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+    assert (work / "a").read_bytes() == b"output"
+    assert not (work / "a").is_symlink()
+    assert [one.kept_at.is_symlink() for one in landed.replaced] == [True, True]
+
+
+def stuck(landed: Landed) -> dict[str, str]:
+    for one in landed.stuck:
+        assert one.staged_at.is_file(), "what could not be placed is here, and named"
+    assert landed.problem is not None
+    assert landed.problem.hint
+    return {one.path: one.why for one in landed.stuck}
+
+
+def test_a_folder_in_the_way(work: Path) -> None:
+    (work / "a/precious").mkdir(parents=True)
+    landed = land(Machine({"a": b"output", "b": b"fine"}), work)
+    assert stuck(landed) == {"a": "a folder of that name is there"}
+    assert (work / "a/precious").is_dir()
+    assert (work / "b").read_bytes() == b"fine"
+    assert landed.files == 1
+    assert landed.stuck[0].staged_at.read_bytes() == b"output"
+    message = landed.problem.message if landed.problem else ""
+    assert "1 of 2 outputs are here, but not in their places: a: a folder" in message
+
+
+def test_a_file_in_the_way_of_a_folder(work: Path) -> None:
+    (work / "out").write_bytes(b"precious")
+    landed = land(Machine({"out/a": b"1", "out/b/c": b"2"}), work)
+    assert set(stuck(landed)) == {"out/a", "out/b/c"}
+    assert (work / "out").read_bytes() == b"precious"
+
+
+def test_what_was_stuck_lands_when_there_is_room(work: Path) -> None:
+    (work / "a").mkdir()
+    machine = Machine({"a": b"output"})
+    stuck(land(machine, work))
+    (work / "a").rmdir()
+    assert land(machine, work) == Landed(files=1, bytes=6)
+    assert machine.fetched == ["a"], "not twice"
+    assert contents(work) == {"a": b"output"}
+
+
+def test_links_that_lead_out_are_not_written_through(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (work / "inside").mkdir()
+    (work / "out").symlink_to(tmp_path / "outside")
+    (work / "in").symlink_to("inside")
+    landed = land(Machine({"out/a": b"1", "out/deep/b": b"2", "in/c": b"3"}), work)
+    assert set(stuck(landed)) == {"out/a", "out/deep/b"}
+    assert all("leads out of the working folder" in why for why in stuck(landed).values())
+    assert list((tmp_path / "outside").iterdir()) == []
+    assert (work / "inside/c").read_bytes() == b"3"
+
+
+def test_own_folders_and_repositories_are_not_written(work: Path) -> None:
+    (work / ".git/hooks").mkdir(parents=True)
+    (work / "sub/.git").mkdir(parents=True)
+    (work / "alias").symlink_to(".git")
+    files = {
+        ".git/hooks/pre-commit": b"evil",
+        "sub/.git/config": b"evil",
+        ".costgpu/x": b"evil",
+        "alias/config": b"evil",
+    }
+    landed = land(Machine({**files, "clone/.git/HEAD": b"ref", "clone/.git/config": b"[core]"}), work)
+    assert set(stuck(landed)) == set(files)
+    assert list((work / ".git/hooks").iterdir()) == []
+    assert not (work / ".costgpu/x").exists()
+    assert (work / "clone/.git/config").read_bytes() == b"[core]", "a repository that the job made is an output"
+
+
+@pytest.mark.parametrize("path", ["../a", "/etc/a", "a/../../b", "a//b", "./a", "", "a/", "a\0b", ".."])
+def test_paths_that_cannot_be(work: Path, path: str) -> None:
+    machine = Machine({"fine": b"x", path: b"evil"})
+    with pytest.raises(OutputsDamaged, match="cannot be"):
+        land(machine, work)
+    assert machine.fetched == []
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("run_id", ["", "..", "../x", ".hidden", "a/b"])
+def test_run_names_that_cannot_be(work: Path, run_id: str) -> None:
+    with pytest.raises(RunError, match="not the name of a run"):
+        land(Machine({"a": b""}), work, run_id=run_id)
+
+
+def test_names_that_a_file_system_does_not_tell_apart(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(home, "_folding", lambda folder: str.casefold)
+    files = {
+        "Model.pt": b"1",
+        "model.pt": b"2",
+        "MODEL.PT": b"3",
+        "other": b"4",
+        "OUT/a": b"5",
+        "out/b": b"6",
+        "Out": b"7",
+    }
+    landed = land(Machine(files), work)
+    assert stuck(landed) == {
+        "model.pt": "this file system does not tell its name from Model.pt",
+        "MODEL.PT": "this file system does not tell its name from Model.pt",
+        "Out": "this file system does not tell its name from out/b",
+    }
+    assert {one.staged_at.read_bytes() for one in landed.stuck} == {b"2", b"3", b"7"}
+    assert landed.replaced == (), "none of the outputs passes for a file of the user's"
+    again = land(Machine(files), work)
+    assert stuck(again) == stuck(landed)
+
+
+def test_this_file_system_is_asked(work: Path) -> None:
+    (work / "probe").touch()
+    expected = "a" if (work / "PROBE").exists() else "A"
+    assert home._folding(work)("A") == expected
+
+
+def test_no_space_is_known_before_anything_comes(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage(work)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=20 << 20))
+    machine = Machine({"a": bytes(5 << 20)})
+    with pytest.raises(RunError, match=r"need 5\.0 MiB.* has 20\.0 MiB free") as caught:
+        land(machine, work)
+    assert "fetch again" in caught.value.hint
+    assert machine.fetched == []
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=22 << 20))
+    assert land(machine, work).files == 1
+
+
+def test_a_disk_that_fills_up_meanwhile(work: Path) -> None:
+    machine = Machine({"a": b"1", "b": b"2"})
+
+    def full(path: str) -> None:
+        if path == "b":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "b")
+
+    machine.fail = full
+    with pytest.raises(RunError, match="No space left on device") as caught:
+        land(machine, work)
+    assert f".costgpu/incoming/{RUN}" in caught.value.hint
+    machine.fail = lambda path: None
+    assert land(machine, work).files == 2
+    assert machine.fetched == ["a", "b"], "what had come is not fetched again"
+
+
+def test_a_lost_connection_is_resumed(work: Path) -> None:
+    machine = Machine({"a": b"1", "b": b"2"})
+
+    def lost(path: str) -> None:
+        if path == "b":
+            raise HostUnreachable("gone")
+
+    machine.fail = lost
+    with pytest.raises(HostUnreachable):
+        land(machine, work)
+    assert not (work / "a").exists(), "nothing gets its place before all is here"
+    machine.fail = lambda path: None
+    land(machine, work)
+    assert machine.fetched == ["a", "b"]
+
+
+def test_links_in_place_of_own_folders_are_not_followed(work: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (work / ".costgpu").symlink_to(tmp_path / "outside")
+    with pytest.raises(RunError, match="is a link"):
+        land(Machine({"a": b"1"}), work)
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+def test_folders_that_may_not_be_written() -> None:
+    def look(top: Path) -> None:
+        shut = top / "shut"
+        shut.mkdir()
+        shut.chmod(0o555)
+        with pytest.raises(RunError, match="Permission denied"):
+            land(Machine({"a": b"1"}), shut)
+        (top / "work/sub").mkdir(parents=True)
+        (top / "work/sub/old").write_bytes(b"old")
+        (top / "work/sub").chmod(0o555)
+        landed = land(Machine({"sub/new": b"1", "sub/old": b"2", "b": b"3"}), top / "work")
+        assert set(stuck(landed)) == {"sub/new", "sub/old"}
+        assert all("Permission denied" in why for why in stuck(landed).values())
+        assert (top / "work/sub/old").read_bytes() == b"old"
+        assert (top / "work/b").read_bytes() == b"3"
+
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        in_child(lambda: look(Path(name)), without_rights=True)
+        (Path(name) / "shut").chmod(0o777)
+        (Path(name) / "work/sub").chmod(0o777)
+
+
+def in_child(work: Callable[[], None], *, without_rights: bool = False) -> int:
+    """Runs it in a forked child, which a test may kill; its exit status."""
+    child = os.fork()
+    if child == 0:
+        try:
+            if without_rights and os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            work()
+            os._exit(0)
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the child must end here
+            print(repr(exc), file=sys.__stderr__)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 9), "the child's own assertion"
+    return status
+
+
+STEPS = ["link", "rename", "replace", "unlink", "mkdir", "rmdir", "fsync"]
+
+
+def killed_after(step: int) -> Iterator[None]:
+    """Ends the process without a word before its n-th change of the file system."""
+    count = 0
+
+    def wrap(real: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count > step:
+                os._exit(9)
+            return real(*args, **kwargs)
+
+        return wrapped
+
+    for name in STEPS:
+        setattr(os, name, wrap(getattr(os, name)))
+    yield
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["links", "no links"])
+def test_killed_at_every_step_nothing_is_lost_and_the_next_call_finishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    users = {"a": b"user a", "deep/b": b"user b", "same": b"same", "untouched": b"u"}
+    machine = Machine({"a": b"out a", "deep/b": b"out b", "same": b"same", "new/c": b"out c"})
+    if not links:
+        monkeypatch.setattr(moves.os, "link", no_links)
+    step = 0
+    while True:
+        work = tmp_path / str(step)
+        for path, data in users.items():
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_bytes(data)
+
+        def landing(work: Path = work, step: int = step) -> None:
+            next(killed_after(step))
+            land(machine, work)
+
+        ended = in_child(landing)
+        there = list(contents(work).values())
+        assert all(data in there for data in users.values()), f"killed at step {step}"
+        landed = land(machine, work)
+        assert landed.problem is None
+        found = contents(work)
+        assert {path: found[path] for path in machine.files} == machine.files
+        assert found["untouched"] == b"u"
+        assert {one.path for one in landed.replaced} == {"a", "deep/b"}
+        kept = contents(work / ".costgpu/replaced" / RUN)
+        assert kept == {"a": b"user a", "deep/b": b"user b"}
+        assert not (work / ".costgpu/incoming").exists()
+        if ended == 0:
+            break
+        step += 1
+    assert step > 15, "it was really killed in between"
+
+
+def no_links(*_: object, **__: object) -> None:
+    raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_a_place_on_another_file_system(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Links and renames fail between file systems: copies, then."""
+    real_link, real_rename = os.link, os.rename
+
+    def across(one: Any, other: Any) -> bool:
+        return ("mounted" in str(one)) != (
+            "mounted" in str(other).replace(f"{RUN}/0/mounted", "").replace(f"{RUN}/mounted", "")
+        )
+
+    def link(source: Any, target: Any, **more: Any) -> None:
+        if across(str(source).replace(f"{RUN}/0/mounted", ""), target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        real_link(source, target, **more)
+
+    def rename(source: Any, target: Any) -> None:
+        if across(source, target):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        real_rename(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    monkeypatch.setattr(os, "rename", rename)
+    (work / "mounted").mkdir()
+    (work / "mounted/old").write_bytes(b"old")
+    landed = land(Machine({"mounted/old": b"1", "mounted/new": b"2"}), work)
+    assert landed.problem is None
+    assert contents(work / "mounted") == {"old": b"1", "new": b"2"}
+    assert contents(work / ".costgpu/replaced" / RUN) == {"mounted/old": b"old"}
+
+
+names = st.sampled_from(["a", "b", "c", "A", "d e"])
+files = st.dictionaries(
+    st.lists(names, min_size=1, max_size=3).map("/".join), st.sampled_from([b"", b"1", b"2", b"33"]), max_size=6
+)
+
+
+def one_tree(files: dict[str, bytes]) -> dict[str, bytes]:
+    """Without files that are also folders."""
+    return {path: data for path, data in files.items() if not any(other.startswith(f"{path}/") for other in files)}
+
+
+@settings(max_examples=150, deadline=None)
+@given(files.map(one_tree), files.map(one_tree), st.integers(1, 2))
+def test_whatever_is_there_and_whatever_comes_nothing_is_lost(
+    users: dict[str, bytes], outputs: dict[str, bytes], times: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        for path, data in users.items():
+            (work / path).parent.mkdir(parents=True, exist_ok=True)
+            (work / path).write_bytes(data)
+        for _ in range(times):
+            landed = land(Machine(outputs), work, users)
+        found = contents(work)
+        kept = contents(work / ".costgpu/replaced" / RUN) if landed.replaced else {}
+        held = {one.path: one for one in landed.stuck}
+        for path, data in users.items():
+            assert found.get(path) == data or kept.get(path) == data
+        for path, data in outputs.items():
+            assert (held[path].staged_at.read_bytes() if path in held else found[path]) == data
+        assert landed.files == len(outputs) - len(held)
+        assert {one.path for one in landed.replaced} == set(kept)
+        assert all(one.as_sent for one in landed.replaced)

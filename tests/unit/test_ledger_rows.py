@@ -1,0 +1,230 @@
+"""What `closings`, `runs` and `run_tags` hold, from the events."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import func, select
+
+from costgpu.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
+from costgpu.ledger import Ledger, project, schema, to_json
+from costgpu.models import Accelerator, Offer, PurchaseOption
+
+AT = datetime(2026, 1, 31, 23, 0, tzinfo=UTC)
+OFFER = Offer(
+    provider="aws", instance_type="g5.xlarge", family="g5", region="us-east-1", zone=None,
+    purchase_option=PurchaseOption.SPOT, price_usd_per_hour=Decimal("0.4"), vcpus=4, memory_gib=16,
+    architecture="x86_64", accelerator=Accelerator(name="A10G", count=1, memory_gib=24), price_source="x",
+    price_as_of=date(2026, 1, 1),
+)  # fmt: skip
+SPEC = JobSpec(name="train", argv=("train.py",), workdir="/w", tags={"team": "nlp", "paper": "p1"})
+RECEIPT = Receipt(
+    run_id="aaaa", instance=InstanceRef(provider="aws", region="us-east-1", instance_id="i-1"),
+    instance_type="g5.xlarge", layers=(), reason=EndReason.SUCCEEDED, ended_by=EndedBy.CLIENT, requested_at=AT,
+    confirmed_state="terminated", confirmed_at=AT, provider_reason="", left_behind=(), metered_seconds=7200.5,
+    metered_cost_usd=Decimal("0.800055556"),
+)  # fmt: skip
+INTENDED = {
+    "name": "train", "owner": "me@host", "spec": to_json(SPEC),
+    "identity": to_json(Identity(provider="aws", account="123456789012", principal="me")),
+}  # fmt: skip
+CLOSED = {
+    "reason": "succeeded", "ended_by": "client", "metered_seconds": 7200.5, "metered_cost_usd": "0.800055556",
+    "receipt": to_json(RECEIPT),
+}  # fmt: skip
+
+
+def attempt(number: int, zone: str) -> dict[str, Any]:
+    return {"attempt": number, "token": f"aaaa-{number}", "offer": to_json(OFFER), "zone": zone}
+
+
+def record(*facts: tuple[EventKind, dict[str, Any]]) -> Ledger:
+    """A ledger with one run, an event an hour."""
+    ledger = Ledger.open("sqlite://")
+    for sequence, (kind, data) in enumerate(facts):
+        at = AT + timedelta(hours=sequence)
+        ledger.append(RunEvent(run_id="aaaa", sequence=sequence, at=at, kind=kind, data=data))
+    return ledger
+
+
+def rows(ledger: Ledger, table: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ledger._read(
+        lambda connection: [dict(row) for row in connection.execute(select(table)).mappings()], []
+    )
+    ledger.close()
+    return found
+
+
+def test_a_run_from_intent_to_its_end() -> None:
+    ledger = record(
+        (EventKind.INTENDED, INTENDED),
+        (EventKind.ATTEMPTED, attempt(1, "us-east-1a")),
+        (EventKind.REFUSED, {}),
+        (EventKind.ATTEMPTED, attempt(2, "us-east-1b")),
+        (EventKind.CREATED, {"instance_id": "i-1", "region": "us-east-1", "zone": "us-east-1b", "provider": "aws"}),
+        (EventKind.CLOSED, CLOSED),
+        (EventKind.NOTED, {}),
+        (EventKind.CLOSED, {"reason": "lease_expired"}),  # the first one holds
+    )
+    assert rows(ledger, schema.closings) == [
+        {
+            "run": 1,
+            "at_us": schema.to_microseconds(AT + timedelta(hours=5)),
+            "reason": "succeeded",
+            "ended_by": "client",
+            "provider": "aws",
+            "account": "123456789012",
+            "region": "us-east-1",
+            "zone": "us-east-1b",
+            "instance_type": "g5.xlarge",
+            "instance_id": "i-1",
+            "purchase_option": "spot",
+            "accelerator": "A10G",
+            "accelerator_count": 1.0,
+            "started_us": schema.to_microseconds(AT + timedelta(hours=3)),
+            "ended_us": schema.to_microseconds(AT + timedelta(hours=3, seconds=7200.5)),
+            "metered_seconds": 7200.5,
+            "metered_nano_usd": 800_055_556,
+        }
+    ]
+
+
+def test_who_and_what_and_its_tags() -> None:
+    ledger = record((EventKind.INTENDED, INTENDED))
+    (run,) = rows(ledger, schema.runs)
+    ledger = record((EventKind.INTENDED, INTENDED))
+    tags = {(row["run"], row["key"], row["value"]) for row in rows(ledger, schema.run_tags)}
+    assert (run["run"], run["run_id"], run["name"], run["owner"]) == (1, "aaaa", "train", "me@host")
+    assert tags == {(1, "team", "nlp"), (1, "paper", "p1")}
+
+
+def test_a_run_that_never_got_a_machine_was_charged_for_no_time() -> None:
+    (row,) = rows(
+        record(
+            (EventKind.INTENDED, INTENDED),
+            (EventKind.ATTEMPTED, attempt(1, "us-east-1a")),
+            (EventKind.CLOSED, {"reason": "no_capacity", "metered_seconds": 0, "metered_cost_usd": "0"}),
+        ),
+        schema.closings,
+    )
+    assert (row["started_us"], row["ended_us"], row["metered_nano_usd"]) == (None, None, 0)
+    assert (row["instance_type"], row["instance_id"], row["reason"]) == ("", "", "no_capacity")
+
+
+def test_a_machine_that_was_found_by_tag_alone_has_its_period_too() -> None:
+    """The client was killed between the create call and its record; the reaper closed the run."""
+    (row,) = rows(
+        record(
+            (EventKind.INTENDED, INTENDED), (EventKind.ATTEMPTED, attempt(1, "us-east-1a")), (EventKind.CLOSED, CLOSED)
+        ),
+        schema.closings,
+    )
+    assert row["started_us"] == schema.to_microseconds(AT + timedelta(hours=1))
+    assert (row["instance_id"], row["provider"], row["zone"]) == ("i-1", "aws", "us-east-1a")
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("1e999") | st.just("NaN"),
+    lambda inner: (
+        st.lists(inner, max_size=2)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "spec",
+                    "tags",
+                    "identity",
+                    "account",
+                    "offer",
+                    "accelerator",
+                    "name",
+                    "count",
+                    "receipt",
+                    "instance",
+                    "metered_seconds",
+                    "metered_cost_usd",
+                    "zone",
+                    "region",
+                    "provider",
+                    "x\0",
+                ]
+            ),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(
+    st.sampled_from(["spec", "identity", "offer", "receipt", "metered_seconds", "metered_cost_usd", "name", "owner"]),
+    ANYTHING,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(OBJECTS, OBJECTS, OBJECTS, OBJECTS)
+def test_no_run_is_kept_open_by_what_its_events_say(
+    intended: dict[str, Any], attempted: dict[str, Any], created: dict[str, Any], closed: dict[str, Any]
+) -> None:
+    ledger = record(
+        (EventKind.INTENDED, intended),
+        (EventKind.ATTEMPTED, attempted),
+        (EventKind.CREATED, created),
+        (EventKind.CLOSED, closed),
+    )
+    assert ledger.open_runs() == ()
+    assert len(ledger.events("aaaa")) == 4
+    (row,) = rows(ledger, schema.closings)
+    for value in row.values():
+        if isinstance(value, int):
+            assert abs(value) <= schema.LARGEST
+        if isinstance(value, str):
+            value.encode()
+            assert "\0" not in value
+            assert len(value) <= project.LONGEST_TEXT
+
+
+@settings(deadline=None)
+@given(st.decimals(-1_000_000, 1_000_000, places=9))
+def test_amounts_are_exact_to_a_billionth_of_a_dollar(amount: Decimal) -> None:
+    kept = schema.to_nano(amount)
+    assert kept is not None
+    assert schema.from_nano(kept) == amount
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.decimals(0, 10_000, places=9), max_size=8))
+def test_the_database_sums_exactly(amounts: list[Decimal]) -> None:
+    ledger = Ledger.open("sqlite://")
+    for number, amount in enumerate(amounts):
+        for sequence, kind in enumerate((EventKind.INTENDED, EventKind.CLOSED)):
+            data = {"metered_cost_usd": str(amount)}
+            ledger.append(RunEvent(run_id=f"r{number}", sequence=sequence, at=AT, kind=kind, data=data))
+    query = select(func.coalesce(func.sum(schema.closings.c.metered_nano_usd), 0))
+    total = ledger._read(lambda connection: int(connection.scalar(query) or 0), 0)
+    assert schema.from_nano(total) == sum(amounts)
+    ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("amount", "kept"),
+    [("NaN", None), ("Infinity", None), ("9223372036.9", None), ("-9223372036.9", None), ("0.0000000005", 0),
+     ("-1", -(10**9)), ("1E-400", 0), ("9223372036.854775806", 2**63 - 2)],
+)  # fmt: skip
+def test_absurd_amounts(amount: str, kept: int | None) -> None:
+    assert schema.to_nano(Decimal(amount)) == kept
+
+
+@settings(deadline=None)
+@given(st.datetimes(timezones=st.just(UTC)))
+def test_times_are_exact(at: datetime) -> None:
+    assert schema.from_microseconds(schema.to_microseconds(at)) == at
+
+
+def test_a_time_without_a_zone_is_no_time() -> None:
+    with pytest.raises(ValueError, match="no zone"):
+        schema.to_microseconds(datetime(2026, 1, 1))  # noqa: DTZ001

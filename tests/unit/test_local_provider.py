@@ -1,0 +1,383 @@
+"""This machine as a provider: real processes, real kills, and the truth about them afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.clock import SystemClock
+from costgpu.errors import InvalidRequest, ProviderError, Unreachable
+from costgpu.job import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.providers.local import LocalProvider, processes
+from costgpu.providers.local import provider as module
+from costgpu.runner.boot import boot_script
+from tests.contract.harness import RUN, LocalHarness
+
+FAMILY = """#!/bin/sh
+sleep 1000 &
+setsid sleep 1001 &
+( setsid env -i sleep 1002 & )
+env -i setsid sh -c 'sleep 1003 & sleep 1004'  &
+sleep 0.2
+ps -eo pid,args | grep '[s]leep 100[0-4]$' | wc -l
+"""
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[LocalHarness]:
+    made = LocalHarness(tmp_path / "machines")
+    yield made
+    made.close()
+
+
+def home(harness: LocalHarness, instance: Instance) -> Path:
+    return harness.folder / instance.ref.instance_id
+
+
+def host_of(harness: LocalHarness, instance: Instance) -> int:
+    return int(json.loads((home(harness, instance) / "host.json").read_text())["pid"])
+
+
+def sleepers(folder: Path) -> list[int]:
+    """Processes whose working directory is the instance's folder."""
+    found = []
+    for path in Path("/proc").iterdir():
+        with suppress(OSError):
+            if path.name.isdigit() and (path / "cwd").readlink() == folder and processes.process(int(path.name)):
+                found.append(int(path.name))
+    return found
+
+
+def empty(harness: LocalHarness, folder: Path) -> bool:
+    """Whether nothing runs there any more, once the host itself has left."""
+    return harness.until(lambda: not sleepers(folder), 2)
+
+
+def kill(pid: int) -> None:
+    found = processes.process(pid)
+    os.kill(pid, signal.SIGKILL)
+    assert found is None or processes.gone(found)
+
+
+def over(harness: LocalHarness, instance: Instance) -> bool:
+    return harness.until(lambda: harness.over(instance.ref), harness.end_seconds)
+
+
+def ending(harness: LocalHarness, instance: Instance) -> Instance:
+    assert over(harness, instance)
+    found = harness.client().describe(instance.ref)
+    assert found is not None
+    return found
+
+
+class Skewed(SystemClock):
+    """Wrong by some hours."""
+
+    def __init__(self, hours: float) -> None:
+        self._by = timedelta(hours=hours)
+
+    def now(self) -> datetime:
+        return super().now() + self._by
+
+
+# -- what belongs to an instance --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by", ["client", "button", "host killed", "button without a host"])
+def test_everything_of_it_ends_and_nothing_else(harness: LocalHarness, by: str) -> None:
+    with subprocess.Popen(["sleep", "1005"]) as foreign:
+        made = harness.running(harness.request(boot_script=FAMILY))
+        folder = home(harness, made)
+        assert len(sleepers(folder)) >= 6  # host, five sleeping, and a shell
+        host = host_of(harness, made)
+        if "host" in by:
+            kill(host)
+            still = harness.client().describe(made.ref)
+            assert still is not None
+            assert still.state is InstanceState.RUNNING
+            assert still.endpoint is not None
+        if "button" in by:
+            harness.power_off(made.ref)
+        else:
+            harness.client().terminate(made.ref)
+        assert over(harness, made)
+        assert empty(harness, folder)
+        assert processes.process(host) is None
+        assert foreign.poll() is None
+        foreign.kill()
+
+
+def test_what_a_client_starts_in_it_ends_too(harness: LocalHarness) -> None:
+    """As the agent: started by a client in the folder, in a session of its own, orphaned."""
+    made = harness.running(harness.request())
+    folder = home(harness, made)
+    subprocess.run(
+        ["/bin/sh", "-c", "setsid sh -c 'env -i sleep 1006 & sleep 1007' </dev/null >/dev/null 2>&1 &"],
+        cwd=folder, env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)}, check=True,
+    )  # fmt: skip
+    assert harness.until(lambda: len(sleepers(folder)) >= 4, 5)
+    harness.client().terminate(made.ref)
+    assert over(harness, made)
+    assert empty(harness, folder)
+
+
+def test_what_forks_all_the_time_cannot_fork_away(harness: LocalHarness) -> None:
+    forks = "#!/bin/sh\n( n=0; while [ $n -lt 3000 ]; do n=$((n+1)); setsid sleep 30 & sleep 0.01; done ) &\n"
+    made = harness.running(harness.request(boot_script=forks))
+    time.sleep(0.5)
+    harness.client().terminate(made.ref)
+    assert over(harness, made)
+    assert empty(harness, home(harness, made))
+
+
+def test_nothing_of_the_callers_environment_gets_in(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    monkeypatch.setenv("PYTHONPATH", "/nowhere")
+    made = harness.running(harness.request(boot_script='#!/bin/sh\nenv\necho "home $COSTGPU_HOME"\n'))
+    said = harness.client().console(made.ref)
+    assert f"home {home(harness, made)}" in said
+    assert "hush" not in said
+    assert "PYTHONPATH" not in said
+    assert home(harness, made).stat().st_mode & 0o077 == 0
+
+
+# -- create -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_create_at_once(harness: LocalHarness) -> None:
+    harness.folder.mkdir()
+    (harness.folder / "request.json").write_text(harness.clock.now().isoformat())
+    code = """
+import sys
+from datetime import datetime
+from pathlib import Path
+from tests.contract.harness import LocalHarness
+from datetime import timedelta
+folder = Path(sys.argv[1])
+harness = LocalHarness(folder)
+until = datetime.fromisoformat((folder / "request.json").read_text()).replace(microsecond=0) + timedelta(seconds=60)
+print(harness.client().create(harness.request(lease_until=until)).ref.instance_id)
+"""
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, str(harness.folder)], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    said = {process.communicate(timeout=60)[0].strip() for process in started}
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert said == {f"local-{RUN}-1"}
+    (only,) = harness.client().list_owned().instances
+    assert harness.until(lambda: harness.state(only.ref) is InstanceState.RUNNING, 20)
+    assert (home(harness, only) / "console.log").read_text().count("this machine is up") == 1
+
+
+def test_a_client_that_died_before_the_host_was_started(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = harness.request()
+    monkeypatch.setattr(LocalProvider, "_start_host", lambda self, it: None)
+    made = harness.client().create(request)
+    assert made.state is InstanceState.PENDING
+    assert harness.state(made.ref) is InstanceState.PENDING
+    monkeypatch.undo()
+    assert harness.running(request).ref == made.ref
+    twin = harness.request(attempt=2)
+    monkeypatch.setattr(LocalProvider, "_start_host", lambda self, it: None)
+    other = harness.client().create(twin)
+    monkeypatch.undo()
+    harness.client().terminate(other.ref)
+    assert ending(harness, other).reason == "user initiated"
+
+
+def test_a_token_that_is_no_file_name(harness: LocalHarness) -> None:
+    for token in ("../../etc/passwd", "A B", "ü" * 20, "x" * 64):
+        made = harness.client().create(harness.request(token=token))
+        assert home(harness, made).parent == harness.folder
+        assert harness.client().find(harness.request(token=token)) is not None
+    names = [path.name for path in harness.folder.iterdir() if path.is_dir()]
+    assert len(names) == 4
+    assert all(name.startswith("local-") for name in names)
+
+
+@pytest.mark.parametrize("name", ["../x", "local-../../etc", "", ".", "local-UPPER"])
+def test_ids_that_lead_elsewhere_name_nothing(harness: LocalHarness, name: str, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    harness.folder.mkdir()
+    ref = InstanceRef(provider="local", region="local", instance_id=name)
+    provider = harness.client()
+    assert provider.describe(ref) is None
+    assert provider.console(ref) == ""
+    provider.terminate(ref)
+    assert (tmp_path / "x").is_dir()
+
+
+# -- the lease --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_the_lease_ends_by_either_clock(harness: LocalHarness, hours: float) -> None:
+    """A wrong wall clock at the create call does not prolong it: the seconds are counted, too."""
+    harness.clock = Skewed(hours)
+    made = harness.client().create(harness.request(lease_until=harness.clock.now() + timedelta(seconds=2)))
+    started = time.monotonic()
+    assert over(harness, made)
+    assert time.monotonic() - started < 6
+    assert ending(harness, made).reason == "lease expired"
+
+
+def test_the_real_boot_scripts_watchdog_ends_it_without_the_host(harness: LocalHarness) -> None:
+    until = harness.clock.now() + timedelta(seconds=4)
+    script = boot_script(
+        deadline=until, lifetime_seconds=60, user_public_key="", host_private_key="", host_public_key=""
+    )
+    made = harness.running(harness.request(boot_script=script))
+    assert harness.until(lambda: "watchdog armed" in harness.client().console(made.ref), 5)
+    kill(host_of(harness, made))
+    assert harness.state(made.ref) is InstanceState.RUNNING
+    assert harness.until((home(harness, made) / "terminated.json").exists, 15)
+    described = ending(harness, made)
+    assert described.reason == "instance initiated: watchdog deadline"
+    assert empty(harness, home(harness, made))
+    assert "costgpu: powering off: watchdog deadline" in harness.client().console(made.ref)
+
+
+# -- the truth --------------------------------------------------------------------------------------------------------
+
+
+def test_killed_with_everything_in_it(harness: LocalHarness) -> None:
+    made = harness.running(harness.request())
+    kill(host_of(harness, made))
+    assert ending(harness, made).reason == "its processes are gone"
+
+
+def test_a_restart_of_the_machine_ends_it(harness: LocalHarness) -> None:
+    made = harness.running(harness.request())
+    path = home(harness, made) / "instance.json"
+    facts = json.loads(path.read_text())
+    kill(host_of(harness, made))
+    path.write_text(json.dumps({**facts, "boot_id": "another"}))
+    assert ending(harness, made).reason == "this machine was restarted"
+
+
+def test_a_number_that_was_used_again_is_not_signalled(harness: LocalHarness) -> None:
+    made = harness.running(harness.request())
+    kill(host_of(harness, made))
+    with subprocess.Popen(["sleep", "1008"]) as foreign:
+        record = {"pid": foreign.pid, "started": "12345", "boot_id": ""}
+        (home(harness, made) / "host.json").write_text(json.dumps(record))
+        (home(harness, made) / "noted.json").write_text(json.dumps({"processes": [[foreign.pid, "12345"]]}))
+        harness.client().terminate(made.ref)
+        assert over(harness, made)
+        harness.power_off(made.ref)
+        assert foreign.poll() is None
+        foreign.kill()
+
+
+def test_a_host_that_does_not_react_is_ended_itself(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STUCK_SECONDS", 0.5)
+    made = harness.running(harness.request(boot_script=FAMILY))
+    os.kill(host_of(harness, made), signal.SIGSTOP)
+    harness.client().terminate(made.ref)
+    assert harness.state(made.ref) is InstanceState.TERMINATING
+    time.sleep(0.6)
+    assert harness.state(made.ref) is InstanceState.RUNNING  # so that whoever waits asks again
+    harness.client().terminate(made.ref)
+    assert over(harness, made)
+    assert empty(harness, home(harness, made))
+
+
+def test_a_folder_that_is_removed_leaves_nothing_running(harness: LocalHarness) -> None:
+    made = harness.running(harness.request(boot_script=FAMILY))
+    folder, host = home(harness, made), host_of(harness, made)
+    away = folder.rename(folder.with_name("away"))
+    assert harness.until(lambda: processes.process(host) is None, 10)
+    assert empty(harness, away)
+
+
+def test_another_machines_instance_in_a_shared_home(harness: LocalHarness) -> None:
+    harness.silence("local")
+    ref = InstanceRef(provider="local", region="local", instance_id="local-elsewhere00a-1")
+    for call in (harness.client().describe, harness.client().terminate):
+        with pytest.raises(Unreachable, match="not on this machine"):
+            call(ref)
+
+
+# -- cleaning up ------------------------------------------------------------------------------------------------------
+
+
+def ended_with(harness: LocalHarness, **documents: Any) -> tuple[Instance, Path]:
+    """A terminated instance whose agent has left these documents, and outputs."""
+    made = harness.running(harness.request())
+    folder = home(harness, made)
+    (folder / "work").mkdir()
+    (folder / "work" / "model.pt").write_bytes(b"weights")
+    (folder / "stdout.log").write_text("epoch 1\n")
+    for name, content in documents.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    harness.client().terminate(made.ref)
+    assert over(harness, made)
+    assert harness.client().clean_up(RUN, "local") == ()
+    return made, folder
+
+
+def test_outputs_that_nobody_fetched_are_kept(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, folder = ended_with(harness, order={}, exit={"exit_code": 0}, state={})
+    assert (folder / "work" / "model.pt").read_bytes() == b"weights"
+    assert str(folder / "work") in ending(harness, made).reason
+    monkeypatch.setattr(module, "KEEP_SECONDS", 0.0)
+    harness.client().clean_up(RUN, "local")
+    assert not (folder / "work").exists()
+
+
+@pytest.mark.parametrize("state", [{"collected_uptime": 12.5}, {"uploaded": True}])
+def test_of_a_run_that_is_safe_only_the_record_stays(harness: LocalHarness, state: dict[str, Any]) -> None:
+    made, folder = ended_with(harness, order={}, exit={"exit_code": 0}, state=state)
+    kept = {path.name for path in folder.iterdir()}
+    assert kept == {"instance.json", "terminated.json", "end.json", "console.log", "stdout.log", "exit.json"}
+    assert ending(harness, made).reason == "user initiated"
+    assert harness.client().clean_up(RUN, "local") == ()
+
+
+def test_old_folders_go_when_new_ones_come(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, folder = ended_with(harness)
+    monkeypatch.setattr(module, "KEEP_SECONDS", 0.0)
+    harness.client().create(harness.request(attempt=2))
+    assert not folder.exists()
+    assert harness.state(made.ref) is None
+
+
+# -- bad places -------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    provider = LocalProvider(tmp_path / "file" / "machines", SystemClock())
+    harness = LocalHarness(tmp_path)
+    with pytest.raises(ProviderError, match="cannot be used") as caught:
+        provider.create(harness.request())
+    assert "XDG_DATA_HOME" in caught.value.hint
+
+
+def test_only_this_machine(harness: LocalHarness) -> None:
+    provider = harness.client()
+    assert provider.zones(harness.request().offer) == (None,)
+    for wrong in (harness.request(zone="local-a"), harness.request(tags={"costgpu-owner": "me"})):
+        with pytest.raises(InvalidRequest):
+            provider.create(wrong)
+    assert provider.list_owned(["mars"]).unreachable == (("mars", "no such region"),)
+    assert not harness.folder.exists()
+
+
+def test_the_request_is_frozen(harness: LocalHarness) -> None:
+    request: CreateRequest = harness.request()
+    harness.client().create(request)
+    with pytest.raises(InvalidRequest, match="other parameters"):
+        harness.client().create(harness.request(lease_until=request.lease_until + timedelta(hours=1)))

@@ -1,0 +1,475 @@
+"""What of a working folder travels, and what never does."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.errors import SyncRefused
+from costgpu.runner import sync, withheld
+from costgpu.runner.host import Selection
+from costgpu.runner.sync import format_bytes, select
+
+GIB = 1 << 30
+
+
+def chosen(folder: Path, *extra: str) -> Selection:
+    return select(folder, limit_bytes=GIB, extra_ignores=extra)
+
+
+def paths(folder: Path, *extra: str) -> set[str]:
+    return {entry.path for entry in chosen(folder, *extra).files}
+
+
+def write(folder: Path, *names: str, text: str = "x") -> None:
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def anybody() -> Iterator[Path]:
+    """A folder that a user without rights can reach."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        yield Path(name)
+
+
+def without_rights(work: Callable[[], None]) -> None:
+    """Runs it as a user to whom file modes apply: root, who may do anything, becomes nobody in a child."""
+    if os.geteuid() != 0:
+        work()
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgid(65534)
+            os.setuid(65534)
+            work()
+            os._exit(0)
+        except BaseException as exc:  # noqa: BLE001 - whatever it is, the child must end here
+            print(repr(exc), file=sys.__stderr__)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_everything_travels_with_size_mode_and_checksum(folder: Path) -> None:
+    write(folder, "train.py", "src/model/net.py", text="print()")
+    write(folder, "empty", text="")
+    (folder / "run.sh").write_bytes(b"\x00" * 3_000_000)
+    (folder / "run.sh").chmod(0o4755)
+    selection = chosen(folder)
+    assert [entry.path for entry in selection.files] == ["empty", "run.sh", "src/model/net.py", "train.py"]
+    by_path = {entry.path: entry for entry in selection.files}
+    assert by_path["run.sh"].mode == 0o755, "no setuid"
+    assert by_path["run.sh"].size == 3_000_000
+    for path, entry in by_path.items():
+        assert entry.sha256 == hashlib.sha256((folder / path).read_bytes()).hexdigest()
+    assert selection.total_bytes == 3_000_014
+    assert selection.root == folder
+    assert selection.left_out == {}
+
+
+def test_an_empty_folder(folder: Path) -> None:
+    assert chosen(folder).files == ()
+
+
+def test_gitignore_nested_and_negated(folder: Path) -> None:
+    write(
+        folder, "a.log", "keep.log", "sub/a.log", "sub/b.log", "sub/deep/b.log", "build/x", "src/build/y", "data/raw/x"
+    )
+    (folder / ".gitignore").write_text("*.log\n!keep.log\n/build/\ndata/*\n!data/raw/\n")
+    (folder / "sub/.gitignore").write_text("!b.log\n")
+    assert paths(folder) == {
+        ".gitignore", "keep.log", "sub/.gitignore", "sub/b.log", "sub/deep/b.log", "src/build/y", "data/raw/x",
+    }  # fmt: skip
+    assert chosen(folder).left_out == {".gitignore": 3}
+
+
+def test_rules_of_the_repository_around_the_folder(folder: Path) -> None:
+    write(folder, "exp/one/a.tmp", "exp/one/b.bin", "exp/one/keep.bin", "exp/one/c.secretive", "exp/one/d", "exp/e.tmp")
+    (folder / ".git/info").mkdir(parents=True)
+    (folder / ".git/info/exclude").write_text("*.secretive\n")
+    (folder / ".gitignore").write_text("*.tmp\nexp/one/d\n")
+    (folder / "exp/.gitignore").write_text("/one/*.bin\n")
+    (folder / "exp/one/.gitignore").write_text("!keep.bin\n")
+    assert paths(folder / "exp/one") == {".gitignore", "keep.bin"}
+    (folder / ".git").rename(folder / "nogit")
+    assert paths(folder / "exp/one") == {".gitignore", "keep.bin", "a.tmp", "b.bin", "c.secretive", "d"}
+
+
+def test_a_folder_that_its_repository_ignores_travels_all_the_same(folder: Path) -> None:
+    write(folder, "scratch/train.py")
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("scratch/\n")
+    assert paths(folder / "scratch") == {"train.py"}
+
+
+def test_a_work_tree_shares_the_rules_of_its_repository(folder: Path, tmp_path: Path) -> None:
+    main = tmp_path / "main/.git"
+    (main / "worktrees/work").mkdir(parents=True)
+    (main / "info").mkdir()
+    (main / "info/exclude").write_text("*.tmp\n")
+    (main / "worktrees/work/commondir").write_text("../..\n")
+    (folder / ".git").write_text(f"gitdir: {main}/worktrees/work\n")
+    write(folder, "a.tmp", "b")
+    assert paths(folder) == {"b"}
+
+
+def test_the_users_own_git_rules(folder: Path) -> None:
+    write(Path(os.environ["XDG_CONFIG_HOME"]), "git/ignore", text="*.swp\n")
+    write(folder, "a.swp", "b")
+    assert paths(folder) == {"a.swp", "b"}, "only in a repository"
+    (folder / ".git").mkdir()
+    assert paths(folder) == {"b"}
+
+
+def test_own_rules_win(folder: Path) -> None:
+    write(
+        folder, "data/big.csv", "data/small.csv", "data/deep/small.csv", "out/x", "notes.md", "sub/notes.md", "sub/z.md"
+    )
+    (folder / ".gitignore").write_text("data/\nout\n")
+    (folder / ".costgpuignore").write_text("*.md\n!data/small.csv\n!/out/\n")
+    (folder / "sub/.costgpuignore").write_text("!notes.md\n")
+    assert paths(folder) == {
+        ".costgpuignore", ".gitignore", "data/small.csv", "out/x", "sub/.costgpuignore", "sub/notes.md",
+    }  # fmt: skip
+
+
+def test_own_rules_bring_back_a_whole_ignored_folder(folder: Path) -> None:
+    write(folder, "data/a", "data/deep/b", "data/c.tmp", "other/d")
+    (folder / ".gitignore").write_text("data\nother\n*.tmp\n")
+    (folder / ".costgpuignore").write_text("!data/\n")
+    assert paths(folder) == {".costgpuignore", ".gitignore", "data/a", "data/deep/b"}
+
+
+def test_rules_of_the_run_win_over_all(folder: Path) -> None:
+    write(folder, "a", "b", "c")
+    (folder / ".costgpuignore").write_text("!a\nc\n")
+    assert paths(folder, "a", "!c") == {".costgpuignore", "b", "c"}
+
+
+def test_a_folder_of_caches_can_be_asked_for(folder: Path) -> None:
+    write(
+        folder, "__pycache__/a.pyc", ".pytest_cache/x", "wandb/run-1/log", "wandb/settings", "pkg.egg-info/PKG", "a.py"
+    )
+    assert paths(folder) == {"a.py", "wandb/settings"}
+    assert chosen(folder).left_out == {"caches": 4}
+    (folder / ".costgpuignore").write_text("!wandb/run-1/\n")
+    assert "wandb/run-1/log" in paths(folder)
+
+
+SECRETS = [
+    ".env", ".env.local", ".env.production", ".envrc", "prod.env", "id_rsa", "id_ed25519", "server.pem", "tls.key", "a.p12",
+    ".netrc", ".pgpass", ".pypirc", "credentials", "credentials.json", "x_accessKeys.csv", "kaggle.json", "Server.PEM",
+    "client_secret_12.json", "my-service-account.json", "secrets.yaml", ".git-credentials", "terraform.tfstate",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_secrets_stay_whatever_the_rules_say(folder: Path, name: str) -> None:
+    write(folder, name, f"deep/{name}", "train.py")
+    (folder / ".costgpuignore").write_text(f"!{name}\n!*\n!**/{name}\n")
+    expected = {".costgpuignore", "train.py"}
+    assert paths(folder, f"!{name}") == expected
+    ((reason, count),) = chosen(folder).left_out.items()
+    assert reason.startswith("secrets: ")
+    assert count == 2
+
+
+@pytest.mark.parametrize("name", [".env.example", ".env.sample", "env.template", ".env.local.dist", "example.env", "env.py",
+                                  "credentials.py", "keys.py", "monkey", "environment.yml", "id.txt"])  # fmt: skip
+def test_what_only_looks_like_a_secret_travels(folder: Path, name: str) -> None:
+    write(folder, name)
+    assert paths(folder) == {name}
+
+
+@pytest.mark.parametrize("name", [".aws", ".ssh", ".gnupg", ".kube", ".git", ".hg", ".costgpu", "costgpu-runs", ".env"])
+def test_folders_that_stay(folder: Path, name: str) -> None:
+    write(folder, f"{name}/config", f"deep/{name}/config", "a")
+    (folder / ".costgpuignore").write_text(f"!{name}/\n!config\n")
+    assert paths(folder) == {".costgpuignore", "a"}
+    assert sum(chosen(folder).left_out.values()) == 2
+
+
+BEGIN = "-----BEGIN {}PRIVATE KEY-----\n"
+
+
+@pytest.mark.parametrize("text", [
+    BEGIN.format("RSA ") + "MII", BEGIN.format("OPENSSH "), BEGIN.format(""), "\n  " + BEGIN.format("EC "),
+    "Bag Attributes\n    localKeyID: 01\n" + BEGIN.format("ENCRYPTED ") + "MII", "PuTTY-User-Key-File-3: ssh-ed25519\n",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQ", BEGIN.format("RSA ").replace("\n", "\r\n") + "MII",
+    '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}',
+])  # fmt: skip
+def test_private_keys_are_known_by_their_content(folder: Path, text: str) -> None:
+    write(folder, "innocent.txt", text=text)
+    (folder / ".costgpuignore").write_text("!innocent.txt\n")
+    assert paths(folder) == {".costgpuignore"}
+    assert chosen(folder).left_out == {withheld.PRIVATE_KEY: 1}
+
+
+def test_code_that_speaks_of_keys_travels(folder: Path) -> None:
+    write(
+        folder,
+        "scan.py",
+        text="MARK = '-----BEGIN RSA PRIVATE KEY-----'\nRE = re.compile('-----BEGIN PRIVATE KEY-----')\n",
+    )
+    write(folder, "cert.txt", text="-----BEGIN CERTIFICATE-----\nMII\n")
+    write(folder, "id.pub", text="-----BEGIN PUBLIC KEY-----\nMII\n")
+    assert paths(folder) == {"scan.py", "cert.txt", "id.pub"}
+
+
+def test_the_products_own_source_travels(root: Path) -> None:
+    found = paths(root / "costgpu" / "runner")
+    assert {"sync.py", "withheld.py", "keys.py"} <= found
+
+
+def test_environments_stay(folder: Path) -> None:
+    write(folder, "venv/pyvenv.cfg", "venv/lib/x.py", "e/conda-meta/history", "e/lib/y", "src/pyvenv.py", "a")
+    assert paths(folder) == {"a", "src/pyvenv.py"}
+    assert chosen(folder).left_out == {withheld.ENVIRONMENT: 2}
+
+
+def test_a_folder_that_is_an_environment_itself(folder: Path) -> None:
+    write(folder, "pyvenv.cfg", "lib/python3.11/site-packages/x.py", "train.py", "src/lib/y.py")
+    (folder / "bin").mkdir()
+    (folder / "bin/python").symlink_to(sys.executable)
+    (folder / "lib64").symlink_to("lib")
+    assert paths(folder) == {"train.py", "src/lib/y.py"}
+
+
+def test_links_inside_stay_links(folder: Path) -> None:
+    write(folder, "data/one", "runs/5/x")
+    (folder / "latest").symlink_to("runs/5")
+    (folder / "runs/up").symlink_to("../data/one")
+    (folder / "absolute").symlink_to(folder / "data")
+    (folder / "runs/absolute").symlink_to(folder / "data" / "one")
+    (folder / "roundabout").symlink_to(f"../{folder.name}/data/one")
+    (folder / "nowhere").symlink_to("not/there")
+    (folder / "itself").symlink_to("itself")
+    selection = chosen(folder)
+    assert selection.links == {
+        "latest": "runs/5", "runs/up": "../data/one", "absolute": "data", "runs/absolute": "../data/one",
+        "roundabout": "data/one", "nowhere": "not/there", "itself": "itself",
+    }  # fmt: skip
+    assert {entry.path for entry in selection.files} == {"data/one", "runs/5/x"}, "links are not followed"
+
+
+def test_links_out_of_the_folder_are_refused(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path, "dataset/a", "file")
+    (folder / "data").symlink_to(tmp_path / "dataset")
+    with pytest.raises(SyncRefused, match=r"A link leads out .* data -> ") as caught:
+        chosen(folder)
+    assert str(tmp_path / "dataset") in caught.value.message
+    assert ".costgpuignore" in caught.value.hint
+    (folder / "b").symlink_to("../file")
+    with pytest.raises(SyncRefused, match="2 links lead out"):
+        chosen(folder)
+
+
+def test_a_chain_of_links_out_is_refused(folder: Path, tmp_path: Path) -> None:
+    write(tmp_path, "secret")
+    (folder / "one").symlink_to("two")
+    (folder / "two").symlink_to("../secret")
+    with pytest.raises(SyncRefused, match="2 links lead out"):
+        chosen(folder)
+
+
+@pytest.mark.parametrize("rule", ["data", "data/", "/data/", "d*"])
+@pytest.mark.parametrize("file", [".gitignore", ".costgpuignore"])
+def test_ignored_links_out_are_no_matter(folder: Path, tmp_path: Path, rule: str, file: str) -> None:
+    write(tmp_path, "dataset/a")
+    (folder / "data").symlink_to(tmp_path / "dataset")
+    (folder / file).write_text(rule + "\n")
+    assert paths(folder) == {file}
+    assert chosen(folder).left_out == {file: 1}
+
+
+def test_links_out_to_nothing_are_left_out(folder: Path) -> None:
+    (folder / "gone").symlink_to("/no/such/place")
+    (folder / "up").symlink_to("../no-such-file")
+    assert chosen(folder).left_out == {"links to nothing": 2}
+
+
+def test_a_linked_ignore_file_is_none(folder: Path) -> None:
+    write(folder, "rules", "a", text="a\n")
+    (folder / ".gitignore").symlink_to("rules")
+    assert paths(folder) == {"rules", "a"}
+
+
+def test_empty_folders_are_told(folder: Path) -> None:
+    write(folder, "src/a", "logs/x.log", "data/deep/y.log")
+    (folder / "out/checkpoints").mkdir(parents=True)
+    (folder / "ignored").mkdir()
+    (folder / ".gitignore").write_text("*.log\nignored/\n")
+    assert chosen(folder).folders == ("data/deep", "logs", "out/checkpoints")
+
+
+def test_what_is_no_file_is_left_out(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    here = Path.cwd()
+    os.chdir(folder)
+    try:
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind("socket")
+            assert chosen(folder).left_out == {"sockets, pipes and devices": 2}
+    finally:
+        os.chdir(here)
+
+
+def test_ignore_files_that_are_no_files(folder: Path) -> None:
+    os.mkfifo(folder / ".gitignore")
+    (folder / ".costgpuignore").mkdir()
+    write(folder, "a")
+    assert paths(folder) == {"a"}
+
+
+def test_odd_names(folder: Path) -> None:
+    write(folder, "new\nline", "  spaces  ", "-n", "漢字", "#hash", "!bang", "back\\slash", "[a]")
+    raw = os.fsencode(folder) + b"/latin-\xe9"
+    Path(os.fsdecode(raw)).write_text("x")
+    names = [path.name for path in folder.iterdir()]
+    found = paths(folder)
+    assert len(found) == 9
+    assert {os.fsencode(path) for path in found} == {os.fsencode(one) for one in names}
+    (folder / ".gitignore").write_bytes(b"latin-\xe9\n")
+    assert len(paths(folder)) == 9, "the ignore file came, the other went"
+
+
+def test_what_cannot_be_read_is_left_out(anybody: Path) -> None:
+    write(anybody, "open", "closed", "shut/x")
+    (anybody / "open").chmod(0o644)
+    (anybody / "closed").chmod(0)
+    (anybody / "shut").chmod(0)
+
+    def look() -> None:
+        selection = chosen(anybody)
+        assert [entry.path for entry in selection.files] == ["open"]
+        assert selection.left_out == {"files that cannot be read": 1, "folders that cannot be read": 1}
+
+    without_rights(look)
+    (anybody / "shut").chmod(0o700)
+
+
+def test_a_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, "log", text="one")
+    calls = 0
+    real = os.read
+
+    def read(descriptor: int, size: int) -> bytes:
+        nonlocal calls
+        data = real(descriptor, size)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and data:
+            calls += 1
+            if calls <= limit:
+                with (folder / "log").open("a") as file:
+                    file.write("+")
+        return data
+
+    monkeypatch.setattr(os, "read", read)
+    limit = 1
+    (entry,) = chosen(folder).files
+    assert entry.sha256 == hashlib.sha256((folder / "log").read_bytes()).hexdigest()
+    assert entry.size == (folder / "log").stat().st_size == 4
+    limit = 10**9
+    with pytest.raises(SyncRefused, match="log keeps changing") as caught:
+        chosen(folder)
+    assert ".costgpuignore" in caught.value.hint
+
+
+def test_a_file_that_vanishes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, "a", "b")
+    real = os.open
+
+    def opening(path: str, *more: int) -> int:
+        if str(path).endswith("/a"):
+            (folder / "a").unlink(missing_ok=True)
+        return real(path, *more)
+
+    monkeypatch.setattr(os, "open", opening)
+    assert paths(folder) == {"b"}
+
+
+def test_a_folder_above_the_limit_is_refused_before_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync, "_read", lambda *_: pytest.fail("it was read"))
+    for name, size in {
+        "data/raw/a": 9 << 20,
+        "data/raw/b/c": 3 << 20,
+        "data/small": 1 << 20,
+        "top.bin": 2 << 20,
+    }.items():
+        write(folder, name, text="")
+        os.truncate(folder / name, size)
+    with pytest.raises(SyncRefused) as caught:
+        select(folder, limit_bytes=10 << 20)
+    message = caught.value.message
+    assert "15.0 MiB in 4 files" in message
+    assert "10.0 MiB may be sent" in message
+    assert message.index("data/raw/ 12.0 MiB") < message.index("top.bin 2.0 MiB") < message.index("data/ 1.0 MiB")
+    assert ".costgpuignore" in caught.value.hint
+    assert "--sync-limit" in caught.value.hint
+
+
+def test_exactly_the_limit_is_allowed(folder: Path) -> None:
+    write(folder, "a", text="12345")
+    assert select(folder, limit_bytes=5).total_bytes == 5
+    with pytest.raises(SyncRefused):
+        select(folder, limit_bytes=4)
+
+
+def test_no_such_folder(folder: Path) -> None:
+    with pytest.raises(SyncRefused, match="not there"):
+        chosen(folder / "none")
+    write(folder, "file")
+    with pytest.raises(SyncRefused, match="not there"):
+        chosen(folder / "file")
+
+
+def test_home_and_the_whole_disk_are_refused() -> None:
+    with pytest.raises(SyncRefused, match="your home folder"):
+        chosen(Path.home())
+    with pytest.raises(SyncRefused, match="the whole disk"):
+        chosen(Path("/"))
+
+
+def test_a_folder_reached_by_a_link(folder: Path, tmp_path: Path) -> None:
+    write(folder, "a")
+    (folder / "l").symlink_to(folder / "a")
+    (tmp_path / "link").symlink_to(folder)
+    selection = chosen(tmp_path / "link")
+    assert [entry.path for entry in selection.files] == ["a"]
+    assert selection.links == {"l": "a"}
+
+
+@pytest.mark.parametrize(("size", "text"), [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KiB"),
+                                            (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (1 << 40, "1.0 TiB")])  # fmt: skip
+def test_sizes_for_people(size: int, text: str) -> None:
+    assert format_bytes(size) == text
+
+
+@given(st.floats(0, 1e15))
+def test_sizes_are_short(size: float) -> None:
+    assert len(format_bytes(size)) <= 11
+
+
+@given(st.text())
+def test_a_path_in_a_message_is_one_line(path: str) -> None:
+    assert sync.printable(path).isprintable()

@@ -1,4 +1,4 @@
-# make demo   sets up what it needs and estimates an example script
+# make demo   sets up what it needs, estimates an example script, and runs a short version of it on this machine
 # make test   sets up what it needs, checks the code and runs the tests
 # Both need python3 (3.11 or newer) with venv or pip, and can be repeated.
 
@@ -12,6 +12,8 @@ PYTEST_ARGS ?=
 
 demo: $(VENV)/.ready-demo
 	$(BIN)/costgpu estimate --python $(BIN)/python examples/train.py
+	$(BIN)/costgpu run --no-estimate --infra local --python $(BIN)/python --max-duration 10m \
+	  examples/train.py --epochs 2 --images 512 --width 16
 
 test: lint testbed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)

@@ -233,3 +233,10 @@ class Findings:
     ended: list[InstanceRef] = field(default_factory=list)
     removed: list[Leftover] = field(default_factory=list)
     failed: dict[str, CostGpuError] = field(default_factory=dict)
+
+    def add(self, more: Findings) -> None:
+        """What was found elsewhere."""
+        self.orphans += more.orphans
+        self.leftovers += more.leftovers
+        self.kept += more.kept
+        self.unreachable.update(more.unreachable)

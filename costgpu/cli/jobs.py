@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,28 +34,19 @@ def jobs(
     from costgpu.cli.wiring import bench
     from costgpu.errors import LedgerError
     from costgpu.render.run import jobs_json, jobs_text
-    from costgpu.run import Tagged
-    from costgpu.runner.states import replay
 
     with bench() as parts:
         views: list[RunView] = []
         try:
             ids = parts.ledger.recent_runs(50) if everything else tuple(reversed(parts.ledger.open_runs()))
-            views = [replay(events) for events in parts.ledger.events_of(ids).values()]
+            views = _views(parts, ids)
         except LedgerError as error:
-            typer.echo(f"costgpu: {error.message}", err=True)
+            typer.echo(f"costgpu: {error.message} Asking the providers instead.", err=True)
+            if error.hint:
+                typer.echo(f"hint: {error.hint}", err=True)
             by_tag = True
-        tagged: list[Tagged] = []
-        if by_tag:
-            known = {view.run_id for view in views}
-            for provider in parts.providers():
-                owned = provider.list_owned(None)
-                tagged += [
-                    Tagged(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known
-                ]  # fmt: skip
-                for region, why in owned.unreachable:
-                    typer.echo(f"costgpu: {provider.name}/{region} could not be asked: {why}", err=True)
-        now = parts.tools.clock.now()
+        tagged = _tagged(parts, {view.run_id for view in views}) if by_tag else []
+        now = parts.clock.now()
         typer.echo(jobs_json(views, tagged, now) if json else jobs_text(views, tagged, now))
         if not json:
             _tell_waiting(parts, views)
@@ -78,11 +70,10 @@ def logs(
             return
         if instance is None:
             raise RunError(f"Run {run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
-        terminal = Terminal(parts.tools.clock)
         with _connection(parts, instance) as host:
             if follow:
                 with contextlib.suppress(KeyboardInterrupt):
-                    host.follow(LogPosition(), terminal.output)
+                    host.follow(LogPosition(), Terminal(parts.clock).output)
                 return
             host.fetch_logs(folder)
         _print_files(folder, view)
@@ -90,11 +81,10 @@ def logs(
 
 def attach(run: RUN) -> None:
     """Watch a run again and take it to its end: outputs home, machine ended, receipt."""
-    from costgpu.cli.run import finish
+    from costgpu.cli.run import coming_back, finish, left
     from costgpu.cli.watch import Terminal, signals
     from costgpu.cli.wiring import bench
     from costgpu.job import RunState
-    from costgpu.render.run import detached_text
     from costgpu.runner.engine import Detached
     from costgpu.runner.lock import driving
     from costgpu.runner.service import driver_for, load, status_of, tail_position
@@ -105,7 +95,7 @@ def attach(run: RUN) -> None:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
         terminal = Terminal(parts.tools.clock)
         try:
-            with driving(parts.tools.folder / view.run_id), signals():
+            with driving(parts.tools.folder / view.run_id), signals() as came, coming_back(view.run_id):
                 view = load(parts.ledger, view.run_id)
                 driver = driver_for(view, parts.ledger, parts.tools, terminal, _environment(view))
                 if status := status_of(view, parts.tools):
@@ -118,7 +108,7 @@ def attach(run: RUN) -> None:
             return
         except Detached:
             terminal.close()
-            typer.echo(detached_text(load(parts.ledger, view.run_id)), err=True)
+            left(load(parts.ledger, view.run_id), came)
             return
         finally:
             terminal.close()
@@ -128,6 +118,7 @@ def attach(run: RUN) -> None:
 def cancel(
     run: RUN,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="At once: what is on the machine is lost.")] = False,
 ) -> None:
     """End a run: the job is asked to end, what there is comes home, the machine is terminated."""
     from costgpu.cli.watch import Terminal
@@ -142,7 +133,9 @@ def cancel(
     with bench() as parts:
         found = _found(parts, run)
         name = found.run_id if isinstance(found, Tagged) else f"{found.run_id} ({found.name})"
-        if not yes and sys.stdin.isatty() and not typer.confirm(f"End run {name}?", err=True):
+        lost = now or isinstance(found, Tagged)
+        question = f"End run {name}{' and lose what is on its machine' if lost else ''}?"
+        if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
             return
         if isinstance(found, Tagged):
             _end_by_tag(parts, found.instance)
@@ -155,16 +148,19 @@ def cancel(
         try:
             with driving(parts.tools.folder / view.run_id):
                 driver = driver_for(view, parts.ledger, parts.tools, terminal, None)
+                driver.cancelling = now
                 driver.cancel()
         except Detached:
             return
         except RunBusy:
-            _cancel_driven(parts, view)
+            _cancel_driven(parts, view, now=now)
             return
         finally:
             terminal.close()
         if driver.view.receipt is not None:
             typer.echo(receipt_text(driver.view.receipt, driver.view), err=True)
+        if driver.record.broken is not None:
+            raise driver.record.broken
 
 
 def fetch(
@@ -200,6 +196,42 @@ def fetch(
                     host, host.outputs(), workdir=home, sent=landing.read_sent(folder), run_id=run_id
                 )  # fmt: skip
         typer.echo(landing.landed_words(landed, str(home), run_id), err=True)
+        if instance is not None and instance.state.alive:
+            until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
+            typer.echo(f"Its machine stays until {until}; costgpu cancel {run_id} ends it now.", err=True)
+        if landed.problem is not None:
+            raise landed.problem
+
+
+def _views(parts: Bench, ids: Sequence[str]) -> list[RunView]:
+    """Runs as the ledger tells them; one that makes no sense does not hide the others."""
+    from costgpu.runner.states import IllegalEvent, replay
+
+    views = []
+    for events in parts.ledger.events_of(ids).values():
+        try:
+            views.append(replay(events))
+        except IllegalEvent as error:
+            typer.echo(f"costgpu: not listed: {error.message}", err=True)
+    return views
+
+
+def _tagged(parts: Bench, known: set[str]) -> list[Tagged]:
+    """Machines of ours of which the ledger knows nothing."""
+    from costgpu.errors import ProviderError
+    from costgpu.run import Tagged
+
+    found: list[Tagged] = []
+    for provider in parts.providers():
+        try:
+            owned = provider.list_owned(None)
+        except ProviderError as error:
+            typer.echo(f"costgpu: {provider.name} could not be asked: {error.message}", err=True)
+            continue
+        found += [Tagged(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known]
+        for region, why in owned.unreachable:
+            typer.echo(f"costgpu: {provider.name}/{region} could not be asked: {why}", err=True)
+    return found
 
 
 def _found(parts: Bench, text: str) -> RunView | Tagged:
@@ -252,27 +284,29 @@ def _connection(parts: Bench, instance: Instance):  # type: ignore[no-untyped-de
 
 
 def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
-    from costgpu.runner.host import LogPosition
+    from costgpu.runner.service import tail_position
 
     _, instance = _which(parts, view.run_id)
     if instance is None:
         raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
     with contextlib.suppress(KeyboardInterrupt), _connection(parts, instance) as host:
-        host.follow(LogPosition(), terminal.output)
+        status = host.follow(tail_position(host.status()), terminal.output)
+        terminal.close()
+        raise typer.Exit(status.exit_code or 0)
 
 
-def _cancel_driven(parts: Bench, view: RunView) -> None:
+def _cancel_driven(parts: Bench, view: RunView, *, now: bool) -> None:
     """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
     from costgpu.job import EndedBy, EndReason, EventKind, RunState
     from costgpu.runner.record import Record
 
     record = Record(parts.ledger, parts.tools.clock, view.run_id)
-    if view.state is RunState.RUNNING and view.instance is not None:
+    if view.state is RunState.RUNNING and view.instance is not None and not now:
         _, instance = _which(parts, view.run_id)
         if instance is not None:
             with _connection(parts, instance) as host:
                 host.cancel()
-    elif view.state not in (RunState.INTENT, RunState.COLLECTING, RunState.TERMINATING):
+    elif view.state is not RunState.TERMINATING and (now or view.state not in (RunState.INTENT, RunState.COLLECTING)):
         record.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
     typer.echo(f"Run {view.run_id} is being ended by the terminal that drives it.", err=True)
 
@@ -322,15 +356,25 @@ def _print_files(folder: Path, view: RunView | None) -> None:
 
 def _tell_waiting(parts: Bench, views: list[RunView]) -> None:
     """Runs whose client is gone say so: their outputs wait for somebody."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from costgpu.config import runs_folder
     from costgpu.job import JobPhase, RunState
     from costgpu.runner.lock import is_driven
+
+    begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED)]
+    alone = [view for view in begun if not is_driven(runs_folder() / view.run_id)]
+    if not alone:
+        return
     from costgpu.runner.service import status_of
 
-    for view in views:
-        if view.state not in (RunState.RUNNING, RunState.COLLECTING) or is_driven(parts.tools.folder / view.run_id):
-            continue
-        status = status_of(view, parts.tools)
+    now = parts.clock.now()
+    with ThreadPoolExecutor(8) as pool:  # each may take seconds to answer
+        answers = pool.map(lambda view: status_of(view, parts.tools), alone)
+    for view, status in zip(alone, answers, strict=True):
+        what = "goes on without a client"
         if status is not None and status.phase is JobPhase.FINISHED:
-            typer.echo(f"{view.run_id} is over; its outputs wait: costgpu attach {view.run_id}", err=True)
-        else:
-            typer.echo(f"{view.run_id} goes on without a client: costgpu attach {view.run_id}", err=True)
+            what = "is over; its outputs wait"
+        elif view.lease_until is not None and view.lease_until < now:
+            what = "has outlived its lease"
+        typer.echo(f"{view.run_id} {what}: costgpu attach {view.run_id}", err=True)

@@ -71,7 +71,8 @@ def to_request(
         )  # fmt: skip
     script = Path(words[0])
     if script.is_dir():
-        raise NotPython(f"{script} is a folder.", hint=f"Run a package with: costgpu estimate -m {script.name}")
+        package = f" -m {script.name}" if script.name else " -m package"
+        raise NotPython(f"{script} is a folder.", hint=f"Name a script in it, or a package:{package}")
     if not script.exists():
         raise ScriptNotFound(f"There is no script {script}.", hint=_nearby(script))
     if script.suffix == ".ipynb":

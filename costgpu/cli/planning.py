@@ -13,9 +13,19 @@ if TYPE_CHECKING:
     from costgpu.cli.wiring import Bench
     from costgpu.job import JobSpec
     from costgpu.prediction import Candidate, Prediction
-    from costgpu.run import Plan
+    from costgpu.run import Option, Plan
     from costgpu.runner.plan import Limits, Place
     from costgpu.workload import WorkloadProfile
+
+
+def check_local(options: dict[str, object]) -> None:
+    """This machine is as it is. Raises `UsageError` for an option that asks for another one."""
+    meant = [name for name, value in options.items() if value]
+    if meant:
+        raise UsageError(
+            f"{' and '.join(meant)} cannot be chosen on this machine: it is as it is.",
+            hint="Leave it away, or rent a machine: --infra aws.",
+        )
 
 
 def check_places(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> None:
@@ -157,7 +167,7 @@ def tags_of(words: list[str]) -> dict[str, str]:
     for word in words:
         key, sign, value = word.partition("=")
         if not sign or not key:
-            raise UsageError(f"--tag {word!r} is not key=value.")
+            raise UsageError(f"--tag {word!r} is not key=value.", hint="Such as --tag team=vision.")
         if key.lower().startswith(("costgpu", "aws:")):
             raise UsageError(f"The tag {key} is reserved.", hint="Tags of costgpu begin with costgpu-.")
         if len(key) > 60 or len(value) > 60:
@@ -220,6 +230,25 @@ def spec_of(
     )  # fmt: skip
 
 
+def _first_possible(
+    parts: Bench, options: tuple[Option, ...]
+) -> tuple[tuple[Option, ...], tuple[str | None, ...], list[str]]:
+    """The options from the first one on that its provider can launch, that one's zones, and what was passed over."""
+    from costgpu.errors import InvalidRequest
+
+    passed: list[str] = []
+    for index, option in enumerate(options):
+        try:
+            zones = parts.tools.provider(option.offer.provider).zones(option.offer)
+        except InvalidRequest as error:
+            if index + 1 == len(options):
+                raise
+            passed.append(f"Passed over: {error.message}")
+        else:
+            return options[index:], zones, passed
+    raise UsageError("No offer that can be launched matches.")
+
+
 def plan_for(parts: Bench, spec: JobSpec, places: list[Place], limits: Limits, verdict: str, notes: list[str]) -> Plan:
     """The plan, with everything checked that can be checked without spending."""
     from datetime import timedelta
@@ -230,18 +259,20 @@ def plan_for(parts: Bench, spec: JobSpec, places: list[Place], limits: Limits, v
     from costgpu.runner.plan import options_for
     from costgpu.runner.sync import select
 
-    options = options_for(places, limits)
-    first = options[0]
+    options, zones, dropped = _first_possible(parts, options_for(places, limits))
+    first, notes = options[0], [*notes, *dropped]
     provider = parts.tools.provider(first.offer.provider)
     identity = provider.identity()
     selection = select(Path(spec.workdir), limit_bytes=int(parts.settings.sync_limit_mib * 2**20))
-    zones = provider.zones(first.offer)
     request = CreateRequest(
         run_id="plan", token="plan", name=spec.name, owner="plan", offer=first.offer, zone=zones[0],  # noqa: S106
         disk_gib=first.disk_gib, lease_until=parts.tools.clock.now() + timedelta(seconds=first.lease.lifetime_seconds),
         boot_script="#!/bin/sh\n", allow_from=parts.tools.allow_from(first.offer.provider), tags=spec.tags,
     )  # fmt: skip
     layers = (*provider.layers(request), *common_layers(request.lease_until))
+    if spec.bucket and parts.tools.depot is not None:
+        warning = parts.tools.depot.check(spec.bucket, request.lease_until)
+        notes = [*notes, warning] if warning else notes
     try:
         provider.check(request)
     except CostGpuError as error:

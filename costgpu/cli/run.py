@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.planning import check_places, places_for, plan_for, python_for, setup_for, spec_of, tags_of
-from costgpu.errors import NotConfirmed, ScriptError, UsageError
+from costgpu.cli.planning import (
+    check_local,
+    check_places,
+    places_for,
+    plan_for,
+    python_for,
+    setup_for,
+    spec_of,
+    tags_of,
+)
+from costgpu.errors import CostGpuError, NotConfirmed, ScriptError, UsageError
 
 if TYPE_CHECKING:
     from costgpu.cli.wiring import Bench
-    from costgpu.run import Plan
+    from costgpu.run import Plan, RunView
     from costgpu.runner.engine import Driver
     from costgpu.runner.plan import Limits
     from costgpu.workload import WorkloadProfile
+
+DEFAULT_LEASE = "8h"
 
 
 def run(
@@ -45,7 +58,7 @@ def run(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Agree to the plan.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
     auto_shutdown: Annotated[bool, typer.Option(help="End the machine when the job is over.")] = True,
-    lease: Annotated[str, typer.Option(help="Without auto-shutdown: how long it may live.")] = "8h",
+    lease: Annotated[str | None, typer.Option(help="With --no-auto-shutdown: how long it may live; else 8h.")] = None,
     nproc: Annotated[str | None, typer.Option(help="Under torchrun, so many processes, or auto.")] = None,
     python: Annotated[str | None, typer.Option(help="Interpreter to measure with, and to run with here.")] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; else the script's own.")] = None,
@@ -70,7 +83,7 @@ def run(
 
     from costgpu.cli.measuring import to_request
     from costgpu.cli.wiring import bench, job_environment
-    from costgpu.render.run import launched_json, plan_json, plan_text
+    from costgpu.render.run import plan_json, plan_text
     from costgpu.units import parse_duration
 
     words = list(command or [])
@@ -78,12 +91,17 @@ def run(
         raise UsageError(f"There is no output format {output!r}.", hint="Choose text or json.")
     if module is None and not words:
         raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
-    if (instance_type or gpus) and infra == ["local"]:
-        raise UsageError("This machine has the type and the GPUs that it has.", hint="Leave --gpus and -t away.")
+    if lease is not None and auto_shutdown:
+        raise UsageError(
+            "--lease is for --no-auto-shutdown: otherwise the machine ends with its job.",
+            hint="--max-duration and --max-cost limit the job.",
+        )
+    if infra == ["local"]:
+        check_local({"-t": instance_type, "--gpus": gpus, "--spot": spot, "--disk": disk, "--subnet": subnet})
     as_json = json or output == "json"
     environment = job_environment(env or [], env_file)
     request = to_request(words, module, workdir, parse_duration(measure_for), 180.0, None)
-    limits = _limits(max_cost, max_duration, None if auto_shutdown else lease, disk)
+    limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
     with bench(request.workdir, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet) as parts:
         places_wanted = tuple(infra or ([parts.settings.default_infra] if parts.settings.default_infra else []))
@@ -107,12 +125,7 @@ def run(
             return
         typer.echo(plan_text(plan, now), err=True)
         _agree(plan, yes=yes)
-        driver = _carry_out(parts, plan, environment, detach=detach, as_json=as_json)
-        if driver is None:
-            return
-        if as_json:
-            typer.echo(launched_json(plan, driver.view, driver.error, now))
-        finish(driver, as_json=as_json)
+        _carry_out(parts, plan, environment, detach=detach, as_json=as_json)
 
 
 def finish(driver: Driver, *, as_json: bool = False) -> None:
@@ -134,27 +147,61 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
     raise typer.Exit(code)
 
 
-def _carry_out(parts: Bench, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> Driver | None:
+def _carry_out(parts: Bench, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.watch import Terminal, signals
-    from costgpu.render.run import detached_json, detached_text
+    from costgpu.render.run import launched_json
     from costgpu.runner.engine import Detached
+    from costgpu.runner.outcome import error_for
     from costgpu.runner.service import launch, load, new_run_id, whoami
 
     terminal = Terminal(parts.tools.clock, data_to_stderr=as_json)
     run_id = new_run_id()
     try:
-        with signals():
-            return launch(
+        with signals() as came, coming_back(run_id):
+            driver = launch(
                 plan, parts.ledger, parts.tools, terminal, owner=parts.settings.owner or whoami(),
                 environment=environment, detach=detach, run_id=run_id,
             )  # fmt: skip
     except Detached:
         terminal.close()
-        view = load(parts.ledger, run_id)
-        typer.echo(detached_json(view) if as_json else detached_text(view), err=not as_json)
-        return None
+        left(load(parts.ledger, run_id), came, as_json=as_json)
+        return
+    except CostGpuError as error:
+        if as_json and parts.ledger.events(run_id):
+            typer.echo(launched_json(plan, load(parts.ledger, run_id), error, parts.clock.now()))
+        raise
     finally:
         terminal.close()
+    if as_json:
+        typer.echo(launched_json(plan, driver.view, driver.error or error_for(driver.view), parts.clock.now()))
+    finish(driver, as_json=as_json)
+
+
+def left(view: RunView, came: list[int], *, as_json: bool = False) -> None:
+    """Says how to come back to a run that goes on; a client that was ended by a signal says so by its exit code."""
+    from costgpu.render.run import detached_json, detached_text
+
+    with contextlib.suppress(OSError):  # the terminal may be gone
+        typer.echo(detached_json(view) if as_json else detached_text(view), err=not as_json)
+    if came:
+        raise typer.Exit(128 + came[0])
+
+
+@contextlib.contextmanager
+def coming_back(run_id: str) -> Iterator[None]:
+    """A client that fails in a way that nobody thought of still says what becomes of the machine."""
+    from costgpu.runner.engine import Detached
+
+    try:
+        yield
+    except (CostGpuError, Detached):
+        raise
+    except Exception:
+        typer.echo(
+            f"costgpu: this client has failed; a machine of run {run_id} goes on without it and ends itself by its"
+            f" lease.\nhint: costgpu attach {run_id} takes it over, costgpu cancel {run_id} ends it.", err=True,
+        )  # fmt: skip
+        raise
 
 
 def _agree(plan: Plan, *, yes: bool) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from costgpu.job import RunState
-from costgpu.runner.engine import Hangup
+from costgpu.runner.engine import CAN_LEAVE, Hangup
 from costgpu.runner.host import Stream
 from costgpu.runner.observer import Answer
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from costgpu.clock import Clock
     from costgpu.run import RunView
+
+
+SLOW_SECONDS = 10.0
 
 
 class Terminal:
@@ -38,17 +42,20 @@ class Terminal:
             Stream.STDOUT: sys.stderr.buffer if data_to_stderr else sys.stdout.buffer,
             Stream.STDERR: sys.stderr.buffer,
         }
+        self._live = sys.stderr.isatty()
         self._status: Status | None = None
-        self._last = ""
         self._closed: set[Stream] = set()
+        self._what, self._since = "", 0.0
 
     def changed(self, view: RunView) -> None:
         """A line for each state that a person cares about."""
         self._quiet()
-        place = ""
+        place = "a machine"
         if view.option is not None and view.attempt is not None:
             offer = view.option.offer
             place = f"{offer.provider} {offer.instance_type} in {view.attempt.zone or offer.region}"
+            if offer.provider == "local":
+                place = "a place on this machine"
         words = {
             RunState.INTENT: f"Run {view.run_id} ({view.name})",
             RunState.PROVISIONING: f"Asking for {place}",
@@ -63,32 +70,40 @@ class Terminal:
             self.note(words)
 
     def waiting(self, view: RunView, what: str) -> None:
-        """A live line with the seconds and cents so far; without a terminal, one line for each new thing."""
-        seconds, cost = view.metered(self.clock.now())
-        if not sys.stderr.isatty():
+        """A live line with the seconds and cents so far; without a terminal, a line for what takes long."""
+        if not self._live:
+            self._slow(what)
             return
-        if self._status is None:
-            from rich.console import Console
+        seconds, cost = view.metered(self.clock.now())
+        money = f"  ${cost:.4f}" if cost else ""
+        try:
+            if self._status is None:
+                from rich.console import Console
 
-            self._status = Console(stderr=True).status("")
-            self._status.start()
-        self._status.update(f"{view.state.value}: {what}  {seconds:.0f} s  ${cost:.4f}")
+                self._status = Console(stderr=True).status("")
+                self._status.start()
+            self._status.update(f"{view.state.value}: {what}  {seconds:.0f} s{money}")
+        except OSError:
+            self._live = False
 
     def output(self, stream: Stream, data: bytes) -> None:
-        """Unchanged. A reader that has gone away does not end the run."""
-        self._quiet()
-        if stream in self._closed:
+        """Unchanged. A reader that has gone away, or a full disk, does not end the run."""
+        if not data or stream in self._closed:
             return
+        self._quiet()
         try:
             self._sinks[stream].write(data)
             self._sinks[stream].flush()
-        except (BrokenPipeError, ValueError):
+        except BrokenPipeError:
             self._closed.add(stream)
+        except (OSError, ValueError) as error:
+            self._closed.add(stream)
+            self.note(f"The job's {stream.value} cannot be shown any more ({error}); it is kept with the run.")
 
     def note(self, text: str) -> None:
         """A line on stderr."""
         self._quiet()
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError, ValueError):  # a terminal that is gone keeps no machine alive
             sys.stderr.write(f"costgpu: {text}\n")
             sys.stderr.flush()
 
@@ -97,41 +112,61 @@ class Terminal:
         self._quiet()
         if not self.ask:
             return Answer.CANCEL
-        until = f"{view.lease_until:%H:%M} UTC" if view.lease_until else "later"
-        sys.stderr.write(
-            f"\ncostgpu: [d]etach: the run goes on without this terminal, until {until} at most\n"
-            "         [c]ancel: end the job, bring home what there is, end the machine\n"
-            "         [Enter]: go on watching.   (Ctrl-C again: cancel)  "
-        )
+        try:
+            return self._ask(view)
+        except OSError:  # the terminal is gone; its SIGHUP says what to do
+            return Answer.CONTINUE
+
+    def _ask(self, view: RunView) -> Answer:
+        until = f"{view.lease_until:%Y-%m-%d %H:%M} UTC" if view.lease_until else "later"
+        started = view.state in CAN_LEAVE
+        lines = [f"[d]etach: the run goes on without this terminal, until {until} at most"] if started else []
+        lines.append("[c]ancel: end the job, bring home what there is, end the machine")
+        if not started:
+            lines = ["[c]ancel: end it all; the job has not started"]
+        lines.append("[Enter]: go on" + (" watching" if started else "") + ".   (Ctrl-C again: cancel)  ")
+        sys.stderr.write("\ncostgpu: " + "\n         ".join(lines))
         sys.stderr.flush()
         answer = sys.stdin.readline().strip().lower()
-        if answer.startswith("d") and view.state in (RunState.RUNNING, RunState.COLLECTING):
+        if answer.startswith("d") and started:
             return Answer.DETACH
         if answer.startswith("d"):
-            sys.stderr.write("costgpu: the job has not started yet, and nobody else would start it; going on.\n")
+            self.note("The job has not started, and nobody else would start it; going on.")
         return Answer.CANCEL if answer.startswith("c") else Answer.CONTINUE
 
     def close(self) -> None:
         """Takes the live line away."""
         self._quiet()
 
+    def _slow(self, what: str) -> None:
+        now = self.clock.monotonic()
+        if what != self._what:
+            self._what, self._since = what, now
+        elif now - self._since > SLOW_SECONDS:
+            self._since = math.inf
+            self.note(what)
+
     def _quiet(self) -> None:
         if self._status is not None:
-            self._status.stop()
-            self._status = None
+            status, self._status = self._status, None
+            with contextlib.suppress(OSError):
+                status.stop()
 
 
 @contextlib.contextmanager
-def signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP become `Hangup`, SIGINT a KeyboardInterrupt even where the shell had it ignored."""
+def signals() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP become `Hangup`, except those that are ignored (nohup); yields those that came."""
+    came: list[int] = []
 
     def hang_up(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
         raise Hangup(number)
 
     kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {kind: signal.signal(kind, hang_up) for kind in kinds}
+    heard = [kind for kind in kinds if signal.getsignal(kind) is not signal.SIG_IGN]
+    before = {kind: signal.signal(kind, hang_up) for kind in heard}
     try:
-        yield
+        yield came
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)

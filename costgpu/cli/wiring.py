@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from costgpu.runner.host import Selection
 
 LAUNCHABLE = ("aws", "local")
+FLAGS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket", "aws_subnet": "--subnet"}
+"""Settings that have an option of their own."""
 
 
 class Bench:
@@ -41,8 +43,16 @@ class Bench:
     def settings(self) -> Settings:
         """As configured."""
         from costgpu.config import load_settings
+        from costgpu.errors import ConfigError, UsageError
 
-        return load_settings(self._folder, **self._flags)
+        try:
+            return load_settings(self._folder, **self._flags)
+        except ConfigError as error:
+            for setting, option in FLAGS.items():
+                name = f"--{setting.replace('_', '-')} "
+                if error.message.startswith(name):
+                    raise UsageError(f"{option} {error.message.removeprefix(name)}") from error
+            raise
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -71,7 +81,8 @@ class Bench:
 
         if name not in self._adapters:
             cloud = {} if name == "local" else {
-                "subnet": self.settings.aws_subnet, "scheduler_role_arn": self.settings.aws_scheduler_role_arn,
+                "subnet": self.settings.aws_subnet, "image": self.settings.aws_image,
+                "scheduler_role_arn": self.settings.aws_scheduler_role_arn,
             }  # fmt: skip
             self._adapters[name] = registry.provider(name, clock=self.clock, **cloud)
         return self._adapters[name]
@@ -129,14 +140,15 @@ def job_environment(names: list[str], env_file: str | None) -> dict[str, str]:
         try:
             lines = Path(env_file).read_text().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"--env-file {env_file} cannot be read: {error}.") from error
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise UsageError(f"--env-file {env_file} cannot be read: {why}.") from error
         for number, line in enumerate(lines, 1):
             text = line.strip().removeprefix("export ").strip()
             if not text or text.startswith("#"):
                 continue
             key, sign, value = text.partition("=")
             if not sign:
-                raise UsageError(f"{env_file}, line {number}, is not KEY=VALUE.")
+                raise UsageError(f"{env_file}, line {number}, is not KEY=VALUE.", hint="# begins a comment.")
             value = value.strip()
             if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
                 value = value[1:-1]
@@ -155,5 +167,5 @@ def _variable(name: str) -> str:
     from costgpu.errors import UsageError
 
     if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"{name!r} is not the name of an environment variable.")
+        raise UsageError(f"{name!r} is not the name of an environment variable.", hint="Write -e KEY=VALUE, or -e KEY.")
     return name

@@ -37,6 +37,7 @@ class Trust(Enum):
 
 KEYS: Mapping[str, Trust] = {
     "ledger_url": Trust.USER,  # would hide spending, or send it to a stranger
+    "aws_image": Trust.USER,  # runs with the user's code and secrets
     "aws_subnet": Trust.OWN_PROJECT,
     "aws_scheduler_role_arn": Trust.USER,  # is passed on with the user's rights
     "bucket": Trust.OWN_PROJECT,  # outputs and logs go there

@@ -51,6 +51,7 @@ class Settings(BaseSettings):
     Attributes:
         ledger_url: Of the ledger; None for the file in the data folder. It may hold a password.
         aws_subnet: Where AWS instances go; None for the default VPC.
+        aws_image: ``ami-...`` to boot instead of the public one; it must have Python, and a driver for GPU types.
         aws_scheduler_role_arn: Role that lets EventBridge Scheduler terminate an instance; None for no such schedule.
         bucket: ``s3://name/prefix`` for outputs and logs.
         caller_address: CIDR that may reach the machines' port 22; None to find the user's own address out.
@@ -65,6 +66,7 @@ class Settings(BaseSettings):
     )
 
     ledger_url: SecretStr | None = None
+    aws_image: Annotated[str, _matching(r"ami-[0-9a-f]{8,17}", "the id of an image (ami-...)")] | None = None
     aws_subnet: Annotated[str, _matching(r"subnet-[0-9a-f]{8,17}", "the id of a subnet (subnet-...)")] | None = None
     aws_scheduler_role_arn: (
         Annotated[

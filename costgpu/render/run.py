@@ -15,6 +15,7 @@ from costgpu.job import EndedBy, Layer, Receipt
 from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
+    from costgpu.errors import CostGpuError
     from costgpu.run import Findings, Plan, RunView, Tagged
 
 WIDTH = 80
@@ -57,6 +58,8 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     if offer.provider == "local":
         rows.append(("machine", f"this machine ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB)"))
+        if not free:
+            rows.append(("price", f"{format_usd(offer.price_usd_per_hour)} an hour, as you say"))
     else:
         gpu = ""
         if offer.accelerator is not None:
@@ -65,8 +68,9 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
         way = offer.purchase_option.value.replace("_", "-")
         rows.append(("machine", f"{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {way}"))
         price, most = format_usd(offer.price_usd_per_hour), format_usd(lease.usd_per_hour)
-        age = (now.date() - plan.price_as_of).days
-        rows.append(("price", f"{price} an hour, {age} days old; with disk and address at most {most} an hour"))
+        days = (now.date() - plan.price_as_of).days
+        age = "of today" if days < 1 else "1 day old" if days == 1 else f"{days} days old"
+        rows.append(("price", f"{price} an hour, {age}; with disk and address at most {most} an hour"))
         if len(plan.options) > 1:
             most = format_usd(max(option.lease.worst_cost_usd for option in plan.options))
             others = len(plan.options) - 1
@@ -92,12 +96,18 @@ def plan_json(plan: Plan, now: datetime) -> str:
     return _document("costgpu.plan", at=now, plan=plan)
 
 
-def launched_json(plan: Plan, view: RunView, error: Exception | None, now: datetime) -> str:
+def launched_json(plan: Plan, view: RunView, error: CostGpuError | None, now: datetime) -> str:
     """A run that was carried out, as a versioned document."""
     return _document(
         "costgpu.run", at=now, plan=plan, run=_run(view), receipt=view.receipt,
-        error=None if error is None else {"type": type(error).__name__, "message": str(error)},
+        error=None if error is None else _error(error),
     )  # fmt: skip
+
+
+def _error(error: CostGpuError) -> dict[str, Any]:
+    return {
+        "type": type(error).__name__, "message": error.message, "hint": error.hint, "exit_code": error.exit_code,
+    }  # fmt: skip
 
 
 def detached_text(view: RunView) -> str:
@@ -141,8 +151,9 @@ def receipt_text(receipt: Receipt, view: RunView) -> str:
     }.get(receipt.ended_by, receipt.ended_by.value)
     confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
     words = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
+    place = f"{receipt.instance_type}, {receipt.instance.region}"
     rows = [
-        ("machine", f"{receipt.instance.instance_id}, {receipt.instance_type}, {receipt.instance.region}"),
+        ("machine", f"{receipt.instance.instance_id}, {place if receipt.instance.provider != 'local' else 'here'}"),
         ("job", f"{receipt.reason.value.replace('_', ' ')}{_code(view)}"),
         ("ended by", f"{by}{f', asked {receipt.requested_at:%H:%M:%S} UTC' if receipt.requested_at else ''}"),
         ("confirmed", f"{receipt.confirmed_state} at {confirmed}{words}"),

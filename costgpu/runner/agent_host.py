@@ -22,6 +22,7 @@ from costgpu.runner.tarstream import tar_stream
 _NOT_FOUND = 127
 _SIGNALLED = 128  # and above, but for 255: what a shell makes of a command that a signal ended
 _SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it counts as stuck
+_HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
 _MAX_FRAME = 16 << 20
 _MAX_NOISE = 1 << 20  # bytes that a login may print before our own stream begins
 
@@ -30,8 +31,9 @@ _MAX_NOISE = 1 << 20  # bytes that a login may print before our own stream begin
 _FIND_PYTHON = """
 for name in "$1" python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8; do
     found=$(command -v "$name" 2>/dev/null) || continue
-    "$found" -c 'import sys; sys.version_info < (3, 8) and sys.exit(1); print("costgpu-python", sys.platform, sys.executable)' \
-        2>/dev/null && exit 0
+    "$found" -c 'import sys
+sys.version_info < (3, 8) and sys.exit(1)
+print("costgpu-python", sys.platform, sys.executable)' 2>/dev/null && exit 0
     "$found" -V 2>&1
 done
 exit 1
@@ -208,6 +210,8 @@ class AgentHost:
                         raise HostUnreachable(f"The job's output is broken: byte {at} came for {expected[stream]}.")
                     expected[stream] += len(data)
                     sink(stream, data)
+                else:
+                    sink(Stream.STDOUT, b"")  # a sign of life: whoever watches can look at the clock
         raise HostUnreachable("The connection to the machine ended while the job was running.")
 
     def outputs(self) -> tuple[FileEntry, ...]:
@@ -227,25 +231,25 @@ class AgentHost:
         Raises:
             OutputsDamaged: A checksum does not match, or a path leads out of `folder`.
         """
-        self._hold(entries)
-        fetch_verified(self._transport, f"{self._transport.home}/work", entries, folder)
-        self._hold(())
+        self._fetch("work", entries, folder)
 
     def fetch_logs(self, folder: Path) -> None:
         """Brings both logs into `folder`; verified if the job is over."""
         entries = tuple(_entry(row) for row in self._call("logs", self._patience.checksums)["files"])
-        self._hold(entries)
-        fetch_verified(self._transport, self._transport.home, entries, folder)
-        self._hold(())
+        self._fetch("", entries, folder)
 
     def collected(self) -> None:
         """Tells the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
         self._call("collected")
 
-    def _hold(self, entries: Sequence[FileEntry]) -> None:
-        """Tells the agent for how long the client may be busy without calling."""
-        size = sum(entry.size for entry in entries)
-        self._call("hold", seconds=self._transfer_seconds(size) if entries else 0.0)
+    def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
+        source = f"{self._transport.home}/{below}".rstrip("/")
+        fetch_verified(self._transport, source, entries, folder, announce=self._hold)
+        self._call("hold", seconds=0.0)
+
+    def _hold(self, size: int) -> None:
+        """Tells the agent for how long we may be busy without calling, so that it does not take us for gone."""
+        self._call("hold", seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 
     def close(self) -> None:
         """Lets go of the connection."""

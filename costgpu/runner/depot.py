@@ -10,6 +10,7 @@ import json
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -20,11 +21,15 @@ from costgpu.ledger.codec import from_json
 from costgpu.run import RunView
 
 GRACE_SECONDS = 900.0  # an address is valid a little longer than the lease
+LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
 OUTPUTS, LOGS = "outputs.tar.gz", "logs.tar.gz"
 
 
 class Bucket(Protocol):
     """One bucket and prefix of an object store."""
+
+    def credentials_expire_at(self) -> datetime | None:
+        """When the addresses end whatever they were made for; None if never."""
 
     def presign_put(self, name: str, seconds: float) -> str:
         """An address that takes one upload without credentials."""
@@ -53,11 +58,29 @@ class BucketDepot:
         if not view.spec.bucket or view.lease_until is None:
             return {}
         bucket = self._open(view.spec.bucket)
-        seconds = max(60.0, (view.lease_until - self.clock.now()).total_seconds()) + GRACE_SECONDS
+        left = max(60.0, (view.lease_until - self.clock.now()).total_seconds())
+        seconds = min(left + GRACE_SECONDS, LONGEST_SECONDS)
         return {
             "outputs": bucket.presign_put(f"{view.run_id}/{OUTPUTS}", seconds),
             "logs": bucket.presign_put(f"{view.run_id}/{LOGS}", seconds),
         }
+
+    def check(self, url: str, until: datetime) -> str:
+        """Looks whether the bucket is there and open to us; returns what a person should know, or nothing.
+
+        Raises:
+            ProviderError: It is not.
+            UsageError: Not a bucket that costgpu knows.
+        """
+        bucket = self._open(url)
+        bucket.exists(OUTPUTS)
+        expire = bucket.credentials_expire_at()
+        if expire is None or expire >= until:
+            return ""
+        return (
+            f"The credentials expire at {expire:%Y-%m-%d %H:%M} UTC, before the machine ends at the latest: after that"
+            f" it cannot put outputs into {url} by itself."
+        )
 
     def rescue(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
         """Unpacks what the machine has left there; logs go into the run's private folder.

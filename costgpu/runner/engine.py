@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -31,8 +32,10 @@ from costgpu.runner.host import Connector, Fetches, Host, Keys, LogPosition, Sel
 from costgpu.runner.keys import load_keys, make_keys
 from costgpu.runner.observer import Answer, Observer
 from costgpu.runner.record import Record
+from costgpu.units import format_duration
 
 HANDS_OFF = (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING)  # the agent guards the machine by itself
+CAN_LEAVE = (RunState.RUNNING, RunState.COLLECTING)  # the job goes on, or is over, without us
 
 
 class Depot(Protocol):
@@ -40,6 +43,9 @@ class Depot(Protocol):
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
         """``outputs`` and ``logs`` -> presigned URL, valid as long as the lease."""
+
+    def check(self, url: str, until: datetime) -> str:
+        """Raises if the bucket cannot be used; returns a warning, or nothing."""
 
     def rescue(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], Fetches] | None:
         """What a machine that is gone has left there; None if nothing is there."""
@@ -128,24 +134,34 @@ class Driver:
             RunState.COLLECTING: finish.collect,
             RunState.TERMINATING: finish.terminate,
         }
+        shown = self.view.state
+        reaction: Callable[[], None] | None = None
         try:
-            while self.view.state is not RunState.CLOSED:
-                before = self.view.state
+            while reaction is not None or self.view.state is not RunState.CLOSED:
                 try:
-                    steps[before](self)
-                except LedgerConflict:
-                    continue  # somebody else took it further: look again
-                except KeyboardInterrupt:
-                    self._interrupted()
+                    react, reaction = reaction, None
+                    if react is not None:
+                        react()
+                    else:
+                        self._step(steps[self.view.state])
+                    if self.view.state is not shown:
+                        shown = self.view.state
+                        self.observer.changed(self.view)
+                except KeyboardInterrupt:  # also in the middle of a reaction to the one before
+                    reaction = self._interrupted
                 except Hangup:
-                    self._hung_up()
-                except ProviderError as error:
-                    self._provider_failed(error)
-                if self.view.state is not before:
-                    self.observer.changed(self.view)
+                    reaction = self._hung_up
         finally:
             self.let_go()
         return self.view
+
+    def _step(self, step: Callable[[Driver], None]) -> None:
+        try:
+            step(self)
+        except LedgerConflict:
+            pass  # somebody else took it further: look again
+        except ProviderError as error:
+            self._provider_failed(error)
 
     def cancel(self, reason: EndReason = EndReason.CANCELLED, by: EndedBy = EndedBy.CLIENT) -> RunView:
         """Ends the run; a running job is asked first, and its outputs are brought home."""
@@ -162,7 +178,7 @@ class Driver:
 
     def leave(self) -> None:
         """Records that the driver goes and the run stays."""
-        self.record.add(EventKind.DETACHED, because="on purpose")
+        self._insist(lambda: self.record.add(EventKind.DETACHED, because="on purpose"))
         raise Detached
 
     def provider(self) -> Provider:
@@ -206,7 +222,16 @@ class Driver:
             self._host = None
 
     def heard(self, stream: Stream, data: bytes) -> None:
-        """Counts and passes on what the job wrote."""
+        """Counts and passes on what the job wrote.
+
+        Raises:
+            HostUnreachable: The lease is over, and the machine still talks: it is ended from here.
+        """
+        until = self.view.lease_until
+        if until is not None and self.tools.clock.now() > until + timedelta(seconds=errands.CLEAN_SECONDS):
+            raise HostUnreachable("its lease is over")
+        if not data:
+            return
         seen = self.position
         if stream is Stream.STDOUT:
             self.position = LogPosition(stdout=seen.stdout + len(data), stderr=seen.stderr)
@@ -216,14 +241,17 @@ class Driver:
 
     def _interrupted(self) -> None:
         """Ctrl-C."""
-        if self.view.state is RunState.TERMINATING:
+        state = self.view.state
+        if state is RunState.CLOSED:
+            return
+        if state is RunState.TERMINATING:
             self.observer.note("The machine is being ended; that cannot be interrupted.")
             return
         try:
             answer = self.observer.interrupted(self.view)
         except KeyboardInterrupt:
             answer = Answer.CANCEL
-        if answer is Answer.DETACH:
+        if answer is Answer.DETACH and state in CAN_LEAVE:
             self.leave()
         if answer is Answer.CANCEL:
             self._cancel(EndReason.CANCELLED, EndedBy.CLIENT)
@@ -238,17 +266,29 @@ class Driver:
             except CostGpuError as unheard:
                 self.observer.note(f"The job could not be asked to end: {unheard.message}")
             else:
+                grace = format_duration(self.view.spec.grace_seconds)
+                self.observer.note(f"The job is asked to end; it has {grace}. Then its outputs come home.")
                 return  # follow it to its end, then its outputs, then the machine
         if self.view.state is RunState.COLLECTING and not again:
             return
-        self.end(reason, by, None)
+        self._insist(lambda: self.end(reason, by, None))
+
+    def _insist(self, act: Callable[[], object]) -> None:
+        """What the user wants holds, whatever another process has written meanwhile."""
+        while True:
+            with contextlib.suppress(LedgerConflict):
+                act()
+                return
 
     def _hung_up(self) -> None:
         """SIGTERM or SIGHUP: a job that runs goes on without us; nothing else would."""
-        if self.view.state in (RunState.RUNNING, RunState.COLLECTING):
+        if self.cancelling:
+            return  # leaving would keep a machine that nobody wants: on to the end
+        if self.view.state in CAN_LEAVE:
             self.leave()
-        if self.view.state is not RunState.TERMINATING:
-            self.end(EndReason.CANCELLED, EndedBy.CLIENT, RunCancelled("The client was ended before the job started."))
+        if self.view.state not in (RunState.TERMINATING, RunState.CLOSED):
+            ended = RunCancelled("The client was ended before the job had started.")
+            self._insist(lambda: self.end(EndReason.CANCELLED, EndedBy.CLIENT, ended))
 
     def _provider_failed(self, error: ProviderError) -> None:
         state = self.view.state

@@ -6,7 +6,7 @@ import hashlib
 import os
 import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from costgpu.errors import OutputsDamaged
@@ -16,10 +16,23 @@ from costgpu.runner.host import Transport
 _BATCH = 256
 
 
-def fetch_verified(transport: Transport, source: str, entries: Sequence[FileEntry], folder: Path) -> None:
+def fetch_verified(
+    transport: Transport,
+    source: str,
+    entries: Sequence[FileEntry],
+    folder: Path,
+    announce: Callable[[int], None] | None = None,
+) -> None:
     """Copies `entries` below the remote folder `source` into `folder`. What is there with the same checksum stays.
 
     An entry without a checksum (a log that still grows) must only be at least as long as announced.
+
+    Args:
+        transport: To the machine.
+        source: Absolute remote folder.
+        entries: Paths are relative to it.
+        folder: Made if it is missing.
+        announce: Is told how many bytes come next, before each batch.
 
     Raises:
         OutputsDamaged: A path leads out of `folder`, or what arrived is not what was announced.
@@ -27,7 +40,10 @@ def fetch_verified(transport: Transport, source: str, entries: Sequence[FileEntr
     targets = [(entry, _target(folder, entry.path)) for entry in entries]  # all are looked at before anything is done
     lacking = [(entry, target) for entry, target in targets if not _is_there(entry, target)]
     for start in range(0, len(lacking), _BATCH):
-        _fetch_batch(transport, source, lacking[start : start + _BATCH])
+        batch = lacking[start : start + _BATCH]
+        if announce is not None:
+            announce(sum(entry.size for entry, _ in batch))
+        _fetch_batch(transport, source, batch)
 
 
 def _fetch_batch(transport: Transport, source: str, batch: Sequence[tuple[FileEntry, Path]]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
-from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError
+from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
 from costgpu.job import EndedBy, EndReason, EventKind
 from costgpu.runner import errands, landing
 from costgpu.runner.closing import close, request_of
@@ -33,6 +34,8 @@ def collect(driver: Driver) -> None:
             raise
         except CostGpuError as error:  # no space here, a damaged file: the outputs stay safe where they are
             _keep_there(driver, error)
+        except OSError as error:
+            _keep_there(driver, RunError(f"The logs and outputs cannot be kept here: {error.strerror or error}."))
     if not driver.view.spec.auto_shutdown and not driver.cancelling:
         driver.leave()
     driver.end(status.reason or EndReason.SUCCEEDED, EndedBy.CLIENT, None)
@@ -74,6 +77,8 @@ def _bring_home(driver: Driver) -> None:
         )
     landing.write_entries(driver.folder, entries)
     landing.landed(driver, host, entries, missing)
+    with contextlib.suppress(CostGpuError):
+        host.collected()
 
 
 def _keep_there(driver: Driver, error: CostGpuError) -> None:

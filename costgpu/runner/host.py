@@ -131,7 +131,10 @@ class Host(Protocol):
         """Now. Also tells the agent that a client is there."""
 
     def follow(self, position: LogPosition, sink: Callable[[Stream, bytes], None]) -> JobStatus:
-        """Hands every byte from `position` on to `sink` as it comes; returns when the job is over."""
+        """Hands every byte from `position` on to `sink` as it comes; returns when the job is over.
+
+        While the job is silent `sink` gets empty bytes now and then; it may raise to end the call.
+        """
 
     def outputs(self) -> tuple[FileEntry, ...]:
         """The finished job's outputs with checksums; paths are relative to the working folder."""
@@ -148,6 +151,9 @@ class Host(Protocol):
 
     def fetch_logs(self, folder: Path) -> None:
         """Brings ``stdout.log`` and ``stderr.log`` into `folder`."""
+
+    def collected(self) -> None:
+        """Tells the agent that outputs and logs are home: if the client dies now, the machine need not wait for it."""
 
     def cancel(self) -> None:
         """SIGTERM, grace, SIGKILL for the job; returns at once. Idempotent."""

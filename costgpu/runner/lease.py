@@ -6,11 +6,16 @@ import math
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.estimate.cost import extras_usd_per_hour as candidate_extras
-from costgpu.estimate.cost import ready_seconds
+from costgpu.estimate.cost import (
+    ADDRESS_USD_PER_HOUR,
+    CPU_READY_SECONDS,
+    DISK_GB,
+    DISK_USD_PER_GB_MONTH,
+    GPU_READY_SECONDS,
+    HOURS_PER_MONTH,
+)
 from costgpu.job import Lease
-from costgpu.models import AcceleratorSpec, Offer
-from costgpu.prediction import Candidate
+from costgpu.models import Offer
 from costgpu.units import format_duration, format_usd
 
 LOCAL = "local"
@@ -22,27 +27,25 @@ LEAST_DEFAULT_SECONDS = 1800.0  # a default cap is no shorter: installing packag
 LOCAL_SECONDS = 7 * 86400.0  # this machine costs nothing; it still does not run for ever
 
 
-def as_candidate(offer: Offer) -> Candidate:
-    """Enough of a candidate for what boot, disk and address cost."""
-    chip = offer.accelerator
-    spec = None
-    if chip is not None:
-        spec = AcceleratorSpec(
-            name=chip.name, model="", vendor="", architecture="", year=0, memory_gib=chip.memory_gib,
-            memory_bandwidth_gbps=0.0, fp32_tflops=0.0, fp32_matrix_tflops=None, tf32_tensor_tflops=None,
-            fp16_tensor_tflops=None, bf16_tensor_tflops=None, multiprocessors=0, compute_capability=None, tdp_watts=0.0,
-        )  # fmt: skip
-    return Candidate(offer=offer, accelerator=spec)
+def extras_usd_per_hour(offer: Offer, disk_gib: int | None = None) -> Decimal:
+    """Disk and address; 0 on this machine.
 
-
-def extras_usd_per_hour(offer: Offer) -> Decimal:
-    """Disk and address."""
-    return Decimal(str(round(candidate_extras(as_candidate(offer)), 6)))
+    Args:
+        offer: Where.
+        disk_gib: Root disk; None for the size that estimates count with.
+    """
+    monthly = DISK_USD_PER_GB_MONTH.get(offer.provider)
+    if monthly is None:
+        return Decimal(0)
+    size = disk_gib or DISK_GB[offer.accelerator is not None]
+    return Decimal(str(round(size * monthly / HOURS_PER_MONTH + ADDRESS_USD_PER_HOUR, 6)))
 
 
 def boot_seconds(offer: Offer) -> float:
     """From the create call to the job's start, as estimated."""
-    return 0.0 if offer.provider == LOCAL else ready_seconds(as_candidate(offer))
+    if offer.provider == LOCAL:
+        return 0.0
+    return GPU_READY_SECONDS if offer.accelerator is not None else CPU_READY_SECONDS
 
 
 def lease_for(
@@ -54,6 +57,7 @@ def lease_for(
     estimated_seconds: float | None,
     lease_seconds: float | None = None,
     longest_seconds: float = math.inf,
+    disk_gib: int | None = None,
 ) -> Lease:
     """How long a machine may live: the tightest of what the user allows, else a multiple of the estimate.
 
@@ -65,12 +69,13 @@ def lease_for(
         estimated_seconds: Upper end of the wall-clock time, boot included.
         lease_seconds: Instead of the other limits on time, with ``--no-auto-shutdown``.
         longest_seconds: No lease may be longer.
+        disk_gib: Root disk; None for the usual size.
 
     Raises:
         CapTooSmall: The machine would be ended before the job could do anything.
         UsageError: Nothing limits the run, or the lease is too long.
     """
-    rate = max(offer.price_usd_per_hour, on_demand_usd_per_hour or Decimal(0)) + extras_usd_per_hour(offer)
+    rate = max(offer.price_usd_per_hour, on_demand_usd_per_hour or Decimal(0)) + extras_usd_per_hour(offer, disk_gib)
     limits: list[tuple[float, str]] = []
     if lease_seconds is not None:
         if lease_seconds > longest_seconds:

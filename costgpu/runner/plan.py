@@ -83,7 +83,12 @@ def options_for(places: Sequence[Place], limits: Limits) -> tuple[Option, ...]:
             continue
         disk = limits.disk_gib or DISK_GIB[place.offer.accelerator is not None]
         options.append(
-            Option(offer=place.offer, lease=lease, disk_gib=disk, extras_usd_per_hour=extras_usd_per_hour(place.offer))
+            Option(
+                offer=place.offer,
+                lease=lease,
+                disk_gib=disk,
+                extras_usd_per_hour=extras_usd_per_hour(place.offer, disk),
+            )
         )
         if len(options) == MOST_OPTIONS:
             break
@@ -95,7 +100,7 @@ def _lease(place: Place, limits: Limits) -> Lease:
         place.offer, on_demand_usd_per_hour=place.on_demand_usd_per_hour, max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
-        lease_seconds=limits.lease_seconds, longest_seconds=limits.longest_seconds,
+        lease_seconds=limits.lease_seconds, longest_seconds=limits.longest_seconds, disk_gib=limits.disk_gib,
     )  # fmt: skip
 
 

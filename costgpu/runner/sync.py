@@ -249,7 +249,7 @@ def _read(top: str, path: str) -> FileEntry | str | None:
             before = os.fstat(descriptor)
             if not stat.S_ISREG(before.st_mode):
                 return None
-            while piece := os.read(descriptor, _READ_BYTES):
+            while size <= before.st_size and (piece := os.read(descriptor, _READ_BYTES)):  # it may grow for ever
                 head = head or piece[: withheld.HEAD_BYTES]
                 digest.update(piece)
                 size += len(piece)

@@ -6,7 +6,7 @@ Imports nothing of ours. The job gets its secrets with ``-e`` and ``--env-file``
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 
 # Secrets by name, the first that matches counts. What is meant to be shared is spared: .env.example and the like.
 _SHARED = {"example", "sample", "template", "dist", "defaults", "schema"}
@@ -14,10 +14,11 @@ _SECRET_NAMES = (
     ".env*", "*.env", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.ppk", "*.jks",
     "*.keystore", "*.kdbx", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".pypirc", ".npmrc", ".git-credentials",
     ".htpasswd", ".vault-token", "credentials", "credentials.json", "credentials.csv", "credentials.toml",
-    "credentials.y*ml", "credentials.ini", "*_accesskeys.csv", "*_accessKeys.csv", "rootkey.csv", "client_secret*.json",
+    "credentials.y*ml", "credentials.ini", "*_accesskeys.csv", "rootkey.csv", "client_secret*.json",
     "*service[-_]account*.json", "application_default_credentials.json", "kaggle.json", "secrets.toml", "secrets.json",
     "secrets.y*ml", ".boto", ".s3cfg", "*.tfstate",
 )  # fmt: skip
+_ANY_SECRET = re.compile("|".join(map(translate, _SECRET_NAMES)))
 _SECRET_FOLDERS = {".aws", ".ssh", ".gnupg", ".kube", ".azure", ".gcloud", ".kaggle", ".huggingface", ".oci"}
 _OTHER_FOLDERS = {
     ".git": "repositories", ".hg": "repositories", ".svn": "repositories", ".bzr": "repositories",
@@ -50,10 +51,9 @@ def by_name(name: str, *, is_folder: bool) -> str | None:
             return f"secrets: {name}"
         return "secrets: .env*" if is_folder and name == ".env" else None
     lowered = name.lower()
-    for pattern in _SECRET_NAMES:
-        if fnmatchcase(lowered, pattern.lower()) and not _is_shared(lowered):
-            return f"secrets: {pattern}"
-    return None
+    if _ANY_SECRET.fullmatch(lowered) is None or _is_shared(lowered):
+        return None
+    return next(f"secrets: {pattern}" for pattern in _SECRET_NAMES if fnmatchcase(lowered, pattern))
 
 
 def by_content(head: bytes, size: int) -> str | None:
@@ -63,9 +63,11 @@ def by_content(head: bytes, size: int) -> str | None:
         head: Its first `HEAD_BYTES` bytes.
         size: Of all of it.
     """
-    if size <= KEY_FILE_BYTES and (
-        head.startswith(_PUTTY) or _KEY_BLOCK.search(head) is not None or _SERVICE_ACCOUNT.search(head) is not None
-    ):
+    if size > KEY_FILE_BYTES:
+        return None
+    if head.startswith(_PUTTY):
+        return PRIVATE_KEY
+    if b"PRIVATE KEY" in head and (_KEY_BLOCK.search(head) or _SERVICE_ACCOUNT.search(head)):
         return PRIVATE_KEY
     return None
 

@@ -77,6 +77,11 @@ class Images:
         self._found: dict[tuple[str, tuple[str, ...]], Image] = {}
         self._lock = threading.Lock()
 
+    def check(self, offer: Offer) -> None:
+        """Raises `InvalidRequest` if no image is known for the offer's type; asks nobody."""
+        if self._image is None:
+            parameters_for(offer)
+
     def find(self, offer: Offer) -> Image:
         """The image that an offer boots."""
         names = (self._image,) if self._image else parameters_for(offer)

@@ -97,6 +97,7 @@ class AwsProvider:
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
         """First wherever AWS likes, then the zones that have the type, one by one."""
+        self._images.check(offer)
         self._clients.require(offer.region)
         return self._network.zones(offer)
 

@@ -32,7 +32,7 @@ class FakeJob:
         finished_at: None until it has.
         exit_code: None until it has.
         uploaded_at: When outputs and logs were in the bucket; None until then.
-        collected_at: When a client had fetched all of it; None until then.
+        collected_at: When a client said that it has fetched all of it; None until then.
         met: Whether a client was there when it ended, or later.
         cancelled_at: When a client asked for its end.
         outputs: What lies in the working folder at the end.
@@ -112,7 +112,6 @@ class Guest:
         self.bucket = bucket
         self.booted_at = booted_at
         self.followers = 0
-        self.fetched = self.fetched_logs = False
         self.preempted_at = preempted_at
         self._job_script = job_script
         self._rules = rules

@@ -130,12 +130,7 @@ class FakeHost:
         """Writes them into the folder, one after the other; each is a call of its own (``fetch_file``)."""
         for entry in entries:
             self._cloud.call("fetch_file", entry.path, lambda entry=entry: self._fetch(entry, folder))  # type: ignore[misc]
-
-        def done(guest: Guest) -> None:
-            guest.fetched = True
-            self._safe(guest)
-
-        self._call("fetch", done)
+        self._call("fetch", lambda _: None)
 
     def fetch_logs(self, folder: Path) -> None:
         """Writes ``stdout.log`` and ``stderr.log``."""
@@ -145,10 +140,18 @@ class FakeHost:
             for stream in Stream:
                 data = job.written(stream, self._cloud.time()) if job is not None else b""
                 _write(folder / f"{stream}.log", data)
-            guest.fetched_logs = job is not None and job.finished_at is not None
-            self._safe(guest)
 
         self._call("fetch_logs", write)
+
+    def collected(self) -> None:
+        """Tells the agent that outputs and logs are home: if the client dies now, the machine ends."""
+
+        def note(guest: Guest) -> None:
+            self._agent(guest)
+            job = self._finished(guest)
+            job.collected_at = self._cloud.time() if job.collected_at is None else job.collected_at
+
+        self._call("collected", note)
 
     def cancel(self) -> None:
         """Asks the agent to end the job."""
@@ -222,11 +225,6 @@ class FakeHost:
             self._cloud.damaged[entry.path] -= 1
             raise OutputsDamaged(f"{entry.path} arrived with another checksum.")
         _write(folder / entry.path, data)
-
-    def _safe(self, guest: Guest) -> None:
-        job = guest.job
-        if job is not None and guest.fetched and guest.fetched_logs and job.collected_at is None:
-            job.collected_at = self._cloud.time()
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -9,12 +9,10 @@ import hashlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,23 +21,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import costgpu
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.job import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Layer
 from costgpu.models import Offer
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, Leftover, Owned
-from costgpu.providers.local import processes
-from costgpu.providers.local.folder import KEPT, Folder, locked
+from costgpu.providers.local import keeping, processes
+from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
+from costgpu.providers.local.program import button, command
 
 REGION = "local"
 STUCK_SECONDS = 5.0  # a host that has not ended its instance by then is ended itself
-KEEP_SECONDS = 7 * 86400.0  # so long outputs that nobody fetched are kept
 _PREFIX = "local-"
 _ID = re.compile(r"local-[a-z0-9-]{1,80}")
-_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from costgpu.providers.local.machine import main; main()"
-_ROOT = Path(costgpu.__file__).absolute().parents[1]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -134,7 +129,7 @@ class LocalProvider:
         with locked(self.folder / ".lock"):
             facts = home.read("instance.json")
             if facts is None:
-                self._forget_old()
+                keeping.forget_old(self._homes())
                 self._write(home, request)
             elif facts["fingerprint"] != _fingerprint(request):
                 raise InvalidRequest(f"The token {request.token} was used with other parameters.")
@@ -203,8 +198,8 @@ class LocalProvider:
                         lease_until=instance.lease_until,
                     )
                 )
-            elif _is_safe(home):
-                _empty(home)
+            else:
+                keeping.clean(home)
         return tuple(left)
 
     @_translated
@@ -276,9 +271,9 @@ class LocalProvider:
             fresh = Folder(Path(name) / "home")
             fresh.path.mkdir(mode=0o700)
             (fresh.path / "boot.sh").write_text(request.boot_script, encoding="utf-8")
-            button = fresh.path / "poweroff"
-            button.write_text(_button(home.path), encoding="utf-8")
-            button.chmod(0o700)
+            switch = fresh.path / "poweroff"
+            switch.write_text(button(home.path), encoding="utf-8")
+            switch.chmod(0o700)
             fresh.write_once("instance.json", facts)
             if home.path.is_dir():
                 raise _not_ours(home)
@@ -289,7 +284,7 @@ class LocalProvider:
         shell = '"$@" </dev/null >/dev/null 2>>host.log &'
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
-                ["/bin/sh", "-c", shell, "sh", *_command("host", home.path)],
+                ["/bin/sh", "-c", shell, "sh", *command("host", home.path)],
                 cwd=home.path, env=environment(), check=True, start_new_session=True, timeout=30,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             )  # fmt: skip
@@ -321,7 +316,7 @@ class LocalProvider:
             zone=None,
             instance_type=facts["instance_type"],
             state=state,
-            reason=_reason(home, over) if state is InstanceState.TERMINATED else "",
+            reason=keeping.reason_of(home, over) if state is InstanceState.TERMINATED else "",
             launched_at=datetime.fromtimestamp(facts["launched_epoch"], UTC),
             endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,
             run_id=tags.get(TAG_RUN, ""),
@@ -362,12 +357,6 @@ class LocalProvider:
         asked = home.read("end.json")
         return asked is not None and time.time() - float(asked["at"]) > STUCK_SECONDS
 
-    def _forget_old(self) -> None:
-        for home in self._homes():
-            over = home.read("terminated.json")
-            if over is not None and time.time() - float(over["at"]) > KEEP_SECONDS:
-                shutil.rmtree(home.path, ignore_errors=True)
-
 
 def _id_of(token: str) -> str:
     """The same for the same token, in every process."""
@@ -377,55 +366,6 @@ def _id_of(token: str) -> str:
 
 def _fingerprint(request: CreateRequest) -> str:
     return hashlib.sha256(json.dumps(asdict(request), sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _command(verb: str, home: Path) -> list[str]:
-    """The host program; -P and -E keep the current folder and the user's variables out of its imports."""
-    return [sys.executable, "-P", "-E", "-c", _PROGRAM, str(_ROOT), verb, str(home)]
-
-
-def _button(home: Path) -> str:
-    """The power-off button, as a shell script; it also works when this Python is gone, if the host still lives."""
-    quoted = shlex.quote(str(home))
-    return f"""#!/bin/sh
-# Powers this local instance off: everything that runs in it is ended. The argument is the reason, for the record.
-reason=${{1:-power-off}}
-{shlex.join(_command("poweroff", home))} "$reason" && exit 0
-home={quoted}
-pid=$(sed -n 's/.*"pid": \\([0-9]*\\).*/\\1/p' "$home/host.json")
-started=$(sed -n 's/.*"started": "\\([0-9]*\\)".*/\\1/p' "$home/host.json")
-read -r stat <"/proc/$pid/stat" || exit 1
-set -- ${{stat##*) }}
-[ "${{20}}" = "$started" ] && kill -TERM "$pid"
-"""
-
-
-def _is_safe(home: Folder) -> bool:
-    """Whether nothing of value is lost with the working folder: a client has fetched it, or no job was ever started."""
-    state = home.read("state.json") or {}
-    if not home.has("order.json") or state.get("collected_uptime") is not None or state.get("uploaded"):
-        return True
-    over = home.read("terminated.json") or {}
-    return time.time() - float(over.get("at", time.time())) > KEEP_SECONDS
-
-
-def _empty(home: Folder) -> None:
-    for path in home.path.iterdir():
-        if path.name in KEPT:
-            continue
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
-
-
-def _reason(home: Folder, over: dict[str, Any]) -> str:
-    words = str(over.get("reason", ""))
-    if over.get("by") == "instance":
-        words = f"instance initiated: {words}"
-    if not _is_safe(home):
-        words += f"; what nobody fetched is kept in {home.path / 'work'}"
-    return words
 
 
 def _not_ours(home: Folder) -> InvalidRequest:

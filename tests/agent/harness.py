@@ -35,7 +35,9 @@ class ShellTransport:
     def home(self) -> str:
         return str(self._home)
 
-    def run(self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60) -> Completed:
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
+    ) -> Completed:
         self.commands.append(list(argv))
         try:
             child = subprocess.Popen(
@@ -132,7 +134,9 @@ class Machine:
         environment["COSTGPU_AGENT_KEEPALIVE_SECONDS"] = "1"
         environment |= {f"COSTGPU_AGENT_{name.upper()}": str(value) for name, value in settings.items()}
         self.transport = ShellTransport(self.home, environment)
-        self.host = AgentHost(self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable), patience=Patience(silence=6.0))
+        self.host = AgentHost(
+            self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable), patience=Patience(silence=6.0)
+        )
         self.stdout, self.stderr = bytearray(), bytearray()
 
     def run(self, script: str, *arguments: str, secrets: Mapping[str, str] | None = None,

@@ -13,7 +13,7 @@ from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
 from costgpu.job import FileEntry
 from costgpu.runner.agent_bundle import agent_sha256
 from costgpu.runner.agent_host import AgentHost
-from costgpu.runner.host import Selection
+from costgpu.runner.host import LogPosition, Selection
 from tests.agent.harness import Machine, in_thread, order, selection, until
 
 
@@ -27,7 +27,9 @@ def test_installing_again_changes_nothing(machine: Machine) -> None:
 
 
 def test_a_newer_agent_replaces_the_old_one_while_the_job_runs(machine: Machine) -> None:
-    machine.run("import os, sys, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nsys.exit(4)")
+    machine.run(
+        "import os, sys, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nsys.exit(4)"
+    )
     until((machine.home / "work/up").exists)
     old = machine.daemon()
     current = machine.home / f"agent-{agent_sha256()[:16]}.pyz"
@@ -114,7 +116,7 @@ def test_files_travel_once_and_arrive_as_they_were(machine: Machine) -> None:
     assert {p.relative_to(work).as_posix(): p.read_bytes() for p in work.rglob("*") if p.is_file()} == {
         p.relative_to(source).as_posix(): p.read_bytes() for p in source.rglob("*") if p.is_file()
     }
-    assert os.readlink(work / "here") == "pkg"
+    assert (work / "here").readlink() == Path("pkg")
     assert (work / "run.sh").stat().st_mode & 0o777 == 0o755
     (source / "empty").write_text("no more")
     assert 0 < machine.host.send(selection(source)) < 20_000
@@ -126,7 +128,9 @@ def test_a_thousand_small_files_there_and_back(machine: Machine, tmp_path: Path)
     for n in range(1000):
         (machine.source / f"d{n % 10}").mkdir(exist_ok=True)
         (machine.source / f"d{n % 10}/f{n}").write_bytes(os.urandom(100))
-    machine.run("import os, shutil\nfor n in range(1000): shutil.copy(f'd{n % 10}/f{n}', f'd{n % 10}/g{n}')", outputs=("d*/g*",))
+    machine.run(
+        "import os, shutil\nfor n in range(1000): shutil.copy(f'd{n % 10}/f{n}', f'd{n % 10}/g{n}')", outputs=("d*/g*",)
+    )
     assert machine.follow().exit_code == 0
     entries = machine.host.outputs()
     assert len(entries) == 1000
@@ -220,14 +224,8 @@ def test_two_clients_at_once(machine: Machine) -> None:
     machine.run("import time\nfor n in range(20): print(n, flush=True); time.sleep(0.02)")
     other = AgentHost(machine.transport, python=sys.executable)
     second = bytearray()
-    thread = in_thread(lambda: other.follow(_start(), lambda stream, data: second.extend(data)))
+    thread = in_thread(lambda: other.follow(LogPosition(), lambda stream, data: second.extend(data)))
     machine.follow()
     thread.join(10)
     assert bytes(second) == bytes(machine.stdout) != b""
     other.start(order("x.py"), {}, {})
-
-
-def _start() -> object:
-    from costgpu.runner.host import LogPosition
-
-    return LogPosition()

@@ -14,15 +14,20 @@ import pytest
 from costgpu.errors import HostUnreachable
 from costgpu.job import EndReason, JobPhase
 from costgpu.runner.agent import machine as table
+from costgpu.runner.agent_host import AgentHost, Patience
 from costgpu.runner.host import LogPosition, Stream
 from tests.agent.harness import Machine, in_thread, order, until
 
 
 def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
     machine.run(
-        "import sys; print('grüße', *sys.argv[1:]); sys.stdout.buffer.write(bytes(range(256))); print('no', file=sys.stderr)",
-        "a b", "--x=$HOME;'\"",
-    )  # fmt: skip
+        "import sys\n"
+        "print('grüße', *sys.argv[1:])\n"
+        "sys.stdout.buffer.write(bytes(range(256)))\n"
+        "print('no', file=sys.stderr)\n",
+        "a b",
+        "--x=$HOME;'\"",
+    )
     status = machine.follow()
     assert bytes(machine.stdout) == "grüße a b --x=$HOME;'\"\n".encode() + bytes(range(256))
     assert bytes(machine.stderr) == b"no\n"
@@ -63,8 +68,8 @@ def test_a_failing_setup_is_told_apart_and_the_job_does_not_start(machine: Machi
 
 
 def test_setup_comes_first_and_sees_the_same_python_and_secrets(machine: Machine) -> None:
-    machine.run("print(open('made').read())", setup='python -c "import os,sys; print(sys.executable, os.environ[\'TOKEN\'])" >made',
-                secrets={"TOKEN": "s3cret"})  # fmt: skip
+    setup = "python -c \"import os,sys; print(sys.executable, os.environ['TOKEN'])\" >made"
+    machine.run("print(open('made').read())", setup=setup, secrets={"TOKEN": "s3cret"})
     assert machine.follow().exit_code == 0
     executable, token = machine.stdout.decode().split()
     assert token == "s3cret"
@@ -157,7 +162,8 @@ for clear in (False, True):
         os.setsid()
         if os.fork() == 0:
             if clear:
-                os.execve(sys.executable, [sys.executable, '-c', 'import os,time; open("b","w").write(str(os.getpid())); time.sleep(300)'], {})
+                program = 'import os,time; open("b","w").write(str(os.getpid())); time.sleep(300)'
+                os.execve(sys.executable, [sys.executable, '-c', program], {})
             open('a', 'w').write(str(os.getpid()))
             import signal
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -260,7 +266,9 @@ def test_cancel_during_setup(machine: Machine) -> None:
 
 @pytest.mark.parametrize("moment", ["running", "after"])
 def test_a_killed_daemon_comes_back_and_nothing_is_lost(machine: Machine, moment: str) -> None:
-    machine.run("import os, sys, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nsys.exit(5)")
+    machine.run(
+        "import os, sys, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nsys.exit(5)"
+    )
     until((machine.home / "work/up").exists)
     first = machine.daemon()
     os.kill(first, signal.SIGKILL)
@@ -281,7 +289,9 @@ def test_cancel_works_after_a_daemon_was_killed(machine: Machine) -> None:
 
 
 def test_a_killed_supervisor_takes_its_job_with_it(machine: Machine) -> None:
-    machine.run("import os, time\nif os.fork() == 0: os.setsid()\nopen(f'p{os.getpid()}', 'w').close()\ntime.sleep(300)")
+    machine.run(
+        "import os, time\nif os.fork() == 0: os.setsid()\nopen(f'p{os.getpid()}', 'w').close()\ntime.sleep(300)"
+    )
     until(lambda: len(list((machine.home / "work").glob("p*"))) == 2)
     os.kill(machine.read("order.json")["supervisor"]["pid"], signal.SIGKILL)
     status = machine.follow()
@@ -336,6 +346,7 @@ def test_following_goes_on_where_a_lost_connection_broke_off(machine: Machine) -
 def test_a_silent_connection_is_given_up(new_machine: Callable[..., Machine]) -> None:
     machine = new_machine(keepalive_seconds=1000)
     machine.run("import time; time.sleep(300)")
+    machine.host = AgentHost(machine.transport, patience=Patience(silence=1.5))
     with pytest.raises(HostUnreachable, match="sign of life"):
         machine.follow()
 

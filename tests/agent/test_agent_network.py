@@ -6,6 +6,7 @@ import base64
 import hashlib
 import http.server
 import io
+import json
 import tarfile
 import threading
 import time
@@ -49,7 +50,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.server.refuse:
-            self._reply(self.server.refuse.pop(0), b"<Error><Code>AccessDenied</Code><Signature>s3cret</Signature></Error>")
+            self._reply(
+                self.server.refuse.pop(0), b"<Error><Code>AccessDenied</Code><Signature>s3cret</Signature></Error>"
+            )
             return
         if self.headers["Content-MD5"] != base64.b64encode(hashlib.md5(body).digest()).decode():
             self._reply(400, b"<Error><Code>BadDigest</Code></Error>")
@@ -95,7 +98,9 @@ print('trained')
 """
 
 
-def test_uploaded_outputs_are_complete_and_the_machine_goes(new_machine: Callable[..., Machine], server: Server) -> None:
+def test_uploaded_outputs_are_complete_and_the_machine_goes(
+    new_machine: Callable[..., Machine], server: Server
+) -> None:
     machine = new_machine(contact_seconds=0.3, linger_seconds=0.3)
     machine.run(JOB, uploads=_uploads(server))
     assert until(machine.ended_by) == "agent succeeded"
@@ -104,7 +109,10 @@ def test_uploaded_outputs_are_complete_and_the_machine_goes(new_machine: Callabl
         "out/ü" + "x" * 150: b"long name",
         "empty": b"",
     }
-    assert _unpacked(server.stored["/logs"]) == {"stdout.log": b"trained\n", "stderr.log": b""}
+    logs = _unpacked(server.stored["/logs"])
+    status = json.loads(logs.pop("status.json"))
+    assert logs == {"stdout.log": b"trained\n", "stderr.log": b""}
+    assert (status["reason"], status["exit_code"], status["uploaded"]) == ("succeeded", 0, True)
 
 
 def test_a_client_that_is_there_ends_the_machine_itself(new_machine: Callable[..., Machine], server: Server) -> None:
@@ -136,7 +144,8 @@ def test_a_refused_upload_leaves_the_outputs_and_shows_no_address(
     machine = new_machine(contact_seconds=0.1, linger_seconds=0.1)
     server.refuse = [403]
     machine.run(JOB, uploads=_uploads(server))
-    status = until(lambda: (status := machine.host.status()) and status.detail and status)
+    until(lambda: machine.host.status().detail)
+    status = machine.host.status()
     assert "HTTP 403 AccessDenied" in status.detail
     assert not status.uploaded
     time.sleep(1.0)

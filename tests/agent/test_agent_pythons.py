@@ -27,7 +27,9 @@ OTHERS = [name for name in (f"python3.{minor}" for minor in range(8, 16)) if _us
 @pytest.mark.parametrize("name", OTHERS)
 def test_the_agent_runs_on_every_python_from_3_8_on(machine: Machine, tmp_path: Path, name: str) -> None:
     machine.host = AgentHost(machine.transport, python=name)
-    machine.run("import time\nopen('o', 'w').write('1')\nprint('hello')\ntime.sleep(0.3)", setup="true", idle_seconds=60.0)
+    machine.run(
+        "import time\nopen('o', 'w').write('1')\nprint('hello')\ntime.sleep(0.3)", setup="true", idle_seconds=60.0
+    )
     status = machine.follow()
     assert (status.reason, status.exit_code) == (EndReason.SUCCEEDED, 0)
     assert machine.stdout == b"hello\n"
@@ -39,7 +41,9 @@ def test_the_agent_runs_on_every_python_from_3_8_on(machine: Machine, tmp_path: 
 def test_a_rented_machine_gets_an_environment_of_its_own_for_the_setup(machine: Machine) -> None:
     if subprocess.run(["python3", "-c", "import ensurepip"], capture_output=True, check=False).returncode:
         pytest.skip("this machine's python3 cannot make environments")
-    setup = "command -v pip >pip.txt; python -c 'import sys; print(sys.prefix)' >prefix.txt; echo $VIRTUAL_ENV >venv.txt"
+    setup = (
+        "command -v pip >pip.txt; python -c 'import sys; print(sys.prefix)' >prefix.txt; echo $VIRTUAL_ENV >venv.txt"
+    )
     machine.run("import sys; print(sys.prefix)", setup=setup, provider="aws", python="")
     status = machine.follow()
     assert status.exit_code == 0, machine.stderr
@@ -59,7 +63,9 @@ def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Mac
     for name in ("sh", "echo", "cat", "sleep"):
         (shims / name).symlink_to(str(shutil.which(name)))
     base = sys.base_prefix + "/bin/python3"
-    (shims / "python3").write_text(f'#!/bin/sh\n[ "$2" = venv ] && {{ echo "No module named venv" >&2; exit 1; }}\nexec "{base}" "$@"\n')
+    (shims / "python3").write_text(
+        f'#!/bin/sh\n[ "$2" = venv ] && {{ echo "No module named venv" >&2; exit 1; }}\nexec "{base}" "$@"\n'
+    )
     (shims / "python3").chmod(0o755)
     machine.transport.environment["PATH"] = str(shims)
     machine.run("print('ran')", setup="echo break=$PIP_BREAK_SYSTEM_PACKAGES", provider="aws", python="")
@@ -76,7 +82,9 @@ def test_the_python_that_has_torch_is_preferred(machine: Machine, tmp_path: Path
     base = sys.base_prefix + "/bin/python3"
     (shims / "sh").symlink_to("/bin/sh")
     (shims / "python3").write_text(f'#!/bin/sh\ncase "$2" in *torch*) exit 1;; esac\nexec "{base}" "$@"\n')
-    (shims / "python3.12").write_text(f'#!/bin/sh\ncase "$2" in *torch*) exit 0;; esac\nexport WITH_TORCH=1\nexec "{base}" "$@"\n')
+    (shims / "python3.12").write_text(
+        f'#!/bin/sh\ncase "$2" in *torch*) exit 0;; esac\nexport WITH_TORCH=1\nexec "{base}" "$@"\n'
+    )
     for name in ("python3", "python3.12"):
         (shims / name).chmod(0o755)
     machine.transport.environment["PATH"] = str(shims)

@@ -33,7 +33,9 @@ class Box:
         off.chmod(0o755)
         self.folder = folder
 
-    def boot(self, deadline: float = 3600, lifetime: float = 3600, unclaimed: float = 900, *, keys: bool = False) -> None:
+    def boot(
+        self, deadline: float = 3600, lifetime: float = 3600, unclaimed: float = 900, *, keys: bool = False
+    ) -> None:
         script = boot_script(
             deadline=datetime.now(UTC) + timedelta(seconds=deadline),
             lifetime_seconds=lifetime,
@@ -48,7 +50,9 @@ class Box:
             "COSTGPU_ETC": str(self.folder / "etc"),
             "COSTGPU_VOLATILE": str(self.folder),
         }
-        done = subprocess.run(["/bin/sh"], input=script.encode(), env=environment, capture_output=True, timeout=20, check=True)
+        done = subprocess.run(
+            ["/bin/sh"], input=script.encode(), env=environment, capture_output=True, timeout=20, check=True
+        )
         assert done.stderr == b""
 
     def off(self) -> str:
@@ -71,7 +75,7 @@ class Box:
                 os.kill(pid, signal.SIGKILL)
 
     def clock_shim(self, offset: int) -> None:
-        (self.shims / "date").write_text(f'#!/bin/sh\necho $(( $(/bin/date +%s) + {offset} ))\n')
+        (self.shims / "date").write_text(f"#!/bin/sh\necho $(( $(/bin/date +%s) + {offset} ))\n")
         (self.shims / "date").chmod(0o755)
 
 
@@ -132,7 +136,7 @@ def test_a_clock_that_does_not_work_does_not_extend_life(box: Box) -> None:
 
 def test_a_reboot_does_not_extend_life(box: Box) -> None:
     box.boot(lifetime=1000)
-    until(lambda: (box.home / "life").exists())
+    until((box.home / "life").exists)
     box.crash()
     (box.home / "life").write_text("995 another-boot 50\n")
     box.boot(lifetime=1000)
@@ -141,7 +145,7 @@ def test_a_reboot_does_not_extend_life(box: Box) -> None:
 
 def test_the_counter_goes_on_within_a_boot(box: Box) -> None:
     box.boot(lifetime=1000)
-    until(lambda: (box.home / "life").exists())
+    until((box.home / "life").exists)
     box.crash()
     _, boot, up = (box.home / "life").read_text().split()
     (box.home / "life").write_text(f"900 {boot} {int(up) - 200}\n")
@@ -178,7 +182,7 @@ def test_a_home_that_cannot_be_written_does_not_disarm_it(box: Box) -> None:
         (box.home / name / "x").touch()
     (box.home / "poweroff").write_text(f'#!/bin/sh\necho "$1" >>"{box.folder}/off"\n')
     box.boot(deadline=2)
-    until(lambda: (box.folder / "off").exists())
+    until((box.folder / "off").exists)
     assert (box.folder / "off").read_text().strip() == "watchdog deadline"
 
 
@@ -197,7 +201,7 @@ def test_a_folder_without_a_power_off_command_never_ends_the_real_machine(box: B
         (box.shims / name).write_text(f'#!/bin/sh\ntouch "{box.folder}/called"\n')
         (box.shims / name).chmod(0o755)
     box.boot(deadline=1)
-    until(lambda: (box.home / "ended_by").exists())
+    until((box.home / "ended_by").exists)
     time.sleep(1)
     assert not (box.folder / "called").exists()
 
@@ -205,7 +209,9 @@ def test_a_folder_without_a_power_off_command_never_ends_the_real_machine(box: B
 def test_sshd_gets_the_one_run_keys_and_no_others(box: Box) -> None:
     etc = box.folder / "etc"
     (etc / "ssh").mkdir(parents=True)
-    (etc / "ssh/sshd_config").write_text("HostKey /etc/ssh/ssh_host_rsa_key\n  hostkey=/x\nPasswordAuthentication yes\n")
+    (etc / "ssh/sshd_config").write_text(
+        "HostKey /etc/ssh/ssh_host_rsa_key\n  hostkey=/x\nPasswordAuthentication yes\n"
+    )
     box.boot(keys=True)
     box.boot(keys=True)
     key = etc / "costgpu/ssh_host_ed25519_key"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import boto3  # type: ignore[import-untyped]
+import boto3
 import botocore.loaders  # type: ignore[import-untyped]
 
 from costgpu.clock import SystemClock

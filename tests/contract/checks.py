@@ -1,6 +1,7 @@
 """The contract of `costgpu.providers.base`, sentence by sentence, as checks that any provider must pass.
 
 A check takes a fresh harness and raises AssertionError (or lets the provider's own error out) if a sentence is broken.
+One file, however long: it is read beside the contract.
 """
 
 from __future__ import annotations

@@ -74,13 +74,15 @@ class RunningCloud:
         """`World`'s: pending_seconds, shutdown_seconds, invisible_seconds."""
         self._post("settings", **seconds)
 
-    def fault(self, *faults: Mapping[str, Any]) -> None:
-        """Replaces the faults; see `faults.Fault`."""
-        self._post("faults", faults=list(faults))
+    def fault(self, *faults: Mapping[str, Any], add: bool = False) -> None:
+        """Replaces the faults, or adds to them; see `faults.Fault`."""
+        self._post("faults", faults=list(faults), add=add)
 
-    def kill(self, pid: int, at: int, when: str = "before") -> None:
-        """SIGKILL for `pid` at the `at`-th API request from now."""
-        self._post("kill", pid=pid, at=at, when=when)
+    def kill(
+        self, pid: int, at: int, when: str = "before", *, access_key: str = "", series: bool = False
+    ) -> None:
+        """SIGKILL for `pid` at the `at`-th API request from now; see `faults.KillOrder`."""
+        self._post("kill", pid=pid, at=at, when=when, access_key=access_key, series=series)
 
     def expire(self, access_key: str) -> None:
         """Its requests are refused from now on."""

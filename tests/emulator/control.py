@@ -3,7 +3,7 @@
 - GET  requests: every API request so far; POST requests: forget them
 - GET  instances: what really exists, in every region
 - POST reset; settings {pending_seconds, shutdown_seconds, invisible_seconds}; clock {advance_seconds}
-- POST faults {faults: [see `faults.Fault`]}; kill {pid, at, when}; expire {access_key}
+- POST faults {faults: [see `faults.Fault`], add: beside those that are there}; kill {see `faults.KillOrder`}; expire {access_key}
 - POST quota {region, code, value}; shortage {instance_type, zone}
 - POST power-off {instance_id}; interrupt {instance_id, notice_seconds}; change {instance_id, attribute: value, ...}
 """
@@ -79,14 +79,14 @@ class Control:
         self._world.ahead += timedelta(seconds=advance_seconds)
         return self._world.now().isoformat()
 
-    def _post_faults(self, faults: list[dict[str, Any]]) -> None:
-        self._mischief.faults = [Fault(**fault) for fault in faults]
+    def _post_faults(self, faults: list[dict[str, Any]], add: bool = False) -> None:
+        self._mischief.faults = [*(self._mischief.faults if add else ()), *(Fault(**fault) for fault in faults)]
 
     def _get_faults(self) -> list[int]:
         return [fault.times for fault in self._mischief.faults]
 
-    def _post_kill(self, pid: int, at: int, when: str = "before") -> None:
-        self._mischief.kill = KillOrder(pid=pid, at=at, when=when)
+    def _post_kill(self, **order: Any) -> None:
+        self._mischief.kills.append(KillOrder(**order))
 
     def _post_expire(self, access_key: str) -> None:
         self._mischief.expired.add(access_key)

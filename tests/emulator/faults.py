@@ -69,12 +69,35 @@ class Fault:
 
 @dataclass(slots=True, kw_only=True)
 class KillOrder:
-    """SIGKILL for a client process at its `at`-th request from now (1 is the next), before or after it is executed."""
+    """SIGKILL for a client process at its `at`-th request from now (1 is the next), before or after it is executed.
+
+    Attributes:
+        pid: Of the process.
+        at: Which request.
+        when: ``before`` or ``after``.
+        access_key: Requests with this key are counted; empty for all.
+        series: A request that is the same as the one before it is not counted: those that only wait.
+        seen: How many were counted.
+        last: The one before.
+    """
 
     pid: int
     at: int
     when: str = "before"
+    access_key: str = ""
+    series: bool = False
     seen: int = 0
+    last: tuple[str, dict[str, Any]] | None = None
+
+    def reached(self, call: ApiCall) -> bool:
+        """Counts a request; whether it is the one."""
+        if self.access_key not in ("", call.access_key):
+            return False
+        before, self.last = self.last, (call.name, dict(call.params))
+        if self.series and before == self.last:
+            return False
+        self.seen += 1
+        return self.seen == self.at
 
     def strike(self) -> None:
         """Kills; the process may be gone already."""
@@ -105,7 +128,7 @@ class Mischief:
         """Forgets faults, orders and what was recorded."""
         with self._lock:
             self.faults: list[Fault] = []
-            self.kill: KillOrder | None = None
+            self.kills: list[KillOrder] = []
             self.expired: set[str] = set()
             self.recorded: list[dict[str, Any]] = []
 
@@ -115,12 +138,9 @@ class Mischief:
                "access_key": call.access_key, "params": dict(call.params), "status": None}  # fmt: skip
         with self._lock:
             self.recorded.append(row)
-            if self.kill is None:
-                return row, None
-            self.kill.seen += 1
-            if self.kill.seen != self.kill.at:
-                return row, None
-            order, self.kill = self.kill, None
+            order = next((each for each in list(self.kills) if each.reached(call)), None)
+            if order is not None:
+                self.kills.remove(order)
             return row, order
 
     def before(self, call: ApiCall) -> tuple[Reply | None, Fault | None]:

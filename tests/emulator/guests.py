@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.emulator import cgroups, network
-from tests.emulator.hypervisor import GUESTS, TRAITS
+from tests.emulator.hypervisor import GUESTS, traits_of
 from tests.emulator.seed import Traits
 from tests.emulator.shims import CLOCK, GPUS
 
@@ -25,12 +25,13 @@ def running() -> list[str]:
     return sorted(each.parent.name for each in GUESTS.glob("*/pid"))
 
 
-def set_traits(traits: Traits | None) -> None:
-    """Of every guest whose first boot is from now on; None for ordinary ones."""
+def set_traits(traits: Traits | None, instance_type: str = "") -> None:
+    """Of every guest (or of every one of this type) whose first boot is from now on; None for ordinary ones."""
+    path = traits_of(instance_type)
     if traits is None:
-        TRAITS.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     else:
-        traits.save(TRAITS)
+        traits.save(path)
 
 
 def consoles() -> dict[str, str]:

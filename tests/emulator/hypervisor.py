@@ -23,7 +23,6 @@ from tests.emulator.seed import MIB, Traits, gpus_of, seed
 STATE = Path("/run/testbed")
 ROOTFS = STATE / "rootfs"
 GUESTS = STATE / "guests"
-TRAITS = STATE / "traits.json"
 REBOOT = 133  # nspawn's exit status with --keep-unit when the guest has asked for a reboot
 GRACE_SECONDS = 4.0  # between the power button and the plug
 DISKS_KEPT = 12  # of ended guests: a stopped instance can be started again
@@ -81,7 +80,8 @@ class Guest:
         fresh = not disk.exists()
         for each in (disk, root):
             each.mkdir(parents=True, exist_ok=True)
-        traits = Traits.load(TRAITS)
+        own = traits_of(self.spec.instance_type)
+        traits = Traits.load(own if own.exists() else traits_of(""))
         if fresh:
             _mount("tmpfs", "testbed", disk, f"size={traits.disk_mib * MIB},mode=755")
             (disk / "upper").mkdir()
@@ -201,6 +201,11 @@ class NspawnMachines:
         if server is not None:
             server.shutdown()
             server.server_close()
+
+
+def traits_of(instance_type: str) -> Path:
+    """File of the `Traits` for one type; for all others without a type."""
+    return STATE / f"traits-{instance_type or 'all'}.json"
 
 
 def make(name: str) -> NspawnMachines:

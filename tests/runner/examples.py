@@ -48,7 +48,7 @@ def intent(run_id: str = "r1", **data: Any) -> RunEvent:
 def facts_of(kind: EventKind, number: int = 1) -> dict[str, Any]:
     """What an event of this kind carries."""
     until = (START + timedelta(hours=2)).isoformat()
-    return {
+    facts: dict[EventKind, dict[str, Any]] = {
         EventKind.ATTEMPTED: {
             "attempt": number, "token": f"r1-{number}", "option": 0, "zone": "a", "lease_until": until,
             "allow_from": "192.0.2.1/32",
@@ -66,4 +66,5 @@ def facts_of(kind: EventKind, number: int = 1) -> dict[str, Any]:
                 "provider_reason": "", "left_behind": [], "metered_seconds": 0.0, "metered_cost_usd": "0",
             },
         },
-    }.get(kind, {})  # fmt: skip
+    }  # fmt: skip
+    return facts.get(kind, {})

@@ -86,9 +86,7 @@ def calls_of_a_journey(folder: Path) -> list[str]:
     return life.calls
 
 
-def test_the_client_killed_before_and_after_every_call(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_client_killed_before_and_after_every_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls = calls_of_a_journey(tmp_path / "whole")
     kinds = {name.partition(".")[0] for name in calls}
     assert kinds == {"ledger", "provider", "host"}
@@ -110,7 +108,9 @@ def test_the_client_killed_before_and_after_every_call(
             world.reap()
             world.check(what)
     with capsys.disabled():
-        print(f"\n  killed {2 * len(calls)} times, before and after each of {len(calls)} calls: 0 machines left, outputs of {homes} jobs home")
+        print(
+            f"\n  killed {2 * len(calls)} times, before and after each of {len(calls)} calls: 0 machines left, outputs of {homes} jobs home"
+        )
 
 
 def test_nobody_comes_by_at_all(tmp_path: Path) -> None:

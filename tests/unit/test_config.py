@@ -18,6 +18,7 @@ from costgpu.errors import ConfigError
 
 SOMETHING: dict[str, Any] = {
     "ledger_url": "postgresql://me:hunter2@db/team",
+    "aws_image": "ami-0123456789abcdef0",
     "aws_subnet": "subnet-0123456789abcdef0",
     "aws_scheduler_role_arn": "arn:aws:iam::123456789012:role/costgpu-scheduler",
     "bucket": "s3://my-results/costgpu",
@@ -67,6 +68,7 @@ def test_flag_then_variable_then_project_then_user(key: str, project: Path, monk
         "max_lease_hours": (1.0, 2.0, 3.0, 4.0),
         "default_infra": ("aws/a", "aws/b", "aws/c", "aws/d"),
         "caller_address": ("203.0.113.1/32", "203.0.113.2/32", "203.0.113.3/32", "203.0.113.4/32"),
+        "aws_image": tuple(f"ami-0000000{n}" for n in range(4)),
         "aws_subnet": tuple(f"subnet-0000000{n}" for n in range(4)),
         "aws_scheduler_role_arn": tuple(f"arn:aws:iam::12345678901{n}:role/x" for n in range(4)),
         "bucket": tuple(f"s3://bucket-{n}" for n in range(4)),

@@ -228,6 +228,7 @@ def test_a_client_that_took_everything_and_died(tmp_path: Path) -> None:
     host.follow(LogPosition(), machine.sink)
     host.fetch_logs(tmp_path)
     host.fetch(host.outputs(), tmp_path)
+    host.collected()
     machine.clock.sleep(119)
     assert machine.truth.state is InstanceState.RUNNING
     machine.clock.sleep(2)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, OutputsDamaged, RunError
 from costgpu.job import FileEntry
-from costgpu.runner import home, moves
+from costgpu.runner import home
 from costgpu.runner.home import Landed, bring_home
 from costgpu.runner.host import Host
 
@@ -375,7 +375,7 @@ def test_killed_at_every_step_nothing_is_lost_and_the_next_call_finishes(
     users = {"a": b"user a", "deep/b": b"user b", "same": b"same", "untouched": b"u"}
     machine = Machine({"a": b"out a", "deep/b": b"out b", "same": b"same", "new/c": b"out c"})
     if not links:
-        monkeypatch.setattr(moves.os, "link", no_links)
+        monkeypatch.setattr(os, "link", no_links)
     step = 0
     while True:
         work = tmp_path / str(step)
@@ -413,15 +413,13 @@ def test_a_place_on_another_file_system(work: Path, monkeypatch: pytest.MonkeyPa
     """Links and renames fail between file systems: copies, then."""
     real_link, real_rename = os.link, os.rename
 
-    def across(one: Any, other: Any) -> bool:
-        return ("mounted" in str(one)) != (
-            "mounted" in str(other).replace(f"{RUN}/0/mounted", "").replace(f"{RUN}/mounted", "")
-        )
+    def across(*paths: Any) -> bool:
+        return len({str(path).startswith(f"{work}/mounted/") for path in paths}) == 2
 
-    def link(source: Any, target: Any, **more: Any) -> None:
-        if across(str(source).replace(f"{RUN}/0/mounted", ""), target):
+    def link(source: Any, target: Any) -> None:
+        if across(source, target):
             raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-        real_link(source, target, **more)
+        real_link(source, target)
 
     def rename(source: Any, target: Any) -> None:
         if across(source, target):

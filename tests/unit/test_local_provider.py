@@ -19,7 +19,7 @@ import pytest
 from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.job import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.providers.local import LocalProvider, processes
+from costgpu.providers.local import LocalProvider, keeping, processes
 from costgpu.providers.local import provider as module
 from costgpu.runner.boot import boot_script
 from tests.contract.harness import RUN, LocalHarness
@@ -331,8 +331,9 @@ def ended_with(harness: LocalHarness, **documents: Any) -> tuple[Instance, Path]
 def test_outputs_that_nobody_fetched_are_kept(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     made, folder = ended_with(harness, order={}, exit={"exit_code": 0}, state={})
     assert (folder / "work" / "model.pt").read_bytes() == b"weights"
+    assert not (folder / "boot.sh").exists()
     assert str(folder / "work") in ending(harness, made).reason
-    monkeypatch.setattr(module, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.0)
     harness.client().clean_up(RUN, "local")
     assert not (folder / "work").exists()
 
@@ -348,7 +349,7 @@ def test_of_a_run_that_is_safe_only_the_record_stays(harness: LocalHarness, stat
 
 def test_old_folders_go_when_new_ones_come(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     made, folder = ended_with(harness)
-    monkeypatch.setattr(module, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.0)
     harness.client().create(harness.request(attempt=2))
     assert not folder.exists()
     assert harness.state(made.ref) is None

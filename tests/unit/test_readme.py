@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("estimate", "offers")
+COMMANDS = ("estimate", "offers", "run", "jobs", "logs", "attach", "cancel", "fetch", "reap")
 BLOCK = re.compile(r"^```(?:console|sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

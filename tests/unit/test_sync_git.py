@@ -24,8 +24,9 @@ NAMES = ["a", "b", "c", "ab", "abc", "a.txt", "b.txt", "foo", "a b", " a", "a ",
 # No ** after anything but a slash: git below 2.41 reads memory there that is not the pattern's.
 PARTS = ["a", "b", "c", "ab", "foo", "logs", "a b", "é", "*", "?", "[ab]", "[!a]", "[^a]", "[a-c]", "[]a]", "[a-]", "[[]",
          "[[:alpha:]]", "[\\]a]", "[!-a]", "*.txt", ".log", "\\*", "\\a", "[", "]", " ", "#", "!", "."]  # fmt: skip
-USUAL = ["*", "*.txt", "a/", "!a", "!a/", "foo/", "/a", "a/*", "!a/b", "**/a", "a/**", "!*/", "!*.txt", "/*", "logs", "a/**/b",
-         "*/", "!/a/", "**/logs/**", "\\!a", "\\#a", "a\\ ", "a/b/", "!foo/**", "**", "/**", "# a", "", "/", "a//b"]  # fmt: skip
+USUAL = ["*", "*.txt", "a/", "!a", "!a/", "foo/", "/a", "a/*", "!a/b", "**/a", "a/**", "!*/", "!*.txt", "/*", "logs",
+         "a/**/b", "*/", "!/a/", "**/logs/**", "\\!a", "\\#a", "a\\ ", "a/b/", "!foo/**", "**", "/**",
+         "# a", "", "/", "a//b"]  # fmt: skip
 
 segment = st.one_of(st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map("".join), st.just("**"))
 pattern = st.one_of(
@@ -43,7 +44,9 @@ leaf = st.one_of(st.just("file"), st.sampled_from(["link a", "link b", "link foo
 trees = st.recursive(
     st.dictionaries(st.sampled_from(NAMES), leaf, max_size=5),
     lambda below: st.dictionaries(
-        st.sampled_from([*NAMES, ".gitignore", ".gitignore"]), st.one_of(leaf, below, rules.map(lambda text: f"={text}")), max_size=6
+        st.sampled_from([*NAMES, ".gitignore", ".gitignore"]),
+        st.one_of(leaf, below, rules.map(lambda text: f"={text}")),
+        max_size=6,
     ),
     max_leaves=12,
 )  # fmt: skip
@@ -86,7 +89,7 @@ def ours(folder: Path) -> set[bytes]:
 def test_the_same_files_as_git(tree: dict[str, object], top: str, exclude: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        build(folder, tree)
+        build(folder, {one: what for one, what in tree.items() if one != ".gitignore"})
         (folder / ".gitignore").write_bytes(os.fsencode(top))
         git(folder, "init", "-q")
         (folder / ".git/info").mkdir(exist_ok=True)

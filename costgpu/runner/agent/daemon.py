@@ -29,6 +29,7 @@ from .status import LOGS, job_status
 from .supervisor import read_secrets
 
 SOCKET = "agent.sock"
+STATUS = "status.json"  # the job's end, beside the logs in the bucket
 _STUCK_SECONDS = 10.0  # a supervisor that has not finished so long after the grace is taken for dead
 
 
@@ -391,7 +392,8 @@ class Daemon:
             outputs, _ = tree.find_outputs(self.home, self.order["outputs"])
             if uploads:
                 files = [(each.path, each.full, each.size, each.mode) for each in outputs]
-                logs = [(name, self.home.file(name), self.home.size(name), 0o644) for name in LOGS]
+                self.home.write(STATUS, {**job_status(self.home), "uploaded": True})  # who reads it has found it there
+                logs = [(name, self.home.file(name), self.home.size(name), 0o644) for name in (*LOGS, STATUS)]
                 for name, members in (("outputs", files), ("logs", logs)):
                     if name in uploads:
                         upload.put(uploads[name], members, lambda: self._remaining() < 5.0)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import threading
+import time
 from typing import Any
 
 REMOTE_HOME = "/opt/costgpu"
@@ -62,7 +64,7 @@ class Home:
             self._replace(name, data)
 
     def _replace(self, name: str, data: bytes) -> None:
-        new = self.file(name + ".new")
+        new = self.file("%s.%d-%d.new" % (name, os.getpid(), threading.get_ident()))
         with open(new, "wb") as stream:
             stream.write(data)
             stream.flush()
@@ -84,17 +86,34 @@ class Home:
         except OSError:
             pass
 
-    def note_contact(self, hold_seconds: float = 0.0) -> None:
-        """A client has called; it will be busy for so long (fetching), without calling again."""
+    def note_contact(self, hold_seconds: float | None = None) -> None:
+        """A client has called.
+
+        Args:
+            hold_seconds: For how long it will be busy (fetching) without calling again; 0 when it no longer is.
+                None, from a client that only looks, does not shorten what another one has said.
+        """
         path = self.file("contact")
+        if hold_seconds is None and self.held_until() > time.time():
+            return
         try:
             with open(path, "w", encoding="ascii") as stream:
-                stream.write(str(hold_seconds))
+                stream.write(str(hold_seconds or 0.0))
         except OSError:
             try:
                 os.utime(path)
             except OSError:
                 pass
+
+    def held_until(self) -> float:
+        """Unix time of the last contact, and what was to be added to it; 0 if there was none."""
+        path = self.file("contact")
+        try:
+            at = os.stat(path).st_mtime
+            with open(path, encoding="ascii") as stream:
+                return at + float(stream.read() or 0.0)
+        except (OSError, ValueError):
+            return 0.0
 
     def size(self, name: str) -> int:
         """Bytes of a file; 0 if it is missing."""

@@ -60,7 +60,9 @@ class Supervisor:
         try:
             self.home.write("progress.json", self.progress)
             code = self._prepare_and_run()
-            if code > 128:
+            if self.hard_at is not None and not (self.home.read("state.json") or {}).get("ending"):
+                reason, detail = "job_failed", "It was ended from outside: the machine was shut down or restarted."
+            elif code > 128:
                 detail = "The job was ended by signal %d." % (code - 128)
         except Ended as ended:
             code, reason, detail = ended.exit_code, ended.reason, ended.detail
@@ -117,7 +119,8 @@ class Supervisor:
         try:
             os.setsid()
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)  # as in a login, whatever our own parents ignored
             try:
                 with open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
                     stream.write("300")  # before its guards

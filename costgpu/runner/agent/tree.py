@@ -14,6 +14,7 @@ from typing import IO, Any, NamedTuple
 from .files import Home
 
 _CHUNK = 1 << 20
+_TAR_BUFFER = 1 << 15  # tarfile copies all of it at every read
 # Never outputs unless asked for by name: environments, caches, what tools leave behind.
 _NOT_OUTPUTS = ("__pycache__", ".git", ".venv", "node_modules", ".ipynb_checkpoints", ".*_cache", ".cache", ".tox",
                 "site-packages", "*.egg-info")  # fmt: skip
@@ -70,7 +71,7 @@ def receive(home: Home, stream: IO[bytes]) -> int:
         raise Damaged("Nothing was announced.")
     expected = {entry[0]: entry for entry in incoming["files"]}
     count = 0
-    with tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK, errors="surrogateescape") as archive:
+    with tarfile.open(fileobj=stream, mode="r|", bufsize=_TAR_BUFFER, errors="surrogateescape") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() and member.name in expected else None
             if content is None:

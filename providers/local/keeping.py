@@ -1,0 +1,52 @@
+"""What stays of an instance that is over: its record and logs; its outputs until they are safe, or long out of use."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from costgpu.providers.local.folder import KEPT, Folder
+
+KEEP_SECONDS = 7 * 86400.0  # so long outputs that nobody fetched are kept
+_OUTPUTS = {"work", "order.json", "state.json"}
+
+
+def is_safe(home: Folder) -> bool:
+    """Whether nothing of value is lost with the working folder: a client has fetched it, or no job was ever started."""
+    state = home.read("state.json") or {}
+    if not home.has("order.json") or state.get("collected_uptime") is not None or state.get("uploaded"):
+        return True
+    over = home.read("terminated.json") or {}
+    return time.time() - float(over.get("at", time.time())) > KEEP_SECONDS
+
+
+def clean(home: Folder) -> None:
+    """Empties the folder of a terminated instance, except for what must stay."""
+    kept = KEPT if is_safe(home) else KEPT | _OUTPUTS
+    for path in home.path.iterdir():
+        if path.name in kept:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def forget_old(homes: Iterable[Folder]) -> None:
+    """Removes the folders of instances that have been over for long."""
+    for home in homes:
+        over = home.read("terminated.json")
+        if over is not None and time.time() - float(over["at"]) > KEEP_SECONDS:
+            shutil.rmtree(home.path, ignore_errors=True)
+
+
+def reason_of(home: Folder, over: dict[str, Any]) -> str:
+    """Why it is over, in words."""
+    words = str(over.get("reason", ""))
+    if over.get("by") == "instance":
+        words = f"instance initiated: {words}"
+    if not is_safe(home):
+        words += f"; what nobody fetched is kept in {home.path / 'work'}"
+    return words

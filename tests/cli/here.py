@@ -1,0 +1,180 @@
+"""The command line in processes of its own, on this machine as the machine; and what it leaves running."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "costgpu"]
+LOCAL = ("run", "--infra", "local", "--no-estimate", "--python", sys.executable)
+Result = subprocess.CompletedProcess[str]
+
+
+def until(what: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Waits for something that other processes do."""
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, f"not within {seconds} s"
+        time.sleep(0.03)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process is more than a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] not in (b"Z", b"X")
+    except OSError:
+        return False
+
+
+@dataclass
+class Here:
+    """A person's computer: a project folder, a data folder, terminals.
+
+    Attributes:
+        project: Where the scripts are.
+        data: Of costgpu.
+        environment: Of every command.
+        started: Processes that may still run.
+    """
+
+    project: Path
+    data: Path
+    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def write(self, name: str, text: str) -> Path:
+        """A file of the project."""
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def costgpu(self, *words: str, **environment: str) -> Result:
+        """Runs a command to its end; nobody is at the terminal."""
+        return subprocess.run(
+            [*COMMAND, *words], cwd=self.project, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    def run(self, *words: str, **environment: str) -> Result:
+        """`costgpu run` on this machine, not measured."""
+        return self.costgpu(*LOCAL, *words, **environment)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        """Begins a command, in a session of its own."""
+        child = subprocess.Popen(
+            [*COMMAND, *words], cwd=self.project, env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+        self.started.append(child)
+        return child
+
+    def detached(self, *words: str) -> str:
+        """Starts a run that goes on alone, and returns its id."""
+        result = self.run("-d", *words)
+        assert result.returncode == 0, result.stderr
+        return result.stderr.partition("Detached. Run ")[2].split()[0]
+
+    @contextlib.contextmanager
+    def terminal(self, *words: str) -> Iterator[Terminal]:
+        """Begins a command in a terminal of its own."""
+        pid, handle = pty.fork()
+        if pid == 0:
+            os.chdir(self.project)
+            os.execve(sys.executable, [*COMMAND, *words], {**self.environment, "TERM": "xterm", "COLUMNS": "80"})
+        seat = Terminal(pid, handle)
+        try:
+            yield seat
+        finally:
+            if seat.code is None:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            os.close(handle)
+
+    def living(self) -> list[str]:
+        """What runs of any instance of this computer: command lines."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit() and alive(int(entry.name)):
+                with contextlib.suppress(OSError):
+                    words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                    marks = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+                    if str(self.data / "machines") in words or any(
+                        mark.startswith(f"COSTGPU_HOME={self.data}") for mark in marks
+                    ):
+                        found.append(words)
+        return found
+
+    def quiet(self) -> None:
+        """Nothing is left running: the machine was ended, and the last process is about to be gone at most."""
+        until(lambda: not self.living(), 10)
+
+    def close(self) -> None:
+        """Ends what a test has left."""
+        for child in self.started:
+            if child.poll() is None:
+                child.kill()
+            child.communicate()
+        for machine in (self.data / "machines").glob("local-*"):
+            if not (machine / "terminated.json").exists():
+                subprocess.run([machine / "poweroff", "the test is over"], check=False, timeout=30)
+
+
+class Terminal:
+    """One terminal with a command in it, and somebody who types."""
+
+    def __init__(self, pid: int, handle: int) -> None:
+        self.pid, self.handle = pid, handle
+        self.code: int | None = None
+        self._seen = b""
+
+    @property
+    def text(self) -> str:
+        """All that was shown so far."""
+        return self._seen.decode(errors="replace").replace("\r\n", "\n")
+
+    def expect(self, words: str, seconds: float = 30.0) -> None:
+        """Reads until it shows this."""
+        end = time.monotonic() + seconds
+        while words not in self.text:
+            left = end - time.monotonic()
+            assert left > 0, f"{words!r} was not shown: {self.text}"
+            if not self._read(left):
+                assert words in self.text, f"{words!r} was not shown: {self.text}"
+
+    def type(self, text: str) -> None:
+        """Keys."""
+        os.write(self.handle, text.encode())
+
+    def interrupt(self) -> None:
+        """Ctrl-C."""
+        self.type("\x03")
+
+    def end(self, seconds: float = 30.0) -> int:
+        """Reads to the end and returns the exit code."""
+        limit = time.monotonic() + seconds
+        while self._read(limit - time.monotonic()):
+            assert time.monotonic() < limit, f"it does not end: {self.text}"
+        _, status = os.waitpid(self.pid, 0)
+        self.code = os.waitstatus_to_exitcode(status)
+        return self.code
+
+    def _read(self, seconds: float) -> bool:
+        ready, _, _ = select.select([self.handle], [], [], max(0.0, seconds))
+        if not ready:
+            return True
+        try:
+            data = os.read(self.handle, 1 << 16)
+        except OSError:  # Linux: the other side is closed
+            return False
+        self._seen += data
+        return bool(data)

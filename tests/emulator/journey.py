@@ -1,0 +1,286 @@
+"""People who use costgpu in tests: the real command line as processes of their own, on the emulated cloud.
+
+A `Person` has a computer (home, ledger, keys), credentials of their own, and folders with scripts. Many can be at work
+at once: faults and kill orders of the cloud are told apart by the access key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.emulator import guests, namespace
+from tests.emulator.client import ROOT, RunningCloud
+from tests.emulator.guests import InGuest
+
+COMMAND = (str(Path(sys.executable).with_name("costgpu")),)
+MORTAL = (sys.executable, "-m", "tests.emulator.mortal_client")
+REGION, TYPE = "us-east-1", "t3.micro"
+LEASE_SECONDS = 1800.0  # more than what `--max-cost 0.01` is good for
+QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
+"""An agent that does not wait two minutes for a client that has gone."""
+
+
+class Client:
+    """One process of the command line."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, said: Path) -> None:
+        said.mkdir(parents=True)
+        self._out, self._err = said / "stdout", said / "stderr"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                command, env=dict(environment), cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                start_new_session=True,
+            )  # fmt: skip
+
+    @property
+    def out(self) -> bytes:
+        """What it has written to stdout so far."""
+        return self._out.read_bytes()
+
+    @property
+    def err(self) -> bytes:
+        """What it has written to stderr so far."""
+        return self._err.read_bytes()
+
+    def says(self, text: str) -> bool:
+        """Whether it has said so on stderr, wherever its lines were broken."""
+        return " ".join(text.split()) in " ".join(self.err.decode(errors="replace").split())
+
+    def wait(self, seconds: float = 90.0) -> int:
+        """Its exit code."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no end after {seconds} s\n{self}") from None
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+        self.process.kill()
+        self.process.wait()
+
+    def until_says(self, text: str, seconds: float = 60.0) -> None:
+        """Waits for words on stderr."""
+        self.until(lambda: self.says(text), seconds, f"it says {text!r}")
+
+    def until(self, condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
+        """Waits for something that must come while the process lives."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, f"it ended with {self.process.returncode} before {what}\n{self}"
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}\n{self}"
+            time.sleep(0.05)
+
+    def until_stopped(self, seconds: float = 60.0) -> None:
+        """Waits until the process has stopped itself."""
+        path = Path(f"/proc/{self.process.pid}/stat")
+        self.until(lambda: path.read_text().rpartition(")")[2].split()[0] == "T", seconds, "it stops")
+
+    def go_on(self) -> None:
+        """Ends the stop."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def __str__(self) -> str:
+        texts = (f"--- {path.name}\n{path.read_text(errors='replace')}" for path in (self._out, self._err))
+        return f"{self.process.args}: {self.process.poll()}\n" + "\n".join(texts)
+
+
+@dataclass
+class Person:
+    """Somebody with a computer and credentials.
+
+    Attributes:
+        cloud: Where.
+        folder: Of everything that is theirs.
+        key: Their access key: requests of theirs are known by it.
+        extra: More variables of their environment.
+    """
+
+    cloud: RunningCloud
+    folder: Path
+    key: str
+    extra: dict[str, str] = field(default_factory=dict)
+    _count: int = 0
+
+    @property
+    def work(self) -> Path:
+        """The folder with their script."""
+        return self._made("work")
+
+    @property
+    def home(self) -> Path:
+        return self._made("home")
+
+    @property
+    def data(self) -> Path:
+        """costgpu's."""
+        return self.home / "data" / "costgpu"
+
+    @property
+    def ledger(self) -> Path:
+        return self.data / "ledger.sqlite"
+
+    def environment(self) -> dict[str, str]:
+        """Of their processes."""
+        places = {f"XDG_{name}_HOME": str(self.home / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
+        return {
+            "PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "80",
+            **places, "PYTHONPATH": str(ROOT), **self.cloud.environment(access_key=self.key), **namespace.CALLER,
+            **self.extra,
+        }  # fmt: skip
+
+    def write(self, text: str, name: str = "train.py") -> Path:
+        """A file in their folder."""
+        path = self.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def start(self, *words: str, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
+        """A command, in the background."""
+        self._count += 1
+        return Client([*command, *words], self.environment(), folder or self.work, self.folder / f"said-{self._count}")
+
+    def do(self, *words: str, code: int = 0, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
+        """A command, to its end."""
+        client = self.start(*words, command=command, folder=folder)
+        assert client.wait() == code, str(client)
+        return client
+
+    def launch(
+        self, *options: str, script: str = "train.py", name: str = "", kind: str = TYPE, cap: str = "0.01",
+        infra: Sequence[str] = (f"aws/{REGION}",), command: Sequence[str] = COMMAND, folder: Path | None = None,
+    ) -> Client:  # fmt: skip
+        """``costgpu run`` in the background, with what all of them have in common."""
+        places = [word for each in infra for word in ("--infra", each)]
+        words = ["run", *places, "-t", kind, "--max-cost", cap, "-y", "--no-estimate", "--setup", "",
+                 "-n", name or self.name, *options, *script.split()]  # fmt: skip
+        return self.start(*words, command=command, folder=folder)
+
+    @property
+    def name(self) -> str:
+        """Of their job, unless they give it another one."""
+        return self.folder.name.replace("_", "-")[:40]
+
+    def run_id(self, name: str = "") -> str:
+        """Of the job's newest run, as the ledger has it; empty if it has none."""
+        rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run DESC", name or self.name)
+        return str(rows[0][0]) if rows else ""
+
+    def events(self, run_id: str = "") -> list[str]:
+        """Kinds of the events of a run."""
+        run_id = run_id or self.run_id()
+        return [str(row[0]) for row in self._rows("SELECT kind FROM events WHERE run_id = ? ORDER BY sequence", run_id)]
+
+    def facts(self, kind: str, run_id: str = "") -> dict[str, Any]:
+        """What the last such event holds."""
+        query = "SELECT data FROM events WHERE run_id = ? AND kind = ? ORDER BY sequence"
+        found: dict[str, Any] = json.loads(self._rows(query, run_id or self.run_id(), kind)[-1][0])
+        return found
+
+    def instances(self, name: str = "") -> list[dict[str, Any]]:
+        """All that were ever created for a job."""
+        return [each for each in self.cloud.instances() if each["tags"].get("costgpu-name") == (name or self.name)]
+
+    def guest(self, name: str = "", seconds: float = 60.0) -> InGuest:
+        """The machine of a job, as soon as it has power."""
+        found: list[dict[str, Any]] = []
+
+        def there() -> bool:
+            found[:] = [each for each in self.instances(name) if each["state"] == "running"]
+            return bool(found) and InGuest(found[0]["id"]).leader > 0
+
+        guests.until(there, seconds, f"the machine of {name or self.name} runs")
+        return InGuest(found[0]["id"])
+
+    def requests(self) -> list[dict[str, Any]]:
+        """API requests of theirs."""
+        return [row for row in self.cloud.requests() if row["access_key"] == self.key]
+
+    def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        if not self.ledger.exists():
+            return []
+        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=30)
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            connection.close()
+
+    def _made(self, name: str) -> Path:
+        path = self.folder / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def hurry(guest: InGuest) -> None:
+    """Its agent, from now on, powers off soon after the last client has gone and the outputs are safe."""
+    folder = "/run/systemd/system/costgpu-agent.service.d"
+    text = f"[Service]\\nEnvironment={QUICK_AGENT}\\n"
+    guest.run("sh", "-c", f"mkdir -p {folder}; printf '{text}' >{folder}/quick.conf; systemctl daemon-reload")
+    guest.run("systemctl", "restart", "costgpu-agent")
+
+
+def leftovers(cloud: RunningCloud) -> list[str]:
+    """Security groups and disks of ours that are still there, in every region that was used."""
+    import boto3
+
+    found = []
+    for region in sorted({each["region"] for each in cloud.instances()}):
+        session = boto3.Session("AKIALOOK", "secret", region_name=region)
+        ec2 = session.client("ec2", endpoint_url=cloud.url)
+        groups = ec2.describe_security_groups()["SecurityGroups"]
+        found += [group["GroupName"] for group in groups if group["GroupName"].startswith("costgpu-")]
+        found += [volume["VolumeId"] for volume in ec2.describe_volumes()["Volumes"] if volume.get("Tags")]
+    return found
+
+
+class Journeys:
+    """Tests that run side by side: each is a function of a `Person` of its own, all in one cloud.
+
+    Used as a decorator it collects them; `begin` starts those that are wanted, `wait` is for one of them.
+    """
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Callable[[Person], None]] = {}
+        self._running: dict[str, Future[None]] = {}
+
+    def __call__(self, function: Callable[[Person], None]) -> Callable[[Person], None]:
+        self._functions[function.__name__] = function
+        return function
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._functions)
+
+    def begin(self, request: pytest.FixtureRequest, cloud: RunningCloud, folder: Path, workers: int = 6) -> Iterator[None]:
+        """The body of a module's fixture: those of its tests that were selected start, at most so many at a time."""
+        items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+        wanted = {item.callspec.params.get("name") for item in items if item.module is request.module and hasattr(item, "callspec")}
+        cloud.reset()
+        pool = ThreadPoolExecutor(workers)
+        for number, (name, function) in enumerate(self._functions.items()):
+            if name in wanted:
+                person = Person(cloud, folder / name, f"AKIAPERSON{number:02d}")
+                self._running[name] = pool.submit(function, person)
+        try:
+            yield
+        finally:
+            pool.shutdown(cancel_futures=True)
+            cloud.reset()
+
+    def wait(self, name: str) -> None:
+        """For one; raises what it has raised."""
+        self._running[name].result()

@@ -120,14 +120,18 @@ class Terminal:
     def _ask(self, view: RunView) -> Answer:
         until = f"{view.lease_until:%Y-%m-%d %H:%M} UTC" if view.lease_until else "later"
         started = view.state in CAN_LEAVE
-        lines = [f"[d]etach: the run goes on without this terminal, until {until} at most"] if started else []
+        lines = [f"[d]etach: it goes on without you, until {until} at most"] if started else []
         lines.append("[c]ancel: end the job, bring home what there is, end the machine")
         if not started:
             lines = ["[c]ancel: end it all; the job has not started"]
         lines.append("[Enter]: go on" + (" watching" if started else "") + ".   (Ctrl-C again: cancel)  ")
         sys.stderr.write("\ncostgpu: " + "\n         ".join(lines))
         sys.stderr.flush()
-        answer = sys.stdin.readline().strip().lower()
+        try:
+            answer = sys.stdin.readline().strip().lower()
+        except KeyboardInterrupt:
+            sys.stderr.write("\n")
+            raise
         if answer.startswith("d") and started:
             return Answer.DETACH
         if answer.startswith("d"):

@@ -11,7 +11,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from costgpu.job import EndedBy, Layer, Receipt
+from costgpu.job import EndedBy, EndReason, Layer, Receipt
 from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
@@ -20,12 +20,27 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 VERSION = 1
+REASONS = {
+    EndReason.JOB_FAILED: "failed",
+    EndReason.SETUP_FAILED: "not started, its set-up failed",
+    EndReason.MAX_DURATION: "ended by --max-duration",
+    EndReason.DEADLINE: "ended by the deadline",
+    EndReason.LEASE_EXPIRED: "ended by the deadline",
+    EndReason.IDLE: "ended by --idle-duration",
+    EndReason.DISK_FULL: "ended, the disk was nearly full",
+    EndReason.UNCLAIMED: "not started, no client was there",
+    EndReason.BOOT_FAILED: "not started, the machine did not come up",
+    EndReason.HOST_KEY_MISMATCH: "not started, another machine answered",
+    EndReason.MACHINE_UNUSABLE: "not started, the machine cannot be used",
+    EndReason.SYNC_FAILED: "not started, its files could not be sent",
+    EndReason.INSTANCE_LOST: "lost with its machine",
+}  # fmt: skip
 
 
 def plan_text(plan: Plan, now: datetime) -> str:
     """What will happen and what it can cost at most."""
     spec, lease = plan.spec, plan.options[0].lease
-    left = f"; left out: {', '.join(f'{n} {why}' for why, n in plan.left_out.items())}" if plan.left_out else ""
+    left = f"; left out: {', '.join(f'{why} ({n})' for why, n in plan.left_out.items())}" if plan.left_out else ""
     count = "1 file" if plan.files == 1 else f"{plan.files} files"
     rows = [("verdict", plan.verdict)] if plan.verdict else []
     rows += [
@@ -35,7 +50,7 @@ def plan_text(plan: Plan, now: datetime) -> str:
     if spec.setup:
         rows.append(("set-up", spec.setup))
     if spec.env_names:
-        rows.append(("environment", f"{', '.join(spec.env_names)} (values travel over SSH only)"))
+        rows.append(("variables", f"{', '.join(spec.env_names)} (their values are shown and stored nowhere)"))
     rows += _machine_rows(plan, now)
     outputs = ", ".join(spec.outputs) or "all files that are new or changed"
     rows.append(("outputs", outputs + (f"; also to {spec.bucket}" if spec.bucket else "")))
@@ -154,15 +169,16 @@ def receipt_text(receipt: Receipt, view: RunView) -> str:
     place = f"{receipt.instance_type}, {receipt.instance.region}"
     rows = [
         ("machine", f"{receipt.instance.instance_id}, {place if receipt.instance.provider != 'local' else 'here'}"),
-        ("job", f"{receipt.reason.value.replace('_', ' ')}{_code(view)}"),
+        ("job", f"{REASONS.get(receipt.reason) or receipt.reason.value.replace('_', ' ')}{_code(view)}"),
         ("ended by", f"{by}{f', asked {receipt.requested_at:%H:%M:%S} UTC' if receipt.requested_at else ''}"),
         ("confirmed", f"{receipt.confirmed_state} at {confirmed}{words}"),
         ("metered", f"{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
     ]
     if receipt.left_behind:
-        rows.append(("LEFT", f"{', '.join(receipt.left_behind)}: costgpu reap removes it"))
+        rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
     head = f"Receipt {receipt.run_id} ({view.name})"
-    return "\n".join([head, *(_row(*row) for row in rows), "Layers:", _layers(receipt.layers)])
+    layers = ["Layers:", _layers(receipt.layers)] if receipt.layers else []
+    return "\n".join([head, *(_row(*row) for row in rows), *layers])
 
 
 def receipt_json(view: RunView) -> str:

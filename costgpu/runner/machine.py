@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from costgpu.ledger.codec import to_json
 from costgpu.models import PurchaseOption
 from costgpu.retry import patiently
 from costgpu.runner import errands, landing
+from costgpu.runner.outcome import LIMITS, error_for
 
 if TYPE_CHECKING:
     from costgpu.runner.engine import Driver
@@ -156,8 +158,12 @@ def gone(driver: Driver, instance: Instance | None, known_for_seconds: float) ->
     with contextlib.suppress(ProviderError):
         marker = errands.last_words(driver.provider().console(ref))
     past = view.lease_until is not None and driver.tools.clock.now() >= view.lease_until
-    error: RunError = InstanceLost(f"{ref.instance_id} is gone: {why}.{' Its last word: ' + marker if marker else ''}")
+    error: CostGpuError | None = InstanceLost(
+        f"{ref.instance_id} is gone: {why}.{' Its last word: ' + marker if marker else ''}"
+    )
     reason = errands.reason_of(marker) or (EndReason.DEADLINE if past else EndReason.INSTANCE_LOST)
+    if reason in LIMITS:
+        error = error_for(replace(driver.view, reason=reason))
     if instance is not None and instance.preempted:
         reason = EndReason.PREEMPTED
         error = Preempted(

@@ -15,7 +15,7 @@ from costgpu.errors import (
 from costgpu.job import EndReason
 from costgpu.run import RunView
 
-_LIMITS = {
+LIMITS = {
     EndReason.MAX_DURATION: "its --max-duration",
     EndReason.DEADLINE: "the deadline that its cost cap or lease sets",
     EndReason.LEASE_EXPIRED: "its lease",
@@ -35,9 +35,9 @@ def error_for(view: RunView) -> CostGpuError | None:
             f"The set-up command failed{code}; the job was not started.{detail}",
             hint=f"See what it said: costgpu logs {view.run_id}. Change it with --setup.",
         )
-    if reason in _LIMITS:
+    if reason in LIMITS:
         return LimitReached(
-            f"The job was ended by {_LIMITS[reason]}.{detail}",
+            f"The job was ended by {LIMITS[reason]}.{detail}",
             hint="Its outputs so far are home; allow more with --max-cost or --max-duration."
             if view.collected
             else "Save checkpoints while training, and give --bucket: then a later deadline loses nothing.",

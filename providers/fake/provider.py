@@ -139,7 +139,7 @@ class FakeProvider:
             if known.guest.machine.boots:
                 lines.append(f"costgpu: watchdog armed until {known.tags.get(TAG_LEASE)}")
             if known.ended_by in (EndedBy.WATCHDOG, EndedBy.AGENT) and known.end_reason is not None:
-                lines.append(f"costgpu: powering off: {known.ended_by} {known.end_reason}")
+                lines.append(f"costgpu: {known.ended_by} {known.end_reason}: powering off")
             return "\n".join(lines) + "\n"
 
         return self._call("console", ref.instance_id, read)

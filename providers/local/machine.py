@@ -130,7 +130,7 @@ def environment() -> dict[str, str]:
 def power_off(folder: Folder, reason: str) -> int:
     """The button. The host does it, if there is one; else this process."""
     if folder.write_once("end.json", {"by": "instance", "reason": reason, "at": time.time()}):
-        folder.say(f"powering off: {reason}")
+        folder.say(f"{reason}: powering off")
     until = time.monotonic() + _LOCK_SECONDS
     while not folder.has("terminated.json"):
         host = folder.host()

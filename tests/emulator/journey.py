@@ -115,6 +115,9 @@ class Person:
     extra: dict[str, str] = field(default_factory=dict)
     _count: int = 0
 
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
     @property
     def work(self) -> Path:
         """The folder with their script."""

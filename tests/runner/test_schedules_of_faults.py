@@ -1,4 +1,4 @@
-"""Thousands of schedules of faults against the invariants of guaranteed termination, on the fake cloud.
+"""Schedules of faults (400; SCHEDULES=5000 runs so many) against the invariants of guaranteed termination, on the fake cloud.
 
 Clients are started, killed and followed by others; providers fail, throttle and lose answers; machines are preempted,
 cut off and ended by hand; agents die. Afterwards time passes and reap runs. What must hold:
@@ -13,6 +13,7 @@ cut off and ended by hand; agents die. Afterwards time passes and reap runs. Wha
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -208,5 +209,8 @@ class Schedule(RuleBasedStateMachine):
 
 TestSchedules = Schedule.TestCase
 TestSchedules.settings = settings(
-    max_examples=400, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=int(os.environ.get("SCHEDULES", "400")),
+    stateful_step_count=12,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
 )

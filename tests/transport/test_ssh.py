@@ -317,6 +317,17 @@ def test_a_process_that_forgets_to_close_ends_quietly(server: Server, root: Path
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "b'x\\n'\n", "")
 
 
+def test_closing_after_the_end_of_the_process_does_not_hang(server: Server, root: Path) -> None:
+    code = "import atexit\natexit.register(lambda: (transport.close(), print('closed')))\n"
+    code += textwrap.dedent(INTERRUPTED).split("try:")[0] + "transport.open()\n"
+    arguments = [str(server.endpoint.port), server.endpoint.user, str(server.keys.user_private.parent)]
+    ended = subprocess.run(
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments], cwd=root, capture_output=True, timeout=30,
+        text=True, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed\n", "")
+
+
 def test_a_child_after_fork_has_a_connection_of_its_own(server: Server, ssh: SshTransport) -> None:
     ssh.open()
     child = os.fork()

@@ -210,7 +210,7 @@ def test_with_a_bucket_it_need_not_wait() -> None:
     }
     assert machine.truth.ended_by is EndedBy.AGENT
     assert machine.truth.end_reason is EndReason.SUCCEEDED
-    assert "powering off: agent succeeded" in machine.harness.client().console(machine.ref)
+    assert "agent succeeded: powering off" in machine.harness.client().console(machine.ref)
 
 
 def test_without_auto_shutdown_it_waits_even_then() -> None:

@@ -246,7 +246,7 @@ def test_the_real_boot_scripts_watchdog_ends_it_without_the_host(harness: LocalH
     described = ending(harness, made)
     assert described.reason == "instance initiated: watchdog deadline"
     assert empty(harness, home(harness, made))
-    assert "costgpu: powering off: watchdog deadline" in harness.client().console(made.ref)
+    assert "costgpu: watchdog deadline: powering off" in harness.client().console(made.ref)
 
 
 # -- the truth --------------------------------------------------------------------------------------------------------

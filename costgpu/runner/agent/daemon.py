@@ -21,14 +21,15 @@ from typing import Any
 
 from . import limits, machine, tree, upload
 from .activity import IdleWatch
+from .calls import SOCKET, in_memory
 from .files import Home, setting
 from .interpreter import OUTPUTS_VARIABLE
 from .notice import POLL_SECONDS, NoticeWatch
 from .power import power_off
 from .status import LOGS, job_status
 from .supervisor import read_secrets
+from .watchdog import lifetime_left
 
-SOCKET = "agent.sock"
 STATUS = "status.json"  # the job's end, beside the logs in the bucket
 _STUCK_SECONDS = 10.0  # a supervisor that has not finished so long after the grace is taken for dead
 
@@ -142,7 +143,7 @@ class Daemon:
         if self.order is not None:
             return {"already": True}
         order = dict(request["order"])
-        secrets = _in_memory({"secrets": request["secrets"], "uploads": request["uploads"]})
+        secrets = in_memory({"secrets": request["secrets"], "uploads": request["uploads"]})
         hold, go = os.pipe()
         command = [sys.executable, "-I", self.program, "supervise", str(secrets), str(hold)]
         child = subprocess.Popen(command, pass_fds=(secrets, hold), start_new_session=True, stdin=subprocess.DEVNULL)
@@ -154,7 +155,7 @@ class Daemon:
             supervisor={"pid": child.pid, "started": started.started if started else 0, "secrets": secrets},
             boot_id=machine.boot_id(),
             deadline_uptime=machine.uptime() + remaining,
-            whole_seconds=min(remaining, self._lifetime_left()),
+            whole_seconds=min(remaining, lifetime_left(self.home)),
         )
         try:
             self.home.write("order.json", order)
@@ -248,22 +249,10 @@ class Daemon:
     def _since_contact(self) -> float:
         return machine.uptime() - self.contact_until
 
-    def _lifetime_left(self) -> float:
-        """By the watchdog's own count, which a wrong clock does not change; infinite without a watchdog."""
-        try:
-            with open(self.home.file("life"), encoding="ascii") as stream:
-                lived, boot, at = stream.read().split()
-            with open(self.home.file("limits"), encoding="ascii") as stream:
-                lifetime = float(stream.read().split()[1])
-            since = machine.uptime() - float(at) if boot == machine.boot_id() else 0.0
-            return lifetime - float(lived) - since
-        except (OSError, ValueError, IndexError):
-            return float("inf")
-
     def _remaining(self) -> float:
         """Seconds until the machine must be off, by the strictest of its clocks."""
         assert self.order is not None
-        left = [self.order["deadline_epoch"] - time.time(), self._lifetime_left()]
+        left = [self.order["deadline_epoch"] - time.time(), lifetime_left(self.home)]
         if self.order["boot_id"] == machine.boot_id():
             left.append(self.order["deadline_uptime"] - machine.uptime())
         return float(min(left))
@@ -409,42 +398,3 @@ class Daemon:
     def _power_off(self, reason: str) -> None:
         power_off(self.home, reason)
         self.stopping = True
-
-
-def _in_memory(value: dict[str, Any]) -> int:
-    """A file that is on no disk; only this process and its child can open it."""
-    descriptor = os.memfd_create("costgpu")
-    data = json.dumps(value).encode()
-    while data:
-        data = data[os.write(descriptor, data) :]
-    return descriptor
-
-
-def ask(home: Home, request: dict[str, Any], patience: float = 15.0) -> dict[str, Any]:
-    """A request to the daemon; waits for one that is being started again.
-
-    Raises:
-        OSError: There is none.
-    """
-    os.chdir(home.path)
-    until = machine.uptime() + patience
-    while True:
-        try:
-            return _ask_once(request)
-        except OSError:
-            if machine.uptime() >= until:
-                raise
-            time.sleep(0.05)
-
-
-def _ask_once(request: dict[str, Any]) -> dict[str, Any]:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(30.0)
-        connection.connect(SOCKET)
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        with connection.makefile("rb") as stream:
-            line = stream.readline()
-    if not line:
-        raise ConnectionResetError("no reply")
-    reply: dict[str, Any] = json.loads(line.decode())
-    return reply

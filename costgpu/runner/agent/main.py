@@ -91,6 +91,6 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
     if method == "hold":
         home.note_contact(float(request["seconds"]))
         return {}
-    from .daemon import ask
+    from .calls import ask
 
     return ask(home, request)

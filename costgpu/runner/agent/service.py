@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from .daemon import ask
+from .calls import ask
 from .files import Home
 
 UNIT = "costgpu-agent.service"

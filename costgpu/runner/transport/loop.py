@@ -19,12 +19,18 @@ class BackgroundLoop:
     """Runs coroutines for threads that wait for them."""
 
     def __init__(self) -> None:
+        self._stopped = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="costgpu-transport", daemon=True)
         self._thread.start()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts the coroutine; its result may be waited for in any other thread."""
+        """Starts the coroutine; its result may be waited for in any other thread. Cancelled at once after `stop`."""
+        if self._stopped:
+            coroutine.close()
+            never: Future[T] = Future()
+            never.cancel()
+            return never
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def stop(self) -> None:
@@ -32,6 +38,7 @@ class BackgroundLoop:
         if self._thread.is_alive():
             with contextlib.suppress(TimeoutError):
                 self.submit(self._cancel_all()).result(_EXIT_SECONDS)
+            self._stopped = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(_EXIT_SECONDS)
 

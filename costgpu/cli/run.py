@@ -143,7 +143,8 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
         raise error
     code = exit_code(view)
     if code:
-        typer.echo(f"costgpu: the job ended with exit code {code}", err=True)
+        detail = f". {view.status.detail}" if view.status is not None and view.status.detail else ""
+        typer.echo(f"costgpu: the job ended with exit code {code}{detail}", err=True)
     raise typer.Exit(code)
 
 

@@ -138,7 +138,7 @@ def job_environment(names: list[str], env_file: str | None) -> dict[str, str]:
     found: dict[str, str] = {}
     if env_file is not None:
         try:
-            lines = Path(env_file).read_text().splitlines()
+            lines = Path(env_file).read_text(encoding="utf-8-sig").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise UsageError(f"--env-file {env_file} cannot be read: {why}.") from error
@@ -152,15 +152,23 @@ def job_environment(names: list[str], env_file: str | None) -> dict[str, str]:
             value = value.strip()
             if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
                 value = value[1:-1]
-            found[_variable(key.strip())] = value
+            found[_variable(key.strip())] = _value(key, value)
     for name in names:
         key, sign, value = name.partition("=")
         if not sign:
             if key not in os.environ:
                 raise UsageError(f"-e {key}: there is no such variable here.", hint=f"Give a value: -e {key}=...")
             value = os.environ[key]
-        found[_variable(key)] = value
+        found[_variable(key)] = _value(key, value)
     return found
+
+
+def _value(name: str, value: str) -> str:
+    from costgpu.errors import UsageError
+
+    if "\0" in value:
+        raise UsageError(f"The value of {name.strip()} has a zero byte in it.", hint="No system allows that.")
+    return value
 
 
 def _variable(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import re
 import secrets
@@ -23,6 +24,7 @@ from costgpu.runner.record import Book, Record
 from costgpu.runner.states import IllegalEvent, replay
 
 RUN_ID_LENGTH = 12
+HINT = "costgpu jobs lists runs; costgpu jobs --by-tag asks the providers."
 
 
 class Books(Book, Protocol):
@@ -122,7 +124,7 @@ def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) ->
     """The run that a person means: by the ledger, or else by the tags on the machines.
 
     Args:
-        text: Run id or the beginning of one, job name (the newest), or instance id.
+        text: Run id or the beginning of one, job name (of the only open run, else of the newest), or instance id.
         book: Asked first. If it cannot be read, tags have to do.
         providers: Asked if the ledger does not know.
 
@@ -130,30 +132,32 @@ def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) ->
         RunNotFound: Nobody knows it, or several are meant.
     """
     damaged: LedgerError | None = None
+    if not text.strip():
+        raise RunNotFound("Which run?", hint=HINT)
     try:
         ids = book.resolve(text)
         exact = [run_id for run_id in ids if run_id == text]
         views = [load(book, run_id) for run_id in (exact or ids)]
         named = [view for view in views if view.name == text]
-        if named:
-            return next((view for view in named if view.state is not RunState.CLOSED), named[0])
-        if len(views) == 1:
-            return views[0]
-        if views:
-            some = ", ".join(view.run_id for view in views[:4])
-            raise RunNotFound(f"{text!r} could be {len(views)} runs: {some}.", hint="Give more of the id.")
+        still_open = [view for view in named if view.state is not RunState.CLOSED]
+        meant = still_open or named[:1] or views
+        if len(meant) == 1:
+            return meant[0]
+        if meant:
+            some = ", ".join(view.run_id for view in meant[:4])
+            raise RunNotFound(f"{text!r} could be {len(meant)} runs: {some}.", hint="Give more of the id.")
     except LedgerError as error:
         damaged = error
     found = [i for p in providers() for i in _owned(p) if i.state.alive and _means(text, i)]
     if len(found) == 1:
+        with contextlib.suppress(CostGpuError):
+            return load(book, found[0].run_id)
         return Tagged(instance=found[0])
     if len(found) > 1:
         some = ", ".join(f"{i.run_id} ({i.ref.instance_id})" for i in found[:4])
         raise RunNotFound(f"{text!r} could be {len(found)} machines: {some}.", hint="Give the run id.")
-    hint = "costgpu jobs lists runs; costgpu jobs --by-tag asks the providers."
-    raise RunNotFound(
-        f"There is no run {text!r}.", hint=f"The ledger cannot be read ({damaged.message}). {hint}" if damaged else hint
-    )
+    hint = f"The ledger cannot be read ({damaged.message}). {HINT}" if damaged else HINT
+    raise RunNotFound(f"There is no run {text!r}.", hint=hint)
 
 
 def _means(text: str, instance: Instance) -> bool:

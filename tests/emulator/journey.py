@@ -107,12 +107,14 @@ class Person:
         folder: Of everything that is theirs.
         key: Their access key: requests of theirs are known by it.
         extra: More variables of their environment.
+        computer: Folder with their home, ledger and keys, which several may share; None for their own.
     """
 
     cloud: RunningCloud
     folder: Path
     key: str
     extra: dict[str, str] = field(default_factory=dict)
+    computer: Path | None = None
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -125,7 +127,8 @@ class Person:
 
     @property
     def home(self) -> Path:
-        return self._made("home")
+        """Of their computer."""
+        return self.computer or self._made("home")
 
     @property
     def data(self) -> Path:

@@ -129,7 +129,7 @@ def an_estimate_becomes_a_run(person: Person) -> None:
         "estimate", "--python", sys.executable, "--measure-for", "1s", "--steps", "20", "--save", str(saved), "--json",
         "--infra", "aws/us-east-1", "train.py",
     )  # fmt: skip
-    assert json.loads(estimated.out)["format"] == ""
+    assert json.loads(estimated.out)["format"] == "costgpu.verdict"
     planned = person.do(
         "run", "--infra", "aws/us-east-1", "-t", "t3.micro", "--profile", str(saved), "--setup", "", "--dry-run",
         "--max-cost", "0.01", "--json", "train.py",

@@ -76,7 +76,9 @@ def test_our_key_is_found_among_others(server: Server, tmp_path: Path) -> None:
         transport.close()
 
 
-def test_nothing_of_the_users_own_ssh_is_used(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_nothing_of_the_users_own_ssh_is_used(
+    server: Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     folder = Path(os.environ["HOME"]) / ".ssh"
     folder.mkdir(mode=0o700)
     (folder / "config").write_text(
@@ -85,7 +87,14 @@ def test_nothing_of_the_users_own_ssh_is_used(server: Server, monkeypatch: pytes
     (folder / "known_hosts").write_text(f"[127.0.0.1]:{server.endpoint.port} {make_keys(tmp_path / 'k').host_public}\n")
     stranger = make_keys(tmp_path / "stranger")
     (folder / "id_ed25519").write_bytes(server.keys.user_private.read_bytes())
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", tmp_path / "agent"], stdout=subprocess.DEVNULL)
+    request.addfinalizer(lambda: agent.wait(10))
+    request.addfinalizer(agent.terminate)
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+    deadline = time.monotonic() + 10
+    while not (tmp_path / "agent").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    subprocess.run(["ssh-add", "-q", server.keys.user_private], check=True)
     transport = SshTransport(server.endpoint, server.keys)
     transport.open()
     transport.close()

@@ -1,0 +1,309 @@
+"""Runs by whatever a person calls them, and what a launch promises."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.clock import ManualClock
+from costgpu.errors import LedgerDamaged, LedgerError, ProviderError, RunBusy, RunNotFound
+from costgpu.job import EventKind, JobPhase, JobStatus, RunEvent, RunState
+from costgpu.providers.base import Provider
+from costgpu.providers.fake import FakeCloud, JobScript
+from costgpu.run import RunView, Tagged
+from costgpu.runner.engine import Detached
+from costgpu.runner.lock import driving
+from costgpu.runner.observer import Nobody
+from costgpu.runner.service import (
+    collect_finished,
+    driver_for,
+    find,
+    job_name,
+    launch,
+    load,
+    new_run_id,
+    status_of,
+    tail_position,
+    whoami,
+)
+from tests.runner.examples import START, facts_of, intent
+from tests.runner.mortal import MemoryBook, plan, tools
+
+
+class Shelf(MemoryBook):
+    """A ledger that finds by the beginning of an id or by name, as the real one does."""
+
+    def resolve(self, text: str) -> tuple[str, ...]:
+        if text in self.rows:
+            return (text,)
+        names = {run_id: rows[0].data["name"] for run_id, rows in self.rows.items()}
+        return tuple(i for i in reversed(self.rows) if text and (i.startswith(text) or names[i] == text))
+
+    def put(self, run_id: str, name: str = "train", *, closed: bool = False) -> None:
+        self.append(intent(run_id, name=name))
+        if closed:
+            data = facts_of(EventKind.CLOSED)
+            at = START + timedelta(seconds=1)
+            self.append(RunEvent(run_id=run_id, sequence=1, at=at, kind=EventKind.CLOSED, data=data))
+
+
+class Damaged(Shelf):
+    """A ledger that cannot be read."""
+
+    def resolve(self, text: str) -> tuple[str, ...]:
+        raise LedgerDamaged("ledger.sqlite: the file is damaged.")
+
+    def events(self, run_id: str) -> tuple[RunEvent, ...]:
+        raise LedgerDamaged("ledger.sqlite: the file is damaged.")
+
+
+def nobody() -> Sequence[Provider]:
+    return ()
+
+
+def found_view(text: str, book: Shelf) -> RunView:
+    found = find(text, book, nobody)
+    assert isinstance(found, RunView)
+    return found
+
+
+class World:
+    """A cloud with runs that go on without a client."""
+
+    def __init__(self, folder: Path, seconds: float = 600.0) -> None:
+        self.cloud = FakeCloud(ManualClock(), script=JobScript(seconds=seconds, outputs={"model.pt": b"w"}))
+        self.book, self.folder = Shelf(), folder
+        self.work = folder / "work"
+        self.work.mkdir()
+        self.tools = tools(self.cloud, folder)
+
+    def detached(self, run_id: str, **changes: object) -> None:
+        work = plan(self.work, **changes)  # type: ignore[arg-type]
+        with pytest.raises(Detached):
+            launch(
+                work, self.book, self.tools, Nobody(), owner="me@here", environment={"TOKEN": "x"}, detach=True,
+                run_id=run_id,
+            )  # fmt: skip
+
+    def providers(self) -> Sequence[Provider]:
+        return [self.cloud.provider()]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_run_ids_fit_everywhere() -> None:
+    ids = {new_run_id() for _ in range(500)}
+    assert len(ids) == 500
+    assert all(re.fullmatch(r"[a-z][a-z0-9]{11}", run_id) for run_id in ids)
+
+
+@given(st.text())
+def test_job_names_fit_in_tags(text: str) -> None:
+    name = job_name(text)
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*-?", name)
+    assert 0 < len(name) <= 40
+    assert job_name("Train ResNet_50.v2!") == "train-resnet-50-v2"
+
+
+def test_an_owner_is_always_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("uid")
+
+    assert "@" in whoami()
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert whoami().startswith("unknown@")
+
+
+class TestFind:
+    def test_by_id_and_by_its_beginning(self) -> None:
+        book = Shelf()
+        book.put("abc1")
+        book.put("abd2")
+        assert found_view("abc1", book).run_id == "abc1"
+        assert found_view("abd", book).run_id == "abd2"
+
+    def test_a_whole_id_is_meant_also_if_another_begins_with_it(self) -> None:
+        book = Shelf()
+        book.put("abc")
+        book.put("abcd")
+        assert found_view("abc", book).run_id == "abc"
+
+    def test_several_are_no_answer(self) -> None:
+        book = Shelf()
+        book.put("abc1")
+        book.put("abd2")
+        with pytest.raises(RunNotFound, match="could be 2 runs: abd2, abc1"):
+            find("ab", book, nobody)
+
+    def test_by_name_the_open_one_else_the_newest(self) -> None:
+        book = Shelf()
+        for run_id, closed in (("a", True), ("b", False), ("c", True)):
+            book.put(run_id, "resnet", closed=closed)
+        book.put("d", "other", closed=True)
+        book.put("e", "other", closed=True)
+        assert found_view("resnet", book).run_id == "b"
+        assert found_view("other", book).run_id == "e"
+
+    def test_two_open_runs_of_one_name_are_never_guessed_between(self) -> None:
+        book = Shelf()
+        book.put("a", "resnet")
+        book.put("b", "resnet")
+        with pytest.raises(RunNotFound, match="could be 2 runs"):
+            find("resnet", book, nobody)
+
+    @pytest.mark.parametrize("text", ["", " ", "nope"])
+    def test_nothing_is_meant_by_nothing(self, world: World, text: str) -> None:
+        world.detached("abc")
+        with pytest.raises(RunNotFound) as caught:
+            find(text, world.book, world.providers)
+        assert "costgpu jobs" in caught.value.hint
+
+    def test_by_instance_id_with_all_that_the_ledger_knows(self, world: World) -> None:
+        world.detached("abc")
+        (instance,) = world.cloud.instances_of("abc")
+        found = find(instance.ref.instance_id, world.book, world.providers)
+        assert isinstance(found, RunView)
+        assert found.run_id == "abc"
+
+    @pytest.mark.parametrize("text", ["abc", "ab", "train", None])
+    @pytest.mark.parametrize("book", [Shelf(), Damaged()])
+    def test_by_tag_alone(self, world: World, text: str | None, book: Shelf) -> None:
+        world.cloud.add_foreign(tags={"Name": "train"})
+        world.detached("abc")
+        (instance,) = world.cloud.instances_of("abc")
+        found = find(text or instance.ref.instance_id, book, world.providers)
+        assert isinstance(found, Tagged)
+        assert found.instance.ref == instance.ref
+
+    def test_several_machines_are_no_answer_either(self, world: World) -> None:
+        world.detached("abc")
+        world.detached("abd")
+        with pytest.raises(RunNotFound, match="could be 2 machines"):
+            find("train", Shelf(), world.providers)
+
+    def test_a_machine_that_is_gone_is_nobodys(self, world: World) -> None:
+        world.detached("abc")
+        world.cloud.terminate_by_somebody(world.cloud.alive()[0].ref.instance_id)
+        world.cloud.clock.sleep(60)
+        with pytest.raises(RunNotFound):
+            find("abc", Shelf(), world.providers)
+
+    def test_a_damaged_ledger_is_told(self, world: World) -> None:
+        with pytest.raises(RunNotFound) as caught:
+            find("abc", Damaged(), world.providers)
+        assert "the file is damaged" in caught.value.hint
+
+    def test_a_provider_that_fails_does_not_hide_the_others(self, world: World) -> None:
+        world.detached("abc")
+        broken = FakeCloud(ManualClock())
+        broken.faults.next("list_owned", error=ProviderError("broken"), times=9)
+        found = find("abc", Shelf(), lambda: [broken.provider(), world.cloud.provider()])
+        assert isinstance(found, Tagged)
+
+
+class TestLaunch:
+    def test_nothing_is_created_that_could_not_be_recorded(self, world: World) -> None:
+        class Full(Shelf):
+            def append(self, event: RunEvent) -> None:
+                raise LedgerError("The disk is full.")
+
+        with pytest.raises(LedgerError):
+            launch(plan(world.work), Full(), world.tools, Nobody(), owner="me", environment={}, run_id="abc")
+        assert not world.cloud.instances
+        assert not [call for call in world.cloud.calls if call.method == "create"]
+
+    def test_the_intent_has_names_of_variables_and_no_values(self, world: World) -> None:
+        work = plan(world.work, env_names=("TOKEN",))
+        driver = launch(
+            work, world.book, world.tools, Nobody(), owner="me", environment={"TOKEN": "s3cr3t-value"}, run_id="abc"
+        )
+        assert driver.view.state is RunState.CLOSED
+        assert "TOKEN" in repr(world.book.rows)
+        assert "s3cr3t" not in repr(world.book.rows)
+        assert not any(b"s3cr3t" in path.read_bytes() for path in world.folder.rglob("*") if path.is_file())
+
+    def test_one_driver_at_a_time(self, world: World) -> None:
+        world.detached("abc")
+        with driving(world.tools.folder / "abc"), pytest.raises(RunBusy), driving(world.tools.folder / "abc"):
+            pass
+
+
+class TestComingBack:
+    def test_an_unknown_run(self) -> None:
+        with pytest.raises(RunNotFound):
+            load(Shelf(), "abc")
+
+    def test_the_ledger_knows_who_left_and_who_came(self, world: World) -> None:
+        world.detached("abc")
+        assert load(world.book, "abc").detached
+        driver = driver_for(load(world.book, "abc"), world.book, world.tools, Nobody(), {})
+        assert not driver.view.detached
+        assert driver.drive().state is RunState.CLOSED
+        assert (world.work / "model.pt").read_bytes() == b"w"
+
+    def test_the_status_of_a_run(self, world: World) -> None:
+        world.detached("abc")
+        view = load(world.book, "abc")
+        status = status_of(view, world.tools)
+        assert status is not None
+        assert status.phase is JobPhase.RUNNING
+        world.cloud.cut_network(10)
+        assert status_of(view, world.tools) is None
+        assert status_of(replace(view, state=RunState.BOOTING), world.tools) is None
+        assert world.book.rows["abc"][-1].kind is EventKind.DETACHED  # looking writes nothing
+
+    def test_the_end_of_a_long_log_is_enough(self) -> None:
+        status = JobStatus(phase=JobPhase.RUNNING, stdout_bytes=10_000, stderr_bytes=10)
+        position = tail_position(status)
+        assert (position.stdout, position.stderr) == (10_000 - 4096, 0)
+
+
+class TestCollectFinished:
+    def test_what_is_over_comes_home_and_is_ended(self, world: World) -> None:
+        world.detached("abc")
+        assert collect_finished(world.book, world.tools, Nobody()) == []
+        world.cloud.clock.sleep(700)
+        assert collect_finished(world.book, world.tools, Nobody()) == ["abc"]
+        assert (world.work / "model.pt").read_bytes() == b"w"
+        assert not world.cloud.alive()
+        assert collect_finished(world.book, world.tools, Nobody()) == []
+
+    def test_a_run_that_somebody_drives_is_left_alone(self, world: World) -> None:
+        world.detached("abc")
+        world.cloud.clock.sleep(700)
+        with driving(world.tools.folder / "abc"):
+            assert collect_finished(world.book, world.tools, Nobody()) == []
+        assert world.cloud.alive()
+
+    def test_a_run_of_another_computer_is_left_alone(self, world: World) -> None:
+        world.book.put("elsewhere")
+        assert collect_finished(world.book, world.tools, Nobody()) == []
+        assert load(world.book, "elsewhere").state is RunState.INTENT
+
+    def test_a_machine_that_was_kept_on_purpose_is_kept(self, world: World) -> None:
+        world.detached("abc", auto_shutdown=False)
+        world.cloud.clock.sleep(700)
+        driver = driver_for(load(world.book, "abc"), world.book, world.tools, Nobody(), {})
+        with pytest.raises(Detached):
+            driver.drive()
+        assert (world.work / "model.pt").exists()
+        assert collect_finished(world.book, world.tools, Nobody()) == []
+        assert world.cloud.alive()
+
+    def test_one_failure_does_not_keep_the_others(self, world: World) -> None:
+        world.detached("abc")
+        world.detached("abd")
+        world.cloud.clock.sleep(700)
+        world.cloud.damage_transfers("model.pt", times=1)
+        assert collect_finished(world.book, world.tools, Nobody()) == ["abd"]
+        assert [one.tags["costgpu-run"] for one in world.cloud.alive()] == ["abc"]

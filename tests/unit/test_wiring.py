@@ -1,0 +1,149 @@
+"""Variables for the job: from ``-e`` and from files, as people write them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from costgpu.cli.wiring import Bench, job_environment
+from costgpu.errors import ConfigError, UsageError
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
+VALUES = st.text(
+    st.characters(exclude_categories=("Cs",), exclude_characters="\r\n\0"), max_size=40
+)  # one line each; quotes, spaces, # and = included
+QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "job.env"
+    path.write_text(text, encoding="utf-8", newline="")
+    return str(path)
+
+
+@QUIET
+@given(st.dictionaries(NAMES, VALUES))
+def test_what_was_quoted_arrives_unchanged(tmp_path: Path, wanted: dict[str, str]) -> None:
+    lines = [f'{key}="{value}"' for key, value in wanted.items()]
+    assert job_environment([], write(tmp_path, "\n".join(lines))) == wanted
+
+
+@QUIET
+@given(st.dictionaries(NAMES, VALUES))
+def test_values_on_the_command_line_are_taken_as_they_are(wanted: dict[str, str]) -> None:
+    assert job_environment([f"{key}={value}" for key, value in wanted.items()], None) == wanted
+
+
+@QUIET
+@given(st.text(max_size=200) | st.from_regex(r"([A-Z=\"' \0\n#]{0,30}\n)*"))
+def test_any_text_is_either_variables_or_a_usage_error(tmp_path: Path, text: str) -> None:
+    try:
+        path = write(tmp_path, text)
+    except UnicodeEncodeError:
+        return
+    try:
+        found = job_environment([], path)
+    except UsageError as error:
+        assert error.message
+        return
+    assert all(key.isidentifier() and key.isascii() for key in found)
+    assert not any("\n" in value or "\0" in value for value in found.values())
+
+
+def test_the_usual_ways_of_writing_it(tmp_path: Path) -> None:
+    text = """\
+# a comment
+PLAIN=value
+export EXPORTED=1
+
+QUOTED="with spaces # and a sign"
+SINGLE='it is "so"'
+EMPTY=
+URL=https://user:pa=ss@example.org/?a=b
+ INDENTED = spaces around\t
+TWICE=first
+TWICE=last
+"""
+    assert job_environment([], write(tmp_path, text.replace("\n", "\r\n"))) == {
+        "PLAIN": "value", "EXPORTED": "1", "QUOTED": "with spaces # and a sign", "SINGLE": 'it is "so"', "EMPTY": "",
+        "URL": "https://user:pa=ss@example.org/?a=b", "INDENTED": "spaces around", "TWICE": "last",
+    }  # fmt: skip
+
+
+def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:
+    assert job_environment([], write(tmp_path, "\ufeffKEY=1\n")) == {"KEY": "1"}
+
+
+def test_the_command_line_counts_more_than_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "from here")
+    path = write(tmp_path, "TOKEN=file\nOTHER=file\n")
+    assert job_environment(["TOKEN", "OTHER=line"], path) == {"TOKEN": "from here", "OTHER": "line"}
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (["NOT_SET_ANYWHERE"], "no such variable"),
+        (["1A=2"], "'1A' is not the name"),
+        (["=2"], "'' is not the name"),
+        (["A B=2"], "'A B' is not the name"),
+        (["Ä=2"], "not the name"),
+        (["A=\0"], "zero byte"),
+    ],
+)
+def test_what_cannot_be_meant(names: list[str], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        job_environment(names, None)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"A=\0\n", "zero byte"),
+        (b"KEY VALUE\n", "line 1"),
+        (b"A=1\nB\n", "line 2"),
+        (b"A=\xff\n", "UTF-8"),
+        (b"1A=2\n", "not the name"),
+    ],
+)
+def test_a_file_that_cannot_be_meant(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "job.env"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=words):
+        job_environment([], str(path))
+
+
+def test_errors_never_repeat_a_value(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        job_environment([], write(tmp_path, "SECRET s3cr3t-value\n"))
+    assert "s3cr3t" not in caught.value.message + caught.value.hint
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="No such file") as caught:
+        job_environment([], str(tmp_path / "nope.env"))
+    assert "Errno" not in caught.value.message
+    with pytest.raises(UsageError, match="Is a directory"):
+        job_environment([], str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("flags", "option"),
+    [({"sync_limit_mib": 0.0}, "--sync-limit"), ({"bucket": "b"}, "--bucket"), ({"aws_subnet": "s"}, "--subnet")],
+)
+def test_options_are_called_as_they_are_on_the_command_line(
+    tmp_path: Path, flags: dict[str, object], option: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{option} is ") as caught:
+        _ = Bench(tmp_path, **flags).settings
+    assert "aws" not in caught.value.message
+
+
+def test_a_file_of_settings_is_another_matter(tmp_path: Path) -> None:
+    (tmp_path / "costgpu.toml").write_text("sync_limit_mib = 0\n")
+    with pytest.raises(ConfigError):
+        _ = Bench(tmp_path).settings

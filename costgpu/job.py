@@ -216,6 +216,7 @@ class Instance:
         reason: The provider's own words for the last change of state; empty if it gives none.
         preempted: Whether the provider took it back.
         launched_at: By the provider's clock.
+        ended_at: When it was terminated, by the provider's clock; None while it lives, or if the provider does not say.
         endpoint: None as long as it has no address.
         run_id: From its tag; empty on a machine that is not ours.
         name: From its tag.
@@ -232,6 +233,7 @@ class Instance:
     reason: str = ""
     preempted: bool = False
     launched_at: datetime
+    ended_at: datetime | None = None
     endpoint: Endpoint | None
     run_id: str = ""
     name: str = ""

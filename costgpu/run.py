@@ -84,6 +84,8 @@ class RunView:
         attempt: The last one.
         refusals: Of the attempts so far: option index, zone, message.
         instance: Once there is one.
+        known_since: When its id was recorded.
+        launched_at: By the provider's clock.
         layers: Of termination, as the provider armed them with it.
         status: The job's end, as the agent told it.
         synced: Whether the files are on the machine.
@@ -113,6 +115,8 @@ class RunView:
     attempt: Attempt | None = None
     refusals: tuple[tuple[int, str | None, str], ...] = ()
     instance: InstanceRef | None = None
+    known_since: datetime | None = None
+    launched_at: datetime | None = None
     layers: tuple[Layer, ...] = ()
     status: JobStatus | None = None
     synced: bool = False
@@ -147,7 +151,12 @@ class RunView:
         ):
             return 0.0, Decimal(0)
         end = self.confirmed_at or now
-        seconds = max(0.0, (end - self.attempt.at).total_seconds())
+        start = self.attempt.at
+        if (
+            self.launched_at is not None and self.known_since is not None
+        ):  # a call repeated much later, by another client
+            start = min(max(start, self.launched_at), self.known_since)
+        seconds = max(0.0, (end - start).total_seconds())
         billed = Decimal(max(60, int(-(-seconds // 1)))) if self.instance else Decimal(0)
         rate = self.option.offer.price_usd_per_hour + self.option.extras_usd_per_hour
         return seconds, (billed * rate / 3600).quantize(Decimal("0.000001"))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from costgpu import __version__
+from costgpu.cli.command import ScriptCommand
 from costgpu.cli.estimate import estimate
 from costgpu.cli.jobs import attach, cancel, fetch, jobs, logs
 from costgpu.cli.offers import offers
@@ -24,8 +25,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 # Our options stand before the script; what follows it is the script's own.
-app.command(context_settings={"allow_interspersed_args": False})(estimate)
-app.command(context_settings={"allow_interspersed_args": False})(run)
+app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(estimate)
+app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(run)
 for command in (jobs, logs, attach, cancel, fetch, reap, offers):
     app.command()(command)
 

@@ -276,7 +276,11 @@ def _connection(parts: Bench, instance: Instance):  # type: ignore[no-untyped-de
             f"The key of run {instance.run_id} is not on this computer.",
             hint="It is where the run was launched from. costgpu cancel works from anywhere.",
         ) from error
-    host: Host = parts.tools.connect(instance, keys)
+    try:
+        host: Host = parts.tools.connect(instance, keys)
+    except HostUnreachable:  # perhaps this computer has another address than before
+        parts.provider(instance.ref.provider).open_access(instance, parts.tools.allow_from(instance.ref.provider))
+        host = parts.tools.connect(instance, keys)
     try:
         yield host
     finally:
@@ -316,7 +320,7 @@ def _end_by_tag(parts: Bench, instance: Instance) -> None:
 
     provider = parts.tools.provider(instance.ref.provider)
     errands.terminate(provider, instance.ref, parts.tools.clock)
-    errands.confirm(provider, instance.ref, parts.tools.clock, created_at=instance.launched_at)
+    errands.confirm(provider, instance.ref, parts.tools.clock, known_since=instance.launched_at)
     left = errands.clean_up(provider, instance.run_id, instance.ref.region, parts.tools.clock)
     typer.echo(f"{instance.ref.instance_id} in {instance.ref.region} is terminated; {instance.ref.provider} confirms.")
     if left:

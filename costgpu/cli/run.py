@@ -79,6 +79,7 @@ def run(
     Options of costgpu stand before the script. The plan is shown first, with the most that
     it can cost; the machine ends itself by then, whatever happens to this terminal.
     """
+    from dataclasses import replace
     from datetime import UTC, datetime
 
     from costgpu.cli.measuring import to_request
@@ -104,6 +105,7 @@ def run(
     limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
     with bench(request.workdir, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet) as parts:
+        limits = replace(limits, longest_seconds=parts.settings.max_lease_hours * 3600)
         places_wanted = tuple(infra or ([parts.settings.default_infra] if parts.settings.default_infra else []))
         check_places(places_wanted, instance_type, gpus, spot=spot)
         measured = _profile(profile, request, python) if profile or estimate else None

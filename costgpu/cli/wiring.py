@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from costgpu.runner.engine import Tools
     from costgpu.runner.host import Selection
 
+ADDRESS_SECONDS = 30.0  # a laptop moves from network to network
 LAUNCHABLE = ("aws", "local")
 FLAGS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket", "aws_subnet": "--subnet"}
 """Settings that have an option of their own."""
@@ -36,7 +37,7 @@ class Bench:
         self._folder = folder or Path.cwd()
         self._flags = {name: value for name, value in flags.items() if value is not None}
         self._adapters: dict[str, Provider] = {}
-        self._addresses: dict[str, str] = {}
+        self._address: tuple[float, str] | None = None
         self.clock = SystemClock()
 
     @cached_property
@@ -103,9 +104,12 @@ class Bench:
 
         if name == "local":
             return ""
-        if name not in self._addresses:
-            self._addresses[name] = self.settings.caller_address or registry.caller_address()
-        return self._addresses[name]
+        if self.settings.caller_address:
+            return self.settings.caller_address
+        asked = self._address
+        if asked is None or self.clock.monotonic() - asked[0] > ADDRESS_SECONDS:
+            asked = self._address = (self.clock.monotonic(), registry.caller_address())
+        return asked[1]
 
     def _select(self, view: RunView) -> Selection:
         from costgpu.runner.sync import select

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
+from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged, SyncRefused
 from costgpu.job import EndReason, FileEntry, JobOrder, JobPhase, JobStatus
 from costgpu.runner.agent.follow import HEADER, MAGIC, POSITION
 from costgpu.runner.agent.main import REPLY
@@ -19,6 +19,7 @@ from costgpu.runner.fetch import fetch_verified
 from costgpu.runner.host import Completed, LogPosition, Selection, Stream, Transport
 from costgpu.runner.tarstream import tar_stream
 
+LOG_NAMES = frozenset({"stdout.log", "stderr.log"})
 _NOT_FOUND = 127
 _SIGNALLED = 128  # and above, but for 255: what a shell makes of a command that a signal ended
 _SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it counts as stuck
@@ -154,7 +155,7 @@ class AgentHost:
         """
         files = [[entry.path, entry.size, entry.sha256, entry.mode] for entry in selection.files]
         expected = self._call("expect", self._transfer_seconds(selection.total_bytes), files=files,
-                              links=dict(selection.links))  # fmt: skip
+                              links=dict(selection.links), folders=list(selection.folders))  # fmt: skip
         lacking = set(expected["lacking"])
         if not lacking:
             return 0
@@ -236,6 +237,8 @@ class AgentHost:
     def fetch_logs(self, folder: Path) -> None:
         """Brings both logs into `folder`; verified if the job is over."""
         entries = tuple(_entry(row) for row in self._call("logs", self._patience.checksums)["files"])
+        if not {entry.path for entry in entries} <= LOG_NAMES:
+            raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
         self._fetch("", entries, folder)
 
     def collected(self) -> None:
@@ -296,11 +299,22 @@ def _reply(completed: Completed) -> dict[str, Any] | None:
 
 
 def _entry(row: Sequence[Any]) -> FileEntry:
-    path, size, sha256, mode = row
-    return FileEntry(path=str(path), size=int(size), sha256=str(sha256), mode=int(mode))
+    try:
+        path, size, sha256, mode = row
+        return FileEntry(path=str(path), size=int(size), sha256=str(sha256), mode=int(mode))
+    except (TypeError, ValueError) as error:
+        raise HostUnreachable("The machine's answer cannot be understood.") from error
 
 
 def _status(values: Mapping[str, Any]) -> JobStatus:
+    """Raises `HostUnreachable` for an answer that is none."""
+    try:
+        return _read_status(values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise HostUnreachable(f"The machine's answer cannot be understood: {type(error).__name__}.") from error
+
+
+def _read_status(values: Mapping[str, Any]) -> JobStatus:
     reason = values["reason"]
     return JobStatus(
         phase=JobPhase(values["phase"]),

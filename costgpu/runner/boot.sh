@@ -24,8 +24,15 @@ put() {
 
 has_systemd() { [ "$home" = /opt/costgpu ] && [ -d /run/systemd/system ] && command -v systemctl >/dev/null 2>&1; }
 
+# A disk that was copied from another run's machine: its deadline, job and files are not ours.
+if [ -n "$host_public_key" ] && [ "$home" = /opt/costgpu ] && [ -e "$home/identity" ]; then
+    owner=
+    { read -r owner <"$home/identity"; } 2>/dev/null
+    if [ "$owner" != "$host_public_key" ]; then rm -rf "$home"; fi
+fi
 mkdir -p "$home" 2>/dev/null
 rm -f "$home/ended_by" 2>/dev/null
+if [ -n "$host_public_key" ] && [ ! -e "$home/identity" ]; then put "$home/identity" 644 "$host_public_key"; fi
 
 # The deadline of the first boot is kept: nothing that comes later makes it later.
 kept=

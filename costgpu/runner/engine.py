@@ -22,8 +22,9 @@ from costgpu.errors import (
     LedgerConflict,
     ProviderError,
     RunCancelled,
+    TerminationUnconfirmed,
 )
-from costgpu.job import EndedBy, EndReason, EventKind, FileEntry, JobStatus, RunState
+from costgpu.job import EndedBy, EndReason, EventKind, FileEntry, Instance, JobStatus, RunState
 from costgpu.providers.base import Provider
 from costgpu.retry import patiently
 from costgpu.run import RunView
@@ -32,9 +33,10 @@ from costgpu.runner.host import Connector, Fetches, Host, Keys, LogPosition, Sel
 from costgpu.runner.keys import load_keys, make_keys
 from costgpu.runner.observer import Answer, Observer
 from costgpu.runner.record import Record
+from costgpu.runner.states import IllegalEvent
 from costgpu.units import format_duration
 
-HANDS_OFF = (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING)  # the agent guards the machine by itself
+HANDS_OFF = (RunState.RUNNING, RunState.COLLECTING)  # the agent guards the machine and the job by itself
 CAN_LEAVE = (RunState.RUNNING, RunState.COLLECTING)  # the job goes on, or is over, without us
 
 
@@ -95,6 +97,10 @@ class Driver:
         position: How much of the job's output has been shown.
         cancelling: Whether the user has cancelled.
         error: What the command line ends with once the run is closed; None for the job's own exit code.
+        identified: Whether the credentials are known to be the run's own.
+        asked: Token of the create call that this process was the first to make; empty if it was another one.
+        asked_at: When this process last made it, monotonic; None if it has not.
+        lost_since: When the connection was lost, monotonic; None while there is one.
     """
 
     record: Record
@@ -105,6 +111,10 @@ class Driver:
     position: LogPosition = field(default_factory=LogPosition)
     cancelling: bool = False
     error: CostGpuError | None = None
+    identified: bool = False
+    asked: str = ""
+    asked_at: float | None = None
+    lost_since: float | None = None
     _host: Host | None = None
 
     @property
@@ -152,14 +162,19 @@ class Driver:
                 except Hangup:
                     reaction = self._hung_up
         finally:
-            self.let_go()
+            with contextlib.suppress(KeyboardInterrupt, Hangup):  # what is decided stays decided
+                self.let_go()
         return self.view
 
     def _step(self, step: Callable[[Driver], None]) -> None:
+        before = self.view.state
         try:
             step(self)
         except LedgerConflict:
             pass  # somebody else took it further: look again
+        except IllegalEvent:
+            if self.view.state is before:
+                raise
         except ProviderError as error:
             self._provider_failed(error)
 
@@ -167,6 +182,10 @@ class Driver:
         """Ends the run; a running job is asked first, and its outputs are brought home."""
         self._cancel(reason, by)
         return self.drive()
+
+    def give_up(self, reason: EndReason) -> None:
+        """Turns a run whose job has not started towards its end; `drive` takes it there."""
+        self._cancel(reason, EndedBy.CLIENT)
 
     def end(self, reason: EndReason, by: EndedBy, error: CostGpuError | None) -> None:
         """Turns the run towards its end."""
@@ -177,15 +196,39 @@ class Driver:
             self.record.add(EventKind.ENDING, reason=reason.value, by=by.value)
 
     def leave(self) -> None:
-        """Records that the driver goes and the run stays."""
-        self._insist(lambda: self.record.add(EventKind.DETACHED, because="on purpose"))
-        raise Detached
+        """Records that the driver goes and the run stays; a run that ends already is not left.
+
+        Raises:
+            Detached: Unless the run ends.
+        """
+
+        def go() -> None:
+            if self.view.state in CAN_LEAVE:
+                self.record.add(EventKind.DETACHED, because="on purpose")
+                raise Detached
+
+        self._insist(go)
 
     def provider(self) -> Provider:
-        """The adapter of the current attempt."""
+        """The adapter of the current attempt, with the credentials that the run was launched with.
+
+        Raises:
+            AuthError: They are another account's: what it does not know would look as if it were gone.
+        """
         option = self.view.option
         assert option is not None  # noqa: S101 - asked for only after an attempt
-        return self.tools.provider(option.offer.provider)
+        provider = self.tools.provider(option.offer.provider)
+        if not self.identified:
+            mine = patiently(self.tools.clock, provider.identity, limit_seconds=errands.DESCRIBE_SECONDS)
+            wanted = self.view.identity
+            if (mine.provider, mine.account) != (wanted.provider, wanted.account) and mine.provider == wanted.provider:
+                raise AuthError(
+                    f"Run {self.view.run_id} belongs to {wanted.provider} account {wanted.account}, and these credentials"
+                    f" ({mine.principal}) to account {mine.account}.",
+                    hint="Choose the credentials that it was launched with, such as AWS_PROFILE.",
+                )
+            self.identified = True
+        return provider
 
     def keys(self) -> Keys:
         """The one-run keys; made before the first create call and never again."""
@@ -203,11 +246,19 @@ class Driver:
             )
             if instance is None or instance.endpoint is None or not instance.state.alive:
                 raise HostUnreachable(f"{ref.instance_id} has no address")
-            attempt, allow_from = self.view.attempt, self.tools.allow_from(ref.provider)
-            if attempt is not None and allow_from != attempt.allow_from:
-                provider.open_access(instance, allow_from)  # the user has moved to another network
-            self._host = self.tools.connect(instance, self.keys())
+            try:
+                self._host = self.tools.connect(instance, self.keys())
+            except HostUnreachable:
+                if self.view.state in CAN_LEAVE or self.view.state is RunState.SYNCING:
+                    self._open_access(provider, instance)
+                raise
+            self.lost_since = None
         return self._host
+
+    def _open_access(self, provider: Provider, instance: Instance) -> None:
+        """The user may have moved to another network: the next try comes from the address of now."""
+        with contextlib.suppress(ProviderError):
+            provider.open_access(instance, self.tools.allow_from(instance.ref.provider))
 
     def keep(self, host: Host) -> None:
         """Takes over a connection."""
@@ -291,14 +342,28 @@ class Driver:
             self._insist(lambda: self.end(EndReason.CANCELLED, EndedBy.CLIENT, ended))
 
     def _provider_failed(self, error: ProviderError) -> None:
-        state = self.view.state
-        if state is RunState.TERMINATING:
+        view = self.view
+        possible = view.state is RunState.PROVISIONING or (view.state is RunState.TERMINATING and view.instance is None)
+        if possible and not isinstance(error, TerminationUnconfirmed):
+            place = f"{view.option.offer.provider} {view.option.offer.region}" if view.option else "the provider"
+            raise TerminationUnconfirmed(
+                f"Whether a machine was created for run {view.run_id} in {place} is not known: {error.message}",
+                hint=f"{error.hint} Then: costgpu cancel {view.run_id}. By hand: end what has the tag"
+                f" costgpu-run={view.run_id}. It would end itself by {_time(view.lease_until)}.".strip(),
+            ) from error
+        if view.state in (RunState.INTENT, RunState.TERMINATING):
             raise error
-        if state in HANDS_OFF or isinstance(error, AuthError):
-            until = f"{self.view.lease_until:%Y-%m-%d %H:%M} UTC" if self.view.lease_until else "its lease ends"
+        if view.state in HANDS_OFF or isinstance(error, AuthError):
+            what = (
+                "The machine goes on without this client" if view.state in HANDS_OFF else "No job runs on the machine"
+            )
             error.hint = (
-                f"{error.hint} The machine goes on without this client and ends itself by {until} at the latest."
-                f" Come back: costgpu attach {self.view.run_id}; end it: costgpu cancel {self.view.run_id}"
+                f"{error.hint} {what}, and it ends itself by {_time(view.lease_until)} at the latest."
+                f" Come back: costgpu attach {view.run_id}; end it: costgpu cancel {view.run_id}"
             ).strip()
             raise error
         self.end(EndReason.PROVISION_FAILED, EndedBy.CLIENT, error)
+
+
+def _time(until: datetime | None) -> str:
+    return f"{until:%Y-%m-%d %H:%M} UTC" if until is not None else "its lease's end"

@@ -60,7 +60,7 @@ def terminate(provider: Provider, ref: InstanceRef, clock: Clock) -> None:
         ) from error
 
 
-def confirm(provider: Provider, ref: InstanceRef, clock: Clock, *, created_at: datetime) -> Instance | None:
+def confirm(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: datetime) -> Instance | None:
     """Waits until the provider says that the instance is gone; None if it does not know it any more.
 
     Raises:
@@ -76,7 +76,7 @@ def confirm(provider: Provider, ref: InstanceRef, clock: Clock, *, created_at: d
                 hint=f"Look, and end it by hand if it is there: {end_by_hand(ref)}",
             ) from error
         if instance is None:
-            if clock.now() - created_at > timedelta(seconds=UNKNOWN_SECONDS):
+            if clock.now() - known_since > timedelta(seconds=UNKNOWN_SECONDS):
                 return None
             last = "unknown"
         elif not instance.state.alive:
@@ -149,13 +149,19 @@ def confirmed(driver: Driver, instance: Instance | None, reason: EndReason, mark
     """Records the provider's word that the machine is gone. A machine that went by itself was not billed after its lease."""
     view, now = driver.view, driver.tools.clock.now()
     ended = now
-    if view.ending_by is None and view.lease_until is not None:
-        ended = min(now, view.lease_until)
+    if view.ending_by is None:  # it ended by itself, perhaps long ago
+        ended = min(now, view.lease_until or now, _known_end(view, instance) or now)
     driver.record.add(
         EventKind.CONFIRMED, state=(instance.state if instance else InstanceState.TERMINATED).value,
         provider_reason=instance.reason if instance else "", by=who_ended(view, instance, marker, now).value,
         reason=reason.value, ended_at=ended.isoformat(),
     )  # fmt: skip
+
+
+def _known_end(view: RunView, instance: Instance | None) -> datetime | None:
+    """When a machine ended by itself, as its provider says; None if it does not."""
+    at = instance.ended_at if instance is not None else None
+    return max(at, view.known_since) if at is not None and view.known_since is not None else at
 
 
 def receipt_for(

@@ -9,7 +9,7 @@ from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, Provid
 from costgpu.job import EndedBy, EndReason, EventKind
 from costgpu.runner import errands, landing
 from costgpu.runner.closing import close, request_of
-from costgpu.runner.machine import lost_for_now
+from costgpu.runner.machine import gone, lost_for_now
 from costgpu.runner.provision import created, find
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ def collect(driver: Driver) -> None:
         try:
             _bring_home(driver)
         except HostUnreachable as error:
-            if (driver.tools.clock.now() - driver.view.changed_at).total_seconds() > COLLECT_SECONDS:
+            now = driver.tools.clock.monotonic()
+            driver.lost_since = now if driver.lost_since is None else driver.lost_since
+            if now - driver.lost_since > COLLECT_SECONDS:
                 _keep_there(driver, error)
             lost_for_now(driver, error)
             return
@@ -37,7 +39,11 @@ def collect(driver: Driver) -> None:
         except OSError as error:
             _keep_there(driver, RunError(f"The logs and outputs cannot be kept here: {error.strerror or error}."))
     if not driver.view.spec.auto_shutdown and not driver.cancelling:
-        driver.leave()
+        ref = driver.view.instance
+        assert ref is not None  # noqa: S101 - collecting has one
+        if not gone(driver, driver.provider().describe(ref)):
+            driver.leave()
+        return
     driver.end(status.reason or EndReason.SUCCEEDED, EndedBy.CLIENT, None)
 
 
@@ -56,8 +62,7 @@ def terminate(driver: Driver) -> None:
     if view.confirmed_at is None:
         driver.observer.waiting(view, f"ending {view.instance.instance_id}")
         errands.terminate(provider, view.instance, clock)
-        since = view.attempt.at if view.attempt else view.created_at
-        instance = errands.confirm(provider, view.instance, clock, created_at=since)
+        instance = errands.confirm(provider, view.instance, clock, known_since=view.known_since or clock.now())
         errands.confirmed(driver, instance, view.reason or EndReason.CANCELLED, "")
     left = errands.clean_up(provider, view.run_id, view.instance.region, clock)
     reason = driver.view.reason or EndReason.INSTANCE_LOST
@@ -86,7 +91,7 @@ def _keep_there(driver: Driver, error: CostGpuError) -> None:
     assert until is not None  # noqa: S101 - a machine has a lease
     error.hint = (
         f"{error.hint} The outputs wait on the machine until {until:%Y-%m-%d %H:%M} UTC, when it is ended:"
-        f" costgpu fetch {driver.view.run_id}"
+        f" costgpu fetch {driver.view.run_id}; to give them up: costgpu cancel --now {driver.view.run_id}"
     ).strip()
     driver.record.add(EventKind.DETACHED, because=error.message)
     raise error

@@ -21,6 +21,7 @@ from costgpu.units import format_duration, format_usd
 LOCAL = "local"
 POWER_OFF_SECONDS = 60.0  # from the deadline to the provider's "terminated": one billing minute
 LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
+LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
 ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each
 ESTIMATE_FACTOR = 3.0  # the default cap, in upper ends of the estimate
 LEAST_DEFAULT_SECONDS = 1800.0  # a default cap is no shorter: installing packages can take longer than the job
@@ -94,18 +95,20 @@ def lease_for(
         limits.append((max(ESTIMATE_FACTOR * estimated_seconds, LEAST_DEFAULT_SECONDS), "3x the estimate"))
     if not limits and offer.provider == LOCAL:
         limits.append((LOCAL_SECONDS, "a week, on this machine"))
+    if limits and offer.provider != LOCAL:
+        limits.append((longest_seconds, f"no lease is longer than {format_duration(longest_seconds)}"))
     if not limits:
         raise UsageError(
             "Nothing says when this run must be over, and it could not be estimated.",
             hint="Give --max-cost 5 or --max-duration 2h.",
         )
     seconds, by = min(limits)
-    least = boot_seconds(offer) + LEAST_JOB_SECONDS
-    if seconds < least and offer.provider != LOCAL:
+    least = boot_seconds(offer) + (LEAST_JOB_SECONDS if offer.provider != LOCAL else LEAST_LOCAL_SECONDS)
+    if seconds < least:
         needed = (Decimal(str(least + POWER_OFF_SECONDS)) * rate / 3600).quantize(Decimal("0.01"), rounding=ROUND_UP)
+        boots = f": {offer.instance_type} takes about {format_duration(boot_seconds(offer))} to boot and be set up"
         raise CapTooSmall(
-            f"{by} would be used up before the job starts: {offer.instance_type} takes about"
-            f" {format_duration(boot_seconds(offer))} to boot and be set up.",
+            f"{by} would be used up before the job starts{boots if offer.provider != LOCAL else ''}.",
             hint=f"Allow at least {format_usd(needed)}, or {format_duration(least)}.",
         )
     worst = (Decimal(str(round(seconds + POWER_OFF_SECONDS, 1))) * rate / 3600).quantize(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BOOT_SECONDS = 600.0  # from the id to an answer on port 22
 MISMATCH_SECONDS = 45.0  # until its boot script has run, a machine can show the key of its image
-SYNC_SECONDS = 1800.0  # without a connection that holds
+SYNC_SECONDS = 600.0  # without a connection
 QUICK_SECONDS, QUICK_WAIT, WAIT = 15.0, 0.25, 1.0  # looked at often at first
 RECONNECT_WAIT = 2.0
 
@@ -45,7 +45,7 @@ def boot(driver: Driver) -> None:
     while driver.view.state is RunState.BOOTING:
         waited = (clock.now() - driver.view.changed_at).total_seconds()
         instance = patiently(clock, lambda: provider.describe(ref), limit_seconds=errands.DESCRIBE_SECONDS)
-        if gone(driver, instance, waited):
+        if gone(driver, instance):
             return
         if instance is not None and instance.state is InstanceState.RUNNING and instance.endpoint is not None:
             try:
@@ -70,7 +70,23 @@ def boot(driver: Driver) -> None:
 
 
 def sync(driver: Driver) -> None:
-    """Agent first, then the files, then the job."""
+    """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
+    try:
+        host = driver.talk()
+        driver.observer.waiting(driver.view, "starting the agent")
+        host.install()
+        if host.status().phase is not JobPhase.WAITING:
+            driver.record.add(EventKind.STARTED)
+            return
+    except HostUnreachable as error:
+        _not_yet(driver, error)
+        return
+    except HostKeyMismatch as error:
+        driver.end(EndReason.HOST_KEY_MISMATCH, EndedBy.CLIENT, error)
+        return
+    except MachineUnusable as error:
+        driver.end(EndReason.MACHINE_UNUSABLE, EndedBy.CLIENT, error)
+        return
     if driver.secrets is None and driver.view.spec.env_names:
         names = ", ".join(driver.view.spec.env_names)
         lost = RunCancelled(
@@ -80,9 +96,6 @@ def sync(driver: Driver) -> None:
         driver.end(EndReason.UNCLAIMED, EndedBy.CLIENT, lost)
         return
     try:
-        host = driver.talk()
-        driver.observer.waiting(driver.view, "starting the agent")
-        host.install()
         selection = driver.tools.select(driver.view)
         driver.observer.waiting(driver.view, f"sending {len(selection.files)} files")
         sent = host.send(selection)
@@ -93,12 +106,7 @@ def sync(driver: Driver) -> None:
         host.start(_order(driver), driver.secrets or {}, urls)
         driver.record.add(EventKind.STARTED)
     except HostUnreachable as error:
-        if driver.tools.clock.now() - driver.view.changed_at > timedelta(seconds=SYNC_SECONDS):
-            driver.end(EndReason.SYNC_FAILED, EndedBy.CLIENT, error)
-        else:
-            lost_for_now(driver, error)
-    except HostKeyMismatch as error:
-        driver.end(EndReason.HOST_KEY_MISMATCH, EndedBy.CLIENT, error)
+        _not_yet(driver, error)
     except MachineUnusable as error:
         driver.end(EndReason.MACHINE_UNUSABLE, EndedBy.CLIENT, error)
     except RunError as error:
@@ -106,6 +114,16 @@ def sync(driver: Driver) -> None:
     except OSError as error:
         failed = RunError(f"The files could not be sent: {error}", hint="Nothing was run; the machine is ended.")
         driver.end(EndReason.SYNC_FAILED, EndedBy.CLIENT, failed)
+
+
+def _not_yet(driver: Driver, error: HostUnreachable) -> None:
+    """The connection was lost before the job had started."""
+    clock = driver.tools.clock
+    driver.lost_since = clock.monotonic() if driver.lost_since is None else driver.lost_since
+    if clock.monotonic() - driver.lost_since > SYNC_SECONDS:
+        driver.end(EndReason.SYNC_FAILED, EndedBy.CLIENT, error)
+    else:
+        lost_for_now(driver, error)
 
 
 def follow(driver: Driver) -> None:
@@ -127,7 +145,7 @@ def lost_for_now(driver: Driver, error: CostGpuError) -> None:
     provider, ref, clock = driver.provider(), driver.view.instance, driver.tools.clock
     assert ref is not None  # noqa: S101 - only asked with a machine
     instance = patiently(clock, lambda: provider.describe(ref), limit_seconds=errands.DESCRIBE_SECONDS)
-    if gone(driver, instance, errands.UNKNOWN_SECONDS):
+    if gone(driver, instance):
         return
     until = driver.view.lease_until
     if until is not None and clock.now() > until + timedelta(seconds=errands.CLEAN_SECONDS):
@@ -138,12 +156,15 @@ def lost_for_now(driver: Driver, error: CostGpuError) -> None:
     driver.record.refresh()
 
 
-def gone(driver: Driver, instance: Instance | None, known_for_seconds: float) -> bool:
+def gone(driver: Driver, instance: Instance | None) -> bool:
     """Records the end of a machine that is no more; False as long as it is there, or may be."""
-    view, ref = driver.view, driver.view.instance
-    assert ref is not None  # noqa: S101 - only asked with a machine
-    if instance is None and known_for_seconds < errands.UNKNOWN_SECONDS:
-        return False
+    view, ref, clock = driver.view, driver.view.instance, driver.tools.clock
+    assert ref is not None and view.known_since is not None  # noqa: S101, PT018 - only asked with a machine
+    if instance is None:
+        if (clock.now() - view.known_since).total_seconds() < errands.UNKNOWN_SECONDS:
+            return False
+        errands.terminate(driver.provider(), ref, clock)  # one answer that does not know it is no proof
+        instance = errands.confirm(driver.provider(), ref, clock, known_since=view.known_since)
     if instance is not None and instance.state in (InstanceState.STOPPING, InstanceState.STOPPED):
         stopped = InstanceLost(f"{ref.instance_id} was stopped by somebody; its disk would be billed on.")
         driver.end(EndReason.INSTANCE_LOST, EndedBy.CLIENT, stopped)
@@ -151,7 +172,7 @@ def gone(driver: Driver, instance: Instance | None, known_for_seconds: float) ->
     if instance is not None and instance.state in (InstanceState.PENDING, InstanceState.RUNNING):
         return False
     if instance is not None and instance.state is InstanceState.TERMINATING:
-        instance = errands.confirm(driver.provider(), ref, driver.tools.clock, created_at=view.created_at)
+        instance = errands.confirm(driver.provider(), ref, clock, known_since=view.known_since)
     landing.rescue(driver)
     why = (instance.reason if instance is not None else "") or "the provider gives no reason"
     marker = ""

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from costgpu.errors import CostGpuError, InvalidRequest, NoCapacity, ProviderError, RunCancelled, Unreachable
-from costgpu.job import EndedBy, EndReason, EventKind, Instance
+from costgpu.errors import (
+    CapTooSmall,
+    CostGpuError,
+    InvalidRequest,
+    LedgerConflict,
+    NoCapacity,
+    ProviderError,
+    RunCancelled,
+    Unreachable,
+)
+from costgpu.job import EndedBy, EndReason, EventKind, Instance, RunState
 from costgpu.ledger.codec import to_json
 from costgpu.retry import patiently
 from costgpu.runner import errands
 from costgpu.runner.closing import close, request_of
+from costgpu.runner.lease import LEAST_JOB_SECONDS, boot_seconds
 
 if TYPE_CHECKING:
     from costgpu.runner.engine import Driver
@@ -30,6 +41,7 @@ def attempt(driver: Driver) -> None:
     number = len(driver.view.refusals) + 1
     until = driver.tools.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
     driver.keys()
+    driver.asked, driver.asked_at = f"{driver.view.run_id}-{number}", None
     driver.record.add(
         EventKind.ATTEMPTED, attempt=number, token=f"{driver.view.run_id}-{number}", option=index, zone=zone,
         lease_until=until.replace(microsecond=0).isoformat(), allow_from=driver.tools.allow_from(option.offer.provider),
@@ -39,41 +51,84 @@ def attempt(driver: Driver) -> None:
 
 
 def create(driver: Driver) -> None:
-    """Makes the create call, again and again while it is not answered."""
-    provider, request = driver.provider(), request_of(driver)
+    """Makes the create call, again and again while it is not answered.
+
+    A refusal proves that nothing was created only if no call before it, by whatever process, went unanswered.
+    """
+    driver.record.refresh()
+    if driver.view.state is not RunState.PROVISIONING:
+        return  # ended from another computer while this one slept
+    provider, request, clock = driver.provider(), request_of(driver), driver.tools.clock
+    certain = driver.asked == request.token
+    left = (request.lease_until - clock.now()).total_seconds()
+    if not certain and left < boot_seconds(request.offer) + LEAST_JOB_SECONDS:
+        late = CapTooSmall(f"Of the lease of run {request.run_id} too little is left to boot a machine.")
+        driver.end(EndReason.UNCLAIMED, EndedBy.CLIENT, late)  # only looked for, not created
+        return
     zone = f" in {request.zone or request.offer.region}"
     driver.observer.waiting(driver.view, f"asking {provider.name} for {request.offer.instance_type}{zone}")
+
+    def call() -> Instance:
+        nonlocal certain
+        driver.asked_at = clock.monotonic()
+        try:
+            return provider.create(request)
+        except Unreachable:
+            certain = False
+            raise
+
     try:
-        instance = patiently(driver.tools.clock, lambda: provider.create(request), limit_seconds=CREATE_SECONDS)
+        instance = patiently(clock, call, limit_seconds=CREATE_SECONDS)
     except Unreachable as error:
         driver.end(EndReason.PROVISION_FAILED, EndedBy.CLIENT, error)  # it may exist: looked for from there
+        return
     except ProviderError as error:
-        driver.record.add(EventKind.REFUSED, error=type(error).__name__, message=error.message)
-        if isinstance(error, NoCapacity):
-            driver.observer.note(error.message)
-        else:
-            driver.error = error
-        errands.clean_up(provider, request.run_id, request.offer.region, driver.tools.clock)
+        found = None if certain else find(driver)
+        if found is None:
+            _refused(driver, error)
+            errands.clean_up(provider, request.run_id, request.offer.region, clock)
+            return
+        instance = found
+    created(driver, instance)
+
+
+def _refused(driver: Driver, error: ProviderError) -> None:
+    driver.record.add(EventKind.REFUSED, error=type(error).__name__, message=error.message)
+    if isinstance(error, NoCapacity):
+        driver.observer.note(error.message)
     else:
-        created(driver, instance)
+        driver.error = error
 
 
 def created(driver: Driver, instance: Instance) -> None:
     """Records the id, before anything is waited for."""
-    driver.record.add(
-        EventKind.CREATED, **to_json(instance.ref), zone=instance.zone, instance_type=instance.instance_type,
-        launched_at=instance.launched_at.isoformat(), layers=to_json(driver.provider().layers(request_of(driver))),
-    )  # fmt: skip
+    layers = to_json(driver.provider().layers(request_of(driver)))
+    while driver.view.instance is None:
+        if driver.view.state is RunState.CLOSED:  # from another computer: nobody would come for it
+            errands.terminate(driver.provider(), instance.ref, driver.tools.clock)
+            errands.confirm(driver.provider(), instance.ref, driver.tools.clock, known_since=driver.tools.clock.now())
+            return
+        with contextlib.suppress(LedgerConflict):  # somebody has written meanwhile: the id is not to be lost
+            driver.record.add(
+                EventKind.CREATED, **to_json(instance.ref), zone=instance.zone, instance_type=instance.instance_type,
+                launched_at=instance.launched_at.isoformat(), layers=layers,
+            )  # fmt: skip
 
 
 def find(driver: Driver) -> Instance | None:
-    """The machine of a create call whose answer was lost, looked for until it would have to be visible."""
+    """The machine of a create call whose answer was lost, looked for until it would have to be visible.
+
+    Counted from the last call: this process's own, or the last that another one can have made.
+    """
     tried = driver.view.attempt
     assert tried is not None  # noqa: S101 - provisioning has one
     provider, request, clock = driver.provider(), request_of(driver), driver.tools.clock
+    own = driver.asked == tried.token
+    last = clock.monotonic() - (clock.now() - tried.at).total_seconds() + (0.0 if own else CREATE_SECONDS)
+    last = max(last, driver.asked_at if driver.asked_at is not None else last)
     while True:
         found = patiently(clock, lambda: provider.find(request), limit_seconds=CREATE_SECONDS)
-        if found is not None or (clock.now() - tried.at).total_seconds() > errands.UNKNOWN_SECONDS:
+        if found is not None or clock.monotonic() - last > errands.UNKNOWN_SECONDS:
             return found
         driver.observer.waiting(driver.view, "making sure that no machine was created")
         clock.sleep(3.0)

@@ -64,7 +64,7 @@ def end_orphans(found: Findings, provider: Callable[[str], Provider], clock: Clo
     for orphan in asked:
         ref = orphan.instance.ref
         try:
-            errands.confirm(provider(ref.provider), ref, clock, created_at=orphan.instance.launched_at)
+            errands.confirm(provider(ref.provider), ref, clock, known_since=orphan.instance.launched_at)
             found.ended.append(ref)
             if orphan.instance.run_id:
                 left = errands.clean_up(provider(ref.provider), orphan.instance.run_id, ref.region, clock)

@@ -35,12 +35,19 @@ class Record:
         self.run_id = run_id
         self.broken: LedgerError | None = None
         self._view: RunView | None = None
+        self._stale = False
 
     @property
     def view(self) -> RunView:
         """The run as of the last event."""
-        if self._view is None:
-            self._view = replay(self.book.events(self.run_id))
+        if self._stale or self._view is None:
+            try:
+                self._view = replay(self.book.events(self.run_id))
+            except LedgerError as error:
+                if self._view is None or self._view.instance is None:
+                    raise
+                self.broken = error  # what is known has to do: there is a machine to be ended
+            self._stale = False
         return self._view
 
     def begin(self, data: Mapping[str, Any]) -> RunView:
@@ -55,8 +62,7 @@ class Record:
 
     def refresh(self) -> None:
         """Looks whether another process has appended."""
-        if self.broken is None:
-            self._view = None
+        self._stale = self.broken is None
 
     def add(self, kind: EventKind, **data: Any) -> RunView:
         """Appends an event and returns the new view.
@@ -70,11 +76,13 @@ class Record:
             run_id=self.run_id, sequence=view.next_sequence, at=self.clock.now(), kind=kind, data=data
         )  # fmt: skip
         after = apply(view, event)
+        if self.broken is not None and kind is EventKind.ATTEMPTED:
+            raise self.broken  # a create call that nobody could know of
         if self.broken is None:
             try:
                 self.book.append(event)
             except LedgerConflict:
-                self._view = None
+                self._stale = True
                 raise
             except LedgerError as error:
                 if view.state is RunState.INTENT and kind is EventKind.ATTEMPTED:

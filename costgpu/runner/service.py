@@ -11,15 +11,16 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, RunNotFound
+from costgpu.errors import CostGpuError, LedgerError, MachineUnusable, ProviderError, RunBusy, RunNotFound
 from costgpu.job import EndReason, EventKind, Instance, InstanceRef, JobPhase, JobStatus, RunEvent, RunState
 from costgpu.ledger.codec import to_json
 from costgpu.providers.base import Provider
 from costgpu.run import Plan, RunView, Tagged
 from costgpu.runner.engine import Detached, Driver, Tools
 from costgpu.runner.host import LogPosition
+from costgpu.runner.keys import load_keys
 from costgpu.runner.lock import driving, is_driven
-from costgpu.runner.observer import Nobody, Observer
+from costgpu.runner.observer import Observer
 from costgpu.runner.record import Book, Record
 from costgpu.runner.states import IllegalEvent, replay
 
@@ -187,13 +188,19 @@ def status_of(view: RunView, tools: Tools) -> JobStatus | None:
     """What the agent says about an open run; None if it does not answer or there is none yet."""
     if view.instance is None or view.state not in (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING):
         return None
-    driver = Driver(record=_Fixed(view, tools), tools=tools, observer=Nobody())
     try:
-        return driver.talk().status()
+        instance = tools.provider(view.instance.provider).describe(view.instance)
+        if instance is None or not instance.state.alive:
+            return None
+        host = tools.connect(instance, load_keys(tools.folder / view.run_id))
+    except CostGpuError:
+        return None
+    try:
+        return host.status()
     except CostGpuError:
         return None
     finally:
-        driver.let_go()
+        host.close()
 
 
 def collect_finished(book: Books, tools: Tools, observer: Observer) -> list[str]:
@@ -213,13 +220,7 @@ def collect_finished(book: Books, tools: Tools, observer: Observer) -> list[str]
             view = load(book, run_id)
             with driving(folder):
                 driver = driver_for(view, book, tools, observer, None)
-                if view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING) or (
-                    view.state is RunState.SYNCING and not _job_started(driver)
-                ):
-                    driver.cancel(EndReason.UNCLAIMED)
-                elif view.state in (RunState.TERMINATING, RunState.COLLECTING) or _job_over(driver):
-                    if not view.spec.auto_shutdown and view.collected and view.state is RunState.COLLECTING:
-                        continue  # kept on purpose, until its lease ends
+                if _take_over(driver):
                     driver.drive()
                 if driver.view.state is RunState.CLOSED:
                     done.append(run_id)
@@ -230,11 +231,29 @@ def collect_finished(book: Books, tools: Tools, observer: Observer) -> list[str]
     return done
 
 
-def _job_started(driver: Driver) -> bool:
+def _take_over(driver: Driver) -> bool:
+    """Whether there is something to be done for a run whose client is gone; a job that runs is left alone."""
+    view = driver.view
+    if view.state is RunState.SYNCING and (started := _job_started(driver)) is not False:
+        if started is None:
+            return _is_gone(driver)
+        driver.record.add(EventKind.STARTED)
+    if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
+        driver.give_up(EndReason.UNCLAIMED)
+        return True
+    if view.state is RunState.COLLECTING and view.collected and not view.spec.auto_shutdown:
+        return _is_gone(driver)  # kept on purpose, until its lease ends
+    return driver.view.state in (RunState.TERMINATING, RunState.COLLECTING) or _job_over(driver)
+
+
+def _job_started(driver: Driver) -> bool | None:
+    """Whether the client that was killed has started the job; None if the machine does not say."""
     try:
         return driver.talk().status().phase is not JobPhase.WAITING
+    except MachineUnusable:
+        return False  # not even the agent is there
     except CostGpuError:
-        return False
+        return None
 
 
 def _job_over(driver: Driver) -> bool:
@@ -242,13 +261,17 @@ def _job_over(driver: Driver) -> bool:
     try:
         return driver.talk().status().phase is JobPhase.FINISHED
     except CostGpuError:
-        ref: InstanceRef | None = driver.view.instance
-        if ref is None:
-            return False
-        instance = driver.provider().describe(ref)
-        return instance is None or not instance.state.alive
+        return _is_gone(driver)
     finally:
         driver.let_go()
+
+
+def _is_gone(driver: Driver) -> bool:
+    ref: InstanceRef | None = driver.view.instance
+    if ref is None:
+        return False
+    instance = driver.provider().describe(ref)
+    return instance is None or not instance.state.alive
 
 
 def tail_position(status: JobStatus, last_bytes: int = 4096) -> LogPosition:
@@ -256,16 +279,3 @@ def tail_position(status: JobStatus, last_bytes: int = 4096) -> LogPosition:
     return LogPosition(
         stdout=max(0, status.stdout_bytes - last_bytes), stderr=max(0, status.stderr_bytes - last_bytes)
     )  # fmt: skip
-
-
-class _Fixed(Record):
-    """A view that is only looked at."""
-
-    def __init__(self, view: RunView, tools: Tools) -> None:
-        self.clock = tools.clock
-        self.run_id = view.run_id
-        self.broken = None
-        self._view = view
-
-    def refresh(self) -> None:
-        """Nothing to look up."""

@@ -130,7 +130,10 @@ def _facts(view: RunView, kind: EventKind, data: Mapping[str, Any], at: datetime
         return replace(view, refusals=(*view.refusals, refusal))
     if kind is E.CREATED:
         layers = tuple(from_json(Layer, layer) for layer in data.get("layers", ()))
-        return replace(view, instance=from_json(InstanceRef, data), layers=layers)
+        return replace(
+            view, instance=from_json(InstanceRef, data), layers=layers, known_since=at,
+            launched_at=_time(data.get("launched_at")),
+        )  # fmt: skip
     if kind is E.SYNCED:
         return replace(view, synced=True)
     if kind is E.STARTED:

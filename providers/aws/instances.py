@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -24,6 +25,8 @@ TAKEN_BACK_REQUEST = frozenset({
     "instance-terminated-capacity-oversubscribed", "instance-terminated-by-service",
 })  # fmt: skip
 """Status of a spot request. Source: EC2 user guide, "Spot request status codes" (2026-11)."""
+MOVED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) GMT\)")
+"""In StateTransitionReason. Source: Amazon EC2 API reference, Instance (2026-11)."""
 NOT_FOUND = frozenset({"InvalidInstanceID.NotFound"})
 
 
@@ -52,6 +55,7 @@ def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = Fals
         reason=str(why.get("Message") or row.get("StateTransitionReason") or ""),
         preempted=preempted or why.get("Code") in TAKEN_BACK,
         launched_at=row["LaunchTime"].astimezone(UTC),
+        ended_at=_moved_at(row) if state is InstanceState.TERMINATED else None,
         endpoint=Endpoint(kind="ssh", host=address, user=LOGIN) if address and state is InstanceState.RUNNING else None,
         run_id=tags.get(TAG_RUN, ""),
         name=tags.get(TAG_NAME, ""),
@@ -60,6 +64,12 @@ def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = Fals
         spot=row.get("InstanceLifecycle") == "spot",
         tags=tags,
     )
+
+
+def _moved_at(row: Mapping[str, Any]) -> datetime | None:
+    """When its state changed last, as in ``User initiated (2026-11-21 10:00:00 GMT)``; None if EC2 does not say."""
+    found = MOVED_AT.search(str(row.get("StateTransitionReason") or ""))
+    return datetime.strptime(found.group(1), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if found else None
 
 
 def lease_in(tags: Mapping[str, str]) -> datetime | None:

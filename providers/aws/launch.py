@@ -18,6 +18,10 @@ BOOTHOOK = "#cloud-boothook\n"
 """Makes cloud-init run the script at every boot, before the network's own modules and before any other user data.
 Source: cloud-init documentation, "User data formats" (2026-11)."""
 
+BURSTABLE = frozenset({"t2", "t3", "t3a", "t4g"})
+"""Families that are launched without surplus credits: those are charged beside the price, at termination, and would
+break the cap. Source: EC2 user guide, "Unlimited mode for burstable performance instances" (2026-11)."""
+
 
 def tags_of(request: CreateRequest) -> dict[str, str]:
     """The user's tags, and ours over them."""
@@ -78,6 +82,8 @@ def parameters(request: CreateRequest, image: Image, place: Place, group_id: str
         "BlockDeviceMappings": [{"DeviceName": image.root_device, "Ebs": disk}],
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in kinds],
     }
+    if request.offer.family in BURSTABLE:
+        call["CreditSpecification"] = {"CpuCredits": "standard"}
     groups = [group_id] if group_id else []
     if place.subnet_id:
         interface: dict[str, Any] = {

@@ -122,6 +122,9 @@ class FakeInstance:
             reason=self.state_reason,
             preempted=self.ended_by is EndedBy.PROVIDER and self.end_reason is EndReason.PREEMPTED,
             launched_at=datetime.fromtimestamp(self.wall(self.created_at), UTC),
+            ended_at=(
+                None if self.terminated_at is None else datetime.fromtimestamp(self.wall(self.terminated_at), UTC)
+            ),
             endpoint=Endpoint(kind="fake", host=self.address) if reachable else None,
             run_id=self.tags.get(TAG_RUN, ""),
             name=self.tags.get(TAG_NAME, ""),

@@ -318,6 +318,7 @@ class LocalProvider:
             state=state,
             reason=keeping.reason_of(home, over) if state is InstanceState.TERMINATED else "",
             launched_at=datetime.fromtimestamp(facts["launched_epoch"], UTC),
+            ended_at=datetime.fromtimestamp(over["at"], UTC) if "at" in over else None,
             endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,
             run_id=tags.get(TAG_RUN, ""),
             name=tags.get(TAG_NAME, ""),

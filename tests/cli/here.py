@@ -62,7 +62,7 @@ class Here:
         """Runs a command to its end; nobody is at the terminal."""
         return subprocess.run(
             [*COMMAND, *words], cwd=self.project, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, check=False, timeout=60,
+            capture_output=True, text=True, errors="surrogateescape", check=False, timeout=60,
         )  # fmt: skip
 
     def run(self, *words: str, **environment: str) -> Result:
@@ -97,8 +97,10 @@ class Here:
         finally:
             if seat.code is None:
                 os.kill(pid, signal.SIGKILL)
+            if seat.handle >= 0:
+                os.close(handle)
+            with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-            os.close(handle)
 
     def living(self) -> list[str]:
         """What runs of any instance of this computer: command lines."""
@@ -167,6 +169,19 @@ class Terminal:
         _, status = os.waitpid(self.pid, 0)
         self.code = os.waitstatus_to_exitcode(status)
         return self.code
+
+    def read_more(self) -> str:
+        """What it shows by now."""
+        while self._read(0.05) and select.select([self.handle], [], [], 0)[0]:
+            pass
+        return self.text
+
+    def close(self) -> int:
+        """Shuts the terminal, as one shuts a window, and returns the process that was in it."""
+        os.close(self.handle)
+        self.handle = -1
+        self.code = 0
+        return self.pid
 
     def _read(self, seconds: float) -> bool:
         ready, _, _ = select.select([self.handle], [], [], max(0.0, seconds))

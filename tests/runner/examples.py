@@ -39,7 +39,7 @@ def spec(workdir: str = "/w", **changes: Any) -> JobSpec:
 def intent(run_id: str = "r1", **data: Any) -> RunEvent:
     facts = {
         "name": "train", "owner": "me@here", "client": "here", "spec": to_json(spec()),
-        "identity": to_json(Identity(provider="fake", account="1", principal="me")),
+        "identity": to_json(Identity(provider="fake", account="000000000000", principal="me")),
         "options": [to_json(option()), to_json(option("south"))], **data,
     }  # fmt: skip
     return RunEvent(run_id=run_id, sequence=0, at=START, kind=EventKind.INTENDED, data=facts)

@@ -104,7 +104,7 @@ def tools(cloud: FakeCloud, folder: Path, life: Life | None = None, clock: Clock
 
     return Tools(
         provider=lambda name: provider, connect=connect, clock=clock or cloud.clock, folder=folder / "runs",
-        select=lambda view: selection(view), allow_from=lambda name: "192.0.2.1/32",
+        select=selection, allow_from=lambda name: "192.0.2.1/32",
     )  # fmt: skip
 
 
@@ -117,6 +117,6 @@ def plan(
 ) -> Plan:
     return Plan(
         spec=spec(str(workdir), **changes), options=tuple(option(region, max_cost=max_cost) for region in regions),
-        prediction=None, verdict="", identity=Identity(provider="fake", account="1", principal="me"), layers=(),
+        prediction=None, verdict="", identity=Identity(provider="fake", account="000000000000", principal="me"), layers=(),
         files=1, bytes=5, left_out={}, price_as_of=START.date(),
     )  # fmt: skip

@@ -408,7 +408,11 @@ class TestRunning:
 
 class TestCollecting:
     def test_what_cannot_be_written_at_home_keeps_the_machine_and_says_so(self, world: World) -> None:
-        world.during(1, lambda: (world.work.rmdir(), world.work.write_text("in the way")))  # type: ignore[func-returns-value]
+        def in_the_way() -> None:
+            world.work.rmdir()
+            world.work.write_text("in the way")
+
+        world.during(1, in_the_way)
         with pytest.raises(RunError) as caught:
             world.launch()
         assert str(world.work) in caught.value.message

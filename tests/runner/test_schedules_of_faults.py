@@ -1,4 +1,4 @@
-"""Schedules of faults (400; SCHEDULES=5000 runs so many) against the invariants of guaranteed termination, on the fake cloud.
+"""Schedules of faults (400; SCHEDULES=5000 runs so many) against the invariants of termination, on the fake cloud.
 
 Clients are started, killed and followed by others; providers fail, throttle and lose answers; machines are preempted,
 cut off and ended by hand; agents die. Afterwards time passes and reap runs. What must hold:

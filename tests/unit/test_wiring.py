@@ -13,7 +13,7 @@ from costgpu.errors import ConfigError, UsageError
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 VALUES = st.text(
-    st.characters(exclude_categories=("Cs",), exclude_characters="\r\n\0"), max_size=40
+    st.characters(codec="utf-8", exclude_characters="\r\n\0"), max_size=40
 )  # one line each; quotes, spaces, # and = included
 QUIET = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 

@@ -6,11 +6,13 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 
 from .files import Home
 from .machine import gpu_count
 
+APT_SECONDS = 300.0
 # Where images that come with PyTorch keep it: AWS Deep Learning AMIs, Google Deep Learning VMs (2026-11).
 _IMAGES = ("/opt/pytorch/bin/python3", "/opt/conda/bin/python3")
 _KEPT = frozenset(
@@ -141,7 +143,9 @@ def _own_environment(best: str, home: Home, step: Callable[..., int]) -> list[st
     if os.getuid() == 0 and shutil.which("apt-get"):
         apt = ["apt-get", "-o", "DPkg::Lock::Timeout=300", "-q"]
         quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-        step([*apt, "update"], quiet)
+        until = time.monotonic() + APT_SECONDS  # the image's own update holds a lock that apt does not wait for
+        while step([*apt, "update"], quiet) and time.monotonic() < until:
+            time.sleep(5.0)
         step([*apt, "install", "-y", "--no-install-recommends", "python3-venv", "python3-pip"], quiet)
         if make():
             return [python]

@@ -74,7 +74,9 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
         from .tree import expect
 
         started = home.exists("order.json")
-        return {"lacking": [] if started else expect(home, request["files"], request["links"])}
+        return {
+            "lacking": [] if started else expect(home, request["files"], request["links"], request.get("folders", []))
+        }
     if method == "outputs":
         from .tree import find_outputs, with_checksums
 

@@ -21,6 +21,9 @@ _NOT_OUTPUTS = ("__pycache__", ".git", ".venv", "node_modules", ".ipynb_checkpoi
 _NOT_OUTPUT_FILES = ("*.pyc", "*.pyo", ".DS_Store")
 
 
+_CONTACT_BYTES = 4 << 20  # while so much of one file arrives, somebody is there
+
+
 class Damaged(Exception):
     """What arrived is not what was announced."""
 
@@ -42,12 +45,14 @@ def file_sha256(path: str) -> str:
 # --- arrival -------------------------------------------------------------------------------------------------------
 
 
-def expect(home: Home, files: Sequence[Sequence[Any]], links: dict[str, str]) -> list[str]:
+def expect(home: Home, files: Sequence[Sequence[Any]], links: dict[str, str], folders: Sequence[str] = ()) -> list[str]:
     """Notes what the work folder should hold: ``[path, size, sha256, mode]`` each; returns the paths that lack."""
-    bad = [path for path in [entry[0] for entry in files] + list(links) if not is_safe(path)]
+    bad = [path for path in [entry[0] for entry in files] + list(links) + list(folders) if not is_safe(path)]
     if bad:
         raise Damaged("Not a path inside the work folder: %r" % bad[0])
     os.makedirs(home.work, exist_ok=True)
+    for path in folders:
+        _make_parents(home.work, path + "/")
     home.write("incoming.json", {"files": files, "links": links})
     lacking = [path for path, size, sha256, _ in files if not _is_there(home, path, size, sha256)]
     if not lacking:
@@ -78,6 +83,7 @@ def receive(home: Home, stream: IO[bytes]) -> int:
                 raise Damaged("%r was not announced." % member.name)
             _place(home, content, *expected[member.name])
             count += 1
+            home.note_contact()
     return count
 
 
@@ -91,6 +97,8 @@ def _place(home: Home, content: IO[bytes], path: str, size: int, sha256: str, mo
             digest.update(chunk)
             out.write(chunk)
             written += len(chunk)
+            if written % _CONTACT_BYTES < len(chunk):
+                home.note_contact()
     if written != size or digest.hexdigest() != sha256:
         raise Damaged("%r changed while it was sent." % path)
     os.chmod(partial, stat.S_IMODE(mode) & 0o777)

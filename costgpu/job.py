@@ -342,6 +342,7 @@ class Receipt:
         left_behind: What could not be removed: access rules and the like.
         metered_seconds: From the create call to confirmation, as we saw it.
         metered_cost_usd: Those seconds at the offer's price, disk and address included.
+        metered_at_most: Whether the machine ended by itself, at an unknown time before: both figures are upper bounds.
     """
 
     run_id: str
@@ -357,6 +358,7 @@ class Receipt:
     left_behind: tuple[str, ...]
     metered_seconds: float
     metered_cost_usd: Decimal
+    metered_at_most: bool = False
 
 
 class JobPhase(StrEnum):

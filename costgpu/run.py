@@ -97,6 +97,7 @@ class RunView:
         confirmed_state: What the provider said; empty until it has.
         confirmed_at: When it said so.
         provider_reason: In its own words.
+        ended_before: Whether `confirmed_at` is only the latest time at which it can have ended.
         receipt: With the closing.
         detached: Whether the last client left on purpose.
         next_sequence: Of the next event.
@@ -128,6 +129,7 @@ class RunView:
     confirmed_state: str = ""
     confirmed_at: datetime | None = None
     provider_reason: str = ""
+    ended_before: bool = False
     receipt: Receipt | None = None
     detached: bool = False
     next_sequence: int = field(default=1)

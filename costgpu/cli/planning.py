@@ -106,10 +106,10 @@ def places_for(
         return [here_place], "", notes
     wanted = _wanted(infra, instance_type, gpus, spot=spot)
     if workload is None or amount is None or here is None:
-        if not (instance_type or gpus or infra):
+        if not (instance_type or gpus):
             raise UsageError(
-                "Without an estimate nothing says where to run it.",
-                hint="Name a place: --infra local, -t g5.xlarge or --gpus L4:1, with --max-cost or --max-duration.",
+                "Without an estimate nothing says what machine to run it on.",
+                hint="Name one: --infra local, -t g5.xlarge or --gpus L4:1, with --max-cost or --max-duration.",
             )
         ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
         return [_place(c, None) for c in ranked], "", notes

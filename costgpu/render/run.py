@@ -50,7 +50,7 @@ def plan_text(plan: Plan, now: datetime) -> str:
     if spec.setup:
         rows.append(("set-up", spec.setup))
     if spec.env_names:
-        rows.append(("variables", f"{', '.join(spec.env_names)} (their values are shown and stored nowhere)"))
+        rows.append(("variables", f"{', '.join(spec.env_names)} (values are neither shown nor stored)"))
     rows += _machine_rows(plan, now)
     outputs = ", ".join(spec.outputs) or "all files that are new or changed"
     rows.append(("outputs", outputs + (f"; also to {spec.bucket}" if spec.bucket else "")))
@@ -167,12 +167,13 @@ def receipt_text(receipt: Receipt, view: RunView) -> str:
     confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
     words = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
     place = f"{receipt.instance_type}, {receipt.instance.region}"
+    bound = "at most " if receipt.metered_at_most else ""
     rows = [
         ("machine", f"{receipt.instance.instance_id}, {place if receipt.instance.provider != 'local' else 'here'}"),
         ("job", f"{REASONS.get(receipt.reason) or receipt.reason.value.replace('_', ' ')}{_code(view)}"),
         ("ended by", f"{by}{f', asked {receipt.requested_at:%H:%M:%S} UTC' if receipt.requested_at else ''}"),
         ("confirmed", f"{receipt.confirmed_state} at {confirmed}{words}"),
-        ("metered", f"{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
+        ("metered", f"{bound}{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
     ]
     if receipt.left_behind:
         rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))

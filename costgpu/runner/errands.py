@@ -148,13 +148,13 @@ def who_ended(view: RunView, instance: Instance | None, marker: str, now: dateti
 def confirmed(driver: Driver, instance: Instance | None, reason: EndReason, marker: str) -> None:
     """Records the provider's word that the machine is gone. A machine that went by itself was not billed after its lease."""
     view, now = driver.view, driver.tools.clock.now()
-    ended = now
+    ended, known = now, _known_end(view, instance)
     if view.ending_by is None:  # it ended by itself, perhaps long ago
-        ended = min(now, view.lease_until or now, _known_end(view, instance) or now)
+        ended = min(now, view.lease_until or now, known or now)
     driver.record.add(
         EventKind.CONFIRMED, state=(instance.state if instance else InstanceState.TERMINATED).value,
         provider_reason=instance.reason if instance else "", by=who_ended(view, instance, marker, now).value,
-        reason=reason.value, ended_at=ended.isoformat(),
+        reason=reason.value, ended_at=ended.isoformat(), ended_before=view.ending_by is None and known is None,
     )  # fmt: skip
 
 
@@ -181,7 +181,7 @@ def receipt_for(
         instance_type=view.option.offer.instance_type if made and view.option else "", layers=layers, reason=reason,
         ended_by=ended_by, requested_at=view.ending_at, confirmed_state=view.confirmed_state,
         confirmed_at=view.confirmed_at, provider_reason=view.provider_reason, left_behind=left_behind,
-        metered_seconds=round(seconds, 1) if made else 0.0, metered_cost_usd=cost if made else Decimal(0),
+        metered_seconds=round(seconds, 1) if made else 0.0, metered_cost_usd=cost if made else Decimal(0), metered_at_most=view.ended_before,
     )  # fmt: skip
 
 

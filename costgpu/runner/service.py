@@ -234,6 +234,8 @@ def collect_finished(book: Books, tools: Tools, observer: Observer) -> list[str]
 def _take_over(driver: Driver) -> bool:
     """Whether there is something to be done for a run whose client is gone; a job that runs is left alone."""
     view = driver.view
+    if view.state is RunState.CLOSED:
+        return False  # another process was quicker
     if view.state is RunState.SYNCING and (started := _job_started(driver)) is not False:
         if started is None:
             return _is_gone(driver)

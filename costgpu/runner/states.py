@@ -151,7 +151,7 @@ def _facts(view: RunView, kind: EventKind, data: Mapping[str, Any], at: datetime
     if kind is E.CONFIRMED:
         return replace(
             view, confirmed_state=str(data["state"]), confirmed_at=_time(data.get("ended_at")) or at,
-            provider_reason=str(data.get("provider_reason", "")),
+            provider_reason=str(data.get("provider_reason", "")), ended_before=bool(data.get("ended_before", False)),
             ending_by=view.ending_by or EndedBy(data.get("by", EndedBy.SOMEBODY_ELSE)),
             reason=view.reason or EndReason(data.get("reason", EndReason.INSTANCE_LOST)),
         )  # fmt: skip

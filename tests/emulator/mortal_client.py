@@ -2,7 +2,8 @@
 
     python -m tests.emulator.mortal_client [--at EVENT:before|after:KILL|STOP] [--clock FILE] -- run train.py
 
-Nothing of costgpu is changed but the clock that is put into it; the writes are seen through SQLAlchemy's own events.
+Nothing of costgpu is changed but the clock that is put into it; the commits are seen through SQLAlchemy's own events.
+KILL comes within the transaction or when it is over; STOP around it, so that whoever is stopped locks nobody out.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import costgpu.clock
-from costgpu.job import EventKind
+from costgpu.job import EventKind, RunEvent
 
 
-def arm(kind: EventKind, when: str, strike: Callable[[], None]) -> None:
-    """Strikes at the first commit of such an event: before it, or when it has happened."""
+def kill_at(kind: EventKind, when: str) -> None:
+    """Dies at the first commit of such an event: before it, or when it has happened."""
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
     from sqlalchemy.pool import Pool
@@ -35,17 +35,39 @@ def arm(kind: EventKind, when: str, strike: Callable[[], None]) -> None:
 
     def committing(connection: Any) -> None:
         if written and when == "before":
-            strike()
+            strike("KILL")
 
     def returned(connection: Any, record: Any) -> None:
         if written:
-            written.clear()
-            strike()
+            strike("KILL")
 
     event.listen(Engine, "before_cursor_execute", inserted)
     event.listen(Engine, "commit", committing)
     if when == "after":
         event.listen(Pool, "checkin", returned)  # a connection comes back when its transaction is over
+
+
+def stop_at(kind: EventKind, when: str) -> None:
+    """Stops at the first such event, before or after it is appended."""
+    from costgpu.ledger.store import Ledger
+
+    append, met = Ledger.append, []
+
+    def stopping(ledger: Ledger, event: RunEvent) -> None:
+        first = event.kind is kind and not met
+        met.extend([event] if first else [])
+        if first and when == "before":
+            strike("STOP")
+        append(ledger, event)
+        if first and when == "after":
+            strike("STOP")
+
+    Ledger.append = stopping  # type: ignore[method-assign]
+
+
+def strike(what: str) -> None:
+    """The signal, to this process; after STOP it goes on from here."""
+    os.kill(os.getpid(), signal.Signals[f"SIG{what}"])
 
 
 def move_clock(file: Path) -> None:
@@ -77,7 +99,7 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.at:
         kind, when, what = chosen.at.split(":")
-        arm(EventKind(kind), when, lambda: os.kill(os.getpid(), signal.Signals[f"SIG{what}"]))
+        {"KILL": kill_at, "STOP": stop_at}[what](EventKind(kind), when)
     if chosen.clock is not None:
         move_clock(chosen.clock)
     sys.argv = ["costgpu", *chosen.words[1:]]

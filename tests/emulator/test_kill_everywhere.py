@@ -23,12 +23,12 @@ from costgpu.job import EventKind
 from tests.emulator import guests
 from tests.emulator.client import RunningCloud
 from tests.emulator.guests import InGuest, NoGuest
-from tests.emulator.journey import LEASE_SECONDS, MORTAL, Client, Person, leftovers
+from tests.emulator.journey import COMMAND, LEASE_SECONDS, MORTAL, Client, Person, leftovers
 from tests.emulator.network import GATEWAY
 
 pytestmark = pytest.mark.emulator
 AT_ONCE = 7
-CRON_AHEAD = 150.0  # cron comes some minutes later; then a machine that nobody can see was never created
+CRON_AHEAD = 600.0  # cron comes some minutes later; then a machine that nobody can see was never created
 BUCKET = "s3://costgpu-kills/runs"
 JOB = """
 import sys, time, urllib.request
@@ -85,6 +85,7 @@ class Field:
         witness: Of the jobs.
         waiting: How many runs wait for cron.
         kills: What was killed or cut, by kind.
+        clients: All that were ever started.
     """
 
     cloud: RunningCloud
@@ -92,6 +93,7 @@ class Field:
     witness: Witness
     waiting: int = 0
     kills: Counter[str] = field(default_factory=Counter)
+    clients: list[Client] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _people: int = 0
 
@@ -109,9 +111,11 @@ class Field:
     def launch(self, person: Person, at: str = "", *options: str) -> Client:
         """The person's run; with a point in it where it dies or stops."""
         script = f"train.py {self.witness.address} {person.name}"
-        if not at:
-            return person.launch(*options, script=script)
-        return person.launch(*options, script=script, command=(*MORTAL, "--at", at, "--"))
+        command = (*MORTAL, "--at", at, "--") if at else COMMAND
+        client = person.launch(*options, script=script, command=command)
+        with self._lock:
+            self.clients.append(client)
+        return client
 
     def killed(self, what: str) -> None:
         """Counts."""
@@ -179,6 +183,8 @@ def battle(guest_cloud_process: RunningCloud, tmp_path: Path) -> Iterator[Field]
     guest_cloud_process.reset()
     made = Field(cloud=guest_cloud_process, folder=tmp_path, witness=Witness())
     yield made
+    for client in made.clients:
+        client.kill()
     made.witness.close()
     guest_cloud_process.reset()
 

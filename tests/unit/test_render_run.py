@@ -155,7 +155,7 @@ def test_a_plan() -> None:
           job        python train.py --epochs 10, sent from /home/ada/projects/vision
           files      41 files, 1.2 MB; left out: secrets: .env* (1), repositories (1)
           set-up     pip install -r requirements.txt
-          variables  HF_TOKEN, WANDB_API_KEY (their values are shown and stored nowhere)
+          variables  HF_TOKEN, WANDB_API_KEY (values are neither shown nor stored)
           machine    aws g5.xlarge (A10G), us-east-1, spot
           price      $0.46 an hour, 2 days old; with disk and address at most $1.02 an
                      hour

@@ -16,7 +16,7 @@ demo: $(VENV)/.ready-demo
 	  examples/train.py --epochs 2 --images 512 --width 16
 
 test: lint testbed
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m tests.side_by_side $(PYTEST_ARGS)
 
 # As root on Debian or Ubuntu: the packages and the root file system of the emulated cloud's guests (once, about a minute).
 # Elsewhere, or with TESTBED=no, it says why the tests that need them will be skipped.

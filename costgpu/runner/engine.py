@@ -180,12 +180,22 @@ class Driver:
 
     def cancel(self, reason: EndReason = EndReason.CANCELLED, by: EndedBy = EndedBy.CLIENT) -> RunView:
         """Ends the run; a running job is asked first, and its outputs are brought home."""
+        self._identify()
         self._cancel(reason, by)
         return self.drive()
 
     def give_up(self, reason: EndReason) -> None:
         """Turns a run whose job has not started towards its end; `drive` takes it there."""
+        self._identify()
         self._cancel(reason, EndedBy.CLIENT)
+
+    def _identify(self) -> None:
+        """Raises before anything is changed if the credentials are not the run's, or nobody can be asked."""
+        if self.view.attempt is not None:
+            try:
+                self.provider()
+            except ProviderError as error:
+                self._provider_failed(error)
 
     def end(self, reason: EndReason, by: EndedBy, error: CostGpuError | None) -> None:
         """Turns the run towards its end."""

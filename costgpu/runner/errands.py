@@ -181,7 +181,8 @@ def receipt_for(
         instance_type=view.option.offer.instance_type if made and view.option else "", layers=layers, reason=reason,
         ended_by=ended_by, requested_at=view.ending_at, confirmed_state=view.confirmed_state,
         confirmed_at=view.confirmed_at, provider_reason=view.provider_reason, left_behind=left_behind,
-        metered_seconds=round(seconds, 1) if made else 0.0, metered_cost_usd=cost if made else Decimal(0), metered_at_most=view.ended_before,
+        metered_seconds=round(seconds, 1) if made else 0.0, metered_cost_usd=cost if made else Decimal(0),
+        metered_at_most=view.ended_before,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import select
@@ -13,7 +14,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
+from costgpu.cli.app import main
+from costgpu.ledger import Ledger
+from costgpu.run import RunView
+from costgpu.runner.states import replay
+
+SECRETS = ("AWS_", "COSTGPU_")
+XDG = ("CONFIG", "CACHE", "DATA", "STATE")
 COMMAND = [sys.executable, "-m", "costgpu"]
 LOCAL = ("run", "--infra", "local", "--no-estimate", "--python", sys.executable)
 Result = subprocess.CompletedProcess[str]
@@ -35,6 +44,26 @@ def alive(pid: int) -> bool:
         return False
 
 
+def told(*words: str) -> tuple[int, str, str]:
+    """Runs a command in this process, with nobody at the terminal: exit code, stdout, stderr."""
+    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape") for _ in range(2)]
+    before = sys.argv, sys.stdin, sys.stdout, sys.stderr
+    sys.argv, sys.stdin, sys.stdout, sys.stderr = ["costgpu", *words], io.StringIO(), *streams
+    code: object = None
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    finally:
+        sys.argv, sys.stdin, sys.stdout, sys.stderr = before
+    shown = []
+    for stream in streams:
+        stream.flush()
+        stream.seek(0)
+        shown.append(stream.read())
+    return code if isinstance(code, int) else 0, shown[0], shown[1]
+
+
 @dataclass
 class Here:
     """A person's computer: a project folder, a data folder, terminals.
@@ -48,8 +77,17 @@ class Here:
 
     project: Path
     data: Path
-    environment: dict[str, str] = field(default_factory=lambda: dict(os.environ))
+    environment: dict[str, str]
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @classmethod
+    def make(cls, folder: Path) -> Here:
+        """A new one in an empty folder: no credentials, no settings, no ledger."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(SECRETS)}
+        environment.update({f"XDG_{name}_HOME": str(folder / name.lower()) for name in XDG})
+        environment.update(HOME=str(folder), NO_COLOR="1", COLUMNS="80", AWS_EC2_METADATA_DISABLED="true")
+        (folder / "project").mkdir(parents=True)
+        return cls(folder / "project", folder / "data" / "costgpu", environment)
 
     def write(self, name: str, text: str) -> Path:
         """A file of the project."""
@@ -62,8 +100,14 @@ class Here:
         """Runs a command to its end; nobody is at the terminal."""
         return subprocess.run(
             [*COMMAND, *words], cwd=self.project, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, errors="surrogateescape", check=False, timeout=60,
+            capture_output=True, text=True, errors="surrogateescape", check=False, timeout=200,
         )  # fmt: skip
+
+    def told(self, *words: str) -> Result:
+        """The same in this process: quicker, for commands that end by themselves."""
+        with mock.patch.dict(os.environ, self.environment, clear=True), contextlib.chdir(self.project):
+            code, out, err = told(*words)
+        return Result(words, code, out, err)
 
     def run(self, *words: str, **environment: str) -> Result:
         """`costgpu run` on this machine, not measured."""
@@ -83,6 +127,15 @@ class Here:
         result = self.run("-d", *words)
         assert result.returncode == 0, result.stderr
         return result.stderr.partition("Detached. Run ")[2].split()[0]
+
+    def runs(self) -> list[RunView]:
+        """What the ledger knows, newest first."""
+        with Ledger.open(f"sqlite:///{self.data / 'ledger.sqlite'}") as ledger:
+            return [replay(events) for events in ledger.events_of(ledger.recent_runs()).values()]
+
+    def last(self) -> RunView:
+        """The last run."""
+        return self.runs()[0]
 
     @contextlib.contextmanager
     def terminal(self, *words: str) -> Iterator[Terminal]:

@@ -22,7 +22,6 @@ from costgpu.errors import (
     CostGpuError,
     HostKeyMismatch,
     InstanceLost,
-    LedgerConflict,
     LedgerDamaged,
     LedgerError,
     MachineUnusable,
@@ -144,7 +143,7 @@ class World:
         assert self.view.state is RunState.CLOSED
         assert not self.cloud.alive()
         assert not self.cloud.leftovers(RUN)
-        assert len([i for i in self.cloud.instances_of(RUN)]) <= 1
+        assert len(self.cloud.instances_of(RUN)) <= 1
         assert self.cloud.foreign_untouched()
 
     def during(self, seconds: float, happens: Callable[[], None]) -> None:
@@ -322,8 +321,8 @@ class TestSync:
         world.check_over()
 
     def test_variables_that_only_a_dead_client_knew(self, world: World) -> None:
+        world.who.at[RunState.SYNCING] = SystemError("the client dies")
         with pytest.raises(SystemError):
-            world.who.at[RunState.SYNCING] = SystemError("the client dies")
             world.launch(env_names=("TOKEN",))
         driver = world.resume(None)
         assert isinstance(driver.error, RunCancelled)
@@ -332,8 +331,8 @@ class TestSync:
         world.check_over()
 
     def test_variables_that_the_next_client_has_too(self, world: World) -> None:
+        world.who.at[RunState.SYNCING] = SystemError("the client dies")
         with pytest.raises(SystemError):
-            world.who.at[RunState.SYNCING] = SystemError("the client dies")
             world.launch(env_names=("TOKEN",))
         assert world.resume({"TOKEN": "x"}).error is None
         world.check_over()
@@ -428,7 +427,7 @@ class TestCollecting:
 
     def test_logs_that_cannot_be_written_keep_it_too(self, world: World) -> None:
         logs = world.tools.folder / RUN / "stdout.log"
-        world.during(1, lambda: logs.mkdir())
+        world.during(1, logs.mkdir)
         with pytest.raises(RunError) as caught:
             world.launch()
         assert f"costgpu fetch {RUN}" in caught.value.hint

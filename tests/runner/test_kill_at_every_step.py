@@ -108,9 +108,8 @@ def test_the_client_killed_before_and_after_every_call(tmp_path: Path, capsys: p
             world.reap()
             world.check(what)
     with capsys.disabled():
-        print(
-            f"\n  killed {2 * len(calls)} times, before and after each of {len(calls)} calls: 0 machines left, outputs of {homes} jobs home"
-        )
+        kills = f"killed {2 * len(calls)} times, before and after each of {len(calls)} calls"
+        print(f"\n  {kills}: 0 machines left, outputs of {homes} jobs home")
 
 
 def test_nobody_comes_by_at_all(tmp_path: Path) -> None:

@@ -46,8 +46,7 @@ def test_any_text_is_either_variables_or_a_usage_error(tmp_path: Path, text: str
         return
     try:
         found = job_environment([], path)
-    except UsageError as error:
-        assert error.message
+    except UsageError:
         return
     assert all(key.isidentifier() and key.isascii() for key in found)
     assert not any("\n" in value or "\0" in value for value in found.values())

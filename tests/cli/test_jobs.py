@@ -1,0 +1,280 @@
+"""Coming back to a run from other terminals: jobs, logs, attach, cancel, fetch, all as processes on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from costgpu.job import EndReason, EventKind, RunState
+from costgpu.ledger import Ledger
+from tests.cli.here import LOCAL, Here, told, until
+from tests.runner.examples import intent
+
+LONG = """\
+import signal, sys, time
+
+def bye(*_):
+    open("checkpoint", "w").write("kept")
+    sys.exit(9)
+
+signal.signal(signal.SIGTERM, bye)
+open("first.pt", "w").write("1")
+print("on stderr", file=sys.stderr, flush=True)
+for step in range(3000):
+    print("step", step, flush=True)
+    time.sleep(0.02)
+"""
+SHORT = """\
+import time
+print("begun", flush=True)
+time.sleep(1.5)
+open("model.pt", "w").write("weights")
+print("done", flush=True)
+raise SystemExit(4)
+"""
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    place = Here.make(tmp_path)
+    place.write("train.py", LONG)
+    place.write("short.py", SHORT)
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def reads(child: subprocess.Popen[bytes], words: bytes) -> None:
+    """Reads a child's stdout until it shows this."""
+    assert child.stdout is not None
+    seen = b""
+    while words not in seen:
+        line = child.stdout.readline()
+        assert line, (child.stderr.read() if child.stderr else b"", seen)
+        seen += line
+
+
+def test_a_run_from_many_terminals(here: Here) -> None:
+    run_id = here.detached("train.py")
+    machine = here.last().instance
+    assert machine is not None
+
+    listed = here.costgpu("jobs")
+    assert listed.returncode == 0
+    assert f"{run_id} train" in listed.stdout
+    assert "running" in listed.stdout
+    assert f"{run_id} goes on without a client: costgpu attach {run_id}" in listed.stderr
+    assert max(map(len, listed.stdout.splitlines())) <= 80
+    document = json.loads(here.told("jobs", "--json").stdout)
+    assert (document["schema"], document["version"], document["runs"][0]["run_id"]) == ("costgpu.jobs", 1, run_id)
+
+    for name in (run_id[:5], "train", machine.instance_id):
+        shown = here.told("logs", name)
+        assert shown.returncode == 0, shown.stderr
+        assert shown.stdout.startswith("step 0\nstep 1\n")
+        assert shown.stderr == "on stderr\n"
+
+    fetched = here.told("fetch", run_id, "--to", "elsewhere")
+    assert fetched.returncode == 0, fetched.stderr
+    assert (here.project / "elsewhere" / "first.pt").read_text() == "1"
+    assert not (here.project / "first.pt").exists()
+    assert f"costgpu cancel {run_id} ends it now" in fetched.stderr
+
+    follower = here.start("logs", "-f", run_id)
+    reads(follower, b"step 10\n")
+    first = here.start("attach", run_id)
+    reads(first, b"step ")
+    second = here.start("attach", run_id)
+    reads(second, b"step ")
+    follower.send_signal(signal.SIGINT)
+    assert follower.wait(20) == 0
+
+    cancelled = here.costgpu("cancel", run_id)
+    assert cancelled.returncode == 0
+    assert "ended by the terminal that drives it" in cancelled.stderr
+    said = first.communicate(timeout=30)[1].decode()
+    assert first.returncode == 64, said
+    assert "Receipt" in said
+    told_second = second.communicate(timeout=30)[1].decode()
+    assert second.returncode == 9, told_second
+    assert "this one only watches" in told_second
+    assert (here.project / "checkpoint").read_text() == "kept"
+    here.quiet()
+    assert here.last().reason is EndReason.CANCELLED
+
+    again = here.told("cancel", run_id)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert "closed already" in again.stderr
+    closed = here.told("attach", run_id)
+    assert closed.returncode == 50
+    assert f"hint: costgpu logs {run_id}" in closed.stderr
+    assert "step 0" in here.told("logs", run_id).stdout
+    assert "home already" in here.told("fetch", run_id).stderr
+    assert here.told("jobs").stdout.startswith("No runs.")
+    assert "cancelled" in here.told("jobs", "--all").stdout
+
+
+def test_a_client_that_was_killed_is_followed_by_another(here: Here) -> None:
+    client = here.start(*LOCAL, "short.py")
+    reads(client, b"begun\n")
+    client.kill()
+    client.wait(10)
+    assert here.last().state is RunState.RUNNING
+    assert not here.last().detached
+    listed = here.told("jobs")
+    assert "costgpu attach" in listed.stderr
+    attached = here.told("attach", "short")
+    assert attached.returncode == 4, attached.stderr
+    assert attached.stdout.endswith("done\n")
+    assert (here.project / "model.pt").read_text() == "weights"
+    here.quiet()
+    assert here.last().state is RunState.CLOSED
+
+
+def test_a_client_that_was_killed_while_the_machine_booted(here: Here) -> None:
+    with here.terminal(*LOCAL, "short.py") as seat:
+        seat.expect("Created")
+        os.kill(seat.pid, signal.SIGKILL)
+    assert here.last().state in (RunState.BOOTING, RunState.SYNCING)
+    attached = here.told("attach", "short")
+    assert attached.returncode == 4, attached.stderr
+    assert attached.stdout == "begun\ndone\n"
+    here.quiet()
+
+
+def test_a_detached_job_that_is_over_waits_with_its_outputs(here: Here) -> None:
+    launched = json.loads(here.run("-d", "--json", "short.py").stdout)
+    assert (launched["schema"], launched["run"]["state"]) == ("costgpu.run", "running")
+    run_id = launched["run"]["run_id"]
+    machine = here.data / "machines" / launched["run"]["instance"]["instance_id"]
+    until((machine / "exit.json").exists)
+    listed = here.told("jobs")
+    assert f"{run_id} is over; its outputs wait: costgpu attach {run_id}" in listed.stderr
+    fetched = here.told("fetch", run_id)
+    assert (here.project / "model.pt").read_text() == "weights"
+    assert "The machine" in fetched.stderr or "Its machine stays until" in fetched.stderr
+    cancelled = here.told("cancel", run_id)
+    assert cancelled.returncode == 0
+    assert "Receipt" in cancelled.stderr
+    assert "failed, exit code 4" in cancelled.stderr
+    here.quiet()
+
+
+class TestDamagedLedger:
+    def test_tags_do_instead(self, here: Here) -> None:
+        run_id = here.detached("train.py")
+        for path in here.data.glob("ledger.sqlite*"):
+            path.unlink()
+        (here.data / "ledger.sqlite").write_bytes(b"not a database at all" * 1000)
+        listed = here.told("jobs")
+        assert listed.returncode == 0
+        assert "damaged" in listed.stderr
+        assert "Asking the providers instead" in listed.stderr
+        assert run_id in listed.stdout
+        assert "hint:" in listed.stderr
+        assert "step 0" in here.told("logs", run_id).stdout
+        refused = here.told("attach", run_id)
+        assert refused.returncode == 51
+        assert "known only by the tag" in refused.stderr
+        cancelled = here.told("cancel", run_id)
+        assert cancelled.returncode == 0, cancelled.stderr
+        assert "is terminated; local confirms" in cancelled.stdout
+        here.quiet()
+        assert (here.data / "ledger.sqlite").read_bytes().startswith(b"not a database")
+
+    def test_a_new_run_is_refused_before_anything_is_made(self, here: Here) -> None:
+        here.data.mkdir(parents=True)
+        (here.data / "ledger.sqlite").write_bytes(b"not a database at all" * 1000)
+        result = here.run("short.py")
+        assert result.returncode == 72
+        assert "hint:" in result.stderr
+        assert not list((here.data / "machines").glob("local-*"))
+
+
+class TestMistakes:
+    @pytest.fixture(autouse=True)
+    def two_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
+            ledger.append(intent("abcd", name="resnet"))
+            ledger.append(intent("abef", name="resnet"))
+
+    @pytest.mark.parametrize("command", ["logs", "attach", "cancel", "fetch"])
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [("nope", "no run 'nope'"), ("ab", "could be 2 runs: abef, abcd"), ("resnet", "2 runs"), ("", "Which run?")],
+    )
+    def test_no_run_or_several(self, command: str, text: str, words: str) -> None:
+        code, out, err = told(command, text)
+        assert (code, out) == (51, "")
+        assert words in err
+        assert "hint: " in err
+
+    @pytest.mark.parametrize(
+        ("command", "code", "words"),
+        [("logs", 50, "left no logs here|no machine"), ("fetch", 50, "machine of run abcd is gone|no machine")],
+    )
+    def test_a_run_without_a_machine(self, command: str, code: int, words: str) -> None:
+        found, out, err = told(command, "abcd")
+        assert (found, out) == (code, "")
+        assert any(word in err for word in words.split("|")), err
+
+    def test_the_list_needs_no_machine_to_answer(self) -> None:
+        code, out, err = told("jobs", "--by-tag")
+        assert (code, err) == (0, "")
+        assert "abcd" in out
+        assert "abef" in out
+
+    def test_a_run_that_makes_no_sense_does_not_hide_the_others(self) -> None:
+        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
+            from tests.unit.test_ledger_store import happened
+
+            ledger.append(happened("abcd", 1, EventKind.COLLECTED))
+        code, out, err = told("jobs")
+        assert code == 0
+        assert "abef" in out
+        assert "not listed: Run abcd" in err
+
+
+@pytest.mark.parametrize("command", ["run", "jobs", "logs", "attach", "cancel", "fetch", "reap"])
+def test_help_fits_a_narrow_terminal_and_names_every_option(command: str) -> None:
+    code, out, err = told(command, "--help")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    options = [line for line in out.splitlines() if line.startswith("  -")]
+    assert all(len(line.split("  ")) > 2 or out.splitlines()[out.splitlines().index(line) + 1] for line in options)
+
+
+def test_listing_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    """`costgpu jobs` is typed often: no SSH, no terminal library, no cloud, no measuring."""
+    here = Here.make(tmp_path)
+    heavy = (
+        "asyncssh",
+        "rich",
+        "boto3",
+        "botocore",
+        "pydantic_settings",
+        "pathspec",
+        "cryptography",
+        "psutil",
+        "tenacity",
+    )
+    program = (
+        "import sys\nfrom costgpu.cli.app import main\nsys.argv = ['costgpu', 'jobs']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print([name for name in {heavy!r} if name in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], env=here.environment, capture_output=True, text=True, check=False
+    )
+    assert result.stdout == "No runs. costgpu run train.py starts one.\n[]\n", result.stderr

@@ -1,0 +1,138 @@
+"""`costgpu reap` on this machine: what has outlived its lease or its client is ended, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from costgpu.job import EndReason, EventKind, RunEvent, RunState
+from costgpu.ledger import Ledger
+from tests.cli.here import LOCAL, Here, told, until
+from tests.runner.examples import START, facts_of, intent
+
+STUBBORN = """\
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("step", flush=True)
+time.sleep(100)
+"""
+SHORT = "open('model.pt', 'w').write('weights')\n"
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    place = Here.make(tmp_path)
+    place.write("train.py", STUBBORN)
+    place.write("short.py", SHORT)
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def kill_guards(here: Here) -> None:
+    """The host process, the watchdog and the agent are gone, as by a fault; the job goes on."""
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        ours = str(here.data / "machines") in words
+        if ours and any(word in words for word in ("\0host\0", "watchdog.sh", "costgpu-agent", "\0daemon")):
+            os.kill(int(entry.name), signal.SIGKILL)
+
+
+def test_all_is_well(here: Here) -> None:
+    for words in ((), ("--yes",), ("--infra", "local")):
+        result = here.told("reap", *words)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert not here.data.exists() or not list(here.data.glob("machines/*"))
+    document = json.loads(here.told("reap", "--json").stdout)
+    assert (document["schema"], document["version"], document["orphans"]) == ("costgpu.reap", 1, [])
+
+
+def test_a_machine_past_its_lease_is_listed_and_only_with_yes_ended(here: Here) -> None:
+    here.detached("--no-auto-shutdown", "--lease", "5s", "train.py")
+    kept = here.told("reap")
+    assert (kept.returncode, kept.stdout) == (0, ""), kept.stderr
+    kill_guards(here)
+    lease = here.last().lease_until
+    assert lease is not None
+    document: dict[str, list[object]] = {}
+
+    def past() -> bool:
+        document.update(json.loads(here.told("reap", "--json").stdout))
+        return bool(document["orphans"])
+
+    until(past)
+    assert here.living()
+    looked = here.costgpu("reap")
+    assert looked.returncode == 0
+    assert "past its lease" in " ".join(looked.stdout.split())
+    assert "Nothing was changed. End them with: costgpu reap --yes" in looked.stdout
+    assert here.living()
+    (here.data / "ledger.sqlite").write_bytes(b"not a database" * 1000)
+    ended = here.told("reap", "--yes")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("ended: local local-")
+    assert "damaged" in ended.stderr
+    here.quiet()
+    assert here.told("reap").stdout == ""
+
+
+def test_yes_brings_home_what_is_finished_and_ends_what_never_began(here: Here) -> None:
+    run_id = here.detached("short.py")
+    machine = here.last().instance
+    assert machine is not None
+    with here.terminal(*LOCAL, "train.py") as seat:
+        seat.expect("Created")
+        os.kill(seat.pid, signal.SIGKILL)
+    until((here.data / "machines" / machine.instance_id / "exit.json").exists)
+    assert here.told("reap").stdout == ""  # both are within their leases
+    result = here.told("reap", "--yes")
+    assert result.returncode == 0, result.stderr
+    assert (here.project / "model.pt").read_text() == "weights"
+    here.quiet()
+    views = {view.name: view for view in here.runs()}
+    assert views["short"].run_id == run_id
+    assert (views["short"].state, views["short"].reason) == (RunState.CLOSED, EndReason.SUCCEEDED)
+    assert (views["train"].state, views["train"].reason) == (RunState.CLOSED, EndReason.UNCLAIMED)
+
+
+class TestWithoutAnswers:
+    @pytest.fixture(autouse=True)
+    def no_credentials(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    def test_a_place_that_cannot_be_asked_is_no_good_news(self) -> None:
+        code, out, err = told("reap", "--infra", "aws/us-east-1", "--infra", "local")
+        assert code == 46
+        assert out.startswith("not asked: aws")
+        assert "local" not in out
+        assert "may be billing" in err
+        assert "hint: " in err
+
+    def test_a_run_whose_provider_nobody_could_ask(self) -> None:
+        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
+            ledger.append(intent("abcd"))
+            for sequence, kind in enumerate((EventKind.ATTEMPTED, EventKind.CREATED), 1):
+                data = {**facts_of(kind), "provider": "aws"} if kind is EventKind.CREATED else facts_of(kind)
+                at = START + timedelta(seconds=sequence)
+                ledger.append(RunEvent(run_id="abcd", sequence=sequence, at=at, kind=kind, data=data))
+        code, out, _ = told("reap")
+        assert code == 46
+        assert "not asked: aws: no credentials here, and run abcd has a machine there" in out
+
+    @pytest.mark.parametrize(("place", "code", "words"), [("mars", 44, "costgpu knows"), ("gcp", 44, "--infra")])
+    def test_a_provider_that_is_none(self, place: str, code: int, words: str) -> None:
+        found, out, err = told("reap", "--infra", place)
+        assert (found, out) == (code, "")
+        assert words in err

@@ -1,0 +1,150 @@
+"""What is not known is not taken for gone: lost answers, other accounts, and clients killed between two steps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import AuthError, CostGpuError, LedgerError, NoCapacity, TerminationUnconfirmed, Unreachable
+from costgpu.job import EventKind, RunEvent, RunState
+from costgpu.providers.fake import FakeCloud
+from costgpu.runner.engine import Driver
+from costgpu.runner.observer import Nobody
+from costgpu.runner.service import collect_finished, driver_for, launch, load
+from tests.runner.mortal import Killed, Life, MemoryBook, plan, tools
+from tests.runner.test_kill_at_every_step import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World.new(tmp_path)
+
+
+def killed_at(world: World, call: str, *, after: bool, tmp_path: Path) -> None:
+    """A client that dies at its first such call."""
+    calls = Life()
+    World.new(tmp_path / "rehearsal").start(calls)
+    with pytest.raises(Killed):
+        world.start(Life(dies_at=calls.calls.index(call) + 1, after=after))
+
+
+def somebody_elses(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeCloud:
+    """Another account: it knows nothing of ours."""
+    other = FakeCloud(world.clock)
+    provider = type(other.provider())
+    identity = provider.identity
+
+    def stranger(self: object) -> object:
+        mine = identity(self)  # type: ignore[arg-type]
+        return replace(mine, account="999999999999") if self.cloud is other else mine  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(provider, "identity", stranger)
+    return other
+
+
+def test_another_accounts_credentials_prove_nothing(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_at(world, "host.follow", after=False, tmp_path=tmp_path)
+    world.clock.sleep(200)
+    theirs = tools(somebody_elses(world, monkeypatch), world.folder)
+    with pytest.raises(AuthError, match="belongs to fake account 000000000000"):
+        driver_for(load(world.book, "r1"), world.book, theirs, Nobody(), {}).cancel()
+    assert collect_finished(world.book, theirs, Nobody()) == []
+    assert load(world.book, "r1").state is RunState.RUNNING
+    assert len(world.cloud.alive()) == 1
+    world.clock.sleep(900)
+    world.reap()
+    assert (world.folder / "work" / "model.pt").exists()
+    world.check("reaped with the right credentials")
+
+
+def test_a_refusal_after_an_unanswered_call_does_not_mean_that_nothing_was_created(world: World) -> None:
+    world.cloud.faults.next("create", error=Unreachable("no answer"), after=True)
+    world.cloud.faults.next("create", error=NoCapacity("none left"), without_effect=True)
+    driver = world.start(Life())
+    assert driver.error is None
+    assert (world.folder / "work" / "model.pt").exists()
+    world.check("one machine, found again")
+
+
+def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
+    world.cloud.faults.next("create", error=Unreachable("no answer"), after=True)
+    world.cloud.faults.next("create", error=AuthError("expired"), without_effect=True)
+    world.cloud.faults.next("find", error=AuthError("expired"), times=9)
+    with pytest.raises(TerminationUnconfirmed, match="Whether a machine was created for run r1") as caught:
+        world.start(Life())
+    assert "costgpu cancel r1" in caught.value.hint
+    assert load(world.book, "r1").state is not RunState.CLOSED
+    world.cloud.faults.clear()
+    world.reap()
+    world.check("ended once somebody could be asked")
+
+
+def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World, tmp_path: Path) -> None:
+    killed_at(world, "host.start", after=True, tmp_path=tmp_path)
+    assert load(world.book, "r1").state is RunState.SYNCING
+    world.clock.sleep(120)
+    driver = driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), Nobody(), None)
+    driver.drive()
+    assert driver.error is None
+    assert (world.folder / "work" / "model.pt").exists()
+
+
+def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world: World, tmp_path: Path) -> None:
+    killed_at(world, "provider.create", after=False, tmp_path=tmp_path)
+    lease = load(world.book, "r1").lease_until
+    assert lease is not None
+    world.clock.sleep((lease - world.clock.now()).total_seconds() - 30)
+    driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), Nobody(), {}).drive()
+    assert not world.cloud.instances_of("r1")
+    world.check("only looked for")
+
+
+class Forgetful(MemoryBook):
+    """A ledger that fails from some event on, in writing or in reading."""
+
+    def __init__(self, *, writes_after: EventKind | None = None, reads_after: EventKind | None = None) -> None:
+        super().__init__()
+        self.writes_after, self.reads_after = writes_after, reads_after
+
+    def _over(self, kind: EventKind | None, run_id: str) -> bool:
+        return any(event.kind is kind for event in self.rows.get(run_id, ()))
+
+    def append(self, event: RunEvent) -> None:
+        if self._over(self.writes_after, event.run_id):
+            raise LedgerError("disk full")
+        super().append(event)
+
+    def events(self, run_id: str) -> tuple[RunEvent, ...]:
+        if self._over(self.reads_after, run_id):
+            raise LedgerError("cannot be read")
+        return super().events(run_id)
+
+
+@pytest.mark.parametrize("kind", [EventKind.ATTEMPTED, EventKind.CREATED, EventKind.STARTED, EventKind.FINISHED])
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_ledger_that_breaks_never_keeps_a_machine_alive(world: World, kind: EventKind, reading: bool) -> None:
+    world.book = Forgetful(**{"reads_after" if reading else "writes_after": kind})
+    driver: Driver | None = None
+    try:
+        driver = launch(
+            plan(world.folder / "work"), world.book, tools(world.cloud, world.folder), Nobody(), owner="me@here",
+            environment={}, run_id="r1",
+        )  # fmt: skip
+    except CostGpuError as error:
+        assert kind is EventKind.ATTEMPTED, error
+    world.clock.sleep(0)
+    if driver is not None:
+        assert not world.cloud.alive()
+        assert (world.folder / "work" / "model.pt").exists()
+
+
+def test_without_a_ledger_no_second_place_is_tried(world: World) -> None:
+    world.book = Forgetful(writes_after=EventKind.ATTEMPTED)
+    world.cloud.no_capacity(region="us-east-1")
+    with pytest.raises(LedgerError):
+        world.start(Life())
+    assert not world.cloud.instances_of("r1")

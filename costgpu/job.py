@@ -1,4 +1,6 @@
-"""The frozen values of a run: the job, its events, what it was ended by. Imports `models`.
+"""The frozen values of a run: the job, its events, the machine, what ended it. Imports `models`.
+
+Longer than a module should be, because these values name each other and most rooms need most of them.
 
 Times are aware UTC, durations seconds, money `Decimal` US dollars. Nothing here ever holds a secret.
 """

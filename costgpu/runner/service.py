@@ -149,7 +149,8 @@ def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) ->
             raise RunNotFound(f"{text!r} could be {len(meant)} runs: {some}.", hint="Give more of the id.")
     except LedgerError as error:
         damaged = error
-    found = [i for p in providers() for i in _owned(p) if i.state.alive and _means(text, i)]
+    unasked: dict[str, str] = {}
+    found = [i for p in providers() for i in _owned(p, unasked) if i.state.alive and _means(text, i)]
     if len(found) == 1:
         with contextlib.suppress(CostGpuError):
             return load(book, found[0].run_id)
@@ -158,6 +159,9 @@ def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) ->
         some = ", ".join(f"{i.run_id} ({i.ref.instance_id})" for i in found[:4])
         raise RunNotFound(f"{text!r} could be {len(found)} machines: {some}.", hint="Give the run id.")
     hint = f"The ledger cannot be read ({damaged.message}). {HINT}" if damaged else HINT
+    if unasked:
+        reasons = "; ".join(f"{where}: {why}" for where, why in list(unasked.items())[:3])
+        raise RunNotFound(f"No run {text!r} was found, but not everybody could be asked ({reasons}).", hint=hint)
     raise RunNotFound(f"There is no run {text!r}.", hint=hint)
 
 
@@ -167,11 +171,15 @@ def _means(text: str, instance: Instance) -> bool:
     )
 
 
-def _owned(provider: Provider) -> Iterable[Instance]:
+def _owned(provider: Provider, unasked: dict[str, str]) -> Iterable[Instance]:
+    """What a provider has of ours; notes who could not be asked, and why."""
     try:
-        return provider.list_owned(None).instances
-    except ProviderError:
+        owned = provider.list_owned(None)
+    except ProviderError as error:
+        unasked[provider.name] = error.message
         return ()
+    unasked.update({f"{provider.name} {region}": why for region, why in owned.unreachable})
+    return owned.instances
 
 
 def driver_for(

@@ -174,3 +174,14 @@ def format_duration(seconds: float) -> str:
 def format_ratio(ratio: float) -> str:
     """``2.6x``, ``14x``, ``0.31x``."""
     return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x" if ratio < 1 else f"{ratio:.1f}x"
+
+
+def format_size(count: float) -> str:
+    """Bytes as people say them: ``17 bytes``, ``3.4 kB``, ``1.2 GB`` (decimal, as disks and networks are sold)."""
+    if count < 1000:
+        return "1 byte" if count == 1 else f"{count:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 999.95:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import sys
 from typing import Annotated
 
@@ -57,3 +60,17 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        sys.exit(_nobody_reads())
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            raise
+        typer.echo(f"costgpu: the disk or terminal cannot be written: {error.strerror}", err=True)
+        sys.exit(_nobody_reads())
+
+
+def _nobody_reads() -> int:
+    """The reader of stdout has gone, as `head` does: the interpreter is not to try again when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CostGpuError.exit_code

@@ -128,7 +128,7 @@ def cancel(
     from costgpu.run import Tagged
     from costgpu.runner.engine import Detached
     from costgpu.runner.lock import driving
-    from costgpu.runner.service import driver_for, load
+    from costgpu.runner.service import driver_for, load, status_of, tail_position
 
     with bench() as parts:
         found = _found(parts, run)
@@ -149,6 +149,8 @@ def cancel(
             with driving(parts.tools.folder / view.run_id):
                 driver = driver_for(view, parts.ledger, parts.tools, terminal, None)
                 driver.cancelling = now
+                if status := status_of(view, parts.tools):
+                    driver.position = tail_position(status, 0)  # what it wrote before is for costgpu logs
                 driver.cancel()
         except Detached:
             return

@@ -152,13 +152,17 @@ def tell_about_files(outcome: Outcome) -> None:
     """Says on stderr which files were diverted, made or put back."""
     if outcome.diverted:
         typer.echo(
-            f"{len(outcome.diverted)} files that the script writes went to a scratch folder instead: {outcome.scratch}",
+            f"{_files(len(outcome.diverted))} that the script writes went to a scratch folder instead: {outcome.scratch}",
             err=True,
         )
     if outcome.created:
         shown = ", ".join(outcome.created[:3]) + (" ..." if len(outcome.created) > 3 else "")
-        typer.echo(f"The script made {len(outcome.created)} new files: {shown}", err=True)
+        typer.echo(f"The script made {_files(len(outcome.created), 'new ')}: {shown}", err=True)
     if outcome.restored:
-        typer.echo(f"Put back {len(outcome.restored)} files: {', '.join(outcome.restored[:3])}", err=True)
+        typer.echo(f"Put back {_files(len(outcome.restored))}: {', '.join(outcome.restored[:3])}", err=True)
     if outcome.programs:
         typer.echo(f"It started other programs, whose writes costgpu cannot divert: {outcome.programs[0]}", err=True)
+
+
+def _files(count: int, kind: str = "") -> str:
+    return f"1 {kind}file" if count == 1 else f"{count} {kind}files"

@@ -98,7 +98,7 @@ class Terminal:
             self._closed.add(stream)
         except (OSError, ValueError) as error:
             self._closed.add(stream)
-            self.note(f"The job's {stream.value} cannot be shown any more ({error}); it is kept with the run.")
+            self.note(f"The job's {stream.value} cannot be shown any more ({_why(error)}); it is kept with the run.")
 
     def note(self, text: str) -> None:
         """A line on stderr."""
@@ -155,6 +155,10 @@ class Terminal:
             status, self._status = self._status, None
             with contextlib.suppress(OSError):
                 status.stop()
+
+
+def _why(error: OSError | ValueError) -> str:
+    return error.strerror or "it is closed" if isinstance(error, OSError) else "it is closed"
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from costgpu.job import EndedBy, EndReason, Layer, Receipt
-from costgpu.units import format_duration, format_usd
+from costgpu.units import format_duration, format_size, format_usd
 
 if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
@@ -45,7 +45,7 @@ def plan_text(plan: Plan, now: datetime) -> str:
     rows = [("verdict", plan.verdict)] if plan.verdict else []
     rows += [
         ("job", f"{' '.join(('python', *spec.argv))}, sent from {spec.workdir}"),
-        ("files", f"{count}, {_size(plan.bytes)}{left}"),
+        ("files", f"{count}, {format_size(plan.bytes)}{left}"),
     ]
     if spec.setup:
         rows.append(("set-up", spec.setup))
@@ -312,10 +312,6 @@ def _wrap(text: str, indent: str = "") -> str:
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
 def _document(kind: str, **parts: Any) -> str:

@@ -13,6 +13,7 @@ from costgpu.ledger.codec import from_json, to_json
 from costgpu.runner.home import Landed, bring_home
 from costgpu.runner.host import Fetches, Selection
 from costgpu.runner.moves import is_file_with
+from costgpu.units import format_size
 
 if TYPE_CHECKING:
     from costgpu.runner.engine import Driver
@@ -96,9 +97,9 @@ def read_entries(folder: Path) -> tuple[FileEntry, ...] | None:
 def landed_words(found: Landed, home: str, run_id: str) -> str:
     """What came home, in a sentence."""
     if not found.files:
-        return "The job left no outputs."
+        return "No outputs: the job has made or changed no files."
     files = "1 file" if found.files == 1 else f"{found.files} files"
-    text = f"{files} ({found.bytes / 1e6:.1f} MB) came home to {home}."
+    text = f"{files} ({format_size(found.bytes)}) came home to {home}."
     if found.replaced:
         text += f" {len(found.replaced)} that were there are kept in .costgpu/replaced/{run_id}."
     return text

@@ -21,6 +21,7 @@ LIMITS = {
     EndReason.LEASE_EXPIRED: "its lease",
     EndReason.IDLE: "its --idle-duration: nothing happened for so long",
 }
+_ALLOW = {EndReason.IDLE: "--idle-duration", EndReason.MAX_DURATION: "--max-duration"}
 
 
 def error_for(view: RunView) -> CostGpuError | None:
@@ -42,7 +43,7 @@ def error_for(view: RunView) -> CostGpuError | None:
     if reason in LIMITS:
         return LimitReached(
             f"The job was ended by {LIMITS[reason]}.{detail}",
-            hint="Its outputs so far are home; allow more with --max-cost or --max-duration."
+            hint=f"Its outputs so far are home; allow more with {_ALLOW.get(reason, '--max-cost or --max-duration')}."
             if view.collected
             else "Save checkpoints while training, and give --bucket: then a later deadline loses nothing.",
         )

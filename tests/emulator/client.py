@@ -137,6 +137,11 @@ class RunningCloud:
         rows: list[dict[str, Any]] = self._call("GET", "instances")
         return [row for row in rows if not states or row["state"] in states]
 
+    def instances_of(self, name: str) -> list[dict[str, Any]]:
+        """Those of the jobs of that name."""
+        rows: list[dict[str, Any]] = self._call("POST", "instances", {"name": name})
+        return rows
+
     def alive(self) -> list[dict[str, Any]]:
         """Instances that are not terminated."""
         return [row for row in self.instances() if row["state"] != "terminated"]

@@ -1,7 +1,7 @@
 """The control side of the emulated cloud, under ``/emu/``: JSON in, JSON out.
 
 - GET  requests: every API request so far; POST requests: forget them
-- GET  instances: what really exists, in every region
+- GET  instances: what really exists, in every region; POST instances {name}: only those of the job of that name
 - POST reset; settings {pending_seconds, shutdown_seconds, invisible_seconds}; clock {advance_seconds}
 - POST faults {faults: [see `faults.Fault`], add: beside those that are there}; kill {see `faults.KillOrder`}; expire {access_key}
 - POST quota {region, code, value}; shortage {instance_type, zone}
@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from moto.ec2.models.instances import Instance
 from moto.moto_api._internal.models import moto_api_backend
 
+from costgpu.providers.base import TAG_NAME
 from tests.emulator.compute import Compute, all_instances
 from tests.emulator.faults import Fault, KillOrder, Mischief
 from tests.emulator.machines import NoGuests
@@ -50,7 +53,14 @@ class Control:
     def _post_requests(self) -> None:
         self._mischief.recorded = []
 
+    def _post_instances(self, name: str) -> list[dict[str, Any]]:
+        return self._rows(each for each in all_instances() if {"key": TAG_NAME, "value": name} in each.get_tags())
+
     def _get_instances(self) -> list[dict[str, Any]]:
+        return self._rows(all_instances())
+
+    @staticmethod
+    def _rows(instances: Iterable[Instance]) -> list[dict[str, Any]]:
         return [
             {"id": each.id, "region": each.region_name, "zone": each.placement.zone, "state": each.state,
              "type": each.instance_type, "image": each.image_id, "token": each.client_token,
@@ -59,7 +69,7 @@ class Control:
              "imds": [each.metadata_options.http_tokens, each.metadata_options.http_put_response_hop_limit],
              "user_data": base64.b64encode(base64.b64decode(str(each.user_data or ""))).decode(),
              "tags": {tag["key"]: tag["value"] for tag in each.get_tags()}}
-            for each in all_instances()
+            for each in instances
         ]  # fmt: skip
 
     def _post_reset(self) -> None:

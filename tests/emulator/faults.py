@@ -106,11 +106,12 @@ class KillOrder:
         except ProcessLookupError:
             return
         deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and _lives(self.pid):
+        while time.monotonic() < deadline and lives(self.pid):
             time.sleep(0.002)
 
 
-def _lives(pid: int) -> bool:
+def lives(pid: int) -> bool:
+    """Whether there is such a process; one that is only not buried yet is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

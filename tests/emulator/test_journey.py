@@ -15,7 +15,7 @@ import pytest
 
 from tests.emulator import guests
 from tests.emulator.client import RunningCloud
-from tests.emulator.journey import COMMAND, Journeys, Person, hurry, leftovers
+from tests.emulator.journey import COMMAND, Journeys, Person, hurry, leftovers, until
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -235,7 +235,7 @@ def fetch_and_cancel(person: Person) -> None:
     person.write(WAITS)
     client = person.launch("-d")
     assert client.wait() == 0, str(client)
-    guests.until(lambda: b"begun" in person.do("logs", person.name).out)
+    until(lambda: b"begun" in person.do("logs", person.name).out)
     person.do("fetch", person.name)
     assert (person.work / "partial").read_text() == "half"
     assert person.instances()[0]["state"] == "running"
@@ -266,7 +266,7 @@ def the_client_is_killed(person: Person) -> None:
     client.kill()
     assert person.do("jobs").says("goes on without a client")
     person.guest().run("touch", "/opt/costgpu/work/go")
-    guests.until(lambda: person.do("jobs").says("is over; its outputs wait"))
+    until(lambda: person.do("jobs").says("is over; its outputs wait"))
     attached = person.do("attach", person.run_id()[:6])
     assert b"done" in attached.out
     assert (person.work / "model.bin").read_text() == "weights"
@@ -283,7 +283,7 @@ def the_ledger_is_lost(person: Person) -> None:
         each.unlink()
     assert b"No runs" in person.do("jobs").out
     assert run_id.encode() in person.do("jobs", "--by-tag").out
-    guests.until(lambda: person.do("logs", run_id).out == b"begun\n")
+    until(lambda: person.do("logs", run_id).out == b"begun\n")
     person.do("fetch", run_id, "--to", str(person.folder / "fetched"))
     assert (person.folder / "fetched/partial").read_text() == "half"
     refused = person.do("attach", run_id, code=51)
@@ -306,7 +306,7 @@ def only_the_bucket_is_left(person: Person) -> None:
     guest = person.guest()
     hurry(guest)
     guest.run("touch", "/opt/costgpu/work/go")
-    guests.until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
     keys = {each["Key"].rpartition("/")[2] for each in s3.list_objects_v2(Bucket="costgpu-journeys")["Contents"]}
     assert keys == {"outputs.tar.gz", "logs.tar.gz"}
     person.do("fetch", person.name, "--to", str(person.folder / "fetched"))
@@ -325,7 +325,7 @@ def nobody_comes_back(person: Person) -> None:
     client = person.launch("-d")
     assert client.wait() == 0, str(client)
     person.guest().shift_clock(1800)
-    guests.until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
     attached = person.do("attach", person.name, code=62)
     assert attached.says("Receipt")
     assert receipt(person)["ended_by"] in ("watchdog", "agent")

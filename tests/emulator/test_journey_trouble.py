@@ -10,7 +10,7 @@ import pytest
 from tests.emulator import guests
 from tests.emulator.client import RunningCloud
 from tests.emulator.guests import InGuest
-from tests.emulator.journey import MORTAL, Client, Journeys, Person
+from tests.emulator.journey import MORTAL, Client, Journeys, Person, until
 from tests.emulator.seed import Traits
 from tests.emulator.test_journey import WAITS, ended, nothing_of_the_users, receipt
 
@@ -65,7 +65,7 @@ def sshd_never_comes_up(person: Person) -> None:
     command, clock = moved(person)
     client = person.launch(kind="c5.large", cap="0.10", command=command)
     guest = person.guest()
-    guests.until(lambda: "multi-user" in guests.consoles()[guest.instance_id], 60)
+    until(lambda: "multi-user" in guests.consoles()[guest.instance_id], 60)
     clock.write_text("601")
     assert client.wait() == 52, str(client)
     assert client.says(f"{guest.instance_id} did not answer within 10 min")
@@ -79,7 +79,7 @@ def the_kernel_panics(person: Person) -> None:
     command, clock = moved(person)
     client = person.launch(kind="m5.large", cap="0.10", command=command)
     guest = person.guest()
-    guests.until(lambda: "Kernel panic" in guests.consoles()[guest.instance_id], 60)
+    until(lambda: "Kernel panic" in guests.consoles()[guest.instance_id], 60)
     clock.write_text("601")
     assert client.wait() == 52, str(client)
     assert client.says("Kernel panic - not syncing")
@@ -93,7 +93,7 @@ def another_host_answers(person: Person) -> None:
     command, clock = moved(person)
     client = person.launch(kind="m6i.large", cap="0.10", command=command)
     guest = person.guest()
-    guests.until(lambda: "Secure Shell" in guests.consoles()[guest.instance_id], 60)
+    until(lambda: "Secure Shell" in guests.consoles()[guest.instance_id], 60)
     guest.run("sh", "-c", "until ss -ltn | grep -q :22; do sleep 0.1; done")
     seen = len(person.requests())
     client.until(lambda: len(person.requests()) > seen + 3, what="it has tried to connect")
@@ -258,7 +258,7 @@ def a_reboot(person: Person) -> None:
     client, guest = begun(person)
     before = guest.leader
     guest.run("systemctl", "reboot", check=False)
-    guests.until(lambda: guest.leader != before, 30)
+    until(lambda: guest.leader != before, 30)
     assert client.wait() in (50, 137, 143), str(client)  # what the machine's shutdown leaves the job time for
     assert client.says("restarted")
     assert client.out == b"begun\n"

@@ -23,11 +23,11 @@ from costgpu.job import EventKind
 from tests.emulator import guests
 from tests.emulator.client import RunningCloud
 from tests.emulator.guests import InGuest, NoGuest
-from tests.emulator.journey import COMMAND, LEASE_SECONDS, MORTAL, Client, Person, leftovers
+from tests.emulator.journey import COMMAND, LEASE_SECONDS, MORTAL, Client, Person, leftovers, until
 from tests.emulator.network import GATEWAY
 
 pytestmark = pytest.mark.emulator
-AT_ONCE = 7
+AT_ONCE = 8
 CRON_AHEAD = 600.0  # cron comes some minutes later; then a machine that nobody can see was never created
 BUCKET = "s3://costgpu-kills/runs"
 JOB = """
@@ -163,14 +163,16 @@ class Cron:
             each.start()
 
     def _run(self, user: Person, clock: Path) -> None:
-        while not self._done.wait(0.3):
-            if self._field.waiting:
+        last = 0.0
+        while not self._done.wait(0.2):
+            if self._field.waiting > 2 or (self._field.waiting and time.monotonic() - last > 4):
                 client = user.start(
                     "reap", "--yes", "--infra", "aws/us-east-1", command=(*MORTAL, "--clock", str(clock), "--")
                 )
                 self.runs += 1
                 if client.wait(300) != 0:
                     self.failures.append(str(client))
+                last = time.monotonic()
 
     def close(self) -> None:
         self._done.set()
@@ -277,9 +279,9 @@ def killed_and_left_alone(field: Field, kind: str, *, cut: bool) -> None:
     field.killed("client at a ledger write")
     if "started" in person.events() and not cut:
         prefix = f"runs/{person.run_id()}/logs"
-        guests.until(lambda: any(key.startswith(prefix) for key in keys_in_bucket(field)), 60, "its logs are up")
+        until(lambda: any(key.startswith(prefix) for key in keys_in_bucket(field)), 60, "its logs are up")
     guest.shift_clock(LEASE_SECONDS)
-    guests.until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 60, person.name)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 60, person.name)
     assert person.events()[-1] == kind, "somebody has come by"
 
 

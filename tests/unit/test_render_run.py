@@ -32,6 +32,7 @@ from costgpu.render import run as render
 from costgpu.run import Attempt, Findings, Option, Orphan, Plan, RunView, Tagged, Why
 from costgpu.runner.lease import lease_for
 from costgpu.runner.plan import this_machine
+from costgpu.units import format_size
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 UNTIL = NOW + timedelta(hours=2)
@@ -210,6 +211,17 @@ def test_a_plan_on_this_machine() -> None:
 def test_a_plan_without_auto_shutdown_says_what_that_costs() -> None:
     text = render.plan_text(plan(spec=replace(SPEC, auto_shutdown=False)), NOW)
     assert "  shutdown   NOT when the job is over: at the end of its lease, $2.00 in all\n" in text
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 bytes"), (1, "1 byte"), (999, "999 bytes"), (1000, "1.0 kB"), (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"), (4_000_000, "4.0 MB"), (2.5e9, "2.5 GB"), (7e12, "7.0 TB"),
+    ],
+)  # fmt: skip
+def test_the_size_of_files(count: float, words: str) -> None:
+    assert format_size(count) == words
 
 
 @pytest.mark.parametrize(("days", "words"), [(0, "of today"), (1, "1 day old"), (30, "30 days old")])

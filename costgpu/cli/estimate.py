@@ -15,7 +15,7 @@ def estimate(
         list[str] | None,
         typer.Argument(metavar="SCRIPT [ARGS]...", help="The script and its own arguments, or a saved profile.json."),
     ] = None,
-    module: Annotated[str | None, typer.Option("-m", help="Run a module, as python -m does.")] = None,
+    module: Annotated[str | None, typer.Option("-m", help="Run a module; what follows it is its own.")] = None,
     python: Annotated[str | None, typer.Option(help="Interpreter; else the active venv's, else python.")] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder to run in; else the script's own.")] = None,
     measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = "30s",

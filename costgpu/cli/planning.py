@@ -28,6 +28,11 @@ def check_local(options: dict[str, object]) -> None:
         )
 
 
+def default_places(default: str | None, *, renting: bool) -> tuple[str, ...]:
+    """Without --infra: what the settings say, unless what is asked for cannot be this machine."""
+    return () if default is None or (renting and default == "local") else (default,)
+
+
 def check_places(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> None:
     """A wrong name is an error before anything is measured."""
     if infra != ("local",):
@@ -122,7 +127,7 @@ def places_for(
     if not (instance_type or gpus):
         verdict = decide(amount, here, predictions, preferences, ())
         sentence = verdict.sentence
-        if verdict.choice is Choice.HERE and not infra:
+        if verdict.choice is Choice.HERE and (not infra or "local" in infra):
             return [here_place], sentence, notes
         if verdict.recommended is not None and verdict.recommended in ranked_predictions:
             ranked_predictions.remove(verdict.recommended)
@@ -185,12 +190,10 @@ def spec_of(
     script: Path | None,
     arguments: list[str],
     workdir: Path,
-    setup: str,
     environment: tuple[str, ...],
     env_file: str | None,
     outputs: list[str] | None,
     nproc: str | None,
-    python: str,
     limits: Limits,
     idle: float | None,
     grace: float,
@@ -223,8 +226,8 @@ def spec_of(
             raise UsageError(f"--outputs {pattern} leaves the working folder.", hint="Patterns are relative to it.")
     return JobSpec(
         name=job_name(name or (script.stem if script else str(module))), argv=argv, workdir=str(workdir.resolve()),
-        setup=setup, env_names=environment, env_file=str(Path(env_file).resolve()) if env_file else None,
-        outputs=tuple(outputs or ()), processes=processes, python=python, max_cost_usd=limits.max_cost_usd,
+        env_names=environment, env_file=str(Path(env_file).resolve()) if env_file else None,
+        outputs=tuple(outputs or ()), processes=processes, max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds, idle_seconds=idle, grace_seconds=grace,
         auto_shutdown=auto_shutdown, bucket=bucket, tags=tags,
     )  # fmt: skip

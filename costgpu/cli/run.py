@@ -13,6 +13,7 @@ import typer
 from costgpu.cli.planning import (
     check_local,
     check_places,
+    default_places,
     places_for,
     plan_for,
     python_for,
@@ -36,7 +37,7 @@ def run(
     command: Annotated[
         list[str] | None, typer.Argument(metavar="SCRIPT [ARGS]...", help="The script and its own arguments.")
     ] = None,
-    module: Annotated[str | None, typer.Option("-m", help="Run a module, as python -m does.")] = None,
+    module: Annotated[str | None, typer.Option("-m", help="Run a module; what follows it is its own.")] = None,
     infra: Annotated[
         list[str] | None, typer.Option("--infra", "--region", help="local, aws, aws/us-east-1. Repeatable.")
     ] = None,
@@ -49,7 +50,9 @@ def run(
     outputs: Annotated[
         list[str] | None, typer.Option(help="What comes home; else all that is new or changed. Repeatable.")
     ] = None,
-    setup: Annotated[str | None, typer.Option(help="Command before the job; else requirements.txt.")] = None,
+    setup: Annotated[
+        str | None, typer.Option(help="Command before the job; else, when rented, requirements.txt.")
+    ] = None,
     env: Annotated[list[str] | None, typer.Option("-e", "--env", help="KEY=VALUE, or KEY from here.")] = None,
     env_file: Annotated[str | None, typer.Option(help="File of KEY=VALUE lines.")] = None,
     name: Annotated[str | None, typer.Option("-n", "--name", help="Of the job; else the script's.")] = None,
@@ -65,10 +68,12 @@ def run(
     profile: Annotated[str | None, typer.Option(help="A saved profile instead of measuring.")] = None,
     estimate: Annotated[bool, typer.Option(help="Measure the script here first.")] = True,
     measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = "30s",
-    disk: Annotated[int | None, typer.Option(min=10, max=16000, help="Root disk, GiB.")] = None,
+    disk: Annotated[
+        int | None, typer.Option(min=10, max=16000, help="Root disk, GiB; else 50, with a GPU 100.")
+    ] = None,
     bucket: Annotated[str | None, typer.Option(help="s3://name/prefix for outputs and logs.")] = None,
     subnet: Annotated[str | None, typer.Option(help="AWS subnet; else the default one.")] = None,
-    sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send, MiB.")] = None,
+    sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send, MiB; else 500.")] = None,
     grace: Annotated[str, typer.Option(help="Between asking the job to end and killing it.")] = "30s",
     assume_price: Annotated[str | None, typer.Option(help="What an hour of this machine costs, USD.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document; as -o json.")] = False,
@@ -106,20 +111,25 @@ def run(
     now = datetime.now(UTC)
     with bench(request.workdir, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet) as parts:
         limits = replace(limits, longest_seconds=parts.settings.max_lease_hours * 3600)
-        places_wanted = tuple(infra or ([parts.settings.default_infra] if parts.settings.default_infra else []))
+        renting = bool(instance_type or gpus or spot)
+        places_wanted = tuple(infra or default_places(parts.settings.default_infra, renting=renting))
         check_places(places_wanted, instance_type, gpus, spot=spot)
+        spec = spec_of(
+            name=name, module=module, script=request.script, arguments=request.arguments, workdir=request.workdir,
+            environment=tuple(sorted(environment)), env_file=env_file, outputs=outputs, nproc=nproc, limits=limits,
+            idle=parse_duration(idle_duration) if idle_duration else None, grace=parse_duration(grace),
+            auto_shutdown=auto_shutdown, bucket=parts.settings.bucket or "", tags=tags_of(tag or []),
+        )  # fmt: skip
+        if estimate and not profile and (renting or any(place != "local" for place in places_wanted)):
+            parts.provider("aws").identity()  # without credentials there is no need to measure for a minute
         measured = _profile(profile, request, python) if profile or estimate else None
         places, verdict, notes = places_for(
             measured, places_wanted, instance_type, gpus, spot=spot, assume_price=assume_price, today=now.date()
         )
         on_this_machine = places[0].offer.provider == "local"
-        spec = spec_of(
-            name=name, module=module, script=request.script, arguments=request.arguments, workdir=request.workdir,
-            setup=setup_for(setup, request.workdir, measured, places[0], local=on_this_machine),
-            environment=tuple(sorted(environment)), env_file=env_file, outputs=outputs, nproc=nproc,
-            python=python_for(python, local=on_this_machine), limits=limits,
-            idle=parse_duration(idle_duration) if idle_duration else None, grace=parse_duration(grace),
-            auto_shutdown=auto_shutdown, bucket=parts.settings.bucket or "", tags=tags_of(tag or []),
+        spec = replace(
+            spec, setup=setup_for(setup, request.workdir, measured, places[0], local=on_this_machine),
+            python=python_for(python, local=on_this_machine),
         )  # fmt: skip
         plan = plan_for(parts, spec, places, limits, verdict, notes)
         if dry_run:

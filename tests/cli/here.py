@@ -28,7 +28,7 @@ LOCAL = ("run", "--infra", "local", "--no-estimate", "--python", sys.executable)
 Result = subprocess.CompletedProcess[str]
 
 
-def until(what: Callable[[], bool], seconds: float = 30.0) -> None:
+def until(what: Callable[[], bool], seconds: float = 60.0) -> None:
     """Waits for something that other processes do."""
     end = time.monotonic() + seconds
     while not what():
@@ -171,7 +171,7 @@ class Here:
 
     def quiet(self) -> None:
         """Nothing is left running: the machine was ended, and the last process is about to be gone at most."""
-        until(lambda: not self.living(), 10)
+        until(lambda: not self.living())
 
     def close(self) -> None:
         """Ends what a test has left."""
@@ -197,7 +197,7 @@ class Terminal:
         """All that was shown so far."""
         return self._seen.decode(errors="replace").replace("\r\n", "\n")
 
-    def expect(self, words: str, seconds: float = 30.0) -> None:
+    def expect(self, words: str, seconds: float = 60.0) -> None:
         """Reads until it shows this."""
         end = time.monotonic() + seconds
         while words not in self.text:
@@ -214,7 +214,7 @@ class Terminal:
         """Ctrl-C."""
         self.type("\x03")
 
-    def end(self, seconds: float = 30.0) -> int:
+    def end(self, seconds: float = 60.0) -> int:
         """Reads to the end and returns the exit code."""
         limit = time.monotonic() + seconds
         while self._read(limit - time.monotonic()):

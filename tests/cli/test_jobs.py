@@ -101,10 +101,10 @@ def test_a_run_from_many_terminals(here: Here) -> None:
     cancelled = here.costgpu("cancel", run_id)
     assert cancelled.returncode == 0
     assert "ended by the terminal that drives it" in cancelled.stderr
-    said = first.communicate(timeout=30)[1].decode()
+    said = first.communicate(timeout=60)[1].decode()
     assert first.returncode == 64, said
     assert "Receipt" in said
-    told_second = second.communicate(timeout=30)[1].decode()
+    told_second = second.communicate(timeout=60)[1].decode()
     assert second.returncode == 9, told_second
     assert "this one only watches" in told_second
     assert (here.project / "checkpoint").read_text() == "kept"

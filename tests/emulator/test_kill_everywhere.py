@@ -383,8 +383,9 @@ def after_the_lease(field: Field) -> int:
     def reap(computer: str) -> None:
         user = field.person(f"late-{computer}", computer)
         where = () if computer == "alone" else ("--infra", "aws/us-east-1")  # one of them asks all regions
-        user.do("reap", "--yes", *where, command=(*MORTAL, "--clock", str(clock), "--"))
-        assert json.loads(user.do("jobs", "--json").out)["runs"] == [], computer
+        reaped = user.do("reap", "--yes", *where, command=(*MORTAL, "--clock", str(clock), "--"))
+        left = [(row["name"], row["state"]) for row in json.loads(user.do("jobs", "--json").out)["runs"]]
+        assert left == [], f"{computer}: {left}\n{reaped}"
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(reap, computers))

@@ -54,7 +54,8 @@ class Control:
         self._mischief.recorded = []
 
     def _post_instances(self, name: str) -> list[dict[str, Any]]:
-        return self._rows(each for each in all_instances() if {"key": TAG_NAME, "value": name} in each.get_tags())
+        wanted = (TAG_NAME, name)
+        return self._rows(i for i in all_instances() if wanted in ((tag["key"], tag["value"]) for tag in i.get_tags()))
 
     def _get_instances(self) -> list[dict[str, Any]]:
         return self._rows(all_instances())

@@ -352,9 +352,9 @@ def test_kill_everywhere(battle: Field, record_property: Callable[[str, object],
         list(pool.map(run, todo))
     cron.close()
     killing = time.monotonic() - began
-    homes = after_the_lease(battle)
     assert troubles == [], "\n\n".join(troubles)
     assert cron.failures == []
+    homes = after_the_lease(battle)
     alive = [each for each in battle.cloud.alive() if each["id"] != foreign["instance"]]
     assert alive == []
     assert leftovers(battle.cloud) == []

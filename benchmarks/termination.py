@@ -19,7 +19,9 @@ from pathlib import Path
 
 from tests.emulator import namespace, packages
 
-JOB = "import time\nopen('model.pt', 'wb').write(b'x' * 1_000_000)\nprint('last instruction', time.time(), flush=True)\n"
+JOB = (
+    "import time\nopen('model.pt', 'wb').write(b'x' * 1_000_000)\nprint('last instruction', time.time(), flush=True)\n"
+)
 TARGET_SECONDS = 5.0
 
 
@@ -58,7 +60,9 @@ def main() -> None:
             results.append(once(Path(folder)))
     names = ("last instruction -> terminate call", "last instruction -> confirmed", "create call -> last instruction")
     for name, values in zip(names, zip(*results, strict=True), strict=True):
-        print(f"{name:<36} median {statistics.median(values):.2f} s  ({min(values):.2f}-{max(values):.2f}, {runs} runs)")
+        print(
+            f"{name:<36} median {statistics.median(values):.2f} s  ({min(values):.2f}-{max(values):.2f}, {runs} runs)"
+        )
     print(f"target: terminate call within a median of {TARGET_SECONDS:.0f} s")
 
 

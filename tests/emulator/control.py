@@ -3,7 +3,8 @@
 - GET  requests: every API request so far; POST requests: forget them
 - GET  instances: what really exists, in every region; POST instances {name}: only those of the job of that name
 - POST reset; settings {pending_seconds, shutdown_seconds, invisible_seconds}; clock {advance_seconds}
-- POST faults {faults: [see `faults.Fault`], add: beside those that are there}; kill {see `faults.KillOrder`}; expire {access_key}
+- POST faults {faults: [see `faults.Fault`], add: beside those that are there}; expire {access_key}
+- POST kill {see `faults.KillOrder`}
 - POST quota {region, code, value}; shortage {instance_type, zone}
 - POST power-off {instance_id}; interrupt {instance_id, notice_seconds}; change {instance_id, attribute: value, ...}
 """

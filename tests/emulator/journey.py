@@ -38,6 +38,7 @@ class Client:
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, said: Path) -> None:
         said.mkdir(parents=True)
+        self._command = list(command)
         self._out, self._err = said / "stdout", said / "stderr"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
@@ -95,7 +96,7 @@ class Client:
 
     def __str__(self) -> str:
         texts = (f"--- {path.name}\n{path.read_text(errors='replace')}" for path in (self._out, self._err))
-        return f"{self.process.args}: {self.process.poll()}\n" + "\n".join(texts)
+        return f"{self._command}: {self.process.poll()}\n" + "\n".join(texts)
 
 
 @dataclass
@@ -235,7 +236,9 @@ def until(condition: Callable[[], object], seconds: float = 60.0, what: str = ""
     """Waits as `guests.until`, but asks less often: many wait at the same time."""
 
     def slowly() -> object:
-        return condition() or time.sleep(0.2)
+        found = condition()
+        time.sleep(0.0 if found else 0.2)
+        return found
 
     guests.until(slowly, seconds, what)
 
@@ -280,10 +283,16 @@ class Journeys:
     def names(self) -> list[str]:
         return list(self._functions)
 
-    def begin(self, request: pytest.FixtureRequest, cloud: RunningCloud, folder: Path, workers: int = 6) -> Iterator[None]:
+    def begin(
+        self, request: pytest.FixtureRequest, cloud: RunningCloud, folder: Path, workers: int = 6
+    ) -> Iterator[None]:
         """The body of a module's fixture: those of its tests that were selected start, at most so many at a time."""
         items = [item for item in request.session.items if isinstance(item, pytest.Function)]
-        wanted = {item.callspec.params.get("name") for item in items if item.module is request.module and hasattr(item, "callspec")}
+        wanted = {
+            item.callspec.params.get("name")
+            for item in items
+            if item.module is request.module and hasattr(item, "callspec")
+        }
         cloud.reset()
         pool = ThreadPoolExecutor(workers)
         for number, (name, function) in enumerate(self._functions.items()):

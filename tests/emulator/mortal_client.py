@@ -51,7 +51,8 @@ def stop_at(kind: EventKind, when: str) -> None:
     """Stops at the first such event, before or after it is appended."""
     from costgpu.ledger.store import Ledger
 
-    append, met = Ledger.append, []
+    append = Ledger.append
+    met: list[RunEvent] = []
 
     def stopping(ledger: Ledger, event: RunEvent) -> None:
         first = event.kind is kind and not met
@@ -62,7 +63,7 @@ def stop_at(kind: EventKind, when: str) -> None:
         if first and when == "after":
             strike("STOP")
 
-    Ledger.append = stopping  # type: ignore[method-assign]
+    Ledger.append = stopping  # type: ignore[method-assign,assignment]
 
 
 def strike(what: str) -> None:

@@ -17,6 +17,7 @@ from costgpu.clock import SystemClock
 from costgpu.providers.aws import AwsProvider, sdk
 from tests.emulator.client import ROOT, RunningCloud
 from tests.emulator.create_requests import cpu_offer, request
+from tests.emulator.faults import lives
 
 boto3 = sdk.boto3()
 UBUNTU = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"

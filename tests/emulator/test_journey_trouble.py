@@ -107,7 +107,11 @@ def another_host_answers(person: Person) -> None:
 def another_host_answers_later(person: Person) -> None:
     """Whoever takes the machine's place while the job runs is not believed."""
     client, guest = begun(person)
-    guest.run("sh", "-c", "rm /etc/costgpu/ssh_host_ed25519_key*; ssh-keygen -q -t ed25519 -N '' -f /etc/costgpu/ssh_host_ed25519_key")
+    guest.run(
+        "sh",
+        "-c",
+        "rm /etc/costgpu/ssh_host_ed25519_key*; ssh-keygen -q -t ed25519 -N '' -f /etc/costgpu/ssh_host_ed25519_key",
+    )
     guest.run("sh", "-c", "systemctl restart ssh; pkill -KILL -f 'sshd: root'", check=False)
     assert client.wait() == 54, str(client)
     assert client.says(guest.instance_id) or client.says(person.run_id())

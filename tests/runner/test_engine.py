@@ -806,7 +806,7 @@ def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield tmp_path_factory.mktemp("world")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     cap=st.decimals("0.02", "20", places=2),
     boot=st.sampled_from([1.0, 60.0, 500.0, NEVER]),

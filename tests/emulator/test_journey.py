@@ -130,16 +130,14 @@ def an_estimate_becomes_a_run(person: Person) -> None:
         "--infra", "aws/us-east-1", "train.py",
     )  # fmt: skip
     assert json.loads(estimated.out)["format"] == "costgpu.verdict"
-    planned = person.do(
-        "run", "--infra", "aws/us-east-1", "-t", "t3.micro", "--profile", str(saved), "--setup", "", "--dry-run",
-        "--max-cost", "0.01", "--json", "train.py",
-    )  # fmt: skip
-    plan = json.loads(planned.out)["plan"]
-    assert plan["options"][0]["lease"]["worst_cost_usd"] <= "0.01"
-    assert person.instances("train") == []
-    words = ("--infra", "aws/us-east-1", "-t", "t3.micro", "--profile", str(saved), "--setup", "", "-y")
-    client = person.start("run", *words, "--max-cost", "0.01", "-n", person.name, "train.py")
-    assert client.wait() == 0, str(client)
+    words = ("run", "--infra", "aws/us-east-1", "--profile", str(saved), "--setup", "", "-y", "-n", person.name)
+    plan = json.loads(person.do(*words, "--dry-run", "--json", "train.py").out)["plan"]
+    chosen = plan["options"][0]
+    assert plan["prediction"]["wall_seconds"]["value"] > 0
+    assert chosen["lease"]["limited_by"] == "3x the estimate"
+    assert person.instances() == []
+    person.do(*words, "train.py")
+    assert [each["type"] for each in person.instances()] == [chosen["offer"]["instance_type"]]
     assert (person.work / "model.bin").read_text() == "weights"
     ended(person)
 

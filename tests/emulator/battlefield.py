@@ -116,15 +116,16 @@ class Battlefield:
 
     def check(self, person: Person, *, home: bool | None = None) -> None:
         """What must hold of a run that is over. `home`: whether its outputs must be; None for if the job was done."""
-        machines = person.instances()
-        assert len(machines) <= 1, machines
-        assert [each["state"] for each in machines if each["state"] != "terminated"] == []
-        assert machines == [] or person.run_id(), "a machine without a record"
-        assert self.witness.heard[f"/begun/{person.name}"] <= 1, "the job ran twice"
-        if home is None:
-            home = bool(self.witness.heard[f"/done/{person.name}"])
-        if home:
-            assert (person.work / "model.bin").read_text() == f"weights of {person.name}", person.events()
+        machines = {each["id"]: each["state"] for each in person.instances()}
+        about = f"{person.name}: {person.events()} {machines}"
+        assert len(machines) <= 1, f"two machines: {about}"
+        assert set(machines.values()) <= {"terminated"}, f"a machine is left: {about}"
+        assert not machines or person.run_id(), f"a machine without a record: {about}"
+        assert self.witness.heard[f"/begun/{person.name}"] <= 1, f"the job ran twice: {about}"
+        if home or (home is None and self.witness.heard[f"/done/{person.name}"]):
+            model = person.work / "model.bin"
+            assert model.exists(), f"its outputs are lost: {about}"
+            assert model.read_text() == f"weights of {person.name}", about
 
 
 class Cron:

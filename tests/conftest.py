@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pytest_socket import disable_socket, enable_socket
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # so in the background of a script: what is started here inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SECRETS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "COSTGPU_", "WANDB_", "HF_")
 

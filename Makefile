@@ -18,10 +18,12 @@ demo: $(VENV)/.ready-demo
 test: lint testbed
 	$(BIN)/python -m tests.side_by_side $(PYTEST_ARGS)
 
-# As root on Debian or Ubuntu: the packages and the root file system of the emulated cloud's guests (once, about a minute).
+# As root on Debian or Ubuntu: the packages and the root file system of the emulated cloud's guests (once, about a minute),
+# and PostgreSQL for the tests of a team's ledger.
 # Elsewhere, or with TESTBED=no, it says why the tests that need them will be skipped.
 testbed: $(VENV)/.ready-test
 	@$(BIN)/python -m tests.emulator.packages
+	@$(BIN)/python -m tests.ledger.postgres
 
 lint: $(VENV)/.ready-test
 	$(BIN)/ruff check --no-cache .

@@ -122,7 +122,7 @@ def together(folder: Path, many: int = 50, each: int = 50) -> None:
 
 
 def ask(ledger: Ledger, query: Any) -> list[Any]:
-    return ledger._read(lambda connection: list(connection.execute(query)), [])
+    return ledger.read(lambda connection: list(connection.execute(query)), [])
 
 
 def fill(folder: Path, count: int) -> None:
@@ -147,7 +147,7 @@ def fill(folder: Path, count: int) -> None:
                 rows["closings"].append({"run": number, **project.closing_row(run, run[-1])})
         with engine.begin() as connection:
             for table in schema.RECORDS:
-                if rows[table.name]:
+                if rows.get(table.name):
                     connection.execute(insert(table), rows[table.name])
     engine.dispose()
 

@@ -27,7 +27,8 @@
     │   ├── InvalidRequest (44)     no such region, type, image, subnet, ...
     │   ├── Throttled (45)          too many requests; worth repeating
     │   ├── Unreachable (46)        no answer: the request may or may not have been carried out
-    │   └── TerminationUnconfirmed (47)  an instance may still be billing
+    │   ├── TerminationUnconfirmed (47)  an instance may still be billing
+    │   └── Leaking (48)            something of ours was billed that nobody wanted any more
     ├── RunError (50)               a run ended without its job's own exit code
     │   ├── RunNotFound (51)
     │   ├── BootFailed (52)         the machine did not come up, or SSH did not
@@ -44,10 +45,14 @@
     │   ├── DiskFull (63)
     │   ├── RunCancelled (64)
     │   └── RunBusy (65)            another costgpu process drives this run
-    └── LedgerError (70)            the record of runs cannot be used
-        ├── LedgerTooNew (71)
-        ├── LedgerDamaged (72)
-        └── LedgerConflict (73)     another process has appended to the run meanwhile
+    ├── LedgerError (70)            the record of runs cannot be used
+    │   ├── LedgerTooNew (71)
+    │   ├── LedgerDamaged (72)
+    │   └── LedgerConflict (73)     another process has appended to the run meanwhile
+    └── BudgetError (79)            a budget is not what it should be
+        ├── BudgetCrossed (80)      an alert threshold below 100 % is crossed
+        ├── BudgetExceeded (81)     more is spent than the budget allows
+        └── AlertFailed (82)        an alert could not be delivered; the next check tries again
 
 A job that was run ends with its own exit code, whatever that is.
 Exit code 130 is Ctrl-C, as in a shell. Codes are part of the interface: they are unique and never reused.
@@ -239,6 +244,12 @@ class TerminationUnconfirmed(ProviderError):
     exit_code = 47
 
 
+class Leaking(ProviderError):
+    """Machines or other things of ours were there, and billed, that no run wanted any more."""
+
+    exit_code = 48
+
+
 class RunError(CostGpuError):
     """A run ended without its job's own exit code."""
 
@@ -357,3 +368,27 @@ class LedgerConflict(LedgerError):
     """Another process has appended to the same run meanwhile: read it again."""
 
     exit_code = 73
+
+
+class BudgetError(CostGpuError):
+    """A budget is unknown, or exists already."""
+
+    exit_code = 79
+
+
+class BudgetCrossed(BudgetError):
+    """A threshold below 100 % is crossed."""
+
+    exit_code = 80
+
+
+class BudgetExceeded(BudgetError):
+    """More is spent than the budget allows; or a run is refused because of that."""
+
+    exit_code = 81
+
+
+class AlertFailed(BudgetError):
+    """An alert could not be delivered; the next check tries again."""
+
+    exit_code = 82

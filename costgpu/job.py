@@ -218,7 +218,9 @@ class Instance:
         reason: The provider's own words for the last change of state; empty if it gives none.
         preempted: Whether the provider took it back.
         launched_at: By the provider's clock.
-        ended_at: When it was terminated, by the provider's clock; None while it lives, or if the provider does not say.
+        ended_at: When it was terminated, or stopped, by the provider's clock; None while it runs, or if the provider does
+            not say.
+        by_guest: Whether its own system has switched it off.
         endpoint: None as long as it has no address.
         run_id: From its tag; empty on a machine that is not ours.
         name: From its tag.
@@ -236,6 +238,7 @@ class Instance:
     preempted: bool = False
     launched_at: datetime
     ended_at: datetime | None = None
+    by_guest: bool = False
     endpoint: Endpoint | None
     run_id: str = ""
     name: str = ""
@@ -252,11 +255,13 @@ class Leftover:
     Attributes:
         provider: Whose.
         region: Where.
-        kind: ``disk``, ``address``, ``security group``, ``key``, ``schedule``, ...
+        kind: ``disk``, ``snapshot``, ``address``, ``security group``, ``key pair``, ``schedule``, ...
         resource_id: As the provider names it.
         run_id: From its tag or name.
         usd_per_hour: What it costs while it is there; 0 for what is free.
         lease_until: From its tag: until then a run that is being launched may need it. None if it has no such tag.
+        created_at: By the provider's clock; None where it does not say.
+        owner: From its tag: who created it; empty if it has no such tag.
     """
 
     provider: str
@@ -266,6 +271,8 @@ class Leftover:
     run_id: str
     usd_per_hour: float = 0.0
     lease_until: datetime | None = None
+    created_at: datetime | None = None
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -415,6 +422,7 @@ class JobStatus:
         exit_code: The job's (128 + signal if a signal ended it); None until it has ended.
         detail: A sentence for people; empty if there is nothing to add.
         started_epoch: When the set-up began, by the machine's clock; None until then.
+        job_started_epoch: When the job itself began, by the same clock; None until then, or from an older agent.
         finished_epoch: None until it has.
         stdout_bytes: Written by the job so far.
         stderr_bytes: Written by the job so far, set-up included.
@@ -426,6 +434,7 @@ class JobStatus:
     exit_code: int | None = None
     detail: str = ""
     started_epoch: float | None = None
+    job_started_epoch: float | None = None
     finished_epoch: float | None = None
     stdout_bytes: int = 0
     stderr_bytes: int = 0

@@ -6,6 +6,7 @@ Apart from `models`, so that a command that only reads prices does not pay for t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
@@ -49,6 +50,25 @@ class Range:
     value: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredSpeed:
+    """How long a job took on one instance type, in runs that succeeded.
+
+    Attributes:
+        job_seconds: Median; no boot, no set-up.
+        runs: How many; at least one.
+        log_spread: Standard deviation of the logarithm of their seconds; 0 for a single one.
+        last_at: When the newest of them was closed.
+        steps: Of the newest; None if that run was not estimated.
+    """
+
+    job_seconds: float
+    runs: int
+    log_spread: float
+    last_at: datetime
+    steps: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

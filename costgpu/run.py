@@ -55,6 +55,7 @@ class Attempt:
         at: When it was first made: metering starts here.
         lease_until: Power-off at the latest.
         allow_from: CIDR of the client.
+        account: Whose money, as the provider of this attempt names it; empty in rows of older versions.
     """
 
     number: int
@@ -64,6 +65,7 @@ class Attempt:
     at: datetime
     lease_until: datetime
     allow_from: str
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,6 +181,8 @@ class Plan:
         bytes: Of those.
         left_out: Reason -> number of files that stay.
         price_as_of: Day of the price of the first option.
+        workload: Key of what the script does, by which measured speeds are found again; empty if there is none.
+        steps: Optimizer steps of the whole job; None if that is not known.
         notes: What a person should know before saying yes.
     """
 
@@ -192,6 +196,8 @@ class Plan:
     bytes: int
     left_out: dict[str, int]
     price_as_of: date
+    workload: str = ""
+    steps: float | None = None
     notes: tuple[str, ...] = field(default=())
 
 
@@ -217,10 +223,17 @@ class Why(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """An instance of ours that should not be there."""
+    """An instance of ours that should not be there.
+
+    Attributes:
+        instance: As it was found.
+        why: It should not.
+        usd_per_hour: With its disks and its address, as it is now; None if its price is not known.
+    """
 
     instance: Instance
     why: Why
+    usd_per_hour: Decimal | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -229,8 +242,8 @@ class Findings:
 
     Attributes:
         orphans: Instances to end.
-        leftovers: Other things of runs that have no instance any more.
-        kept: Instances of ours whose lease has not run out.
+        leftovers: Other things of runs that no instance needs any more.
+        kept: Instances of ours that are in order, or that the question was not about.
         unreachable: Provider and region -> why it could not be asked.
         ended: Orphans whose end is confirmed.
         removed: Leftovers that are gone.
@@ -251,3 +264,24 @@ class Findings:
         self.leftovers += more.leftovers
         self.kept += more.kept
         self.unreachable.update(more.unreachable)
+
+    @property
+    def leaking(self) -> bool:
+        """Whether anything was there that nobody wants any more."""
+        return bool(self.orphans or self.leftovers)
+
+    @property
+    def usd_per_hour(self) -> Decimal:
+        """What all of it cost, as it was found: at least, where a price is not known."""
+        disks = sum((Decimal(str(leftover.usd_per_hour)) for leftover in self.leftovers), Decimal(0))
+        return sum((orphan.usd_per_hour or Decimal(0) for orphan in self.orphans), disks)
+
+    @property
+    def prices_known(self) -> bool:
+        """Whether the sum is complete."""
+        return all(orphan.usd_per_hour is not None for orphan in self.orphans)
+
+    @property
+    def not_ended(self) -> list[Orphan]:
+        """Orphans that were to be ended, and whose end is not confirmed."""
+        return [orphan for orphan in self.orphans if orphan.instance.ref not in self.ended]

@@ -298,6 +298,7 @@ class WorkloadProfile:
         phases: In the order in which they ran.
         later_phases: Training that the measurement did not reach.
         notes: What a reader should know, one sentence each.
+        workload: Key of what the script does (`costgpu.measure.fingerprint`); empty if there is none.
     """
 
     script: str
@@ -313,3 +314,4 @@ class WorkloadProfile:
     phases: list[Phase]
     later_phases: list[LaterPhase] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    workload: str = ""

@@ -1,6 +1,6 @@
-"""Which offers match what a user asks for. Pure, apart from reading the shipped snapshot.
+"""Which offers match what a user asks for. Pure, apart from reading the prices in use.
 
-May import `query`, `snapshot`, `hardware`, `models`, `units` and `errors`.
+May import `query`, `live`, `snapshot`, `hardware`, `models`, `units` and `errors`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.pricing import hardware, snapshot
+from costgpu.pricing import hardware, live, snapshot
 from costgpu.pricing.hardware import accelerator_key, nearest
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
 from costgpu.units import AcceleratorRequest, format_usd
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from costgpu.models import Offer
 
-__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "query_shipped"]
+__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "query_current", "query_shipped"]
 
 
 class Catalog:
@@ -44,6 +44,15 @@ class Catalog:
     def shipped(cls) -> Catalog:
         """The newest snapshot that came with this version."""
         return cls(snapshot.read_offers(snapshot.newest()))
+
+    @classmethod
+    def current(cls, warn: live.Warn | None = None) -> Catalog:
+        """The prices in use: those that came with this version, and over them what was refreshed.
+
+        Args:
+            warn: Takes a line of words for refreshed prices that cannot be used.
+        """
+        return cls(live.offers(warn=warn))
 
     @property
     def offers(self) -> Sequence[Offer]:
@@ -132,6 +141,19 @@ def query_shipped(query: OfferQuery) -> list[Offer]:
     except (UsageError, PriceNotFound):
         # Only the whole catalog knows the nearest names and which filter to loosen.
         return Catalog.shipped().query(query)
+
+
+def query_current(query: OfferQuery, warn: live.Warn | None = None) -> list[Offer]:
+    """The same as ``Catalog.current(warn).query(query)``, in less time, as `query_shipped`.
+
+    Raises:
+        UsageError: An accelerator, provider or region in the query does not exist.
+        PriceNotFound: All names exist and nothing matches.
+    """
+    try:
+        return Catalog(live.offers(_line_test(query), warn=warn)).query(query)
+    except (UsageError, PriceNotFound):
+        return Catalog.current().query(query)
 
 
 def _line_test(query: OfferQuery) -> Callable[[str], bool] | None:

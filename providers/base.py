@@ -1,4 +1,4 @@
-"""The Provider protocol: what every cloud, this machine and the fake must do. Imports `job` and `errors` only.
+"""The Provider protocol: what every cloud, this machine and the fake must do. Imports `job`, `checkup` and `errors` only.
 
 The contract, which tests/contract checks on every provider:
 
@@ -10,22 +10,32 @@ The contract, which tests/contract checks on every provider:
   instance that exists (eventual consistency); after a confirmed termination it is normal.
 - `terminate` is idempotent, returns as soon as the provider has accepted, and never fails because the instance is
   already gone. It also works on a stopped instance. Only `describe` confirms.
+- A machine that powers itself off is terminated by that; where the provider only stops it, `describe` says STOPPED, and
+  whoever sees that ends it by `terminate`: its disk is billed.
 - `list_owned` reports what carries our tag, and only that, in every region asked for. A region that cannot be asked is
   named in the answer and does not hide the others.
-- `terminate` and `clean_up` refuse what does not carry our tag with `InvalidRequest`.
+- `remove` takes away one thing that `list_owned` has named besides instances, and nothing else. What is gone already is
+  no error; what something still uses stays, and the answer says so.
+- `terminate`, `clean_up` and `remove` refuse what does not carry our tag with `InvalidRequest`.
 - SDK exceptions never leave an adapter: they are translated, ``from exc``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 from typing import Protocol
 
+from costgpu.checkup import Check
 from costgpu.job import CreateRequest, Identity, Instance, InstanceRef, Layer, Leftover
 from costgpu.models import Offer
 
-__all__ = ["OUR_TAGS", "TAG_LEASE", "TAG_NAME", "TAG_OWNER", "TAG_RUN", "Leftover", "Owned", "Provider"]
+__all__ = [
+    "OUR_TAGS", "TAG_LEASE", "TAG_NAME", "TAG_OWNER", "TAG_RUN", "Bill", "BilledRow", "Billing",
+    "Examined", "Leftover", "Owned", "Provider",
+]  # fmt: skip
 
 TAG_RUN = "costgpu-run"
 TAG_NAME = "costgpu-name"
@@ -41,12 +51,20 @@ class Owned:
     Attributes:
         instances: In any state that the provider still reports, terminated ones included.
         leftovers: Everything else with our tag.
-        unreachable: Region -> why it could not be asked.
+        unreachable: Region -> why it could not be asked. Where only one kind of thing could not be listed, that stands
+            in brackets: ``us-east-1 (disk)``; instances are known then.
+        attached: Instance id -> US dollars per hour of its disks and its address, whether it runs or is stopped.
     """
 
     instances: tuple[Instance, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
     unreachable: tuple[tuple[str, str], ...] = ()
+    attached: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def all_instances_known(self) -> bool:
+        """Whether every region that was asked has told its instances."""
+        return all(region.endswith(")") for region, _ in self.unreachable)
 
 
 class Provider(Protocol):
@@ -94,8 +112,97 @@ class Provider(Protocol):
     def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
         """Removes what a run leaves besides its instance; returns what is still in the way (call again later)."""
 
+    def remove(self, leftover: Leftover) -> bool:
+        """Removes one of them; whether it is gone now. False: something still uses it, call again later."""
+
     def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
         """Everything with our tag, in these regions; None means every region that the account can use."""
 
     def console(self, ref: InstanceRef) -> str:
         """The machine's boot messages; empty if there are none (yet)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledRow:
+    """What one run was billed in one part of a period.
+
+    Attributes:
+        run_id: From our tag; empty for everything in the account that has none.
+        start: Of the part, UTC.
+        end: Of the part, UTC, exclusive.
+        amount_usd: As the provider says it.
+        estimated: Whether the provider says that this may still change.
+    """
+
+    run_id: str
+    start: datetime
+    end: datetime
+    amount_usd: Decimal
+    estimated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """A provider's own figures for a period.
+
+    Attributes:
+        provider: Whose.
+        account: As the provider names it.
+        start: UTC.
+        end: UTC, exclusive.
+        rows: By run and day; amounts of zero are left out.
+        asked_at: When the provider said so.
+        source: Such as ``AWS Cost Explorer``.
+        requests: How many were made and paid for this answer; 0 if it was kept from an earlier time.
+        note: What a person should do or know about these figures; empty if nothing.
+    """
+
+    provider: str
+    account: str
+    start: datetime
+    end: datetime
+    rows: tuple[BilledRow, ...]
+    asked_at: datetime
+    source: str
+    requests: int
+    note: str = ""
+
+
+class Billing(Protocol):
+    """What a provider has billed. Asked only on a person's word: some providers charge for the answer."""
+
+    @property
+    def name(self) -> str:
+        """Of the provider."""
+
+    @property
+    def usd_per_request(self) -> Decimal:
+        """What one request costs; 0 if nothing."""
+
+    def kept(self, start: datetime, end: datetime) -> Bill | None:
+        """An answer that was paid for a few hours ago, if there is one. Costs nothing."""
+
+    def billed(self, start: datetime, end: datetime, *, fresh: bool = False) -> Bill:
+        """The figures for whole UTC days.
+
+        Args:
+            start: The first day.
+            end: The day after the last one.
+            fresh: Ask again, even if an answer is kept that is a few hours old.
+
+        Raises:
+            ProviderError: They cannot be had; says what is missing.
+        """
+
+
+class Examined(Protocol):
+    """A provider that can be examined: whether a run on it would work, without creating or paying for anything."""
+
+    def examine(self, offer: Offer | None) -> Sequence[Check]:
+        """Credentials, identity, clock, permissions, quotas, whether the machine is to be had.
+
+        Never raises; each check has a time limit.
+
+        Args:
+            offer: The machine that is wanted; None for what can be checked without one.
+        """

@@ -11,10 +11,14 @@ from typing import Annotated
 import typer
 
 from costgpu import __version__
+from costgpu.cli.budget import budget
 from costgpu.cli.command import ScriptCommand
+from costgpu.cli.doctor import doctor
 from costgpu.cli.estimate import estimate
 from costgpu.cli.jobs import attach, cancel, fetch, jobs, logs
+from costgpu.cli.ledger import ledger
 from costgpu.cli.offers import offers
+from costgpu.cli.prices import prices
 from costgpu.cli.reap import reap
 from costgpu.cli.run import run
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
@@ -30,8 +34,11 @@ app = typer.Typer(
 # Our options stand before the script; what follows it is the script's own.
 app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(estimate)
 app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(run)
-for command in (jobs, logs, attach, cancel, fetch, reap, offers):
+for command in (jobs, logs, attach, cancel, fetch, reap, offers, doctor):
     app.command()(command)
+app.add_typer(budget)
+app.add_typer(ledger)
+app.add_typer(prices)
 
 
 def _version(wanted: bool) -> None:

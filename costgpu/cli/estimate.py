@@ -46,7 +46,9 @@ def estimate(
     from datetime import UTC, datetime
     from pathlib import Path
 
-    from costgpu.estimate.predict import amount_of, predict, prepare
+    from costgpu.cli.speeds import Speeds
+    from costgpu.estimate.amount import amount_of
+    from costgpu.estimate.predict import predict, prepare
     from costgpu.estimate.verdict import Preferences, decide
     from costgpu.measure.document import load_profile, save_profile
     from costgpu.prediction import Candidate, Objective
@@ -92,8 +94,11 @@ def estimate(
     now = datetime.now(UTC)
     amount = amount_of(profile, epochs=epochs, total_steps=total_steps)
     workload = prepare(profile, amount, year=now.year)
-    here = predict(workload, Candidate(offer=None))
-    verdict = decide(amount, here, [predict(workload, place) for place in places], preferences, ())
+    with Speeds(profile.workload) as known:
+        here = predict(workload, Candidate(offer=None), known.of(None))
+        offers = [predict(workload, place, known.of(place.offer)) for place in places]
+        verdict = decide(amount, here, offers, preferences, ())
+        known.record(verdict, profile, now)
     if json or output == "json":
         typer.echo(verdict_json(verdict, profile, now.date()))
     else:

@@ -361,7 +361,7 @@ def _print_files(folder: Path, view: RunView | None) -> None:
 
 
 def _tell_waiting(parts: Bench, views: list[RunView]) -> None:
-    """Runs whose client is gone say so: their outputs wait for somebody."""
+    """Runs of this computer whose client is gone say so: their outputs wait for somebody."""
     from concurrent.futures import ThreadPoolExecutor
 
     from costgpu.config import runs_folder
@@ -369,7 +369,9 @@ def _tell_waiting(parts: Bench, views: list[RunView]) -> None:
     from costgpu.runner.lock import is_driven
 
     begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED)]
-    alone = [view for view in begun if not is_driven(runs_folder() / view.run_id)]
+    folders = {view.run_id: runs_folder() / view.run_id for view in begun}
+    ours = [view for view in begun if folders[view.run_id].exists()]  # only here are their keys
+    alone = [view for view in ours if not is_driven(folders[view.run_id])]
     if not alone:
         return
     from costgpu.runner.service import status_of

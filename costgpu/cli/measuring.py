@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Candidate]:
     """Offers to weigh: the accelerators asked for, and the CPUs to compare them with."""
+    from costgpu.cli.offers import warn_of_prices
     from costgpu.models import PurchaseOption
     from costgpu.prediction import Candidate
     from costgpu.pricing.catalog import Catalog
@@ -29,7 +30,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[
     from costgpu.pricing.query import OfferQuery
     from costgpu.units import AcceleratorRequest, parse_accelerator
 
-    catalog = Catalog.shipped()
+    catalog = Catalog.current(warn_of_prices)
     option = PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND
     asked = parse_accelerator(gpus) if gpus else None
     found = list(catalog.query(OfferQuery(accelerator=asked, infra=infra, purchase_options=(option,))))

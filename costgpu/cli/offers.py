@@ -1,7 +1,8 @@
-"""`costgpu offers`: what can be rented, from the shipped prices. Heavy imports wait until it runs."""
+"""`costgpu offers`: what can be rented, at the prices in use. Heavy imports wait until it runs."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,15 +39,24 @@ def offers(
 ) -> None:
     """List what can be rented and for how much: machine types with and without accelerators.
 
-    Prices are those that came with this version; every line shows their age.
+    Prices are those that came with this version, or newer ones if costgpu prices refresh has
+    fetched some; every line shows their age.
     """
     from datetime import UTC, datetime
+    from functools import partial
 
-    from costgpu.pricing.catalog import query_shipped
+    from costgpu.pricing.catalog import query_current
 
     query = to_query(gpus=gpus, cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort)
     as_json = is_json(output) or json
-    typer.echo(listing(query, find=query_shipped, today=datetime.now(UTC).date(), top=top or None, as_json=as_json))
+    find = partial(query_current, warn=warn_of_prices)
+    typer.echo(listing(query, find=find, today=datetime.now(UTC).date(), top=top or None, as_json=as_json))
+
+
+@cache
+def warn_of_prices(words: str) -> None:
+    """Says on stderr, once, that refreshed prices cannot be used."""
+    typer.echo(f"costgpu: {words}", err=True)
 
 
 def listing(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.errors import CostGpuError, PriceNotFound, UsageError
+from costgpu.errors import AuthError, CostGpuError, PriceNotFound, UsageError
 
 if TYPE_CHECKING:
     from datetime import date
 
     from costgpu.cli.wiring import Bench
     from costgpu.job import JobSpec
+    from costgpu.ledger import Ledger
     from costgpu.prediction import Candidate, Prediction
     from costgpu.run import Option, Plan
     from costgpu.runner.plan import Limits, Place
@@ -31,6 +33,38 @@ def check_local(options: dict[str, object]) -> None:
 def default_places(default: str | None, *, renting: bool) -> tuple[str, ...]:
     """Without --infra: what the settings say, unless what is asked for cannot be this machine."""
     return () if default is None or (renting and default == "local") else (default,)
+
+
+def check_credentials(parts: Bench, infra: tuple[str, ...]) -> None:
+    """Raises `AuthError` if no cloud that is meant can be asked."""
+    from costgpu.cli.wiring import CLOUDS
+
+    clouds = sorted({place.partition("/")[0] for place in infra} - {"local"}) or list(CLOUDS)
+    usable, without = _with_credentials(clouds)
+    refused: list[AuthError] = []
+    for name in usable or without:
+        try:
+            parts.provider(name).identity()
+        except AuthError as error:
+            refused.append(error)
+        else:
+            return
+    if len(refused) == 1:
+        raise refused[0]
+    raise AuthError(
+        " ".join(error.message for error in refused), hint=" Or: ".join(error.hint for error in refused if error.hint)
+    )
+
+
+def _with_credentials(clouds: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Clouds with credentials here, and those without."""
+    from costgpu.providers.registry import has_credentials
+
+    usable: list[str] = []
+    without: list[str] = []
+    for name in clouds:
+        (usable if has_credentials(name) else without).append(name)
+    return usable, without
 
 
 def check_places(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> None:
@@ -63,9 +97,7 @@ def _wanted(infra: tuple[str, ...], instance_type: str | None, gpus: str | None,
     launchable = [c for c in found if c.offer and c.offer.provider in LAUNCHABLE]
     if found and not launchable:
         names = ", ".join(sorted({c.offer.provider for c in found if c.offer}))
-        raise UsageError(
-            f"costgpu cannot launch on {names} yet.", hint="It launches on aws and on this machine (local)."
-        )
+        raise UsageError(f"costgpu cannot launch on {names} yet.", hint=f"It launches on {', '.join(LAUNCHABLE)}.")
     if not launchable:
         raise PriceNotFound("No offer matches.", hint="costgpu offers lists what there is.")
     return launchable
@@ -80,14 +112,21 @@ def places_for(
     spot: bool,
     assume_price: str | None,
     today: date,
+    workload_key: str = "",
+    ledger: Ledger | None = None,
 ) -> tuple[list[Place], str, list[str]]:
-    """Where to run it, best first, the sentence of the verdict, and notes."""
+    """Where to run it, best first, the sentence of the verdict, and notes.
+
+    Where the ledger has earlier runs of the same workload, their measured speed is the prediction.
+    """
     import os
     from decimal import Decimal
 
     import psutil
 
-    from costgpu.estimate.predict import amount_of, predict, prepare
+    from costgpu.cli.speeds import Speeds
+    from costgpu.estimate.amount import amount_of
+    from costgpu.estimate.predict import predict, prepare
     from costgpu.estimate.verdict import Preferences, decide, weight
     from costgpu.prediction import Candidate, Choice
     from costgpu.runner.plan import Place, this_machine
@@ -100,7 +139,8 @@ def places_for(
         parse_usd(assume_price) if assume_price else Decimal(0), today, vcpus=os.cpu_count() or 1,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
     )  # fmt: skip
-    here = predict(workload, Candidate(offer=None)) if workload else None
+    speeds = Speeds(workload_key if workload else "", ledger=ledger)
+    here = predict(workload, Candidate(offer=None), speeds.of(None)) if workload else None
     here_place = Place(offer=here_offer, prediction=here if whole else None)
     notes = (
         []
@@ -110,6 +150,10 @@ def places_for(
     if infra == ("local",):
         return [here_place], "", notes
     wanted = _wanted(infra, instance_type, gpus, spot=spot)
+    usable, without = _with_credentials(sorted({c.offer.provider for c in wanted if c.offer}))
+    if usable and without:  # not a place to go to, or to fail over to
+        wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
+        notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
     if workload is None or amount is None or here is None:
         if not (instance_type or gpus):
             raise UsageError(
@@ -119,7 +163,7 @@ def places_for(
         ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
         return [_place(c, None) for c in ranked], "", notes
     preferences = Preferences()
-    predictions = [p for p in (predict(workload, c) for c in wanted) if not p.infeasible]
+    predictions = [p for p in (predict(workload, c, speeds.of(c.offer)) for c in wanted) if not p.infeasible]
     if not predictions:
         raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
     ranked_predictions = sorted(predictions, key=lambda p: (weight(p, preferences), p.wall_seconds.value))
@@ -252,7 +296,17 @@ def _first_possible(
     raise UsageError("No offer that can be launched matches.")
 
 
-def plan_for(parts: Bench, spec: JobSpec, places: list[Place], limits: Limits, verdict: str, notes: list[str]) -> Plan:
+def plan_for(
+    parts: Bench,
+    spec: JobSpec,
+    places: list[Place],
+    limits: Limits,
+    verdict: str,
+    notes: list[str],
+    *,
+    workload: str = "",
+    steps: float | None = None,
+) -> Plan:
     """The plan, with everything checked that can be checked without spending."""
     from datetime import timedelta
 
@@ -286,5 +340,5 @@ def plan_for(parts: Bench, spec: JobSpec, places: list[Place], limits: Limits, v
     return Plan(
         spec=spec, options=options, prediction=chosen.prediction, verdict=verdict, identity=identity, layers=layers,
         files=len(selection.files), bytes=selection.total_bytes, left_out=dict(selection.left_out),
-        price_as_of=first.offer.price_as_of, notes=tuple(notes),
+        price_as_of=first.offer.price_as_of, workload=workload, steps=steps, notes=tuple(notes),
     )  # fmt: skip

@@ -7,58 +7,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.errors import CostGpuError, TerminationUnconfirmed, Unreachable
+from costgpu.errors import CostGpuError, Leaking, TerminationUnconfirmed, Unreachable
 
 if TYPE_CHECKING:
     from costgpu.cli.wiring import Bench
     from costgpu.providers.base import Provider
-    from costgpu.run import RunView
+    from costgpu.run import Findings, RunView
+    from costgpu.runner.reap import Only
 
 
 def reap(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="End them; without it they are only listed.")] = False,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="TIME", help="Only what was there before that: 2h, 3d.")
+    ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only what carries my name as its owner.")] = False,
     infra: Annotated[
         list[str] | None, typer.Option("--infra", "--region", help="Only there: aws, aws/us-east-1, local.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """List machines of ours that have outlived their lease or their run, by tag alone, and end them with --yes.
+    """List machines of ours that have outlived their lease or their run, and what runs left behind; --yes ends them.
 
+    By tag alone, in every region, from any computer, with or without a ledger.
     With --yes it first takes over runs of this computer whose client is gone: what is
-    finished comes home. Silent when all is well; an exit code other than 0 means
-    that something may be billing, or could not be asked.
+    finished comes home. Silent with exit code 0 when all is well; 48: something was
+    leaking (now ended, with --yes); 47: it is not ended; 46: somebody could not be asked.
     """
-    from costgpu.cli.watch import Terminal
     from costgpu.cli.wiring import bench
-    from costgpu.errors import LedgerError
-    from costgpu.render.run import reap_json, reap_text
+    from costgpu.render.reap import reap_json, reap_text
     from costgpu.run import Findings
     from costgpu.runner.reap import end_orphans, look
-    from costgpu.runner.service import collect_finished, load
+    from costgpu.runner.spend import shipped_prices
 
     with bench() as parts:
+        only = _only(parts, older_than, mine=mine)
         places = _places(parts, infra or [])
-        if yes:
-            terminal = Terminal(parts.tools.clock, ask=False)
-            try:
-                collect_finished(parts.ledger, parts.tools, terminal)
-            except LedgerError as error:
-                typer.echo(f"costgpu: {error.message} Tags have to do.", err=True)
-            finally:
-                terminal.close()
-
-        def known(run_id: str) -> RunView | None:
-            try:
-                return load(parts.ledger, run_id)
-            except LedgerError:
-                raise
-            except CostGpuError:
-                return None
-
-        now = parts.clock.now()
+        readable = _collect(parts) if yes else True
+        known, now = Memory(parts, broken=not readable), parts.clock.now()
         found = Findings()
         for provider, regions in places:
-            found.add(look([provider], regions, now, known))
+            found.add(look([provider], regions, now, known.run, only=only, prices=shipped_prices))
         if not infra:
             found.unreachable.update(_without_credentials(parts, {provider.name for provider, _ in places}))
         if yes:
@@ -67,18 +56,95 @@ def reap(
         text = reap_json(found, now) if json else reap_text(found, now, done=yes)
         if text:
             typer.echo(text)
-        alive = [o for o in found.orphans if o.instance.ref.instance_id in found.failed]
-        if alive:
-            raise TerminationUnconfirmed(
-                f"{len(alive)} machine(s) could not be ended and may be billing: "
-                + ", ".join(o.instance.ref.instance_id for o in alive),
-                hint="The lines above say why; costgpu reap --yes tries again.",
-            )
-        if found.unreachable:
-            raise Unreachable(
-                f"{len(found.unreachable)} place(s) could not be asked: what is there may be billing.",
-                hint="Try again, or name the places to ask: --infra aws/us-east-1.",
-            )
+        _judge(found, yes=yes)
+
+
+def _judge(found: Findings, *, yes: bool) -> None:
+    """The exit code: the worst of what was found."""
+    from costgpu.render.reap import count_text, rate_text
+
+    if yes and (alive := found.not_ended):
+        raise TerminationUnconfirmed(
+            f"{len(alive)} machine(s) could not be ended and may be billing: "
+            + ", ".join(orphan.instance.ref.instance_id for orphan in alive),
+            hint="The lines above say why; costgpu reap --yes tries again.",
+        )
+    if found.leaking and not yes:
+        raise Leaking(
+            f"{count_text(found)} that no run wants any more: {rate_text(found)}.", hint="costgpu reap --yes ends them."
+        )
+    if found.leaking:
+        left = len(found.leftovers) - len(found.removed)
+        raise Leaking(
+            f"{count_text(found)} that no run wanted any more: {rate_text(found)}."
+            + (f" {left} could not be removed." if left else " All ended."),
+            hint="The lines above say why; costgpu reap --yes tries again." if left else "",
+        )
+    if found.unreachable:
+        raise Unreachable(
+            f"{len(found.unreachable)} place(s) could not be asked: what is there may be billing.",
+            hint="Try again, or name the places to ask: --infra aws/us-east-1.",
+        )
+
+
+def _only(parts: Bench, older_than: str | None, *, mine: bool) -> Only:
+    from datetime import timedelta
+
+    from costgpu.errors import UsageError
+    from costgpu.runner.reap import Only
+    from costgpu.runner.service import whoami
+    from costgpu.units import parse_duration
+
+    before = None
+    if older_than is not None:
+        try:
+            before = parts.clock.now() - timedelta(seconds=parse_duration(older_than))
+        except UsageError as error:
+            raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
+        except OverflowError as error:
+            raise UsageError(f"--older-than: {older_than} is before the calendar begins.") from error
+    return Only(before=before, owner=(parts.settings.owner or whoami()) if mine else "")
+
+
+class Memory:
+    """What the ledger knows of runs, each asked for once; a ledger that cannot be read is said once, and left alone."""
+
+    def __init__(self, parts: Bench, *, broken: bool) -> None:
+        self._parts = parts
+        self._views: dict[str, RunView | None] = {}
+        self._broken = broken
+
+    def run(self, run_id: str) -> RunView | None:
+        """The run; None if the ledger does not know it or cannot say."""
+        from costgpu.errors import ConfigError, LedgerError
+        from costgpu.runner.service import load
+
+        if run_id not in self._views and not self._broken:
+            try:
+                self._views[run_id] = load(self._parts.ledger, run_id)
+            except (ConfigError, LedgerError) as error:
+                self._broken = True
+                typer.echo(f"costgpu: {error.message} Tags have to do.", err=True)
+            except CostGpuError:
+                self._views[run_id] = None
+        return self._views.get(run_id)
+
+
+def _collect(parts: Bench) -> bool:
+    """Takes over what is finished; whether the ledger could be used."""
+    from costgpu.cli.watch import Terminal
+    from costgpu.errors import ConfigError, LedgerError
+    from costgpu.runner.service import collect_finished
+
+    terminal = Terminal(parts.clock, ask=False)
+    try:
+        collect_finished(parts.ledger, parts.tools, terminal)
+    except (ConfigError, LedgerError) as error:
+        typer.echo(f"costgpu: {error.message} Tags have to do.", err=True)
+        return False
+    finally:
+        terminal.close()
+    return True
 
 
 def _places(parts: Bench, infra: list[str]) -> list[tuple[Provider, list[str] | None]]:
@@ -97,11 +163,11 @@ def _places(parts: Bench, infra: list[str]) -> list[tuple[Provider, list[str] | 
 
 def _without_credentials(parts: Bench, asked: set[str]) -> dict[str, str]:
     """Providers of open runs that were not asked, because nothing here could."""
-    from costgpu.errors import LedgerError
+    from costgpu.errors import ConfigError, LedgerError
     from costgpu.job import EventKind
 
     found: dict[str, str] = {}
-    with contextlib.suppress(LedgerError):
+    with contextlib.suppress(ConfigError, LedgerError):
         for events in parts.ledger.events_of(parts.ledger.open_runs()).values():
             for event in events:
                 provider = event.data.get("provider")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli.planning import (
+    check_credentials,
     check_local,
     check_places,
     default_places,
@@ -87,8 +88,11 @@ def run(
     from dataclasses import replace
     from datetime import UTC, datetime
 
+    from costgpu.cli.budget_plan import with_budgets
     from costgpu.cli.measuring import to_request
     from costgpu.cli.wiring import bench, job_environment
+    from costgpu.estimate.amount import amount_of
+    from costgpu.measure import workload_key
     from costgpu.render.run import plan_json, plan_text
     from costgpu.units import parse_duration
 
@@ -121,21 +125,30 @@ def run(
             auto_shutdown=auto_shutdown, bucket=parts.settings.bucket or "", tags=tags_of(tag or []),
         )  # fmt: skip
         if estimate and not profile and (renting or any(place != "local" for place in places_wanted)):
-            parts.provider("aws").identity()  # without credentials there is no need to measure for a minute
+            check_credentials(parts, places_wanted)  # without them there is no need to measure for a minute
         measured = _profile(profile, request, python) if profile or estimate else None
+        key = workload_key(
+            script=request.script, module=module, arguments=request.arguments, workdir=request.workdir,
+            processes=spec.processes, variables=environment,
+        )  # fmt: skip
         places, verdict, notes = places_for(
-            measured, places_wanted, instance_type, gpus, spot=spot, assume_price=assume_price, today=now.date()
-        )
+            measured, places_wanted, instance_type, gpus, spot=spot, assume_price=assume_price, today=now.date(),
+            workload_key=key, ledger=parts.ledger,
+        )  # fmt: skip
         on_this_machine = places[0].offer.provider == "local"
         spec = replace(
             spec, setup=setup_for(setup, request.workdir, measured, places[0], local=on_this_machine),
             python=python_for(python, local=on_this_machine),
         )  # fmt: skip
-        plan = plan_for(parts, spec, places, limits, verdict, notes)
+        steps = amount_of(measured).total_steps if measured else None
+        plan = plan_for(parts, spec, places, limits, verdict, notes, workload=key, steps=steps)
+        plan, refused = with_budgets(parts, plan)
         if dry_run:
             typer.echo(plan_json(plan, now) if as_json else plan_text(plan, now))
             return
         typer.echo(plan_text(plan, now), err=True)
+        if refused is not None:
+            raise refused
         _agree(plan, yes=yes)
         _carry_out(parts, plan, environment, detach=detach, as_json=as_json)
 

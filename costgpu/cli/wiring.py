@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from costgpu.runner.host import Selection
 
 ADDRESS_SECONDS = 30.0  # a laptop moves from network to network
-LAUNCHABLE = ("aws", "local")
+CLOUDS = ("aws", "gcp")
+LAUNCHABLE = (*CLOUDS, "local")
 FLAGS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket", "aws_subnet": "--subnet"}
 """Settings that have an option of their own."""
 
@@ -83,7 +84,8 @@ class Bench:
         if name not in self._adapters:
             cloud = {} if name == "local" else {
                 "subnet": self.settings.aws_subnet, "image": self.settings.aws_image,
-                "scheduler_role_arn": self.settings.aws_scheduler_role_arn,
+                "scheduler_role_arn": self.settings.aws_scheduler_role_arn, "gcp_project": self.settings.gcp_project,
+                "gcp_network": self.settings.gcp_network, "gcp_image": self.settings.gcp_image,
             }  # fmt: skip
             self._adapters[name] = registry.provider(name, clock=self.clock, **cloud)
         return self._adapters[name]

@@ -40,12 +40,16 @@ KEYS: Mapping[str, Trust] = {
     "aws_image": Trust.USER,  # runs with the user's code and secrets
     "aws_subnet": Trust.OWN_PROJECT,
     "aws_scheduler_role_arn": Trust.USER,  # is passed on with the user's rights
+    "gcp_project": Trust.OWN_PROJECT,  # whose bill it is
+    "gcp_network": Trust.OWN_PROJECT,
+    "gcp_image": Trust.USER,  # runs with the user's code and secrets
     "bucket": Trust.OWN_PROJECT,  # outputs and logs go there
     "caller_address": Trust.USER,  # opens port 22
     "sync_limit_mib": Trust.ANY_PROJECT,
     "max_lease_hours": Trust.ANY_PROJECT,  # can only be lowered
     "default_infra": Trust.ANY_PROJECT,  # the plan shows it before anything is spent
     "owner": Trust.USER,  # spending would be counted as somebody else's
+    "alert_urls": Trust.USER,  # secrets, and where the alerts go
 }
 
 

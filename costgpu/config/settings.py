@@ -10,8 +10,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, InitSettingsSource, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from costgpu.config.files import PREFIX, SettingsFile, check_variables, project_file, user_file
 from costgpu.errors import ConfigError
@@ -34,6 +34,11 @@ def _address(text: str) -> str:
     return str(network)
 
 
+def _words(value: object) -> object:
+    """The words of a text; a list stays one."""
+    return tuple(value.split()) if isinstance(value, str) else value
+
+
 def _matching(pattern: str, what: str) -> AfterValidator:
     compiled = re.compile(pattern)
 
@@ -53,12 +58,18 @@ class Settings(BaseSettings):
         aws_subnet: Where AWS instances go; None for the default VPC.
         aws_image: ``ami-...`` to boot instead of the public one; it must have Python, and a driver for GPU types.
         aws_scheduler_role_arn: Role that lets EventBridge Scheduler terminate an instance; None for no such schedule.
+        gcp_project: Google Cloud project of the machines; None for that of the credentials, or of gcloud.
+        gcp_network: ``NETWORK`` or ``NETWORK/SUBNET`` of Google Cloud machines; None for the default network.
+        gcp_image: ``projects/PROJECT/global/images/NAME`` (or ``.../images/family/FAMILY``) to boot instead of the public
+            ones; it must have Python, and a driver for GPU types.
         bucket: ``s3://name/prefix`` for outputs and logs.
         caller_address: CIDR that may reach the machines' port 22; None to find the user's own address out.
         sync_limit_mib: The largest working folder that is sent without asking, MiB.
         max_lease_hours: The longest life that an instance may be given, hours; at most 168.
         default_infra: As ``--infra``: ``aws/us-east-1``, ``local``, ...
         owner: Who is said to have created machines; None for user@host.
+        alert_urls: Where budget alerts go, as apprise writes them; in a variable, separated by spaces. They hold
+            passwords.
     """
 
     model_config = SettingsConfigDict(
@@ -71,6 +82,26 @@ class Settings(BaseSettings):
     aws_scheduler_role_arn: (
         Annotated[
             str, _matching(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "a role's ARN (arn:aws:iam::...:role/...)")
+        ]
+        | None
+    ) = None
+    gcp_project: (
+        Annotated[
+            str, _matching(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project (such as research-42)")
+        ]
+        | None
+    ) = None
+    gcp_network: (
+        Annotated[str, _matching(r"[a-z][a-z0-9-]{0,62}(/[a-z][a-z0-9-]{0,62})?", "of the form NETWORK or NETWORK/SUBNET")]
+        | None
+    ) = None
+    gcp_image: (
+        Annotated[
+            str,
+            _matching(
+                r"projects/[a-z0-9.:-]+/global/images/(family/)?[a-z][a-z0-9-]*",
+                "an image (projects/PROJECT/global/images/NAME, or .../images/family/FAMILY)",
+            ),
         ]
         | None
     ) = None
@@ -87,6 +118,8 @@ class Settings(BaseSettings):
     owner: (
         Annotated[str, _matching(r"[\w .:/=+@-]{1,128}", "a name (letters, digits, spaces and . : / = + @ -)")] | None
     ) = None
+
+    alert_urls: Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_words)] = ()
 
     @classmethod
     def settings_customise_sources(

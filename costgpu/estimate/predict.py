@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from costgpu.estimate import cpu as cpu_model
+from costgpu.estimate.amount import Amount, amount_of
 from costgpu.estimate.cost import cost_range, ready_seconds
 from costgpu.estimate.feasible import why_not
 from costgpu.estimate.gpu import (
@@ -16,35 +17,16 @@ from costgpu.estimate.gpu import (
     precision_of,
 )
 from costgpu.estimate.interval import CPU_OTHER_FAMILY, CPU_SAME_FAMILY, Z80, Interval, gpu_interval
+from costgpu.estimate.measured import applies, as_measured
 from costgpu.estimate.opcost import StepWork, step_work
-from costgpu.prediction import Candidate, Prediction, Provenance, Range
+from costgpu.prediction import Candidate, MeasuredSpeed, Prediction, Provenance, Range
 from costgpu.workload import ExtraKind, Phase, Rhythm, TotalKind, WorkloadProfile
 
 STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
-UNKNOWN_TOTAL_STEPS = 1000.0
 HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
 FAR_SCALING = 8.0  # from so many times the cores on, the interval widens
 CHANGING_TOTAL_SIGMA = 0.5  # a number of steps that changes from epoch to epoch
 UNSEEN_SHARE_SIGMA = 0.35  # of the part of the time that was inferred and not measured
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """What is predicted: steps and epochs of each phase, and the words for it.
-
-    Attributes:
-        unit: ``the whole job``, ``one epoch`` or ``1,000 steps``.
-        whole: Whether it is the whole job, with set-up and boot.
-        steps: Per phase.
-        epochs: Per phase; 0 where a phase has none.
-        notes: About the total.
-    """
-
-    unit: str
-    whole: bool
-    steps: tuple[float, ...]
-    epochs: tuple[float, ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -56,45 +38,6 @@ class Workload:
     works: list[StepWork]
     splits: list[cpu_model.LocalStep]
     year: int
-
-
-def amount_of(profile: WorkloadProfile, *, epochs: float | None = None, total_steps: float | None = None) -> Amount:
-    """How much is predicted, from the profile and what the user said.
-
-    Args:
-        profile: Measured.
-        epochs: Overrides the number of epochs of the last phase.
-        total_steps: Overrides its number of steps.
-    """
-    last = profile.phases[-1].total
-    notes: list[str] = []
-    if total_steps is not None:
-        last = replace(last, steps=total_steps)
-    elif epochs is not None and last.steps_per_epoch:
-        last = replace(last, steps=epochs * last.steps_per_epoch)
-    totals = [phase.total for phase in profile.phases[:-1]] + [last]
-    unknown_later = [phase for phase in profile.later_phases if phase.steps is None]
-    if last.steps is None or (unknown_later and total_steps is None):
-        if unknown_later:
-            where = ", ".join(phase.label for phase in unknown_later)
-            notes.append(f"The training at {where} is of unknown length: give --total-steps for the whole job.")
-        if last.steps_per_epoch:
-            steps_, epochs_ = _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0)
-            return Amount("one epoch", False, steps_, epochs_, tuple(notes))
-        steps_, epochs_ = _only(len(totals), UNKNOWN_TOTAL_STEPS), _only(len(totals), 0.0)
-        return Amount("1,000 steps", False, steps_, epochs_, tuple(notes))
-    steps = [float(total.steps or 0.0) for total in totals]
-    later = sum(phase.steps or 0.0 for phase in profile.later_phases)
-    if later and total_steps is None:
-        steps[-1] += later
-        notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
-    counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
-    return Amount("the whole job", True, tuple(steps), tuple(counts), tuple(notes))
-
-
-def _only(count: int, value: float) -> tuple[float, ...]:
-    """`value` for the last phase, nothing for those before it."""
-    return (0.0,) * (count - 1) + (value,)
 
 
 def prepare(profile: WorkloadProfile, amount: Amount, *, year: int) -> Workload:
@@ -112,8 +55,21 @@ def prepare(profile: WorkloadProfile, amount: Amount, *, year: int) -> Workload:
     return Workload(profile, amount, works, splits, year)
 
 
-def predict(workload: Workload, candidate: Candidate) -> Prediction:
-    """The prediction for one candidate; an infeasible one says why and is still filled in."""
+def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | None = None) -> Prediction:
+    """The prediction for one candidate; an infeasible one says why and is still filled in.
+
+    Args:
+        workload: What.
+        candidate: Where.
+        measured: How long this very job took there; it counts for the whole job with the same number of steps.
+    """
+    modelled = _modelled(workload, candidate)
+    if measured is None or not applies(measured, workload.amount, amount_of(workload.profile)):
+        return modelled
+    return as_measured(modelled, measured)
+
+
+def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     profile, amount = workload.profile, workload.amount
     steps_seconds: list[float] = []
     parts: dict[str, float] = {"steps": 0.0}
@@ -134,8 +90,8 @@ def predict(workload: Workload, candidate: Candidate) -> Prediction:
         parts["set-up"] = profile.setup_seconds
     run = sum(parts.values())
     sigma = interval.sigma
-    as_measured = amount.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
-    if candidate.offer is None and profile.ended and amount.whole and as_measured:
+    all_steps = amount.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
+    if candidate.offer is None and profile.ended and amount.whole and all_steps:
         run, sigma = profile.wall_seconds, 0.02
     fixed = parts.get("set-up", 0.0) / run if run > 0 else 0.0
     sigma = math.hypot(sigma * (1 - fixed), UNSEEN_SHARE_SIGMA * unseen / run if run > 0 else 0.0)

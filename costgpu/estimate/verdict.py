@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from costgpu.estimate.amount import Amount
 from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
-from costgpu.estimate.predict import Amount
-from costgpu.prediction import Choice, Objective, Prediction, Verdict
+from costgpu.prediction import Choice, Objective, Prediction, Provenance, Verdict
 from costgpu.units import format_duration, format_ratio, format_usd
 
 CLOSE_LOW, CLOSE_HIGH = (
@@ -127,7 +127,7 @@ def decide(
         even = break_even(cpu, gpu)
         probability = probability_cheaper(gpu, cpu)
     choice, chosen = _choose(here, cpu, gpu, preferences, amount)
-    if choice is Choice.TOO_CLOSE and gpu is not None:
+    if choice is Choice.TOO_CLOSE and gpu is not None and gpu.provenance is not Provenance.MEASURED:
         seconds = GPU_READY_SECONDS + MEASURE_SECONDS
         price = billed_usd(seconds, hourly_usd(gpu.candidate))
         if price < abs(gpu.cost_usd.value - cpu.cost_usd.value) if cpu is not None else True:

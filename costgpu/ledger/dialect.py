@@ -25,6 +25,14 @@ from costgpu.errors import ConfigError
 BUSY_SECONDS = 60.0  # how long a process waits for others that write; a commit takes milliseconds
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 POSTGRESQL_SCHEMA = "costgpu"
+POSTGRESQL_PATIENCE = {
+    "connect_timeout": 10,  # seconds for each address
+    "keepalives_idle": 15,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,  # milliseconds
+}
+"""Of libpq, unless the URL says otherwise: a server that is gone without a word must not keep a machine running."""
 POSTGRESQL_LOCK = 0x636F7374677075  # "costgpu": whoever migrates holds it
 WRITES = "costgpu_writes"  # execution option of a connection that will write
 
@@ -151,11 +159,12 @@ def inspector(connection: Connection) -> Inspector:
 
 
 def _postgresql(url: URL) -> Engine:
+    patience = {key: value for key, value in POSTGRESQL_PATIENCE.items() if key not in url.query}
     try:
-        engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
+        engine = create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=patience)
     except (ImportError, NoSuchModuleError) as exc:
         raise ConfigError(
-            "The driver for a ledger in PostgreSQL is not installed.", hint="pip install 'psycopg[binary]'"
+            "The driver for a ledger in PostgreSQL is not installed.", hint="pip install 'costgpu[postgresql]'"
         ) from exc
 
     def set_up(connection: Any, _record: object) -> None:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from costgpu.errors import LedgerDamaged, LedgerError
 
@@ -57,12 +57,24 @@ def explained(exc: Exception, place: str) -> LedgerError:
         return _of_the_disk(origin, place)
     if isinstance(origin, sqlite3.Error):
         return _of_sqlite(origin, place)
+    if isinstance(exc, DBAPIError) and _unreachable(exc):
+        return LedgerError(
+            f"The ledger {place} cannot be reached: {_first_line(origin)}.",
+            hint=f"Check that the database server is up and that this computer reaches it. {MACHINES_ARE_SAFE}",
+        )
     if isinstance(exc, DBAPIError):
         return LedgerError(
             f"The ledger {place} did not carry out what was asked: {_first_line(origin)}.",
             hint=f"Check that the database server is up and that you may use it. {MACHINES_ARE_SAFE}",
         )
     return LedgerError(f"The ledger {place} cannot be used: {_first_line(exc)}.", hint=MACHINES_ARE_SAFE)
+
+
+def _unreachable(exc: DBAPIError) -> bool:
+    """Whether the connection was refused or lost: class 08, an end of the server (57P), or no answer at all."""
+    state = getattr(exc.orig, "sqlstate", None)
+    lost = exc.connection_invalidated or (isinstance(exc, OperationalError) and state is None)
+    return lost or (isinstance(state, str) and state.startswith(("08", "57P")))
 
 
 def _of_the_disk(exc: OSError, place: str) -> LedgerError:

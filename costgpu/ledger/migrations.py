@@ -100,7 +100,93 @@ def _runs_and_events(connection: Connection) -> None:
     forbid_changes(connection, metadata.sorted_tables)
 
 
-MIGRATIONS = (Migration("runs-and-events", _runs_and_events),)
+def _budgets_and_outcomes(connection: Connection) -> None:
+    metadata = MetaData()
+    runs = Table("runs", metadata, Column("run", Serial, primary_key=True))  # to refer to
+    counts = ("job_seconds", "steps", "estimated_job_seconds", "estimated_seconds", "estimated_seconds_low",
+              "estimated_seconds_high")  # fmt: skip
+    amounts = ("estimated_nano_usd", "estimated_nano_usd_low", "estimated_nano_usd_high")
+    outcomes = Table(
+        "outcomes", metadata,
+        Column("run", Serial, ForeignKey("runs.run"), primary_key=True, autoincrement=False),
+        Column("at_us", BigInteger, nullable=False),
+        *(Column(name, Identifier, nullable=False) for name in ("workload", "provider", "instance_type")),
+        *(Column(name, Text, nullable=False) for name in ("purchase_option", "reason")),
+        *(Column(name, Number, nullable=True) for name in counts),
+        *(Column(name, BigInteger, nullable=True) for name in amounts),
+    )  # fmt: skip
+    Index("outcomes_workload", outcomes.c.workload, outcomes.c.provider, outcomes.c.instance_type, outcomes.c.run)
+    estimates = Table(
+        "estimates", metadata,
+        Column("id", Serial, primary_key=True),
+        Column("at_us", BigInteger, nullable=False),
+        *(Column(name, Identifier, nullable=False) for name in ("workload", "name")),
+        *(Column(name, Text, nullable=False) for name in ("owner", "data", "writer")),
+    )  # fmt: skip
+    Index("estimates_workload", estimates.c.workload, estimates.c.id)
+    billed = Table(
+        "billed", metadata,
+        Column("id", Serial, primary_key=True),
+        Column("at_us", BigInteger, nullable=False),
+        *(Column(name, Identifier, nullable=False) for name in ("provider", "account", "run_id")),
+        *(Column(name, BigInteger, nullable=False) for name in ("start_us", "end_us", "nano_usd")),
+        Column("source", Text, nullable=False),
+    )  # fmt: skip
+    Index("billed_period", billed.c.start_us)
+    Index("billed_run", billed.c.run_id)
+    sightings = Table(
+        "sightings", metadata,
+        Column("id", Serial, primary_key=True),
+        Column("at_us", BigInteger, nullable=False),
+        Column("provider", Identifier, nullable=False),
+        Column("region", Text, nullable=False),
+        *(Column(name, Identifier, nullable=False) for name in ("instance_id", "run_id")),
+        *(Column(name, Text, nullable=False) for name in ("name", "owner", "instance_type", "purchase_option", "tags")),
+        Column("started_us", BigInteger, nullable=False),
+        Column("nano_usd_per_hour", BigInteger, nullable=True),
+    )  # fmt: skip
+    Index("sightings_machine", sightings.c.provider, sightings.c.instance_id, sightings.c.id)
+    Index("sightings_at", sightings.c.at_us)
+    budgets = Table(
+        "budgets", metadata,
+        Column("id", Serial, primary_key=True),
+        Column("at_us", BigInteger, nullable=False),
+        Column("name", Identifier, nullable=False),
+        Column("data", Text, nullable=True),
+        Column("writer", Text, nullable=False),
+    )  # fmt: skip
+    Index("budgets_name", budgets.c.name, budgets.c.id)
+    Table(
+        "alerts", metadata,
+        Column("id", Serial, primary_key=True),
+        Column("at_us", BigInteger, nullable=False),
+        Column("budget", BigInteger, ForeignKey("budgets.id"), nullable=False),
+        Column("period_start_us", BigInteger, nullable=False),
+        Column("threshold", Integer, nullable=False),
+        Column("nano_usd", BigInteger, nullable=False),
+        UniqueConstraint("budget", "period_start_us", "threshold", name="alerts_once"),
+    )  # fmt: skip
+    for name, more in (
+        ("alert_attempts", ()),
+        ("alert_results", (Column("delivered", Integer, nullable=False), Column("detail", Text, nullable=False))),
+    ):
+        Table(
+            name, metadata,
+            Column("alert", BigInteger, ForeignKey("alerts.id"), primary_key=True),
+            Column("number", Integer, primary_key=True),
+            Column("at_us", BigInteger, nullable=False),
+            *more,
+            sqlite_with_rowid=False,
+        )  # fmt: skip
+    made = [table for table in metadata.sorted_tables if table is not runs]
+    metadata.create_all(connection, tables=made, checkfirst=False)
+    forbid_changes(connection, made)
+
+
+MIGRATIONS = (
+    Migration("runs-and-events", _runs_and_events),
+    Migration("budgets-and-outcomes", _budgets_and_outcomes),
+)
 
 
 def pending(connection: Connection, place: str) -> tuple[Migration, ...]:

@@ -98,7 +98,132 @@ closings = Table(
 )
 Index("closings_ended", closings.c.ended_us)
 
-RECORDS = (events, runs, run_tags, closings)
+# One row a closed run of which it is known how long its job took: what the next estimate of the same workload on the
+# same instance type starts from, and what accuracy is computed from. Estimates are NULL where there was none.
+outcomes = Table(
+    "outcomes",
+    metadata,
+    Column("run", Serial, ForeignKey("runs.run"), primary_key=True, autoincrement=False),
+    Column("at_us", BigInteger, nullable=False),
+    Column("workload", Identifier, nullable=False),  # key of script, arguments and framework; empty if unknown
+    Column("provider", Identifier, nullable=False),
+    Column("instance_type", Identifier, nullable=False),
+    Column("purchase_option", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("job_seconds", Number, nullable=True),  # of the job alone: no boot, no set-up
+    Column("steps", Number, nullable=True),  # that the job was expected to make
+    Column("estimated_job_seconds", Number, nullable=True),
+    Column("estimated_seconds", Number, nullable=True),  # from the create call to the end
+    Column("estimated_seconds_low", Number, nullable=True),
+    Column("estimated_seconds_high", Number, nullable=True),
+    Column("estimated_nano_usd", BigInteger, nullable=True),
+    Column("estimated_nano_usd_low", BigInteger, nullable=True),
+    Column("estimated_nano_usd_high", BigInteger, nullable=True),
+)
+Index("outcomes_workload", outcomes.c.workload, outcomes.c.provider, outcomes.c.instance_type, outcomes.c.run)
+
+# Every answer of `costgpu estimate`.
+estimates = Table(
+    "estimates",
+    metadata,
+    Column("id", Serial, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("workload", Identifier, nullable=False),
+    Column("name", Identifier, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("data", Text, nullable=False),  # JSON
+    Column("writer", Text, nullable=False),
+)
+Index("estimates_workload", estimates.c.workload, estimates.c.id)
+
+# What a provider says that it has billed, as it said it. Of rows about the same thing and period the last one counts.
+billed = Table(
+    "billed",
+    metadata,
+    Column("id", Serial, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("provider", Identifier, nullable=False),
+    Column("account", Identifier, nullable=False),
+    Column("run_id", Identifier, nullable=False),  # empty for what has no run's tag
+    Column("start_us", BigInteger, nullable=False),
+    Column("end_us", BigInteger, nullable=False),
+    Column("nano_usd", BigInteger, nullable=False),
+    Column("source", Text, nullable=False),
+)
+Index("billed_period", billed.c.start_us)
+Index("billed_run", billed.c.run_id)
+
+# Machines with our tag that were seen at a provider, and that this ledger has no run of. Of the rows of one machine
+# the last one counts; it was there from `started_us` at least until `at_us`.
+sightings = Table(
+    "sightings",
+    metadata,
+    Column("id", Serial, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("provider", Identifier, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("instance_id", Identifier, nullable=False),
+    Column("run_id", Identifier, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("instance_type", Text, nullable=False),
+    Column("purchase_option", Text, nullable=False),
+    Column("tags", Text, nullable=False),  # JSON
+    Column("started_us", BigInteger, nullable=False),
+    Column("nano_usd_per_hour", BigInteger, nullable=True),  # NULL: its price is not known
+)
+Index("sightings_machine", sightings.c.provider, sightings.c.instance_id, sightings.c.id)
+Index("sightings_at", sightings.c.at_us)
+
+# A budget is what the last row of its name says.
+budgets = Table(
+    "budgets",
+    metadata,
+    Column("id", Serial, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("name", Identifier, nullable=False),
+    Column("data", Text, nullable=True),  # JSON; NULL: removed
+    Column("writer", Text, nullable=False),
+)
+Index("budgets_name", budgets.c.name, budgets.c.id)
+
+# One row a threshold that was crossed in a period: whoever can insert it is the one who tells people.
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("id", Serial, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("budget", BigInteger, ForeignKey("budgets.id"), nullable=False),
+    Column("period_start_us", BigInteger, nullable=False),
+    Column("threshold", Integer, nullable=False),  # percent
+    Column("nano_usd", BigInteger, nullable=False),  # spent when it was crossed
+    UniqueConstraint("budget", "period_start_us", "threshold", name="alerts_once"),
+)
+
+# Deliveries of an alert: a row in `alert_attempts` before it is sent, one in `alert_results` afterwards.
+alert_attempts = Table(
+    "alert_attempts",
+    metadata,
+    Column("alert", BigInteger, ForeignKey("alerts.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+alert_results = Table(
+    "alert_results",
+    metadata,
+    Column("alert", BigInteger, ForeignKey("alerts.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("delivered", Integer, nullable=False),  # 1 or 0
+    Column("detail", Text, nullable=False),  # never an address or a secret
+    sqlite_with_rowid=False,
+)
+
+RECORDS = (
+    events, runs, run_tags, closings, outcomes, estimates, billed, sightings, budgets, alerts, alert_attempts,
+    alert_results,
+)  # fmt: skip
 
 
 def to_microseconds(at: datetime) -> int:

@@ -24,7 +24,7 @@ from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerTooNew
 from costgpu.job import EventKind, RunEvent
 from costgpu.ledger import dialect, failures, migrations, project
 from costgpu.ledger.codec import to_json
-from costgpu.ledger.schema import closings, events, from_microseconds, run_tags, runs, to_microseconds
+from costgpu.ledger.schema import closings, events, from_microseconds, outcomes, run_tags, runs, to_microseconds
 from costgpu.ledger.schema import migrations as steps
 
 T = TypeVar("T")
@@ -90,7 +90,7 @@ class Ledger:
         """
         row = event_row(event)
         try:
-            self._write(lambda connection: self._insert(connection, event, row))
+            self.write(lambda connection: self._insert(connection, event, row))
         except IntegrityError as exc:  # two at once, where beginning does not lock
             if self._next(event.run_id) > event.sequence:
                 raise _conflict(event) from exc
@@ -112,19 +112,19 @@ class Ledger:
                 for row in connection.execute(query.order_by(events.c.run_id, events.c.sequence)):
                     found[row.run_id].append(self._event(row))
 
-        self._read(read, None)
+        self.read(read, None)
         return {run_id: tuple(rows) for run_id, rows in found.items() if rows}
 
     def open_runs(self) -> tuple[str, ...]:
         """The runs without a CLOSED event, oldest first."""
         closed = select(closings.c.run).where(closings.c.run == runs.c.run).exists()
         query = select(runs.c.run_id).where(~closed).order_by(runs.c.run)
-        return self._read(lambda connection: tuple(connection.scalars(query)), ())
+        return self.read(lambda connection: tuple(connection.scalars(query)), ())
 
     def recent_runs(self, limit: int = 50) -> tuple[str, ...]:
         """The newest runs, newest first."""
         query = select(runs.c.run_id).order_by(runs.c.run.desc()).limit(limit)
-        return self._read(lambda connection: tuple(connection.scalars(query)), ())
+        return self.read(lambda connection: tuple(connection.scalars(query)), ())
 
     def resolve(self, text: str) -> tuple[str, ...]:
         """The runs that a person means, newest first.
@@ -137,7 +137,7 @@ class Ledger:
         after = text[:-1] + chr(min(ord(text[-1]) + 1, sys.maxunicode))
         begins = (runs.c.run_id >= text) & (runs.c.run_id < after) if _can_be_asked(after) else runs.c.run_id == text
         query = select(runs.c.run_id).where(begins | (runs.c.name == text)).order_by(runs.c.run.desc())
-        found = self._read(lambda connection: tuple(connection.scalars(query)), ())
+        found = self.read(lambda connection: tuple(connection.scalars(query)), ())
         return (text,) if text in found else found
 
     def close(self) -> None:
@@ -161,8 +161,12 @@ class Ledger:
         if event.kind is EventKind.CLOSED:
             run = connection.scalars(select(runs.c.run).where(runs.c.run_id == event.run_id)).one()
             if connection.scalar(select(closings.c.run).where(closings.c.run == run)) is None:
-                closing = project.closing_row(self._explaining(connection, event.run_id), event)
+                explaining = tuple(self._explaining(connection, event.run_id))
+                closing = project.closing_row(explaining, event)
                 connection.execute(closings.insert(), {"run": run, **closing})
+                outcome = project.outcome_row(explaining, event, closing)
+                if outcome is not None:
+                    connection.execute(outcomes.insert(), {"run": run, **outcome})
 
     def _explaining(self, connection: Connection, run_id: str) -> Iterator[RunEvent]:
         query = select(*FACTS).where(
@@ -174,7 +178,7 @@ class Ledger:
 
     def _next(self, run_id: str) -> int:
         query = select(func.max(events.c.sequence)).where(events.c.run_id == run_id)
-        newest = self._read(lambda connection: connection.scalar(query), None)
+        newest = self.read(lambda connection: connection.scalar(query), None)
         return 0 if newest is None else newest + 1
 
     def _event(self, row: Row[*tuple[Any, ...]]) -> RunEvent:
@@ -194,7 +198,12 @@ class Ledger:
             raise failures.damaged(self._place, f"event {row.sequence} of run {row.run_id} is not an object")
         return RunEvent(run_id=row.run_id, sequence=row.sequence, at=at, kind=kind, data=data)
 
-    def _write(self, work: Callable[[Connection], None]) -> None:
+    def write(self, work: Callable[[Connection], None]) -> None:
+        """Does some work in one transaction that is flushed to the disk; the rows of other modules are written so.
+
+        Args:
+            work: INSERT and SELECT only. What it raises undoes it.
+        """
         with failures.translated(self._place):
             if self._file is not None and _identity(self._file) is None:
                 dialect.create_file(self._file)
@@ -207,7 +216,8 @@ class Ledger:
                 migrations.refuse_newer(set(connection.scalars(select(steps.c.name))), self._place)
                 work(connection)
 
-    def _read(self, work: Callable[[Connection], T], empty: T) -> T:
+    def read(self, work: Callable[[Connection], T], empty: T) -> T:
+        """What some work finds; `empty` in a ledger that does not exist yet, which stays so."""
         with failures.translated(self._place):
             if self._file is not None and _identity(self._file) is None:
                 return empty

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from costgpu import __version__
 from costgpu.measure.build import build_profile
 from costgpu.measure.failures import explain
+from costgpu.measure.fingerprint import workload_key
 from costgpu.measure.interpreter import Interpreter, describe_machine, find_interpreter
 from costgpu.measure.session import Outcome, Request, measure
 from costgpu.workload import WorkloadProfile
 
-__all__ = ["Interpreter", "Outcome", "Request", "find_interpreter", "measure_script"]
+__all__ = ["Interpreter", "Outcome", "Request", "find_interpreter", "measure_script", "workload_key"]
 
 
 def measure_script(
@@ -31,6 +33,9 @@ def measure_script(
         ScriptError: It could not be measured; the subclass says why.
         KeyboardInterrupt: After everything has been ended.
     """
+    key = workload_key(
+        script=request.script, module=request.module, arguments=request.arguments, workdir=request.workdir
+    )  # before the script can change anything
     outcome = measure(request, interpreter, cache, progress)
     record = outcome.record
     if record is not None and record["status"] == "crashed" and record.get("while_tracing"):
@@ -48,4 +53,4 @@ def measure_script(
         record, machine, script=request.name, arguments=list(request.arguments),
         created=datetime.now(UTC).isoformat(timespec="seconds"), version=__version__,
     )  # fmt: skip
-    return profile, outcome
+    return replace(profile, workload=key), outcome

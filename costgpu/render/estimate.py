@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from costgpu.models import Offer
-from costgpu.prediction import Prediction, Verdict
+from costgpu.prediction import Prediction, Provenance, Verdict
 from costgpu.units import format_duration, format_ratio, format_usd
 from costgpu.workload import TotalKind, WorkloadProfile
 
@@ -27,6 +27,7 @@ TERM_WORDS = {
     "copy": "batches to the GPU",
     "loading": "waiting for data",
     "measured": "a step, as measured",
+    "run": "a step, as the run that was measured",
 }
 
 
@@ -122,7 +123,8 @@ def _where(prediction: Prediction) -> str:
     if offer.accelerator is not None:
         gpu = f" {offer.accelerator.count:g}x{offer.accelerator.name}"
     spot = " spot" if offer.purchase_option.value == "spot" else ""
-    return f"{offer.provider}/{offer.region} {offer.instance_type}{gpu}{spot}"
+    measured = " (measured)" if prediction.provenance is Provenance.MEASURED else ""
+    return f"{offer.provider}/{offer.region} {offer.instance_type}{gpu}{spot}{measured}"
 
 
 def _age(offer: Offer, today: date) -> str:

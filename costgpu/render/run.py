@@ -16,7 +16,7 @@ from costgpu.units import format_duration, format_size, format_usd
 
 if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
-    from costgpu.run import Findings, Plan, RunView, Tagged
+    from costgpu.run import Plan, RunView, Tagged
 
 WIDTH = 80
 VERSION = 1
@@ -220,40 +220,6 @@ def jobs_json(views: Sequence[RunView], tagged: Sequence[Tagged], now: datetime)
     """The list as a versioned document."""
     return _document(
         "costgpu.jobs", at=now, runs=[_run(view, now) for view in views], tagged=[item.instance for item in tagged]
-    )  # fmt: skip
-
-
-def reap_text(found: Findings, now: datetime, *, done: bool) -> str:
-    """What was found, what was ended; empty if all is well."""
-    lines: list[str] = []
-    for orphan in found.orphans:
-        ref, machine = orphan.instance.ref, orphan.instance
-        what = "ended" if ref in found.ended else "NOT ENDED" if done else "orphan"
-        lines.append(
-            _wrap(
-                f"{what}: {ref.provider} {ref.instance_id} in {ref.region}, {machine.instance_type},"
-                f" {machine.state.value}, {orphan.why.value} ({_left(machine.lease_until, now)}),"
-                f" run {machine.run_id or 'unknown'} of {machine.owner or 'unknown'}"
-            )
-        )
-    for leftover in found.leftovers:
-        what = "removed" if leftover in found.removed else "NOT REMOVED" if done else "left behind"
-        price = f", {format_usd(leftover.usd_per_hour)} an hour" if leftover.usd_per_hour else ", free"
-        lines.append(
-            _wrap(f"{what}: {leftover.provider} {leftover.kind} {leftover.resource_id} in {leftover.region}{price}")
-        )
-    lines += [_wrap(f"failed: {what}: {error}") for what, error in found.failed.items()]
-    lines += [_wrap(f"not asked: {where}: {why}") for where, why in found.unreachable.items()]
-    if not done and (found.orphans or found.leftovers):
-        lines.append("Nothing was changed. End them with: costgpu reap --yes")
-    return "\n".join(lines)
-
-
-def reap_json(found: Findings, now: datetime) -> str:
-    """The same as a versioned document."""
-    return _document(
-        "costgpu.reap", at=now, orphans=found.orphans, leftovers=found.leftovers, kept=found.kept, ended=found.ended,
-        removed=found.removed, unreachable=found.unreachable, failed={k: str(v) for k, v in found.failed.items()},
     )  # fmt: skip
 
 

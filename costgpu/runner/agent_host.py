@@ -322,6 +322,7 @@ def _read_status(values: Mapping[str, Any]) -> JobStatus:
         exit_code=values["exit_code"],
         detail=str(values["detail"]),
         started_epoch=values["started_epoch"],
+        job_started_epoch=values.get("job_started_epoch"),  # agents before 2026-11 did not tell
         finished_epoch=values["finished_epoch"],
         stdout_bytes=int(values["stdout_bytes"]),
         stderr_bytes=int(values["stderr_bytes"]),

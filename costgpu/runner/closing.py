@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from costgpu.job import CreateRequest, EndedBy, EndReason, EventKind
 from costgpu.ledger.codec import to_json
 from costgpu.runner import errands
 from costgpu.runner.boot import boot_script
+from costgpu.runner.lease import GUEST_WAITS_SECONDS
 
 if TYPE_CHECKING:
     from costgpu.runner.engine import Driver
@@ -20,8 +22,9 @@ def request_of(driver: Driver) -> CreateRequest:
     assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
     keys = driver.keys()
     over_ssh = option.offer.provider != "local"
+    waits = GUEST_WAITS_SECONDS.get(option.offer.provider, 0.0)
     script = boot_script(
-        deadline=tried.lease_until, lifetime_seconds=option.lease.lifetime_seconds,
+        deadline=tried.lease_until + timedelta(seconds=waits), lifetime_seconds=option.lease.lifetime_seconds + waits,
         user_public_key=keys.user_public if over_ssh else "",
         host_private_key=keys.host_private if over_ssh else "",
         host_public_key=keys.host_public if over_ssh else "",

@@ -97,7 +97,7 @@ class Driver:
         position: How much of the job's output has been shown.
         cancelling: Whether the user has cancelled.
         error: What the command line ends with once the run is closed; None for the job's own exit code.
-        identified: Whether the credentials are known to be the run's own.
+        accounts: Provider -> whose money the credentials here spend.
         asked: Token of the create call that this process was the first to make; empty if it was another one.
         asked_at: When this process last made it, monotonic; None if it has not.
         lost_since: When the connection was lost, monotonic; None while there is one.
@@ -111,7 +111,7 @@ class Driver:
     position: LogPosition = field(default_factory=LogPosition)
     cancelling: bool = False
     error: CostGpuError | None = None
-    identified: bool = False
+    accounts: dict[str, str] = field(default_factory=dict)
     asked: str = ""
     asked_at: float | None = None
     lost_since: float | None = None
@@ -228,17 +228,24 @@ class Driver:
         option = self.view.option
         assert option is not None  # noqa: S101 - asked for only after an attempt
         provider = self.tools.provider(option.offer.provider)
-        if not self.identified:
-            mine = patiently(self.tools.clock, provider.identity, limit_seconds=errands.DESCRIBE_SECONDS)
-            wanted = self.view.identity
-            if (mine.provider, mine.account) != (wanted.provider, wanted.account) and mine.provider == wanted.provider:
-                raise AuthError(
-                    f"Run {self.view.run_id} belongs to {wanted.provider} account {wanted.account}, and these credentials"
-                    f" ({mine.principal}) to account {mine.account}.",
-                    hint="Choose the credentials that it was launched with, such as AWS_PROFILE.",
-                )
-            self.identified = True
+        wanted = self.view.attempt.account if self.view.attempt else ""
+        if not wanted and provider.name == self.view.identity.provider:
+            wanted = self.view.identity.account
+        mine = self.account(provider) if wanted else ""
+        if mine != wanted:
+            raise AuthError(
+                f"Run {self.view.run_id} belongs to {provider.name} account {wanted}, and these credentials to account"
+                f" {mine}.",
+                hint="Choose the credentials that it was launched with, such as AWS_PROFILE.",
+            )
         return provider
+
+    def account(self, provider: Provider) -> str:
+        """Whose money these credentials spend at a provider; asked once."""
+        if provider.name not in self.accounts:
+            mine = patiently(self.tools.clock, provider.identity, limit_seconds=errands.DESCRIBE_SECONDS)
+            self.accounts[provider.name] = mine.account
+        return self.accounts[provider.name]
 
     def keys(self) -> Keys:
         """The one-run keys; made before the first create call and never again."""

@@ -23,6 +23,7 @@ from costgpu.job import (
 from costgpu.providers.base import Provider
 from costgpu.retry import patiently
 from costgpu.run import RunView
+from costgpu.runner.lease import GUEST_WAITS_SECONDS
 
 if TYPE_CHECKING:
     from costgpu.runner.engine import Driver
@@ -33,6 +34,7 @@ ASK_SECONDS = 600.0  # how long a terminate call is repeated while the provider 
 DESCRIBE_SECONDS = 300.0  # how long an unanswered describe call is repeated
 CONFIRM_SECONDS = 900.0  # how long the provider may take to confirm
 UNKNOWN_SECONDS = 120.0  # within this after the create call, "no such instance" proves nothing
+EARLY_SECONDS = 30.0  # so long before its deadline a machine may switch itself off because of it
 CLEAN_SECONDS = 60.0  # access rules cannot be removed before the provider has let go of the machine's address
 
 
@@ -41,7 +43,8 @@ def end_by_hand(ref: InstanceRef) -> str:
     if ref.provider == "aws":
         return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"
     if ref.provider == "gcp":
-        return f"gcloud compute instances delete {ref.instance_id} --zone {ref.region}"
+        zone, _, name = ref.instance_id.rpartition("/")
+        return f"gcloud compute instances delete {name} --zone {zone or ref.region} --quiet"
     return f"costgpu cancel {ref.instance_id}"
 
 
@@ -140,9 +143,21 @@ def who_ended(view: RunView, instance: Instance | None, marker: str, now: dateti
         return EndedBy.WATCHDOG
     if marker.startswith("agent"):
         return EndedBy.AGENT
-    if view.lease_until is not None and now >= view.lease_until:
-        return EndedBy.WATCHDOG
+    by_guest = instance is not None and instance.by_guest
+    if past_lease(view, instance, now):
+        deletes = view.instance is not None and view.instance.provider in GUEST_WAITS_SECONDS
+        return EndedBy.PROVIDER if deletes and not by_guest else EndedBy.WATCHDOG
+    if by_guest:  # before its job had started, only the watchdog knows a reason
+        return EndedBy.WATCHDOG if view.started_at is None else EndedBy.AGENT
     return EndedBy.SOMEBODY_ELSE
+
+
+def past_lease(view: RunView, instance: Instance | None, now: datetime) -> bool:
+    """Whether a machine that is gone, or off, has come to the end of its lease."""
+    at = now
+    if instance is not None and instance.by_guest and instance.ended_at is not None:
+        at = instance.ended_at + timedelta(seconds=EARLY_SECONDS)
+    return view.lease_until is not None and at >= view.lease_until
 
 
 def confirmed(driver: Driver, instance: Instance | None, reason: EndReason, marker: str) -> None:

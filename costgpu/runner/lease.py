@@ -20,6 +20,10 @@ from costgpu.units import format_duration, format_usd
 
 LOCAL = "local"
 POWER_OFF_SECONDS = 60.0  # from the deadline to the provider's "terminated": one billing minute
+GUEST_WAITS_SECONDS = {"gcp": 60.0}
+"""Provider that itself deletes a machine at its deadline -> how much later the machine's own watchdog acts. Google deletes a
+running machine with its disk, up to 30 s late; one that has powered itself off before is only stopped, keeps its disk, and
+loses its time limit. Source: Compute Engine, "Limit the run time of a VM" (2026-11)."""
 LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
 LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
 ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each

@@ -165,24 +165,32 @@ def gone(driver: Driver, instance: Instance | None) -> bool:
             return False
         errands.terminate(driver.provider(), ref, clock)  # one answer that does not know it is no proof
         instance = errands.confirm(driver.provider(), ref, clock, known_since=view.known_since)
+    marker = ""
     if instance is not None and instance.state in (InstanceState.STOPPING, InstanceState.STOPPED):
-        stopped = InstanceLost(f"{ref.instance_id} was stopped by somebody; its disk would be billed on.")
-        driver.end(EndReason.INSTANCE_LOST, EndedBy.CLIENT, stopped)
-        return True
+        marker = _last_words(driver)
+        if not (marker or instance.by_guest or instance.preempted):
+            stopped = InstanceLost(f"{ref.instance_id} was stopped by somebody; its disk would be billed on.")
+            driver.end(EndReason.INSTANCE_LOST, EndedBy.CLIENT, stopped)
+            return True
+        # It has ended by itself, and here that only stops it: what is left is its disk, which is billed.
+        errands.terminate(driver.provider(), ref, clock)
+        errands.confirm(driver.provider(), ref, clock, known_since=view.known_since)
+        instance = replace(instance, state=InstanceState.TERMINATED, endpoint=None)
     if instance is not None and instance.state in (InstanceState.PENDING, InstanceState.RUNNING):
         return False
     if instance is not None and instance.state is InstanceState.TERMINATING:
         instance = errands.confirm(driver.provider(), ref, clock, known_since=view.known_since)
     landing.rescue(driver)
     why = (instance.reason if instance is not None else "") or "the provider gives no reason"
-    marker = ""
-    with contextlib.suppress(ProviderError):
-        marker = errands.last_words(driver.provider().console(ref))
-    past = view.lease_until is not None and driver.tools.clock.now() >= view.lease_until
+    marker = marker or _last_words(driver)
+    past = errands.past_lease(view, instance, clock.now())
     error: CostGpuError | None = InstanceLost(
         f"{ref.instance_id} is gone: {why}.{' Its last word: ' + marker if marker else ''}"
     )
-    reason = errands.reason_of(marker) or (EndReason.DEADLINE if past else EndReason.INSTANCE_LOST)
+    unclaimed = instance is not None and instance.by_guest and view.started_at is None
+    reason = errands.reason_of(marker) or (
+        EndReason.DEADLINE if past else EndReason.UNCLAIMED if unclaimed else EndReason.INSTANCE_LOST
+    )
     if reason in LIMITS:
         error = error_for(replace(driver.view, reason=reason))
     if instance is not None and instance.preempted:
@@ -195,6 +203,15 @@ def gone(driver: Driver, instance: Instance | None) -> bool:
         driver.error = driver.error or error
     errands.confirmed(driver, instance, reason, marker)
     return True
+
+
+def _last_words(driver: Driver) -> str:
+    """Of a machine that has switched itself off, as long as its provider keeps its console."""
+    ref = driver.view.instance
+    assert ref is not None  # noqa: S101 - only asked with a machine
+    with contextlib.suppress(ProviderError):
+        return errands.last_words(driver.provider().console(ref))
+    return ""
 
 
 def _boot_failed(driver: Driver, last: str) -> BootFailed:

@@ -39,13 +39,19 @@ def attempt(driver: Driver) -> None:
     index, zone = place
     option = driver.view.options[index]
     number = len(driver.view.refusals) + 1
+    try:
+        account = driver.account(driver.tools.provider(option.offer.provider))
+    except ProviderError as error:
+        driver.error = error
+        close(driver, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        return
     until = driver.tools.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
     driver.keys()
     driver.asked, driver.asked_at = f"{driver.view.run_id}-{number}", None
     driver.record.add(
         EventKind.ATTEMPTED, attempt=number, token=f"{driver.view.run_id}-{number}", option=index, zone=zone,
         lease_until=until.replace(microsecond=0).isoformat(), allow_from=driver.tools.allow_from(option.offer.provider),
-        offer=to_json(option.offer), lifetime_seconds=option.lease.lifetime_seconds,
+        account=account, offer=to_json(option.offer), lifetime_seconds=option.lease.lifetime_seconds,
         worst_cost_usd=str(option.lease.worst_cost_usd), usd_per_hour=str(option.lease.usd_per_hour),
     )  # fmt: skip
 

@@ -1,20 +1,66 @@
-"""Ends what has outlived its lease or its run: by tag, from anywhere, with or without a ledger."""
+"""Ends what has outlived its lease or its run: by tag, from anywhere, with or without a ledger.
+
+What decides is on the provider's side, in tags; the ledger is asked only so that more is known, and may be missing or
+damaged. In doubt a thing is left where it is: a machine ends at its lease anyway, and the next look comes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
 
 from costgpu.clock import Clock
 from costgpu.errors import CostGpuError, LedgerError, ProviderError
-from costgpu.job import Instance, RunState
-from costgpu.providers.base import Provider
+from costgpu.job import Instance, InstanceRef, InstanceState, Leftover, RunState
+from costgpu.providers.base import Owned, Provider
 from costgpu.run import Findings, Orphan, RunView, Why
 from costgpu.runner import errands
 
+NEW_SECONDS = 600.0  # a thing without a lease may belong to a machine that the provider does not show yet
+ENDING_SECONDS = 900.0  # a machine that is ending is no leak, unless it has been for so long after its lease
+CLEAN_SECONDS = 60.0  # what is in use may be let go within that time
+NOT_CHARGED = frozenset({InstanceState.STOPPED, InstanceState.TERMINATING, InstanceState.TERMINATED})
+"""States in which a machine itself costs nothing; its disks may. Source: EC2 user guide, "Instance lifecycle", and
+Compute Engine, "VM instance lifecycle" (read 2026-11)."""
+
+Known = Callable[[str], RunView | None]
+Prices = Callable[[Sequence[Instance]], Mapping[InstanceRef, Decimal]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Only:
+    """What the question is about; what does not fit is left alone, and so is all that its run has.
+
+    Attributes:
+        before: Launched or created before that; None for any time. What does not tell its age is at least as old as
+            the end of its lease.
+        owner: The owner tag, or the part of it before the ``@``; empty for everybody's.
+    """
+
+    before: datetime | None = None
+    owner: str = ""
+
+    def fits(self, since: datetime | None, lease_until: datetime | None, owner: str) -> bool:
+        """Whether something with these facts is meant."""
+        if self.owner and owner != self.owner and not owner.startswith(f"{self.owner}@"):
+            return False
+        latest = since or lease_until
+        return self.before is None or (latest is not None and latest < self.before)
+
+
+EVERYTHING = Only()
+
 
 def look(
-    providers: Sequence[Provider], regions: Sequence[str] | None, now: datetime, run: Callable[[str], RunView | None]
+    providers: Sequence[Provider],
+    regions: Sequence[str] | None,
+    now: datetime,
+    run: Known,
+    *,
+    only: Only = EVERYTHING,
+    prices: Prices = lambda _: {},
 ) -> Findings:
     """What is ours and should not be there. Changes nothing.
 
@@ -23,6 +69,8 @@ def look(
         regions: None for all.
         now: To hold leases against.
         run: Run id -> view, None if the ledger does not know it. Its `LedgerError` is ignored: tags are enough.
+        only: What is meant.
+        prices: Of machines that run, disk and address not included, in US dollars per hour, as far as they are known.
     """
     found = Findings()
     for provider in providers:
@@ -33,22 +81,92 @@ def look(
             continue
         for region, why in owned.unreachable:
             found.unreachable[f"{provider.name}/{region}"] = why
-        alive = {item.run_id for item in owned.instances if item.state.alive}
-        for instance in owned.instances:
-            if not instance.state.alive:
-                continue
-            why_orphan = _why(instance, now, _known(run, instance.run_id))
-            if why_orphan is None:
-                found.kept.append(instance)
-            else:
-                found.orphans.append(Orphan(instance=instance, why=why_orphan))
+        _instances(found, owned, now, run, only, prices)
+        wanted = {item.run_id for item in found.kept if item.ref.provider == provider.name}
+        doubtful: list[Leftover] = []
         for leftover in owned.leftovers:
             view = _known(run, leftover.run_id)
-            open_here = view is not None and view.state is not RunState.CLOSED
-            wanted = leftover.lease_until is not None and now <= leftover.lease_until and view is None
-            if leftover.run_id not in alive and not open_here and not wanted:
-                found.leftovers.append(leftover)
+            told = replace(leftover, owner=leftover.owner or (view.owner if view else ""))
+            if leftover.run_id in wanted or not only.fits(told.created_at, told.lease_until, told.owner):
+                continue
+            verdict = _is_left(told, view, now)
+            if verdict:
+                found.leftovers.append(told)
+            elif verdict is None:
+                doubtful.append(told)
+        unwanted = {orphan.instance.ref for orphan in found.orphans}
+        found.leftovers += _without_machine(doubtful, provider, owned, regions, unwanted)
     return found
+
+
+def _instances(found: Findings, owned: Owned, now: datetime, run: Known, only: Only, prices: Prices) -> None:
+    unwanted: list[tuple[Instance, Why]] = []
+    for instance in owned.instances:
+        if not instance.state.alive:
+            continue
+        view = _known(run, instance.run_id)
+        why = _why(instance, now, view)
+        if why is None or not only.fits(instance.launched_at, None, instance.owner or (view.owner if view else "")):
+            found.kept.append(instance)
+        else:
+            unwanted.append((instance, why))
+    running = [instance for instance, _ in unwanted if instance.state not in NOT_CHARGED]
+    known = prices(running) if running else {}
+    for instance, why in unwanted:
+        alone = Decimal(0) if instance.state in NOT_CHARGED else known.get(instance.ref)
+        attached = Decimal(str(owned.attached.get(instance.ref.instance_id, 0.0)))
+        rate = None if alone is None else alone + attached
+        found.orphans.append(Orphan(instance=instance, why=why, usd_per_hour=rate))
+
+
+def _why(instance: Instance, now: datetime, view: RunView | None) -> Why | None:
+    """Why an instance should not be there; None if it may."""
+    lease = instance.lease_until
+    if lease is None and view is not None and view.instance == instance.ref:
+        lease = view.lease_until  # somebody has changed its tags; the ledger knows better
+    if instance.state is InstanceState.TERMINATING and (
+        lease is None or now <= lease + timedelta(seconds=ENDING_SECONDS)
+    ):
+        return None
+    if lease is None:
+        return Why.NO_LEASE
+    if now > lease:
+        return Why.PAST_LEASE
+    if view is not None and view.state is RunState.CLOSED:
+        return Why.RUN_CLOSED
+    return None
+
+
+def _is_left(leftover: Leftover, view: RunView | None, now: datetime) -> bool | None:
+    """Whether something of a run that has no wanted machine in sight is left over; None: only if it has none anywhere."""
+    if view is not None:
+        return view.state is RunState.CLOSED or (view.lease_until is not None and now > view.lease_until)
+    if leftover.lease_until is not None:
+        return now > leftover.lease_until
+    if leftover.created_at is not None and (now - leftover.created_at).total_seconds() < NEW_SECONDS:
+        return False
+    return None
+
+
+def _without_machine(
+    doubtful: Sequence[Leftover],
+    provider: Provider,
+    owned: Owned,
+    regions: Sequence[str] | None,
+    unwanted: set[InstanceRef],
+) -> list[Leftover]:
+    """Those whose runs have no machine in any region but unwanted ones; none at all if a region does not say."""
+    if not doubtful:
+        return []
+    if regions is not None:
+        try:
+            owned = provider.list_owned(None)
+        except ProviderError:
+            return []
+    if not owned.all_instances_known:
+        return []
+    alive = {item.run_id for item in owned.instances if item.state.alive and item.ref not in unwanted}
+    return [leftover for leftover in doubtful if leftover.run_id not in alive]
 
 
 def end_orphans(found: Findings, provider: Callable[[str], Provider], clock: Clock) -> None:
@@ -66,38 +184,53 @@ def end_orphans(found: Findings, provider: Callable[[str], Provider], clock: Clo
         try:
             errands.confirm(provider(ref.provider), ref, clock, known_since=orphan.instance.launched_at)
             found.ended.append(ref)
-            if orphan.instance.run_id:
-                left = errands.clean_up(provider(ref.provider), orphan.instance.run_id, ref.region, clock)
-                for what in left:
-                    found.failed[what] = ProviderError(f"{what} of run {orphan.instance.run_id} is still there.")
         except CostGpuError as error:
             found.failed[ref.instance_id] = error
-    for leftover in found.leftovers:
-        try:
-            left_over = provider(leftover.provider).clean_up(leftover.run_id, leftover.region)
-        except CostGpuError as error:
-            found.failed[leftover.resource_id] = error
-            continue
-        if any(item.resource_id == leftover.resource_id for item in left_over):
-            found.failed[leftover.resource_id] = ProviderError(
-                f"{leftover.kind} {leftover.resource_id} is still in use."
-            )
-        else:
-            found.removed.append(leftover)
+    _clean_up(found, provider, clock)
+    _remove(found, provider, clock)
 
 
-def _known(run: Callable[[str], RunView | None], run_id: str) -> RunView | None:
+def _clean_up(found: Findings, provider: Callable[[str], Provider], clock: Clock) -> None:
+    """What the ended machines leave behind now; nothing of a run that still has another one."""
+    alive = {instance.run_id for instance in found.kept} | {orphan.instance.run_id for orphan in found.not_ended}
+    ended = {
+        (ref.provider, ref.region, orphan.instance.run_id)
+        for orphan in found.orphans
+        if (ref := orphan.instance.ref) in found.ended
+    }
+    for name, region, run_id in sorted(ended):
+        if run_id and run_id not in alive:
+            for what in errands.clean_up(provider(name), run_id, region, clock):
+                found.failed[what] = ProviderError(f"{what} of run {run_id} is still there.")
+
+
+def _remove(found: Findings, provider: Callable[[str], Provider], clock: Clock) -> None:
+    """One by one; what is still in use gets a minute. What belongs to a machine that could not be ended stays."""
+    alive = {orphan.instance.run_id for orphan in found.not_ended}
+    started, wait = clock.monotonic(), 0.5
+    left = [leftover for leftover in found.leftovers if leftover.run_id not in alive]
+    while True:
+        in_use: list[Leftover] = []
+        for leftover in left:
+            try:
+                gone = provider(leftover.provider).remove(leftover)
+            except CostGpuError as error:
+                found.failed[leftover.resource_id] = error
+                continue
+            (found.removed if gone else in_use).append(leftover)
+            if gone:
+                found.failed.pop(f"{leftover.kind} {leftover.resource_id}", None)
+        left = in_use
+        if not left or clock.monotonic() - started > CLEAN_SECONDS:
+            break
+        clock.sleep(wait)
+        wait = min(wait * 2, 10.0)
+    for leftover in left:
+        found.failed[leftover.resource_id] = ProviderError(f"{leftover.kind} {leftover.resource_id} is still in use.")
+
+
+def _known(run: Known, run_id: str) -> RunView | None:
     try:
         return run(run_id) if run_id else None
     except LedgerError:
         return None
-
-
-def _why(instance: Instance, now: datetime, view: RunView | None) -> Why | None:
-    if instance.lease_until is None:
-        return Why.NO_LEASE
-    if now > instance.lease_until:
-        return Why.PAST_LEASE
-    if view is not None and view.state is RunState.CLOSED:
-        return Why.RUN_CLOSED
-    return None

@@ -12,7 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from costgpu.errors import CostGpuError, LedgerError, MachineUnusable, ProviderError, RunBusy, RunNotFound
-from costgpu.job import EndReason, EventKind, Instance, InstanceRef, JobPhase, JobStatus, RunEvent, RunState
+from costgpu.job import (
+    EndReason,
+    EventKind,
+    Instance,
+    InstanceRef,
+    InstanceState,
+    JobPhase,
+    JobStatus,
+    RunEvent,
+    RunState,
+)
 from costgpu.ledger.codec import to_json
 from costgpu.providers.base import Provider
 from costgpu.run import Plan, RunView, Tagged
@@ -90,7 +100,7 @@ def launch(
             {
                 "name": plan.spec.name, "owner": owner, "client": socket.gethostname(), "spec": to_json(plan.spec),
                 "identity": to_json(plan.identity), "options": [to_json(option) for option in plan.options],
-                "estimate": _estimate(plan),
+                "estimate": _estimate(plan), "workload": {"key": plan.workload, "steps": plan.steps},
             }
         )  # fmt: skip
         observer.changed(record.view)
@@ -104,7 +114,7 @@ def _estimate(plan: Plan) -> dict[str, float] | None:
     wall, cost = plan.prediction.wall_seconds, plan.prediction.cost_usd
     return {
         "seconds": wall.value, "seconds_low": wall.low, "seconds_high": wall.high, "cost_usd": cost.value,
-        "cost_usd_low": cost.low, "cost_usd_high": cost.high,
+        "cost_usd_low": cost.low, "cost_usd_high": cost.high, "job_seconds": plan.prediction.run_seconds.value,
     }  # fmt: skip
 
 
@@ -281,7 +291,7 @@ def _is_gone(driver: Driver) -> bool:
     if ref is None:
         return False
     instance = driver.provider().describe(ref)
-    return instance is None or not instance.state.alive
+    return instance is None or not instance.state.alive or instance.state is InstanceState.STOPPED
 
 
 def tail_position(status: JobStatus, last_bytes: int = 4096) -> LogPosition:

@@ -1,1 +1,1 @@
-"""Where prices and hardware figures come from; run by maintainers, never while a user waits."""
+"""Where prices and hardware figures come from: facts that maintainers collect, and the providers' own price lists."""

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from costgpu.providers.aws.address import caller_address
+    from costgpu.providers.aws.billing import CostExplorer
     from costgpu.providers.aws.bucket import S3Bucket
     from costgpu.providers.aws.provider import AwsProvider
 
-__all__ = ["AwsProvider", "S3Bucket", "caller_address"]
-_HOME = {"AwsProvider": "provider", "S3Bucket": "bucket", "caller_address": "address"}
+__all__ = ["AwsProvider", "CostExplorer", "S3Bucket", "caller_address"]
+_HOME = {"AwsProvider": "provider", "CostExplorer": "billing", "S3Bucket": "bucket", "caller_address": "address"}
 
 
 def __getattr__(name: str) -> Any:

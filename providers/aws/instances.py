@@ -28,6 +28,7 @@ TAKEN_BACK_REQUEST = frozenset({
 MOVED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) GMT\)")
 """In StateTransitionReason. Source: Amazon EC2 API reference, Instance (2026-11)."""
 NOT_FOUND = frozenset({"InvalidInstanceID.NotFound"})
+PAGES = {"PaginationConfig": {"PageSize": 1000}}  # the most. Source: Amazon EC2 API reference, DescribeInstances (2026-11)
 
 
 def tags_in(row: Mapping[str, Any]) -> dict[str, str]:
@@ -104,7 +105,7 @@ class Instances:
     def filtered(self, region: str, name: str, values: Sequence[str]) -> list[Instance]:
         """The machines that a filter of EC2 leaves, all pages of them."""
         with self._clients.speaking(f"list instances in {region}"):
-            rows = list(self._rows(region, Filters=[{"Name": name, "Values": list(values)}]))
+            rows = list(self._rows(region, Filters=[{"Name": name, "Values": list(values)}], **PAGES))
         return [instance_from(row, region) for row in rows]
 
     def _rows(self, region: str, **question: Any) -> Iterator[Any]:

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import UTC
 from typing import Any
 
-from costgpu.errors import AuthError, ProviderError
-from costgpu.job import InstanceState
+from costgpu.errors import AuthError, InvalidRequest, ProviderError
+from costgpu.job import Instance, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.instances import Instances, lease_in, tags_in
 from costgpu.providers.aws.schedule import Schedules, run_of
 from costgpu.providers.aws.session import Clients
-from costgpu.providers.base import TAG_RUN, Leftover, Owned
+from costgpu.providers.aws.storage import ADDRESS_USD_PER_HOUR, snapshot_usd_per_hour, volume_usd_per_hour
+from costgpu.providers.base import TAG_OWNER, TAG_RUN, Leftover, Owned
 
 PARALLEL_REGIONS = 8
-HOURS_PER_MONTH = 730
-GP3_USD_PER_GIB_MONTH = 0.08  # Source: Amazon EBS pricing, us-east-1; other regions up to twice that (2026-11)
-ADDRESS_USD_PER_HOUR = 0.005  # Source: Amazon VPC pricing, public IPv4 addresses (2026-11)
+SCHEDULE = "schedule"
 GONE = frozenset({
     "InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidVolume.NotFound", "InvalidNetworkInterfaceID.NotFound",
-    "InvalidAllocationID.NotFound",
+    "InvalidAllocationID.NotFound", "InvalidSnapshot.NotFound", "InvalidKeyPair.NotFound",
 })  # fmt: skip
 STILL_USED = frozenset({
     "DependencyViolation", "VolumeInUse", "InvalidNetworkInterface.InUse", "InvalidParameterValue",
-    "InvalidIPAddress.InUse", "IncorrectState", "OperationNotPermitted",
+    "InvalidIPAddress.InUse", "IncorrectState", "OperationNotPermitted", "InvalidSnapshot.InUse",
 })  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
     """One sort of resource that carries tags.
 
@@ -38,32 +39,61 @@ class Kind:
         operation: boto3's paginated (or plain) call that lists it.
         key: Of the rows in the reply.
         id_key: Of the resource's id in a row.
+        id_filter: Name of the filter for one id.
         remove: boto3's call that deletes one.
-        idle: Whether a row is left over, rather than part of a machine.
+        idle: Whether a row is left over, rather than part of something.
         usd_per_hour: What a row costs.
+        created_key: Of the time of its creation; empty where EC2 does not tell.
+        question: Further arguments of the call.
+        of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
     """
 
     name: str
     operation: str
     key: str
     id_key: str
+    id_filter: str
     remove: str
-    idle: Callable[[Any], bool]
-    usd_per_hour: Callable[[Any], float]
+    idle: Callable[[Any], bool] = lambda _: True
+    usd_per_hour: Callable[[Any], float] = lambda _: 0.0
+    created_key: str = ""
+    question: Mapping[str, Any] = field(default_factory=dict)
+    of_a_run: bool = True
 
 
-KINDS = (
-    Kind("disk", "describe_volumes", "Volumes", "VolumeId", "delete_volume",
-         lambda row: not row.get("Attachments"),
-         lambda row: round(row.get("Size", 0) * GP3_USD_PER_GIB_MONTH / HOURS_PER_MONTH, 6)),
-    Kind("address", "describe_addresses", "Addresses", "AllocationId", "release_address",
-         lambda row: not row.get("AssociationId"), lambda _: ADDRESS_USD_PER_HOUR),
-    Kind("network interface", "describe_network_interfaces", "NetworkInterfaces", "NetworkInterfaceId",
-         "delete_network_interface", lambda row: row.get("Status") == "available", lambda _: 0.0),
-    Kind("security group", "describe_security_groups", "SecurityGroups", "GroupId", "delete_security_group",
-         lambda _: True, lambda _: 0.0),
+VOLUME = Kind(
+    name="disk", operation="describe_volumes", key="Volumes", id_key="VolumeId", id_filter="volume-id",
+    remove="delete_volume", idle=lambda row: not row.get("Attachments"), usd_per_hour=volume_usd_per_hour,
+    created_key="CreateTime",
 )  # fmt: skip
-"""In the order of removal: a group goes last, for interfaces are in it."""
+ADDRESS = Kind(
+    name="address", operation="describe_addresses", key="Addresses", id_key="AllocationId", id_filter="allocation-id",
+    remove="release_address", idle=lambda row: not row.get("AssociationId"),
+    usd_per_hour=lambda _: ADDRESS_USD_PER_HOUR,
+)  # fmt: skip
+KINDS = (
+    VOLUME,
+    Kind(
+        name="snapshot", operation="describe_snapshots", key="Snapshots", id_key="SnapshotId", id_filter="snapshot-id",
+        remove="delete_snapshot", usd_per_hour=snapshot_usd_per_hour, created_key="StartTime",
+        question={"OwnerIds": ["self"]}, of_a_run=False,
+    ),
+    ADDRESS,
+    Kind(
+        name="network interface", operation="describe_network_interfaces", key="NetworkInterfaces",
+        id_key="NetworkInterfaceId", id_filter="network-interface-id", remove="delete_network_interface",
+        idle=lambda row: row.get("Status") == "available",
+    ),
+    Kind(
+        name="security group", operation="describe_security_groups", key="SecurityGroups", id_key="GroupId",
+        id_filter="group-id", remove="delete_security_group",
+    ),
+    Kind(
+        name="key pair", operation="describe_key_pairs", key="KeyPairs", id_key="KeyPairId", id_filter="key-pair-id",
+        remove="delete_key_pair", created_key="CreateTime", of_a_run=False,
+    ),
+)  # fmt: skip
+"""In the order of removal: a group goes after the interfaces that are in it."""
 
 
 class Inventory:
@@ -90,40 +120,42 @@ class Inventory:
         return Owned(
             instances=tuple(each for answer in owned for each in answer.instances),
             leftovers=tuple(each for answer in owned for each in answer.leftovers),
-            unreachable=tuple(each for answer in owned for each in answer.unreachable),
+            unreachable=_together(
+                [each for answer in owned for each in answer.unreachable], len(regions) - len(failed)
+            ),
+            attached={key: value for answer in owned for key, value in answer.attached.items()},
         )
 
     def _survey(self, region: str) -> tuple[Owned, ProviderError | None]:
         try:
             self._clients.require(region)
-            instances = self._instances.filtered(region, "tag-key", [TAG_RUN])
+            listed = self._instances.filtered(region, "tag-key", [TAG_RUN])
+            instances = [each for each in listed if TAG_RUN in each.tags]
         except ProviderError as error:
             return Owned(unreachable=((region, error.message),)), error
         leftovers: list[Leftover] = []
         unreachable: list[tuple[str, str]] = []
-        for name, listing in self._listings(region):
-            try:
-                leftovers += listing()
-            except ProviderError as error:
-                if name != "schedule" or self._schedules.configured:
-                    unreachable.append((f"{region} ({name})", error.message))
-        return Owned(instances=tuple(instances), leftovers=tuple(leftovers), unreachable=tuple(unreachable)), None
-
-    def _listings(self, region: str) -> Iterator[tuple[str, Callable[[], list[Leftover]]]]:
+        rows: dict[str, list[Any]] = {}
         for kind in KINDS:
-            yield (
-                kind.name,
-                lambda kind=kind: [  # type: ignore[misc]
-                    self._leftover(region, kind, row)
-                    for row in self._rows(region, kind, "tag-key", TAG_RUN)
-                    if kind.idle(row)
-                ],
-            )
-        yield "schedule", lambda: self._schedule_leftovers(region)
+            try:
+                rows[kind.name] = [row for row in self._rows(region, kind, "tag-key", TAG_RUN) if TAG_RUN in _tags(row)]
+                leftovers += [self._leftover(region, kind, row) for row in rows[kind.name] if kind.idle(row)]
+            except ProviderError as error:
+                unreachable.append((f"{region} ({kind.name})", error.message))
+        try:
+            leftovers += self._schedule_leftovers(region)
+        except ProviderError as error:
+            if self._schedules.configured:
+                unreachable.append((f"{region} ({SCHEDULE})", error.message))
+        attached = _attached(instances, rows.get(VOLUME.name, ()), rows.get(ADDRESS.name, ()))
+        owned = Owned(
+            instances=tuple(instances), leftovers=tuple(leftovers), unreachable=tuple(unreachable), attached=attached
+        )
+        return owned, None
 
     def _rows(self, region: str, kind: Kind, name: str, value: str) -> list[Any]:
         ec2 = self._clients.client("ec2", region)
-        question = {"Filters": [{"Name": name, "Values": [value]}]}
+        question = {**kind.question, "Filters": [{"Name": name, "Values": [value]}]}
         with self._clients.speaking(f"list each {kind.name} in {region}"):
             if not ec2.can_paginate(kind.operation):
                 return list(getattr(ec2, kind.operation)(**question)[kind.key])
@@ -131,19 +163,24 @@ class Inventory:
 
     @staticmethod
     def _leftover(region: str, kind: Kind, row: Any) -> Leftover:
-        tags = tags_in({"Tags": row.get("Tags") or row.get("TagSet")})
+        tags = _tags(row)
+        created = row.get(kind.created_key) if kind.created_key else None
         return Leftover(
             provider="aws", region=region, kind=kind.name, resource_id=row[kind.id_key], run_id=tags.get(TAG_RUN, ""),
-            usd_per_hour=kind.usd_per_hour(row), lease_until=lease_in(tags),
+            usd_per_hour=kind.usd_per_hour(row), lease_until=lease_in(tags), owner=tags.get(TAG_OWNER, ""),
+            created_at=created.astimezone(UTC) if created is not None else None,
         )  # fmt: skip
 
     def _schedule_leftovers(self, region: str, run_id: str = "") -> list[Leftover]:
         with self._clients.speaking(f"list schedules in {region}"):
-            names = list(self._schedules.names(region, run_id))
+            found = list(self._schedules.made(region, run_id))
         return [
-            Leftover(provider="aws", region=region, kind="schedule", resource_id=name, run_id=run_of(name))
-            for name in names
-        ]
+            Leftover(
+                provider="aws", region=region, kind=SCHEDULE, resource_id=name, run_id=run_of(name),
+                created_at=created.astimezone(UTC) if created is not None else None,
+            )
+            for name, created in found
+        ]  # fmt: skip
 
     def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
         """Removes what a run left in a region; returns what has to wait, everything if its machine still lives."""
@@ -154,10 +191,37 @@ class Inventory:
         if alive:
             waiting = self._schedules_of(run_id, region)
         for kind in KINDS:
+            if not kind.of_a_run:
+                continue
             for row in self._rows(region, kind, f"tag:{TAG_RUN}", run_id):
                 if alive or not self._remove(region, kind, row):
                     waiting.append(self._leftover(region, kind, row))
         return tuple(waiting)
+
+    def remove(self, leftover: Leftover) -> bool:
+        """Removes one thing that still carries our tag; returns whether it is gone.
+
+        Raises:
+            InvalidRequest: It does not carry our tag, or it is of a kind that costgpu does not know.
+        """
+        region, resource = leftover.region, leftover.resource_id
+        self._clients.require(region)
+        if leftover.kind == SCHEDULE:
+            if not run_of(resource):
+                raise _not_ours(leftover)
+            with self._clients.speaking(f"list schedules in {region}"):
+                known = [name for name, _ in self._schedules.made(region, run_of(resource))]
+            if resource in known:
+                with self._clients.speaking(f"remove the schedule {resource} in {region}"):
+                    self._schedules.remove(region, resource)
+            return True
+        kind = next((each for each in KINDS if each.name == leftover.kind), None)
+        if kind is None:
+            raise InvalidRequest(f"costgpu does not know what a {leftover.kind} is on AWS.")
+        rows = self._rows(region, kind, kind.id_filter, resource)
+        if any(TAG_RUN not in _tags(row) for row in rows):
+            raise _not_ours(leftover)
+        return all(self._remove(region, kind, row) for row in rows)  # one, or none any more
 
     def _schedules_of(self, run_id: str, region: str) -> list[Leftover]:
         try:
@@ -185,3 +249,47 @@ class Inventory:
                 if sdk.code_of(exc) not in GONE:
                     raise
         return True
+
+
+def _tags(row: Mapping[str, Any]) -> dict[str, str]:
+    """Of anything that EC2 describes; interfaces have theirs elsewhere."""
+    return tags_in({"Tags": row.get("Tags") or row.get("TagSet")})
+
+
+def _not_ours(leftover: Leftover) -> InvalidRequest:
+    return InvalidRequest(
+        f"The {leftover.kind} {leftover.resource_id} in {leftover.region} does not carry the tag {TAG_RUN}: it is not"
+        " ours, and stays as it is."
+    )
+
+
+def _attached(instances: Sequence[Instance], volumes: Sequence[Any], addresses: Sequence[Any]) -> dict[str, float]:
+    """What the disks and the address of each instance cost an hour; stopped machines keep theirs."""
+    costs: Iterator[tuple[str, float]] = (
+        (str(attachment.get("InstanceId", "")), VOLUME.usd_per_hour(row))
+        for row in volumes
+        for attachment in row.get("Attachments") or ()
+    )
+    found: dict[str, float] = {}
+    for instance_id, usd in costs:
+        found[instance_id] = found.get(instance_id, 0.0) + usd
+    kept = {str(row.get("InstanceId") or "") for row in addresses}
+    for instance in instances:
+        known = instance.ref.instance_id
+        if known in kept or instance.endpoint is not None:
+            found[known] = found.get(known, 0.0) + ADDRESS_USD_PER_HOUR
+    return found
+
+
+def _together(failed: list[tuple[str, str]], asked: int) -> tuple[tuple[str, str], ...]:
+    """What failed; a kind that could be listed in none of several regions is named once."""
+    kinds = Counter(place.partition(" ")[2] for place, _ in failed)
+    everywhere = {kind for kind, count in kinds.items() if kind and count == asked > 1}
+    told: list[tuple[str, str]] = []
+    for place, why in failed:
+        _, _, kind = place.partition(" ")
+        if kind not in everywhere:
+            told.append((place, why))
+        elif not any(known == f"every region {kind}" for known, _ in told):
+            told.append((f"every region {kind}", why))
+    return tuple(told)

@@ -192,6 +192,10 @@ class AwsProvider:
             raise InvalidRequest("No run is named.")
         return self._inventory.clean_up(run_id, region)
 
+    def remove(self, leftover: Leftover) -> bool:
+        """Removes one thing with our tag that is not an instance."""
+        return self._inventory.remove(leftover)
+
     def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
         """Everything with our tag."""
         chosen = regions if regions is not None else self._regions

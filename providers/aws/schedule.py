@@ -77,8 +77,8 @@ class Schedules:
             if sdk.code_of(exc) != "ConflictException":  # the same name is the same machine and the same lease
                 raise
 
-    def names(self, region: str, run_id: str = "") -> Iterator[str]:
-        """The schedules of a run, or of all runs, in a region."""
+    def made(self, region: str, run_id: str = "") -> Iterator[tuple[str, datetime | None]]:
+        """The schedules of a run, or of all runs, in a region: name, and when it was made."""
         if not self._clients.has("scheduler", region):
             return
         prefix = f"{PREFIX}{run_id}-" if run_id else PREFIX
@@ -86,7 +86,7 @@ class Schedules:
         for page in pages:
             for row in page["Schedules"]:
                 if run_of(row["Name"]) and (row.get("Target") or {}).get("Arn") == TARGET:
-                    yield str(row["Name"])
+                    yield str(row["Name"]), row.get("CreationDate")
 
     def remove(self, region: str, name: str) -> None:
         """Deletes one; it may be gone already."""

@@ -45,6 +45,7 @@ class FakeInstance:
         ended_by: The truth about who ended it, which no client can see; None while it lives.
         end_reason: Likewise, what for.
         guest: None until it runs.
+        off_at: When it switched itself off, if that has only stopped it.
         terminating_at: When its end began; billing ends there.
         terminated_at: When it was gone.
         terminate_calls: How often its end was asked for.
@@ -71,6 +72,7 @@ class FakeInstance:
     end_reason: EndReason | None = None
     guest: Guest | None = None
     stopped_due: float = NEVER
+    off_at: float | None = None
     terminating_at: float | None = None
     terminated_at: float | None = None
     terminate_calls: int = 0
@@ -100,8 +102,19 @@ class FakeInstance:
         if self.state in (InstanceState.TERMINATING, InstanceState.TERMINATED):
             return
         self.state, self.terminating_at = InstanceState.TERMINATING, at
-        self.ended_by, self.end_reason = by, reason
-        self.state_reason = words or REASONS.get(by, "")
+        if self.off_at is None:
+            self.ended_by, self.end_reason = by, reason
+            self.state_reason = words or REASONS.get(by, "")
+
+    def switch_off(self, at: float, by: EndedBy, reason: EndReason | None = None) -> None:
+        """It powers itself off, at a provider where that only stops it."""
+        if self.state is InstanceState.RUNNING:
+            self.state, self.stopped_due, self.state_reason = (
+                InstanceState.STOPPING,
+                at + 5.0,
+                "switched off by its guest",
+            )
+            self.off_at, self.ended_by, self.end_reason = at, by, reason
 
     def stop(self, at: float, seconds: float) -> None:
         """Somebody stops it: its guest is off, its disks go on."""
@@ -114,6 +127,7 @@ class FakeInstance:
         with contextlib.suppress(ValueError, KeyError, OverflowError):
             lease = datetime.fromtimestamp(int(self.tags[TAG_LEASE]), UTC)
         reachable = self.state is InstanceState.RUNNING
+        ended = self.off_at if self.off_at is not None else self.terminated_at
         return Instance(
             ref=self.ref,
             zone=self.zone,
@@ -122,9 +136,8 @@ class FakeInstance:
             reason=self.state_reason,
             preempted=self.ended_by is EndedBy.PROVIDER and self.end_reason is EndReason.PREEMPTED,
             launched_at=datetime.fromtimestamp(self.wall(self.created_at), UTC),
-            ended_at=(
-                None if self.terminated_at is None else datetime.fromtimestamp(self.wall(self.terminated_at), UTC)
-            ),
+            ended_at=None if ended is None else datetime.fromtimestamp(self.wall(ended), UTC),
+            by_guest=self.off_at is not None,
             endpoint=Endpoint(kind="fake", host=self.address) if reachable else None,
             run_id=self.tags.get(TAG_RUN, ""),
             name=self.tags.get(TAG_NAME, ""),
@@ -145,7 +158,7 @@ class FakeInstance:
             yield self.running_at, lambda _: self._run()
         if self.state is InstanceState.STOPPING:
             yield self.stopped_due, lambda _: self._stopped()
-        if self.deadline_at is not None:
+        if self.deadline_at is not None and self.off_at is None:
             yield self.deadline_at, self._deadline
         if self.preempted_at is not None and self.state is not InstanceState.STOPPED:
             yield self.preempted_at, self._preempted

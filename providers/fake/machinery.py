@@ -43,6 +43,7 @@ class Machinery:
         remembers_seconds: So long a terminated instance is described; its token is known for ever.
         terminating_seconds: How long terminating takes, for instances created from now on; `NEVER` sticks.
         provider_deadline: Whether the create call arms the provider's own deadline, too.
+        power_off_stops: Whether a machine that powers itself off is only stopped, with its disk billed on, as on Google.
         watchdog_works: Whether the watchdog that boots with the machine does what it should.
         agent_works: Whether agents enforce their limits.
         leaves_rules: Whether a refused create call leaves its access rule behind.
@@ -76,6 +77,7 @@ class Machinery:
         self.remembers_seconds = 3600.0
         self.terminating_seconds = 30.0
         self.provider_deadline = False
+        self.power_off_stops = False
         self.watchdog_works = True
         self.agent_works = True
         self.leaves_rules = False
@@ -237,7 +239,7 @@ class Machinery:
             preempted_at=instance.preempted_at,
             watchdog_works=lambda: self.watchdog_works,
             agent_works=lambda: self.agent_works,
-            power_off=instance.begin_end,
+            power_off=instance.switch_off if self.power_off_stops else instance.begin_end,
             on_machine_clock=lambda epoch: self.on_time_line(epoch) - script.clock_skew_seconds,
             bucket=self.uploaded,
         )

@@ -110,6 +110,17 @@ class FakeProvider:
 
         return self._call("clean_up", run_id, remove)
 
+    def remove(self, leftover: Leftover) -> bool:
+        """By id; what an instance of its run uses stays."""
+
+        def take_away() -> bool:
+            self._reach(leftover.region)
+            machines = (one for one in self.cloud.instances.values() if one.tags.get(TAG_RUN) == leftover.run_id)
+            used = any(one.ref.region == leftover.region and one.state.alive for one in machines)
+            return self.cloud.resources.take(leftover.resource_id, leftover.region, used=used)
+
+        return self._call("remove", leftover.resource_id, take_away)
+
     def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
         """By tag."""
 
@@ -135,6 +146,8 @@ class FakeProvider:
             known = self.cloud.instances.get(ref.instance_id)
             if known is None or known.guest is None or self._visible(ref.instance_id) is None:
                 return ""
+            if known.off_at is not None:
+                return ""  # as Google: what is off has no console any more
             lines = ["fake machine: kernel started"]
             if known.guest.machine.boots:
                 lines.append(f"costgpu: watchdog armed until {known.tags.get(TAG_LEASE)}")

@@ -15,7 +15,7 @@ class Resource:
     """One of them.
 
     Attributes:
-        kind: ``security group`` or ``disk``.
+        kind: ``security group``, ``disk``, or whatever a test says.
         region: Where.
         resource_id: Its name for ever.
         run_id: In its name and, if it is ours, in its tag.
@@ -23,6 +23,8 @@ class Resource:
         allow_from: CIDRs that an access rule lets in.
         usd_per_hour: What it costs.
         lease_until: From its tag.
+        created_at: As the provider says it; None if it does not.
+        owner: From its tag.
     """
 
     kind: str
@@ -33,6 +35,8 @@ class Resource:
     allow_from: tuple[str, ...] = ()
     usd_per_hour: float = 0.0
     lease_until: datetime | None = None
+    created_at: datetime | None = None
+    owner: str = ""
 
 
 class Resources:
@@ -53,6 +57,8 @@ class Resources:
         allow_from: str = "",
         usd_per_hour: float = 0.0,
         lease_until: datetime | None = None,
+        created_at: datetime | None = None,
+        owner: str = "",
     ) -> Resource:
         """A new one."""
         self._made += 1
@@ -66,6 +72,8 @@ class Resources:
             allow_from=(allow_from,) if allow_from else (),
             usd_per_hour=usd_per_hour,
             lease_until=lease_until,
+            created_at=created_at,
+            owner=owner,
         )
         self._all.append(resource)
         return resource
@@ -96,6 +104,8 @@ class Resources:
                 run_id=one.run_id,
                 usd_per_hour=one.usd_per_hour,
                 lease_until=one.lease_until,
+                created_at=one.created_at,
+                owner=one.owner,
             )
             for one in self._all
             if one.ours and run_id in (None, one.run_id) and region in (None, one.region)
@@ -112,6 +122,24 @@ class Resources:
         if foreign:
             raise InvalidRequest(f"{foreign[0]} is named as if it belonged to run {run_id}, but has no costgpu tag.")
         self._all = [one for one in self._all if one not in named]
+
+    def take(self, resource_id: str, region: str, *, used: bool) -> bool:
+        """Removes one; whether it is gone.
+
+        Args:
+            resource_id: Which; one that is not there is gone.
+            region: Where.
+            used: Whether something still uses it.
+
+        Raises:
+            InvalidRequest: It has not our tag.
+        """
+        known = next((one for one in self._all if (one.resource_id, one.region) == (resource_id, region)), None)
+        if known is not None and not known.ours:
+            raise InvalidRequest(f"{resource_id} has no costgpu tag: it is not ours, and stays as it is.")
+        if known is not None and not used:
+            self._all.remove(known)
+        return known is None or not used
 
     def foreign_untouched(self) -> bool:
         """Whether what is not ours is still there."""

@@ -202,6 +202,14 @@ class LocalProvider:
                 keeping.clean(home)
         return tuple(left)
 
+    def remove(self, leftover: Leftover) -> bool:
+        """There is nothing to remove: a run leaves nothing here but the folder of its instance, with its logs.
+
+        Raises:
+            InvalidRequest: It is something else.
+        """
+        raise InvalidRequest(f"{leftover.resource_id} is nothing that costgpu leaves behind on this machine.")
+
     @_translated
     def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
         """Every instance folder. One that another machine writes (a shared home) is named, and left alone."""

@@ -35,7 +35,8 @@ def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
     assert status.stdout_bytes == len(machine.stdout)
     assert status.started_epoch is not None
     assert status.finished_epoch is not None
-    assert status.started_epoch <= status.finished_epoch
+    assert status.job_started_epoch is not None
+    assert status.started_epoch <= status.job_started_epoch <= status.finished_epoch
     assert machine.host.status() == status
 
 

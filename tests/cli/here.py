@@ -109,6 +109,17 @@ class Here:
             code, out, err = told(*words)
         return Result(words, code, out, err)
 
+    @contextlib.contextmanager
+    def setting(self, **environment: str) -> Iterator[None]:
+        """Variables for the commands within."""
+        before = dict(self.environment)
+        self.environment.update(environment)
+        try:
+            yield
+        finally:
+            self.environment.clear()
+            self.environment.update(before)
+
     def run(self, *words: str, **environment: str) -> Result:
         """`costgpu run` on this machine, not measured."""
         return self.costgpu(*LOCAL, *words, **environment)

@@ -75,15 +75,27 @@ def test_a_machine_past_its_lease_is_listed_and_only_with_yes_ended(here: Here) 
     until(past)
     assert here.living()
     looked = here.costgpu("reap")
-    assert looked.returncode == 0
+    assert looked.returncode == 48
     assert "past its lease" in " ".join(looked.stdout.split())
-    assert "Nothing was changed. End them with: costgpu reap --yes" in looked.stdout
+    assert looked.stdout.endswith("Together free.\nNothing was changed. End them with: costgpu reap --yes\n")
+    assert looked.stderr == (
+        "costgpu: 1 machine that no run wants any more: free.\nhint: costgpu reap --yes ends them.\n"
+    )
+    with here.setting(COSTGPU_OWNER="somebody-else"):
+        assert here.told("reap", "--mine").returncode == 0
+    assert here.told("reap", "--mine", "--older-than", "1s").returncode == 48
+    for narrowed in (("--older-than", "2h"), ("--infra", "local", "--older-than", "3d")):
+        spared = here.told("reap", "--yes", *narrowed)
+        assert (spared.returncode, spared.stdout) == (0, ""), spared.stderr
     assert here.living()
     (here.data / "ledger.sqlite").write_bytes(b"not a database" * 1000)
     ended = here.told("reap", "--yes")
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 48, ended.stderr
     assert ended.stdout.startswith("ended: local local-")
-    assert "damaged" in ended.stderr
+    assert "Nothing was changed" not in ended.stdout
+    assert ended.stderr.count("damaged") == 1
+    assert "costgpu: 1 machine that no run wanted any more: free. All ended.\n" in ended.stderr
+    assert "hint" not in ended.stderr
     here.quiet()
     assert here.told("reap").stdout == ""
 
@@ -105,6 +117,26 @@ def test_yes_brings_home_what_is_finished_and_ends_what_never_began(here: Here) 
     assert views["short"].run_id == run_id
     assert (views["short"].state, views["short"].reason) == (RunState.CLOSED, EndReason.SUCCEEDED)
     assert (views["train"].state, views["train"].reason) == (RunState.CLOSED, EndReason.UNCLAIMED)
+
+
+@pytest.mark.parametrize("url", ["postgresql://nobody@127.0.0.1:1/none", "mysql://h/d"])
+def test_no_ledger_at_all_is_no_reason_to_let_machines_run(here: Here, url: str) -> None:
+    here.detached("--no-auto-shutdown", "--lease", "5s", "train.py")
+    kill_guards(here)
+    with here.setting(COSTGPU_LEDGER_URL=url):
+        until(lambda: bool(json.loads(here.told("reap", "--json").stdout)["orphans"]))
+        ended = here.told("reap", "--yes")
+    assert ended.returncode == 48, ended.stderr
+    assert ended.stdout.startswith("ended: local local-")
+    assert "Tags have to do" in ended.stderr
+    here.quiet()
+
+
+@pytest.mark.parametrize("age", ["soon", "-2h", "0s", "9999999 weeks"])
+def test_an_age_that_is_none(here: Here, age: str) -> None:
+    result = here.told("reap", f"--older-than={age}")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert "--older-than" in result.stderr
 
 
 class TestWithoutAnswers:
@@ -131,8 +163,7 @@ class TestWithoutAnswers:
         assert code == 46
         assert "not asked: aws: no credentials here, and run abcd has a machine there" in out
 
-    @pytest.mark.parametrize(("place", "code", "words"), [("mars", 44, "costgpu knows"), ("gcp", 44, "--infra")])
-    def test_a_provider_that_is_none(self, place: str, code: int, words: str) -> None:
-        found, out, err = told("reap", "--infra", place)
-        assert (found, out) == (code, "")
-        assert words in err
+    def test_a_provider_that_is_none(self) -> None:
+        found, out, err = told("reap", "--infra", "mars")
+        assert (found, out) == (44, "")
+        assert "costgpu knows" in err

@@ -59,7 +59,9 @@ class AwsHarness(Harness):
     def foreign_is_well(self) -> bool:
         there = {row["id"] for row in self.cloud.instances("pending", "running")}
         groups = {row["GroupId"] for row in self._ec2().describe_security_groups()["SecurityGroups"]}
-        return all(one in (there if kind == "instance" else groups) for one, kind in self._foreign.items())
+        volumes = {row["VolumeId"] for row in self._ec2().describe_volumes()["Volumes"]}
+        places = {"instance": there, "group": groups, "volume": volumes}
+        return all(one in places[kind] for one, kind in self._foreign.items())
 
     def foreign_resource(self, run_id: str) -> bool:
         ec2 = self._ec2()
@@ -67,6 +69,18 @@ class AwsHarness(Harness):
         group = ec2.create_security_group(GroupName=f"costgpu-{run_id}", Description="somebody's", VpcId=vpc)
         self._foreign[group["GroupId"]] = "group"
         return True
+
+    def leave_behind(self, run_id: str, *, tagged: bool = True) -> str | None:
+        tags = [
+            {"Key": TAG_RUN if tagged else f"{TAG_RUN}X", "Value": run_id},
+            {"Key": "Name", "Value": "costgpu-train"},
+        ]
+        made = self._ec2().create_volume(
+            AvailabilityZone=f"{self.region}a", Size=8, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}]
+        )  # fmt: skip
+        if not tagged:
+            self._foreign[made["VolumeId"]] = "volume"
+        return str(made["VolumeId"])
 
     def power_off(self, ref: InstanceRef) -> None:
         self.cloud.power_off(ref.instance_id)

@@ -290,6 +290,27 @@ class CleansUpByName(FakeProvider):
         return super().clean_up(run_id, region)
 
 
+@breaks("remove_takes_one_thing_and_no_other")
+class RemovesNothing(FakeProvider):
+    def remove(self, leftover: Leftover) -> bool:
+        return True
+
+
+@breaks("remove_takes_one_thing_and_no_other")
+class RemovesTheWholeRun(FakeProvider):
+    def remove(self, leftover: Leftover) -> bool:
+        self.cloud.resources.remove(leftover.run_id, leftover.region)
+        return True
+
+
+@breaks("remove_refuses_what_is_not_ours")
+class RemovesAnything(FakeProvider):
+    def remove(self, leftover: Leftover) -> bool:
+        for one in self.cloud.resources.all_named(leftover.run_id):
+            one.ours = True
+        return super().remove(leftover)
+
+
 @breaks("access_is_for_one_address")
 class AddsInsteadOfReplacing(FakeProvider):
     def open_access(self, instance: Instance, allow_from: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.job import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.job import CreateRequest, Instance, InstanceRef, InstanceState, Leftover
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.contract.harness import RUN, SECRET, Harness
 
@@ -313,6 +313,9 @@ def terminate_works_on_a_stopped_instance(harness: Harness) -> None:
 def a_power_off_from_inside_terminates(harness: Harness) -> None:
     made = harness.running(harness.request())
     harness.power_off(made.ref)
+    if harness.power_off_stops:
+        assert harness.until(lambda: harness.state(made.ref) is InstanceState.STOPPED, harness.end_seconds)
+        harness.client().terminate(made.ref)
     assert harness.until(lambda: harness.over(made.ref), harness.end_seconds)
 
 
@@ -374,6 +377,32 @@ def clean_up_spares_what_is_not_ours(harness: Harness) -> None:
         pytest.skip("nothing to be confused with")
     with contextlib.suppress(InvalidRequest):
         assert harness.client().clean_up(RUN, harness.region) == ()
+    assert harness.foreign_is_well()
+
+
+@check
+def remove_takes_one_thing_and_no_other(harness: Harness) -> None:
+    first, second = harness.leave_behind(RUN), harness.leave_behind(RUN)
+    if first is None or second is None:
+        pytest.skip("a run leaves no such things here")
+    provider = harness.client()
+    found = {one.resource_id: one for one in provider.list_owned().leftovers}
+    assert found.keys() >= {first, second}
+    assert found[first].run_id == RUN
+    for _ in range(2):
+        assert provider.remove(found[first])
+        assert [one.resource_id for one in harness.client().list_owned().leftovers] == [second]
+
+
+@check
+def remove_refuses_what_is_not_ours(harness: Harness) -> None:
+    harness.foreign()
+    stranger = harness.leave_behind(RUN, tagged=False) or "somebodys"
+    assert stranger not in [one.resource_id for one in harness.client().list_owned().leftovers]
+    as_if = Leftover(
+        provider=harness.name, region=harness.region, kind="disk", resource_id=stranger, run_id=RUN, lease_until=None
+    )
+    refused(lambda: harness.client().remove(as_if))
     assert harness.foreign_is_well()
 
 
@@ -474,4 +503,7 @@ def _every_call(harness: Harness, request: CreateRequest, made: Instance) -> lis
         lambda: provider.describe(made.ref), lambda: provider.terminate(made.ref),
         lambda: provider.open_access(made, "203.0.113.8/32"), lambda: provider.clean_up(RUN, made.ref.region),
         provider.list_owned, lambda: provider.console(made.ref),
+        lambda: provider.remove(
+            Leftover(provider=harness.name, region=made.ref.region, kind="disk", resource_id="vol-1", run_id=RUN)
+        ),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A fresh harness for each check; the emulated account is one process for all of them."""
+"""A fresh harness for each check; an emulated account is one process for all of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,17 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     cloud.close()
 
 
-@pytest.fixture(params=["fake", "local", "aws"])
+@pytest.fixture(scope="session")
+def emulated_gce(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The emulated project of Google Cloud."""
+    from tests.emulator.gce_client import RunningGce
+
+    cloud = RunningGce.launch(log=tmp_path_factory.mktemp("gce") / "stderr.log")
+    yield cloud
+    cloud.close()
+
+
+@pytest.fixture(params=["fake", "local", "aws", "gcp"])
 def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Harness]:
     """Every provider in turn."""
     made: Harness
@@ -30,6 +40,15 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         made = FakeHarness()
     elif request.param == "local":
         made = LocalHarness(tmp_path / "machines")
+    elif request.param == "gcp":
+        pytest_socket.enable_socket()
+        from tests.contract.gcp_harness import GcpHarness
+
+        gce = request.getfixturevalue("emulated_gce")
+        gce.reset()
+        for name, value in gce.environment().items():
+            monkeypatch.setenv(name, value)
+        made = GcpHarness(gce)
     else:
         pytest_socket.enable_socket()
         from tests.contract.aws_harness import AwsHarness

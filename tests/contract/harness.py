@@ -51,6 +51,7 @@ class Harness:
         end_seconds: So long terminating may take.
         lease_seconds: A lease that is long enough not to end during a check.
         short_lease_seconds: One that is just long enough to boot.
+        power_off_stops: Whether the provider only stops a machine that powers itself off, and keeps its disk.
     """
 
     name: ClassVar[str]
@@ -62,6 +63,7 @@ class Harness:
     end_seconds: ClassVar[float] = 60.0
     lease_seconds: ClassVar[float] = 600.0
     short_lease_seconds: ClassVar[float] = 30.0
+    power_off_stops: ClassVar[bool] = False
     clock: Clock
     _watcher: Provider | None = None
 
@@ -125,6 +127,10 @@ class Harness:
         """Puts something in place that is named as the run's, but not ours; False if there is no such thing."""
         return False
 
+    def leave_behind(self, run_id: str, *, tagged: bool = True) -> str | None:
+        """Puts a disk in place as a run may leave it, or one of somebody else's; its id. None if there is no such thing."""
+        return None
+
     def power_off(self, ref: InstanceRef) -> None:
         """From the inside."""
         raise NotImplementedError
@@ -183,6 +189,9 @@ class FakeHarness(Harness):
     def foreign_resource(self, run_id: str) -> bool:
         self.cloud.add_foreign_resource(run_id)
         return True
+
+    def leave_behind(self, run_id: str, *, tagged: bool = True) -> str | None:
+        return self.cloud.resources.add("disk", self.region, run_id, ours=tagged).resource_id
 
     def power_off(self, ref: InstanceRef) -> None:
         self.cloud.power_off(ref.instance_id)

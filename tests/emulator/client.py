@@ -78,9 +78,11 @@ class RunningCloud:
         """Replaces the faults, or adds to them; see `faults.Fault`."""
         self._post("faults", faults=list(faults), add=add)
 
-    def kill(self, pid: int, at: int, when: str = "before", *, access_key: str = "", series: bool = False) -> None:
+    def kill(
+        self, pid: int, at: int, when: str = "before", *, access_key: str = "", action: str = "", series: bool = False
+    ) -> None:  # fmt: skip
         """SIGKILL for `pid` at the `at`-th API request from now; see `faults.KillOrder`."""
-        self._post("kill", pid=pid, at=at, when=when, access_key=access_key, series=series)
+        self._post("kill", pid=pid, at=at, when=when, access_key=access_key, action=action, series=series)
 
     def expire(self, access_key: str) -> None:
         """Its requests are refused from now on."""

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterable
+from email.utils import format_datetime
 from typing import Any
 
 os.environ.setdefault("MOTO_ENABLE_AMI_VALIDATION", "1")
@@ -30,7 +31,8 @@ from tests.emulator.compute import Compute
 from tests.emulator.control import Control
 from tests.emulator.faults import LostReply, Mischief
 from tests.emulator.machines import Machines, NoGuests
-from tests.emulator.services import Scheduler, install_quotas, install_signatures
+from tests.emulator.permissions import install_simulation
+from tests.emulator.services import Scheduler, install_key_pairs, install_quotas, install_regions, install_signatures
 from tests.emulator.wire import ApiCall, Reply, parse, settle
 from tests.emulator.world import World
 
@@ -49,6 +51,9 @@ class Cloud:
         self.scheduler.install()
         install_quotas(self.world)
         install_signatures()
+        install_key_pairs()
+        install_regions()
+        install_simulation()
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._control = Control(self.world, self.mischief, self.compute, self.scheduler)
 
@@ -115,6 +120,10 @@ class _Handler(MotoRequestHandler):
         """Only trouble."""
         if type != "info":
             print(message % args, file=sys.stderr, flush=True)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        """For the header ``Date``: by the world's clock."""
+        return format_datetime(self.server.app.world.now(), usegmt=True)
 
 
 def serve(cloud: Cloud, port: int = 0, host: str = "127.0.0.1") -> BaseWSGIServer:

@@ -12,9 +12,10 @@ from costgpu.clock import SystemClock
 from costgpu.providers.aws import AwsProvider
 from tests.emulator import relay
 from tests.emulator.client import RunningCloud
-from tests.emulator.fixtures import guest_cloud, guest_cloud_process, machines
+from tests.emulator.fixtures import guest_cloud, guest_cloud_process, guest_gce, guest_gce_process, machines
+from tests.emulator.gce_client import RunningGce
 
-__all__ = ["guest_cloud", "guest_cloud_process", "machines"]
+__all__ = ["guest_cloud", "guest_cloud_process", "guest_gce", "guest_gce_process", "machines"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -61,3 +62,20 @@ def cloud(cloud_process: RunningCloud, loopback: None, monkeypatch: pytest.Monke
 def aws(cloud: RunningCloud) -> AwsProvider:
     """The adapter on the emulated account."""
     return AwsProvider(clock=SystemClock())
+
+
+@pytest.fixture(scope="session")
+def gce_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGce]:
+    """One Compute Engine without guests for all tests."""
+    gce = RunningGce.launch(log=tmp_path_factory.mktemp("gce") / "stderr.log")
+    yield gce
+    gce.close()
+
+
+@pytest.fixture
+def gce(gce_process: RunningGce, loopback: None, monkeypatch: pytest.MonkeyPatch) -> RunningGce:
+    """A new project, and this process's environment pointing at it."""
+    gce_process.reset()
+    for name, value in gce_process.environment().items():
+        monkeypatch.setenv(name, value)
+    return gce_process

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,9 @@ from typing import Any
 from tests.emulator.wire import ApiCall, Reply, refusal
 
 _EXPIRED = {"ec2": "RequestExpired", "sts": "ExpiredToken", "s3": "ExpiredToken", "iam": "ExpiredToken"}
+
+
+Refuse = Callable[[ApiCall, str, str, int | None], Reply]
 
 
 class LostReply(ConnectionError):
@@ -76,6 +80,7 @@ class KillOrder:
         at: Which request.
         when: ``before`` or ``after``.
         access_key: Requests with this key are counted; empty for all.
+        action: Requests of this action are counted; empty for all.
         series: A request that is the same as the one before it is not counted: those that only wait.
         seen: How many were counted.
         last: The one before.
@@ -85,13 +90,14 @@ class KillOrder:
     at: int
     when: str = "before"
     access_key: str = ""
+    action: str = ""
     series: bool = False
     seen: int = 0
     last: tuple[str, dict[str, Any]] | None = None
 
     def reached(self, call: ApiCall) -> bool:
         """Counts a request; whether it is the one."""
-        if self.access_key not in ("", call.access_key):
+        if self.access_key not in ("", call.access_key) or self.action not in ("", call.action):
             return False
         before, self.last = self.last, (call.name, dict(call.params))
         if self.series and before == self.last:
@@ -119,10 +125,15 @@ def lives(pid: int) -> bool:
 
 
 class Mischief:
-    """All of it, for one emulated cloud."""
+    """All of it, for one emulated cloud.
 
-    def __init__(self) -> None:
+    Args:
+        refuse: Makes the answer that says no, in the cloud's own form.
+    """
+
+    def __init__(self, refuse: Refuse = refusal) -> None:
         self._lock = threading.Lock()
+        self._refuse = refuse
         self.clear()
 
     def clear(self) -> None:
@@ -174,8 +185,7 @@ class Mischief:
                 return fault
         return None
 
-    @staticmethod
-    def _answer(call: ApiCall, fault: Fault) -> Reply | None:
+    def _answer(self, call: ApiCall, fault: Fault) -> Reply | None:
         if fault.drop:
             raise LostReply(f"{call.name}: the reply is lost")
-        return refusal(call, fault.code, fault.message, fault.status) if fault.code else None
+        return self._refuse(call, fault.code, fault.message, fault.status) if fault.code else None

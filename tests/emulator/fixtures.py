@@ -8,6 +8,7 @@ import pytest
 
 from tests.emulator import guests, namespace
 from tests.emulator.client import RunningCloud
+from tests.emulator.gce_client import RunningGce
 from tests.emulator.hypervisor import NspawnMachines
 from tests.emulator.network import GATEWAY
 
@@ -31,6 +32,25 @@ def guest_cloud(
         monkeypatch.setenv(name, value)
     yield guest_cloud_process
     guest_cloud_process.reset()
+
+
+@pytest.fixture(scope="session")
+def guest_gce_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGce]:
+    """One Compute Engine with guests for all tests; it listens everywhere, as callers are known by the address asked."""
+    gce = RunningGce.launch(machines="nspawn", host="0.0.0.0", log=tmp_path_factory.mktemp("gce") / "stderr.log")
+    yield gce
+    gce.close()
+
+
+@pytest.fixture
+def guest_gce(guest_gce_process: RunningGce, loopback: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningGce]:
+    """A new project whose instances are real, and this process's environment pointing at it."""
+    guests.set_traits(None)
+    guest_gce_process.reset()
+    for name, value in {**guest_gce_process.environment(), **namespace.CALLER}.items():
+        monkeypatch.setenv(name, value)
+    yield guest_gce_process
+    guest_gce_process.reset()
 
 
 @pytest.fixture

@@ -13,28 +13,64 @@ import signal
 import subprocess
 import threading
 import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Protocol
 
 from tests.emulator import cgroups, imds, network
-from tests.emulator.machines import GuestSpec, OnExit
-from tests.emulator.seed import MIB, Traits, gpus_of, seed
+from tests.emulator.machines import GuestSpec, OnExit, PacketRule
+from tests.emulator.seed import MIB, Install, Traits, gpus_of, seed
 
 STATE = Path("/run/testbed")
 ROOTFS = STATE / "rootfs"
 GUESTS = STATE / "guests"
 REBOOT = 133  # nspawn's exit status with --keep-unit when the guest has asked for a reboot
-GRACE_SECONDS = 4.0  # between the power button and the plug
 DISKS_KEPT = 12  # of ended guests: a stopped instance can be started again
+
+
+class MetadataService(Protocol):
+    """What a cloud's guests can ask about themselves."""
+
+    def add(self, spec: GuestSpec) -> None:
+        """From now on it is answered."""
+
+    def remove(self, spec: GuestSpec) -> None:
+        """Its addresses may be somebody else's now."""
+
+    def interrupt(self, instance_id: str, at: datetime) -> None:
+        """Shows the notice that a spot instance is taken back."""
+
+    def serve(self, address: str, device: str) -> http.server.ThreadingHTTPServer:
+        """Answers what comes in there, in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What is different from cloud to cloud.
+
+    Attributes:
+        bridge: What its guests are plugged into.
+        metadata: Their metadata service.
+        install: See `seed`.
+    """
+
+    bridge: str
+    metadata: MetadataService
+    install: Install | None = None
 
 
 class Guest:
     """One guest, from power-on to power-off, with its disk."""
 
-    def __init__(self, spec: GuestSpec) -> None:
+    def __init__(self, spec: GuestSpec, house: House, rules: Sequence[PacketRule] | None = None) -> None:
         self.spec = spec
         self.folder = GUESTS / spec.instance_id
-        self._cable = network.Cable(spec.instance_id, spec.private_ip, spec.public_ip)
+        self._house = house
+        self._cable = network.Cable(spec.instance_id, spec.private_ip, spec.public_ip, house.bridge)
+        self._plugged = False
+        self._rules = rules
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._plug_pulled = False  # by us
@@ -63,7 +99,7 @@ class Guest:
             self._plug_pulled = True
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGTERM)
-        if not self.gone.wait(GRACE_SECONDS):
+        if not self.gone.wait(self.spec.soft_off_seconds):
             self.pull_plug()
 
     def pull_plug(self) -> None:
@@ -89,8 +125,19 @@ class Guest:
         layers = f"lowerdir={ROOTFS.resolve()},upperdir={disk}/upper,workdir={disk}/work"
         _mount("overlay", "testbed", root, layers)
         if fresh:
-            seed(root, self.spec, traits)
-        self._cable.plug()
+            seed(root, self.spec, traits, self._house.install)
+        with self._lock:
+            self._cable.plug()
+            self._plugged = True
+            if self._rules is not None:
+                network.admit(self._cable.namespace, self._rules)
+
+    def admit(self, rules: Sequence[PacketRule]) -> None:
+        """See `Machines.admit`."""
+        with self._lock:
+            self._rules = rules
+            if self._plugged:
+                network.admit(self._cable.namespace, rules)
 
     def _power_on(self) -> int:
         group = cgroups.create(self.spec.instance_id)
@@ -114,7 +161,9 @@ class Guest:
 
     def _clean_up(self) -> None:
         (self.folder / "pid").unlink(missing_ok=True)
-        self._cable.unplug()
+        with self._lock:
+            self._plugged = False
+            self._cable.unplug()
         subprocess.run(["umount", "--lazy", str(self.folder / "root")], capture_output=True, check=False)
         cgroups.remove(self.spec.instance_id)
         self.gone.set()
@@ -131,17 +180,24 @@ class Guest:
 
 
 class NspawnMachines:
-    """`Machines` with real guests. The disk and console of an ended guest stay for a while."""
+    """`Machines` with real guests. The disk and console of an ended guest stay for a while.
 
-    def __init__(self) -> None:
+    Args:
+        house: Of another cloud; None for AWS.
+    """
+
+    def __init__(self, house: House | None = None) -> None:
         if not ROOTFS.exists():
             raise RuntimeError("guests need a testbed namespace: python -m tests.emulator.namespace -- COMMAND")
         GUESTS.mkdir(exist_ok=True)
-        gpus_of("")  # its import takes a second
+        if house is None:
+            gpus_of("")  # its import takes a second
         self._lock = threading.Lock()
         self._running: dict[str, Guest] = {}
         self._ended: dict[str, Guest] = {}
-        self._metadata = imds.Metadata()
+        self._house = house or House(network.BRIDGE, imds.Metadata())
+        self._metadata = self._house.metadata
+        self._rules: dict[str, Sequence[PacketRule]] = {}
         self._server: http.server.ThreadingHTTPServer | None = None
 
     def boot(self, spec: GuestSpec, on_exit: OnExit) -> None:
@@ -150,9 +206,10 @@ class NspawnMachines:
             if spec.instance_id in self._running:
                 raise ValueError(f"{spec.instance_id} is running")
             if self._server is None:
-                self._server = imds.serve(self._metadata, network.METADATA)
+                self._server = self._metadata.serve(network.METADATA, self._house.bridge)
             self._ended.pop(spec.instance_id, None)
-            guest = self._running[spec.instance_id] = Guest(spec)
+            guest = Guest(spec, self._house, self._rules.get(spec.instance_id))
+            self._running[spec.instance_id] = guest
         self._metadata.add(spec)
         threading.Thread(target=self._run, args=(guest, on_exit), name=spec.instance_id, daemon=True).start()
 
@@ -180,6 +237,14 @@ class NspawnMachines:
             return (GUESTS / instance_id / "console").read_bytes()
         return b""
 
+    def admit(self, instance_id: str, rules: Sequence[PacketRule]) -> None:
+        """What may reach a guest, from now on and whenever it runs."""
+        with self._lock:
+            self._rules[instance_id] = rules
+            guest = self._running.get(instance_id)
+        if guest is not None:
+            guest.admit(rules)
+
     def interrupt(self, instance_id: str, at: datetime) -> None:
         """Shows the notice in the metadata of the guest."""
         self._metadata.interrupt(instance_id, at)
@@ -196,6 +261,7 @@ class NspawnMachines:
         with self._lock:
             ended, self._ended = list(self._ended.values()), {}
             server, self._server = self._server, None
+            self._rules.clear()
         for guest in {*ended, *running}:
             guest.forget()
         if server is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.server
 import json
 import secrets
+import socket
 import threading
 import time
 from datetime import UTC, datetime
@@ -46,6 +47,10 @@ class Metadata:
         """Shows the spot interruption notice."""
         with self._lock:
             self._notices[instance_id] = at
+
+    def serve(self, address: str, device: str) -> http.server.ThreadingHTTPServer:
+        """Answers what comes in there."""
+        return serve(type("Handler", (_Handler,), {"metadata": self}), address, device)
 
     def new_token(self, address: str, seconds: int) -> str:
         """For this guest alone."""
@@ -143,9 +148,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def serve(metadata: Metadata, address: str, port: int = 80) -> http.server.ThreadingHTTPServer:
-    """Serves in a thread."""
-    handler = type("Handler", (_Handler,), {"metadata": metadata})
-    server = http.server.ThreadingHTTPServer((address, port), handler)
+def serve(
+    handler: type[http.server.BaseHTTPRequestHandler], address: str, device: str
+) -> http.server.ThreadingHTTPServer:
+    """Serves in a thread, at port 80 and for the guests behind one device: the other cloud's are behind another."""
+    server = http.server.ThreadingHTTPServer((address, 80), handler, bind_and_activate=False)
+    server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+    server.server_bind()
+    server.server_activate()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

@@ -22,13 +22,14 @@ from typing import Any
 import pytest
 
 from tests.emulator import guests, namespace
-from tests.emulator.client import ROOT, RunningCloud
+from tests.emulator.account import Account, Cloud, account_of
+from tests.emulator.client import ROOT
+from tests.emulator.gce_client import RunningGce
 from tests.emulator.guests import InGuest
 
 COMMAND = (str(Path(sys.executable).with_name("costgpu")),)
 MORTAL = (sys.executable, "-m", "tests.emulator.mortal_client")
-REGION, TYPE = "us-east-1", "t3.micro"
-LEASE_SECONDS = 1800.0  # more than what `--max-cost 0.01` is good for
+LEASE_SECONDS = 1800.0  # more than what the accounts' caps are good for
 QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
 """An agent that does not wait two minutes for a client that has gone."""
 
@@ -104,14 +105,14 @@ class Person:
     """Somebody with a computer and credentials.
 
     Attributes:
-        cloud: Where.
+        cloud: Where: a `RunningCloud` or a `RunningGce`.
         folder: Of everything that is theirs.
-        key: Their access key: requests of theirs are known by it.
+        key: Requests of theirs are known by it; see `Account.key`.
         extra: More variables of their environment.
         computer: Folder with their home, ledger and keys, which several may share; None for their own.
     """
 
-    cloud: RunningCloud
+    cloud: Any
     folder: Path
     key: str
     extra: dict[str, str] = field(default_factory=dict)
@@ -120,6 +121,11 @@ class Person:
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def account(self) -> Account:
+        """What their cloud is like."""
+        return account_of(self.cloud)
 
     @property
     def work(self) -> Path:
@@ -145,7 +151,7 @@ class Person:
         places = {f"XDG_{name}_HOME": str(self.home / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
         return {
             "PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "80",
-            **places, "PYTHONPATH": str(ROOT), **self.cloud.environment(access_key=self.key), **namespace.CALLER,
+            **places, "PYTHONPATH": str(ROOT), **self.account.environment(self.key), **namespace.CALLER,
             **self.extra,
         }  # fmt: skip
 
@@ -168,12 +174,14 @@ class Person:
         return client
 
     def launch(
-        self, *options: str, script: str = "train.py", name: str = "", kind: str = TYPE, cap: str = "0.01",
-        infra: Sequence[str] = (f"aws/{REGION}",), command: Sequence[str] = COMMAND, folder: Path | None = None,
+        self, *options: str, script: str = "train.py", name: str = "", kind: str = "", cap: str = "",
+        infra: Sequence[str] = (), command: Sequence[str] = COMMAND, folder: Path | None = None,
     ) -> Client:  # fmt: skip
         """``costgpu run`` in the background, with what all of them have in common."""
-        places = [word for each in infra for word in ("--infra", each)]
-        words = ["run", *places, "-t", kind, "--max-cost", cap, "-y", "--no-estimate", "--setup", "",
+        account = self.account
+        places = [word for each in infra or (account.infra,) for word in ("--infra", each)]
+        what = ("-t", kind or account.kind, "--max-cost", cap or account.cap)
+        words = ["run", *places, *what, "-y", "--no-estimate", "--setup", "",
                  "-n", name or self.name, *options, *script.split()]  # fmt: skip
         return self.start(*words, command=command, folder=folder)
 
@@ -200,7 +208,7 @@ class Person:
 
     def instances(self, name: str = "") -> list[dict[str, Any]]:
         """All that were ever created for a job."""
-        return self.cloud.instances_of(name or self.name)
+        return self.account.instances(name or self.name)
 
     def guest(self, name: str = "", seconds: float = 60.0) -> InGuest:
         """The machine of a job, as soon as it has power."""
@@ -208,10 +216,10 @@ class Person:
 
         def there() -> bool:
             found[:] = [each for each in self.instances(name) if each["state"] == "running"]
-            return bool(found) and InGuest(found[0]["id"]).leader > 0
+            return bool(found) and InGuest(found[0]["guest"]).leader > 0
 
         until(there, seconds, f"the machine of {name or self.name} runs")
-        return InGuest(found[0]["id"])
+        return InGuest(found[0]["guest"])
 
     def requests(self) -> list[dict[str, Any]]:
         """API requests of theirs."""
@@ -251,10 +259,12 @@ def hurry(guest: InGuest) -> None:
     guest.run("systemctl", "restart", "costgpu-agent")
 
 
-def leftovers(cloud: RunningCloud) -> list[str]:
-    """Security groups and disks of ours that are still there, in every region that was used."""
+def leftovers(cloud: Cloud) -> list[str]:
+    """Rules and disks of ours that are still there, in every region that was used."""
     import boto3
 
+    if isinstance(cloud, RunningGce):
+        return [each.partition("/")[2] for each in cloud.leftovers()]
     found = []
     for region in sorted({each["region"] for each in cloud.instances()}):
         session = boto3.Session("AKIALOOK", "secret", region_name=region)
@@ -283,9 +293,7 @@ class Journeys:
     def names(self) -> list[str]:
         return list(self._functions)
 
-    def begin(
-        self, request: pytest.FixtureRequest, cloud: RunningCloud, folder: Path, workers: int = 6
-    ) -> Iterator[None]:
+    def begin(self, request: pytest.FixtureRequest, cloud: Cloud, folder: Path, workers: int = 6) -> Iterator[None]:
         """The body of a module's fixture: those of its tests that were selected start, at most so many at a time."""
         items = [item for item in request.session.items if isinstance(item, pytest.Function)]
         wanted = {
@@ -297,7 +305,7 @@ class Journeys:
         pool = ThreadPoolExecutor(workers)
         for number, (name, function) in enumerate(self._functions.items()):
             if name in wanted:
-                person = Person(cloud, folder / name, f"AKIAPERSON{number:02d}")
+                person = Person(cloud, folder / name, account_of(cloud).key(number))
                 self._running[name] = pool.submit(function, person)
         try:
             yield

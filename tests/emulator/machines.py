@@ -7,13 +7,30 @@ The API half (`cloud`) decides states; a hypervisor boots a host for each instan
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
 OnExit = Callable[[bool], None]
 """Called once, from any thread, when a guest is gone: True after `Machines.stop`, False if it powered itself off."""
+
+
+@dataclass(frozen=True, slots=True)
+class PacketRule:
+    """What becomes of packets that begin something with a guest.
+
+    Attributes:
+        allow: Whether they may come in.
+        sources: From these CIDR ranges.
+        protocol: ``tcp``, ``udp``, ``icmp``, or ``all``.
+        ports: Such as ``22`` or ``0-65535``; empty for every one.
+    """
+
+    allow: bool
+    sources: tuple[str, ...]
+    protocol: str
+    ports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +46,8 @@ class GuestSpec:
         region: Of the instance.
         zone: Of the instance.
         spot: Whether it can be interrupted.
+        gpus: Their names; None for those that AWS lists for the type.
+        soft_off_seconds: From the power button to the plug.
     """
 
     instance_id: str
@@ -39,6 +58,8 @@ class GuestSpec:
     region: str
     zone: str
     spot: bool
+    gpus: tuple[str, ...] | None = None
+    soft_off_seconds: float = 4.0
 
 
 class Machines(Protocol):
@@ -56,6 +77,12 @@ class Machines(Protocol):
     def console(self, instance_id: str) -> bytes:
         """What it has written to its console so far, also after its end; empty if it is unknown."""
 
+    def admit(self, instance_id: str, rules: Sequence[PacketRule]) -> None:
+        """Of packets that begin something with a guest, the first rule that fits decides; without one, they are lost.
+
+        Guests for which this was never called are open. May come before `boot`, and again later.
+        """
+
     def interrupt(self, instance_id: str, at: datetime) -> None:
         """Shows the guest the spot interruption notice (``spot/instance-action`` in its metadata) for that time."""
 
@@ -71,6 +98,7 @@ class NoGuests:
         self._running: dict[str, tuple[GuestSpec, OnExit]] = {}
         self._console: dict[str, bytes] = {}
         self.interrupted: dict[str, datetime] = {}
+        self.rules: dict[str, Sequence[PacketRule]] = {}
 
     def boot(self, spec: GuestSpec, on_exit: OnExit) -> None:
         """The guest runs at once."""
@@ -90,6 +118,11 @@ class NoGuests:
         """One line."""
         with self._lock:
             return self._console.get(instance_id, b"")
+
+    def admit(self, instance_id: str, rules: Sequence[PacketRule]) -> None:
+        """Remembered in `rules`."""
+        with self._lock:
+            self.rules[instance_id] = rules
 
     def interrupt(self, instance_id: str, at: datetime) -> None:
         """Remembered in `interrupted`."""

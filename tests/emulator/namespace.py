@@ -1,7 +1,7 @@
 """A testbed: own network, mounts and processes for an emulated cloud with its guests, and for the clients beside it.
 
     python -m tests.emulator.namespace -- COMMAND...          runs a command in a new testbed
-    python -m tests.emulator.namespace --cloud -- COMMAND...  ... with a cloud, which the command's environment names
+    python -m tests.emulator.namespace --cloud -- COMMAND...  ... with two clouds, which the command's environment names
     python -m tests.emulator.namespace --join PID -- COMMAND  a second terminal: into the testbed of that process
 
 Nothing in it reaches the network, and all of it ends with the command, or with this process, even by SIGKILL.
@@ -62,13 +62,19 @@ def _enter(root: str, command: list[str]) -> int:
 
 def _with_cloud(command: list[str]) -> int:
     from tests.emulator.client import RunningCloud
+    from tests.emulator.gce_client import RunningGce
 
-    cloud = RunningCloud.launch(machines="nspawn", host=network.GATEWAY)
+    clouds: list[RunningCloud | RunningGce] = []
     try:
-        CLOUD.write_text(json.dumps({**cloud.environment(), **CALLER}))
+        clouds.append(RunningCloud.launch(machines="nspawn", host=network.GATEWAY))
+        clouds.append(RunningGce.launch(machines="nspawn", host="0.0.0.0"))
+        CLOUD.write_text(
+            json.dumps({name: value for each in clouds for name, value in each.environment().items()} | CALLER)
+        )
         return _beside(command)
     finally:
-        cloud.close()
+        for each in clouds:
+            each.close()
 
 
 def _beside(command: list[str]) -> int:
@@ -85,7 +91,9 @@ def _join(pid: int, command: list[str]) -> list[str]:
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description="A cloud with real guests, in namespaces of its own.")
-    parser.add_argument("--cloud", action="store_true", help="start an emulated AWS account for the command")
+    parser.add_argument(
+        "--cloud", action="store_true", help="start an emulated AWS account and Google project for the command"
+    )
     parser.add_argument("--join", type=int, metavar="PID", help="enter the testbed of a process instead")
     parser.add_argument("--enter", metavar="ROOTFS", help=argparse.SUPPRESS)
     parser.add_argument("command", nargs="+")

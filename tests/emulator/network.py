@@ -6,12 +6,16 @@ The public addresses are routed to the bridge, so the product reaches a "public"
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+from tests.emulator.machines import PacketRule
+
 BRIDGE = "cloud0"
+GCE_BRIDGE = "cloud1"  # where the same metadata address is another cloud's
 GATEWAY = "198.18.0.1"  # of the guests; RFC 2544's block, which is nobody's. The emulated APIs listen here.
 METADATA = "169.254.169.254"
-PUBLIC = ("54.0.0.0/8", "172.31.0.0/16")  # where instances get their addresses
+PUBLIC = ("54.0.0.0/8", "172.31.0.0/16", "34.0.0.0/8", "10.128.0.0/20")  # where instances get their addresses
 VOID, VOID_HERE, VOID_THERE = "void", "198.19.0.0", "198.19.0.1"  # packets for addresses without a guest vanish in it
 CUT = f"""
 table inet cut {{
@@ -37,7 +41,7 @@ def _batch(lines: list[str], namespace: str = "", *, force: bool = False) -> Non
 
 
 def prepare() -> None:
-    """Lays the bridge, once per testbed. The testbed's /run must be its own."""
+    """Lays the bridges, once per testbed. The testbed's /run must be its own."""
     Path("/run/netns").mkdir(exist_ok=True)
     _batch([
         "link set lo up",
@@ -45,6 +49,8 @@ def prepare() -> None:
         f"addr add {GATEWAY}/32 dev {BRIDGE}",
         f"addr add {METADATA}/32 dev {BRIDGE}",
         f"link set {BRIDGE} up",
+        f"link add {GCE_BRIDGE} type bridge",
+        f"link set {GCE_BRIDGE} up",
         f"netns add {VOID}",
         f"link add {VOID} type veth peer name eth0 netns {VOID}",
         f"link set {VOID} up",
@@ -63,8 +69,8 @@ class Cable:
         namespace: The guest's network namespace, as ``ip netns`` names it.
     """
 
-    def __init__(self, instance_id: str, private_ip: str, public_ip: str) -> None:
-        self.namespace, self._link = instance_id, f"g{instance_id[-12:]}"
+    def __init__(self, instance_id: str, private_ip: str, public_ip: str, bridge: str = BRIDGE) -> None:
+        self.namespace, self._link, self._bridge = instance_id, f"g{instance_id[-12:]}", bridge
         self._addresses = [each for each in (private_ip, public_ip) if each]
 
     def plug(self) -> None:
@@ -73,8 +79,8 @@ class Cable:
         _batch([
             f"netns add {self.namespace}",
             f"link add {self._link} type veth peer name eth0 netns {self.namespace}",
-            f"link set {self._link} master {BRIDGE} up",
-            *(f"route replace {each}/32 dev {BRIDGE}" for each in self._addresses),
+            f"link set {self._link} master {self._bridge} up",
+            *(f"route replace {each}/32 dev {self._bridge} src {GATEWAY}" for each in self._addresses),
         ])  # fmt: skip
         _batch([
             "link set lo up",
@@ -86,11 +92,38 @@ class Cable:
 
     def unplug(self) -> None:
         """Takes all of it away; what is gone already does not matter."""
-        lines = [*(f"route del {each}/32 dev {BRIDGE}" for each in self._addresses), f"link del {self._link}"]
+        lines = [*(f"route del {each}/32 dev {self._bridge}" for each in self._addresses), f"link del {self._link}"]
         try:
             _batch([*lines, f"netns del {self.namespace}"], force=True)
         except NetworkFailure:
             return
+
+
+def admit(namespace: str, rules: Sequence[PacketRule]) -> None:
+    """From now on the first rule that fits decides which packets may begin something with this guest; else none may."""
+    lines = "\n".join(f"        {_line(rule)}" for rule in rules)
+    text = f"""
+table inet firewall
+delete table inet firewall
+table inet firewall {{
+    chain input {{
+        type filter hook input priority 1; policy drop;
+        iif lo accept
+        ct state established,related accept
+{lines}
+    }}
+}}
+"""
+    _run(["ip", "netns", "exec", namespace, "nft", "-f", "-"], text)
+
+
+def _line(rule: PacketRule) -> str:
+    what = {"all": "", "icmp": "meta l4proto icmp "}.get(rule.protocol, f"meta l4proto {rule.protocol} ")
+    ports = f"{rule.protocol} dport {{ {', '.join(rule.ports)} }} " if rule.ports else ""
+    verdict = "accept" if rule.allow else "drop"
+    if "0.0.0.0/0" in rule.sources:
+        return f"{what}{ports}{verdict}"
+    return f"ip saddr {{ {', '.join(rule.sources)} }} {what}{ports}{verdict}"
 
 
 def cut(namespace: str) -> None:

@@ -19,6 +19,7 @@ PACKAGES = {
     "setpriv": "util-linux",
     "ssh-keygen": "openssh-client",
     "sshd": "openssh-server",  # for the tests of the transport, which need no guests
+    "cron": "cron",  # for the tests of the crontab line, which need none either
 }
 """Command -> Debian package that has it."""
 

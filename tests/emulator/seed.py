@@ -10,6 +10,7 @@ import json
 import shutil
 import subprocess
 import uuid
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.emulator.shims import GPUS, write
 
 IMAGES = ("debian", "cloud-init", "no-python", "no-sshd", "no-user-data", "kernel-panic")
 MIB = 1024 * 1024
+Install = Callable[[Path, GuestSpec], None]
 
 BOOTHOOK = """[Unit]
 Description=User data, run first thing at every boot
@@ -91,31 +93,39 @@ class Traits:
         return cls(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else cls()
 
 
-def seed(root: Path, spec: GuestSpec, traits: Traits) -> None:
-    """Writes a new disk's identity and contents into `root`, where it is mounted."""
+def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = None) -> None:
+    """Writes a new disk's identity and contents into `root`, where it is mounted.
+
+    Args:
+        root: The new disk.
+        spec: Of the guest.
+        traits: Of the guest.
+        install: What brings the instance's script into the guest; None for AWS's user data.
+    """
     host = f"ip-{spec.private_ip.replace('.', '-')}"
     write(root, "etc/hostname", f"{host}\n")
     write(root, "etc/hosts", f"127.0.0.1 localhost\n{spec.private_ip} {host}\n")
     write(root, "etc/machine-id", f"{uuid.uuid4().hex}\n")
-    _gpus(root, spec.instance_type)
-    if traits.image == "cloud-init":
+    _gpus(root, spec)
+    if traits.image == "cloud-init" and install is None:
         _real_cloud_init(root)
         return
     _host_keys(root)
     if traits.image != "no-user-data":
-        _user_data(root, spec)
+        (install or _user_data)(root, spec)
     if traits.image == "no-python":
         for each in (root / "usr/bin").glob("python3*"):
             each.unlink()
     elif traits.image == "no-sshd":
         for unit in ("ssh.service", "ssh.socket"):
-            _link(root, unit, "/dev/null")
+            link(root, unit, "/dev/null")
     elif traits.image == "kernel-panic":
         (root / "usr/lib/systemd/systemd").unlink()
         write(root, "usr/lib/systemd/systemd", PANIC, 0o755)
 
 
-def _link(root: Path, name: str, target: str) -> None:
+def link(root: Path, name: str, target: str) -> None:
+    """A unit, or what takes its place."""
     path = root / "etc/systemd/system" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -144,7 +154,7 @@ def _user_data(root: Path, spec: GuestSpec) -> None:
     else:
         raise ValueError(f"this user data needs the cloud-init image: {text.partition(chr(10))[0][:40]!r}")
     write(root, f"etc/systemd/system/{unit}", body)
-    _link(root, f"multi-user.target.wants/{unit}", f"../{unit}")
+    link(root, f"multi-user.target.wants/{unit}", f"../{unit}")
 
 
 def gpus_of(instance_type: str) -> list[str]:
@@ -155,8 +165,8 @@ def gpus_of(instance_type: str) -> list[str]:
     return [f"{each.get('Manufacturer', 'NVIDIA')} {each['Name']}" for each in found for _ in range(int(each["Count"]))]
 
 
-def _gpus(root: Path, instance_type: str) -> None:
-    names = gpus_of(instance_type)
+def _gpus(root: Path, spec: GuestSpec) -> None:
+    names = gpus_of(spec.instance_type) if spec.gpus is None else spec.gpus
     if names:
         write(root, GPUS, "".join(f"{name}, 0\n" for name in names))
         shutil.copy(root / "usr/lib/testbed/nvidia-smi", root / "usr/bin/nvidia-smi")
@@ -173,5 +183,5 @@ def _real_cloud_init(root: Path) -> None:
     if "if is_container():" not in source:
         raise RuntimeError("this cloud-init looks for its cloud in another way")
     dmi.write_text(source.replace("if is_container():", "if False:"), encoding="utf-8")
-    _link(root, "cloud-init-local.service", "/dev/null")  # it wants DHCP
-    _link(root, "multi-user.target.wants/cloud-init.target", "/lib/systemd/system/cloud-init.target")
+    link(root, "cloud-init-local.service", "/dev/null")  # it wants DHCP
+    link(root, "multi-user.target.wants/cloud-init.target", "/lib/systemd/system/cloud-init.target")

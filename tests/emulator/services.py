@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from moto.core.exceptions import ServiceException
-from moto.ec2.models import ec2_backends
+from moto.core.responses import ActionResult
+from moto.ec2.models import EC2Backend, ec2_backends
+from moto.ec2.responses.key_pairs import KeyPairs
 from moto.iam.access_control import IAMRequestBase
 from moto.iam.exceptions import NotFoundException
 from moto.iam.models import iam_backends
@@ -48,6 +50,43 @@ def install_quotas(world: World) -> None:
                 "Unit": "None", "Adjustable": True, "GlobalQuota": False}  # fmt: skip
 
     replace(ServiceQuotasBackend, "get_service_quota", get_service_quota)
+
+
+def install_regions() -> None:
+    """DescribeRegions tells those that an account of the standard partition has from the beginning."""
+    describe = EC2Backend.describe_regions
+
+    def describe_regions(backend: Any, region_names: Any = None) -> list[Any]:
+        return [
+            region
+            for region in describe(backend, region_names)
+            if region.opt_in_status == "opt-in-not-required"
+            and not region.name.startswith(("cn-", "us-gov-", "us-iso"))
+        ]
+
+    replace(EC2Backend, "describe_regions", describe_regions)
+
+
+def install_key_pairs() -> None:
+    """DeleteKeyPair by the id of the pair, and not only by its name."""
+
+    def delete_key_pair(response: Any) -> ActionResult:
+        wanted = {"key_name": response._get_param("KeyName"), "id": response._get_param("KeyPairId")}
+        response.error_on_dryrun()
+        backend = response.ec2_backend
+        found = next(
+            (
+                pair
+                for pair in backend.key_pairs.values()
+                if any(getattr(pair, name) == value for name, value in wanted.items() if value)
+            ),
+            None,
+        )
+        if found is not None:
+            backend.delete_key_pair(found.key_name)
+        return ActionResult({"Return": True, "KeyPairId": found.id if found else None})
+
+    replace(KeyPairs, "delete_key_pair", delete_key_pair)
 
 
 class Scheduler:

@@ -228,7 +228,7 @@ def test_stray_disks_interfaces_and_addresses_of_ours_are_found_and_removed(
     def tags(kind: str) -> list[dict[str, Any]]:
         return [{"ResourceType": kind, "Tags": [{"Key": TAG_RUN, "Value": RUN}]}]
 
-    ec2.create_volume(AvailabilityZone="us-east-1a", Size=100, TagSpecifications=tags("volume"))
+    ec2.create_volume(AvailabilityZone="us-east-1a", Size=100, VolumeType="gp3", TagSpecifications=tags("volume"))
     theirs = ec2.create_volume(AvailabilityZone="us-east-1a", Size=50)["VolumeId"]
     ec2.allocate_address(Domain="vpc", TagSpecifications=tags("elastic-ip"))
     subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]

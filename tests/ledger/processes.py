@@ -1,4 +1,6 @@
-"""Processes that use a ledger, for tests that run and kill them. Run as a script: ``processes.py ROLE FOLDER [...]``.
+"""Processes that use a ledger, for tests that run and kill them.
+
+Run as a script: ``processes.py ROLE PLACE [...]``; a place is a folder, or the URL of a ledger.
 
 Everything is imported first; then ``ready`` is printed and a line awaited, so that many can begin at the same moment.
 """
@@ -14,7 +16,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import sqlalchemy.dialects.sqlite  # noqa: F401  nothing is imported after rights are dropped
+import sqlalchemy.dialects.sqlite
+
+try:
+    import psycopg  # noqa: F401  all begin at the same moment
+    import sqlalchemy.dialects.postgresql.psycopg  # noqa: F401
+except ImportError:
+    pass
 
 from costgpu.errors import LedgerConflict, LedgerError
 from costgpu.job import EventKind, RunEvent
@@ -52,6 +60,18 @@ def append_shared(ledger: Ledger, run_id: str, count: int, me: str) -> None:
         say(number)
 
 
+def race_for(ledger: Ledger, run_id: str, count: int) -> None:
+    """Tries to write each event of a run that others try to write, too, and says which ones it was that wrote."""
+    sequence = 0
+    while sequence < count:
+        try:
+            ledger.append(note(run_id, sequence, who=os.getpid()))
+            say(sequence)
+        except LedgerConflict:
+            pass
+        sequence = max(sequence, len(ledger.events(run_id)))
+
+
 def report(ledger: Ledger, run_id: str) -> None:
     """What each operation answers, as a JSON object."""
     answers: dict[str, object] = {}
@@ -81,14 +101,21 @@ def fill(ledger: Ledger, run_id: str) -> None:
             return
 
 
-def main(role: str, folder: str, run_id: str = "", count: str = "0", extra: str = "") -> None:
+def main(*words: str) -> None:
     say("ready")
     sys.stdin.readline()
-    ledger = Ledger.open(folder=Path(folder))
+    work(*words)
+
+
+def work(role: str, place: str, run_id: str = "", count: str = "0", extra: str = "") -> None:
+    """What a process is for."""
+    ledger = Ledger.open(place) if "://" in place else Ledger.open(folder=Path(place))
     if role == "own":
         append_own(ledger, run_id, int(count))
     elif role == "shared":
         append_shared(ledger, run_id, int(count), extra)
+    elif role == "same":
+        race_for(ledger, run_id, int(count))
     elif role == "nobody":
         os.setgroups([])
         os.setgid(NOBODY)

@@ -29,7 +29,8 @@ def test_the_wheel_holds_each_module_once(wheel: Path) -> None:
     assert len(names) == len(set(names))
     for wanted in (
         "costgpu/py.typed", "costgpu/pricing/catalog.py", "costgpu/providers/__init__.py",
-        "costgpu/measure/probe/entry.py", "costgpu/pricing/data/manifest.json",
+        "costgpu/measure/probe/entry.py", "costgpu/pricing/data/manifest.json", "costgpu/providers/aws/policy.json",
+        "costgpu/providers/gcp/role.yaml",
     ):  # fmt: skip
         assert wanted in names
     assert not [n for n in names if n.startswith(("pricing/", "providers/", "tests/", "benchmarks/", "examples/"))]
@@ -52,6 +53,11 @@ def test_the_installed_wheel_works_from_anywhere(wheel: Path, tmp_path: Path) ->
     command = [sys.executable, "-m", "costgpu", "offers", "--gpus", "L4:1", "--json", "--top", "1"]
     out = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert json.loads(out)["offers"]
+    root = Path(__file__).resolve().parent.parent.parent
+    for cloud, file in (("aws", "policy.json"), ("gcp", "role.yaml")):
+        command = [sys.executable, "-m", "costgpu", "doctor", "--policy", cloud]
+        out = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        assert out == (root / "providers" / cloud / file).read_text()
 
 
 @pytest.mark.torch

@@ -22,11 +22,15 @@ SOMETHING: dict[str, Any] = {
     "aws_subnet": "subnet-0123456789abcdef0",
     "aws_scheduler_role_arn": "arn:aws:iam::123456789012:role/costgpu-scheduler",
     "bucket": "s3://my-results/costgpu",
+    "gcp_project": "research-42",
+    "gcp_network": "lab/gpu",
+    "gcp_image": "projects/research-42/global/images/family/trainer",
     "caller_address": "203.0.113.7/32",
     "sync_limit_mib": 250.0,
     "max_lease_hours": 24.0,
     "default_infra": "aws/us-east-1",
     "owner": "ada@example.org",
+    "alert_urls": "mailto://me:hunter2@example.org json://example.org/hunter2",
 }
 
 
@@ -53,7 +57,10 @@ def refused(folder: Path, **flags: Any) -> ConfigError:
 def test_defaults(project: Path) -> None:
     settings = load_settings(project)
     assert (settings.sync_limit_mib, settings.max_lease_hours) == (500, 168)
-    assert all(getattr(settings, key) is None for key in set(KEYS) - {"sync_limit_mib", "max_lease_hours"})
+    assert settings.alert_urls == ()
+    assert all(
+        getattr(settings, key) is None for key in set(KEYS) - {"sync_limit_mib", "max_lease_hours", "alert_urls"}
+    )
 
 
 def test_every_setting_has_its_rule_and_the_other_way_round() -> None:
@@ -70,14 +77,20 @@ def test_flag_then_variable_then_project_then_user(key: str, project: Path, monk
         "caller_address": ("203.0.113.1/32", "203.0.113.2/32", "203.0.113.3/32", "203.0.113.4/32"),
         "aws_image": tuple(f"ami-0000000{n}" for n in range(4)),
         "aws_subnet": tuple(f"subnet-0000000{n}" for n in range(4)),
+        "gcp_project": tuple(f"project-{n}" for n in range(4)),
+        "gcp_network": tuple(f"network-{n}" for n in range(4)),
+        "gcp_image": tuple(f"projects/research-42/global/images/image-{n}" for n in range(4)),
         "aws_scheduler_role_arn": tuple(f"arn:aws:iam::12345678901{n}:role/x" for n in range(4)),
         "bucket": tuple(f"s3://bucket-{n}" for n in range(4)),
         "owner": ("a", "b", "c", "d"),
         "ledger_url": ("sqlite:////a", "sqlite:////b", "sqlite:////c", "sqlite:////d"),
+        "alert_urls": ("json://a json://b", "json://b", "json://c", "json://d json://e"),
     }[key]
 
     def now(**flags: Any) -> Any:
         value = getattr(load_settings(project, **flags), key)
+        if isinstance(value, tuple):
+            return " ".join(part.get_secret_value() for part in value)
         return value.get_secret_value() if isinstance(value, SecretStr) else value
 
     write(config_file(), **{key: user[3]})
@@ -252,6 +265,10 @@ class TestBadInput:
             ("bucket", "s3://UPPER", "s3://name/prefix"),
             ("aws_subnet", "vpc-12345678", "subnet"),
             ("aws_scheduler_role_arn", "arn:aws:iam::1:user/x", "role"),
+            ("gcp_project", "Research 42", "project"),
+            ("gcp_project", "x", "project"),
+            ("gcp_network", "projects/p/global/networks/default", "NETWORK/SUBNET"),
+            ("gcp_image", "ubuntu-2404", "projects/PROJECT"),
             ("caller_address", "everybody", "203.0.113.7"),
             ("caller_address", "0.0.0.0/0", "to the world"),
             ("caller_address", "128.0.0.0/1", "to the world"),

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, create_engine, inspect
 from costgpu.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from costgpu.job import EventKind
 from costgpu.ledger import Ledger, migrations, schema
+from costgpu.ledger.history import Selection, closed_runs
 from costgpu.ledger.store import FILE_NAME
 from tests.unit.test_ledger_store import AT, asked, happened
 
@@ -62,7 +63,7 @@ def test_an_event_of_the_future_is_not_guessed_at(ledger: Ledger, file: Path) ->
 
 def grow(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN colour TEXT")
-    connection.exec_driver_sql("CREATE TABLE budgets (name TEXT PRIMARY KEY)")
+    connection.exec_driver_sql("CREATE TABLE colours (name TEXT PRIMARY KEY)")
 
 
 def test_an_older_ledger_is_migrated_by_whoever_comes_first(
@@ -72,11 +73,51 @@ def test_an_older_ledger_is_migrated_by_whoever_comes_first(
     ledger.close()
     monkeypatch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, migrations.Migration("grow", grow)))
     assert len(ledger.events("aaaa")) == 1
-    assert [name for (name,) in asked(ledger, "SELECT name FROM migrations ORDER BY at_us, name DESC")] == [
+    assert [name for (name,) in asked(ledger, "SELECT name FROM migrations ORDER BY rowid")] == [
         "runs-and-events",
+        "budgets-and-outcomes",
         "grow",
     ]
     assert asked(ledger, "SELECT colour FROM runs") == [(None,)]
+
+
+def test_a_ledger_of_the_first_version_loses_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written by the version that knew only runs and events, with rows in every table that it had."""
+    file.parent.mkdir()
+    raw = create_engine(f"sqlite:///{file}")
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        migrations.migrate(raw, "old", AT)
+    raw.dispose()
+    old = sqlite3.connect(file)
+    told = [row("aaaa", 0, "intended", '{"name": "train"}'), row("aaaa", 1, "closed", '{"reason": "succeeded"}')]
+    told.append(row("bbbb", 0, "intended", '{"name": "open"}'))
+    old.executemany("INSERT INTO events (run_id, sequence, at_us, kind, data, writer) VALUES (?, ?, ?, ?, ?, ?)", told)
+    old.execute("INSERT INTO runs VALUES (1, 'aaaa', 5, 'train', 'me'), (2, 'bbbb', 6, 'open', 'me')")
+    old.execute("INSERT INTO run_tags VALUES (1, 'team', 'nlp')")
+    old.execute(f"INSERT INTO closings VALUES (1, 5, 'succeeded'{', {0}' * 9}, 1, 5, 9, 4.0, 70)".replace("{0}", "'x'"))
+    old.commit()
+    before = {
+        name: old.execute(f"SELECT * FROM {name}").fetchall() for name in ("events", "runs", "run_tags", "closings")
+    }
+    old.close()
+
+    with Ledger.open(folder=file.parent) as ledger:
+        assert ledger.open_runs() == ("bbbb",)
+        assert [event.kind for event in ledger.events("aaaa")] == [EventKind.INTENDED, EventKind.CLOSED]
+        ledger.append(happened("bbbb", 1, EventKind.CLOSED))
+        assert ledger.open_runs() == ()
+        after = sqlite3.connect(file)
+        for name, rows in before.items():
+            assert after.execute(f"SELECT * FROM {name}").fetchall()[: len(rows)] == rows, name
+        tables = {name for (name,) in after.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        after.close()
+        assert {table.name for table in schema.RECORDS} <= tables
+        assert next(closed_runs(ledger, Selection())).job_seconds is None
+
+
+def row(run_id: str, sequence: int, kind: str, data: str) -> tuple[object, ...]:
+    return (run_id, sequence, 5, kind, data, "0.1")
 
 
 def test_a_migration_that_fails_leaves_everything_as_it_was(

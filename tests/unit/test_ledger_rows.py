@@ -53,7 +53,7 @@ def record(*facts: tuple[EventKind, dict[str, Any]]) -> Ledger:
 
 
 def rows(ledger: Ledger, table: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = ledger._read(
+    found: list[dict[str, Any]] = ledger.read(
         lambda connection: [dict(row) for row in connection.execute(select(table)).mappings()], []
     )
     ledger.close()
@@ -205,7 +205,7 @@ def test_the_database_sums_exactly(amounts: list[Decimal]) -> None:
             data = {"metered_cost_usd": str(amount)}
             ledger.append(RunEvent(run_id=f"r{number}", sequence=sequence, at=AT, kind=kind, data=data))
     query = select(func.coalesce(func.sum(schema.closings.c.metered_nano_usd), 0))
-    total = ledger._read(lambda connection: int(connection.scalar(query) or 0), 0)
+    total = ledger.read(lambda connection: int(connection.scalar(query) or 0), 0)
     assert schema.from_nano(total) == sum(amounts)
     ledger.close()
 

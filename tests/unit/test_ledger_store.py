@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from sqlalchemy import event
+from sqlalchemy import Connection, event, func, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
@@ -75,7 +75,7 @@ def test_every_commit_is_flushed(ledger: Ledger) -> None:
 
 
 def asked(ledger: Ledger, query: str) -> list[tuple[Any, ...]]:
-    return ledger._read(lambda connection: [tuple(row) for row in connection.exec_driver_sql(query)], [])
+    return ledger.read(lambda connection: [tuple(row) for row in connection.exec_driver_sql(query)], [])
 
 
 DATA = st.dictionaries(
@@ -216,12 +216,41 @@ def test_only_inserts_and_selects_are_sent(ledger: Ledger, monkeypatch: pytest.M
     assert {"INSERT", "SELECT", "BEGIN"} <= set(sent)
 
 
-@pytest.mark.parametrize("table", [*schema.RECORDS, schema.migrations], ids=lambda table: table.name)
-def test_the_database_itself_refuses_to_change_or_remove_a_row(ledger: Ledger, file: Path, table: Any) -> None:
+PLANTED: dict[str, dict[str, Any]] = {
+    "outcomes": {"run": 2},
+    "budgets": {"id": 1, "data": None},
+    "alerts": {"id": 1, "budget": 1},
+    "alert_attempts": {"alert": 1, "number": 1},
+    "alert_results": {"alert": 1, "number": 1},
+}  # what a row must hold to refer to those before it
+
+
+def plant(ledger: Ledger) -> None:
+    """A row in every table."""
     ledger.append(happened("aaaa", 0, EventKind.INTENDED, spec={"tags": {"a": "b"}}))
     ledger.append(happened("aaaa", 1, EventKind.CLOSED))
+    ledger.append(happened("bbbb", 0, EventKind.INTENDED))
+
+    def insert(connection: Connection) -> None:
+        for table in schema.metadata.sorted_tables:
+            if connection.scalar(select(func.count()).select_from(table)):
+                continue
+            row = {
+                column.name: "x" if column.type.python_type is str else 0
+                for column in table.c
+                if not column.nullable and column.name != "id"
+            }
+            connection.execute(table.insert(), {**row, **PLANTED.get(table.name, {})})
+
+    ledger.write(insert)
+
+
+@pytest.mark.parametrize("table", [*schema.RECORDS, schema.migrations], ids=lambda table: table.name)
+def test_the_database_itself_refuses_to_change_or_remove_a_row(ledger: Ledger, file: Path, table: Any) -> None:
+    plant(ledger)
     column = list(table.c)[-1].name
     with sqlite3.connect(file) as raw:
+        assert raw.execute(f"SELECT count(*) FROM {table.name}").fetchone() > (0,)
         for statement in (f"UPDATE {table.name} SET {column} = {column}", f"DELETE FROM {table.name}"):
             with pytest.raises(sqlite3.IntegrityError, match="append-only"):
                 raw.execute(statement)

@@ -11,13 +11,21 @@ from pathlib import Path
 
 import pytest
 
-COMMANDS = ("estimate", "offers", "run", "jobs", "logs", "attach", "cancel", "fetch", "reap")
+GROUPS = {
+    "budget": ("set", "show", "remove", "check", "test-alert", "cron"),
+    "prices": ("refresh",),
+    "ledger": ("export", "accuracy", "billed", "report"),
+}
+COMMANDS = (
+    "estimate", "offers", "run", "jobs", "logs", "attach", "cancel", "fetch", "reap", "doctor",
+    *(name for group, subs in GROUPS.items() for name in (group, *(f"{group} {sub}" for sub in subs))),
+)  # fmt: skip
 BLOCK = re.compile(r"^```(?:console|sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 @cache
 def help_of(command: str) -> str:
-    arguments = [sys.executable, "-m", "costgpu", *([command] if command else []), "--help"]
+    arguments = [sys.executable, "-m", "costgpu", *command.split(), "--help"]
     return subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
 
 
@@ -36,7 +44,7 @@ def test_every_command_and_flag_of_the_readme_exists(root: Path) -> None:
     lines = lines_of((root / "README.md").read_text())
     assert len(lines) >= 8
     for words in lines:
-        command = words[0] if words[0] in COMMANDS else ""
+        command = next((c for c in (" ".join(words[:2]), words[0]) if c in COMMANDS), "")
         assert command or words[0] in ("--help", "--version"), words
         for word in words[1:]:
             if word.endswith(".py"):
@@ -64,7 +72,8 @@ def test_every_command_is_in_the_readme(root: Path) -> None:
     text = (root / "README.md").read_text()
     for command in COMMANDS:
         assert f"costgpu {command}" in text
-        assert command in help_of("")
+        group, _, sub = command.rpartition(" ")
+        assert sub in help_of(group)
 
 
 def test_the_exit_codes_of_the_readme_are_the_real_ones(root: Path) -> None:

@@ -27,10 +27,13 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
     assert found.folder == tmp_path
 
 
-def test_google_cloud_is_a_clear_error() -> None:
-    with pytest.raises(InvalidRequest, match="not there yet") as caught:
-        registry.provider("gcp", clock=ManualClock())
-    assert "--infra aws" in caught.value.hint
+def test_each_adapter_takes_its_own_options() -> None:
+    found = registry.provider("gcp", clock=ManualClock(), gcp_project="research-42", gcp_network="lab", subnet="subnet-1")
+    assert found.name == "gcp"
+    with pytest.raises(InvalidRequest, match="no image"):
+        registry.provider("gcp", clock=ManualClock(), gcp_image="ami-12345678")
+    with pytest.raises(InvalidRequest, match="no network"):
+        registry.provider("gcp", clock=ManualClock(), gcp_network="a/b/c")
 
 
 @pytest.mark.parametrize("name", ["fake", "azure", ""])
@@ -50,11 +53,12 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         "import sys\n"
         "from costgpu.clock import SystemClock\n"
         "from costgpu.providers import registry\n"
-        "names = {registry.provider(name, clock=SystemClock()).name for name in ('local', 'aws')}\n"
-        "print(sorted(names), sorted({'boto3', 'botocore', 'psutil', 'costgpu.providers.fake'} & set(sys.modules)))"
+        "names = {registry.provider(name, clock=SystemClock()).name for name in ('local', 'aws', 'gcp')}\n"
+        "heavy = {'boto3', 'botocore', 'google.cloud', 'google.auth', 'psutil', 'costgpu.providers.fake'}\n"
+        "print(registry.has_credentials('gcp'), sorted(names), sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "['aws', 'local'] []"
+    assert result.stdout.strip() == "False ['aws', 'gcp', 'local'] []"
 
 
 def test_credentials_are_looked_for_in_the_usual_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -68,3 +72,21 @@ def test_credentials_are_looked_for_in_the_usual_places(monkeypatch: pytest.Monk
     (tmp_path / "config").write_text("[default]\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     assert registry.has_credentials("aws")
+
+
+def test_googles_credentials_are_looked_for_without_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    assert not registry.has_credentials("gcp")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
+    assert not registry.has_credentials("gcp")
+    (tmp_path / "application_default_credentials.json").write_text("{}")
+    assert registry.has_credentials("gcp")
+    monkeypatch.delenv("CLOUDSDK_CONFIG")
+    usual = Path("~/.config/gcloud").expanduser()
+    usual.mkdir(parents=True)
+    assert not registry.has_credentials("gcp")
+    (usual / "application_default_credentials.json").write_text("{}")
+    assert registry.has_credentials("gcp")
+    (usual / "application_default_credentials.json").unlink()
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/somewhere.json")
+    assert registry.has_credentials("gcp")

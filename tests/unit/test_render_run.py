@@ -10,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from costgpu.errors import InstanceLost, ProviderError
+from costgpu.errors import InstanceLost
 from costgpu.job import (
     EndedBy,
     EndReason,
@@ -22,14 +22,13 @@ from costgpu.job import (
     JobSpec,
     JobStatus,
     Layer,
-    Leftover,
     Receipt,
     RunState,
 )
 from costgpu.models import Accelerator, Offer, PurchaseOption
 from costgpu.prediction import Candidate, Prediction, Provenance, Range
 from costgpu.render import run as render
-from costgpu.run import Attempt, Findings, Option, Orphan, Plan, RunView, Tagged, Why
+from costgpu.run import Attempt, Option, Plan, RunView, Tagged
 from costgpu.runner.lease import lease_for
 from costgpu.runner.plan import this_machine
 from costgpu.units import format_size
@@ -122,23 +121,6 @@ def machine(instance_id: str, state: InstanceState, lease: datetime | None, run_
         ref=InstanceRef(provider="aws", region="eu-west-1", instance_id=instance_id), zone="eu-west-1a",
         instance_type="p4d.24xlarge", state=state, launched_at=NOW, endpoint=None, run_id=run_id,
         name="a-job-with-a-name-that-is-long" if run_id else "", owner="bob@desk" if run_id else "", lease_until=lease,
-    )  # fmt: skip
-
-
-def findings() -> Findings:
-    return Findings(
-        orphans=[
-            Orphan(instance=machine("i-1", InstanceState.RUNNING, NOW - timedelta(hours=3)), why=Why.PAST_LEASE),
-            Orphan(instance=machine("i-2", InstanceState.STOPPED, None, ""), why=Why.NO_LEASE),
-        ],
-        leftovers=[
-            Leftover(
-                provider="aws", region="eu-west-1", kind="disk", resource_id="vol-1", run_id=RUN, usd_per_hour=0.011
-            ),
-            Leftover(provider="aws", region="eu-west-1", kind="security group", resource_id="sg-1", run_id=RUN),
-        ],
-        kept=[machine("i-3", InstanceState.RUNNING, UNTIL)],
-        unreachable={"aws/ap-south-1": "it does not answer"},
     )  # fmt: skip
 
 
@@ -316,42 +298,6 @@ def test_a_list_of_runs() -> None:
     assert render.jobs_text([], [], NOW) == "No runs. costgpu run train.py starts one."
 
 
-def test_what_is_reaped() -> None:
-    golden(
-        render.reap_text(findings(), NOW, done=False),
-        """
-        orphan: aws i-1 in eu-west-1, p4d.24xlarge, running, past its lease (3.0 h
-          over), run k3v9x2m7q1ab of bob@desk
-        orphan: aws i-2 in eu-west-1, p4d.24xlarge, stopped, its lease tag is missing or
-          unreadable (no lease), run unknown of unknown
-        left behind: aws disk vol-1 in eu-west-1, $0.011 an hour
-        left behind: aws security group sg-1 in eu-west-1, free
-        not asked: aws/ap-south-1: it does not answer
-        Nothing was changed. End them with: costgpu reap --yes
-    """,
-    )
-    assert render.reap_text(Findings(kept=findings().kept), NOW, done=False) == ""
-
-
-def test_what_was_reaped() -> None:
-    found = findings()
-    found.ended, found.removed = [found.orphans[0].instance.ref], [found.leftovers[0]]
-    found.failed = {"i-2": ProviderError("i-2 is protected.")}
-    golden(
-        render.reap_text(found, NOW, done=True),
-        """
-        ended: aws i-1 in eu-west-1, p4d.24xlarge, running, past its lease (3.0 h over),
-          run k3v9x2m7q1ab of bob@desk
-        NOT ENDED: aws i-2 in eu-west-1, p4d.24xlarge, stopped, its lease tag is missing
-          or unreadable (no lease), run unknown of unknown
-        removed: aws disk vol-1 in eu-west-1, $0.011 an hour
-        NOT REMOVED: aws security group sg-1 in eu-west-1, free
-        failed: i-2: i-2 is protected.
-        not asked: aws/ap-south-1: it does not answer
-    """,
-    )
-
-
 def test_a_run_that_goes_on() -> None:
     golden(
         render.detached_text(view()),
@@ -394,17 +340,15 @@ def test_a_run_that_goes_on_until_its_lease() -> None:
 
 
 def documents() -> dict[str, str]:
-    found = findings()
-    found.failed = {"i-2": ProviderError("i-2 is protected.")}
     lost = InstanceLost("gone", hint="again")
+    other = Tagged(instance=machine("i-3", InstanceState.RUNNING, UNTIL))
     return {
         "costgpu.plan": render.plan_json(plan(), NOW),
         "costgpu.run": render.launched_json(plan(), closed(), lost, NOW),
         "costgpu.run ": render.launched_json(plan(), closed(), None, NOW),
         "costgpu.run  ": render.detached_json(view()),
         "costgpu.run   ": render.receipt_json(closed()),
-        "costgpu.jobs": render.jobs_json([view(), closed()], [Tagged(instance=found.kept[0])], NOW),
-        "costgpu.reap": render.reap_json(found, NOW),
+        "costgpu.jobs": render.jobs_json([view(), closed()], [other], NOW),
     }
 
 
@@ -432,7 +376,3 @@ def test_documents_say_what_programs_need() -> None:
     assert jobs["runs"][0]["metered_seconds"] == 540.0
     assert Decimal(jobs["runs"][0]["metered_cost_usd"]) == pytest.approx(Decimal("0.0709"), abs=Decimal("0.0001"))
     assert jobs["tagged"][0]["ref"]["instance_id"] == "i-3"
-    reap = json.loads(texts["costgpu.reap"])
-    assert [orphan["why"] for orphan in reap["orphans"]] == ["past its lease", "its lease tag is missing or unreadable"]
-    assert reap["failed"] == {"i-2": "i-2 is protected."}
-    assert reap["unreachable"] == {"aws/ap-south-1": "it does not answer"}

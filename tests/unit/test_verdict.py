@@ -15,8 +15,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from costgpu.estimate.amount import Amount, amount_of
 from costgpu.estimate.cost import cost_range, hourly_usd, ready_seconds
-from costgpu.estimate.predict import Amount, amount_of
 from costgpu.estimate.verdict import (
     Preferences,
     allowed,

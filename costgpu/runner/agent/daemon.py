@@ -359,7 +359,7 @@ class Daemon:
                 since_uploaded=self._since("uploaded"),
                 since_collected=self._since("collected"),
                 remaining=self._remaining(),
-                last_seconds=min(10.0, self.order["whole_seconds"] * limits.SHORT_LEASE_SHARE / 3),
+                last_seconds=limits.last_seconds(self.order.get("provider", ""), self.order["whole_seconds"]),
                 linger=setting("LINGER_SECONDS", 120.0),
                 patience=setting("PATIENCE_SECONDS", 900.0),
             )

@@ -69,6 +69,15 @@ def reserve_seconds(grace: float, whole: float, upload_bytes: int | None = None)
     return min(grace + collect, SHORT_LEASE_SHARE * max(0.0, whole))
 
 
+def last_seconds(provider: str, whole: float) -> float:
+    """How long before the deadline of a lease of `whole` seconds a machine switches off that nobody has ended.
+
+    Google itself deletes a running machine then, with its disk, up to 30 s late; one that has switched itself off it
+    leaves alone, and bills its disk. So there it is a while after the deadline, if that did not happen.
+    """
+    return -45.0 if provider == "gcp" else min(10.0, whole * SHORT_LEASE_SHARE / 3)
+
+
 def least_free(total_bytes: int) -> int:
     """How much of a disk of this size must stay free."""
     return int(max(MIN_FREE_BYTES, min(MAX_FREE_BYTES, FREE_SHARE * total_bytes)))

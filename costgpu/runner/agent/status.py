@@ -21,6 +21,7 @@ def job_status(home: Home) -> dict[str, Any]:
         "exit_code": None,
         "detail": "",
         "started_epoch": progress.get("started_epoch"),
+        "job_started_epoch": progress.get("job_started_epoch"),
         "finished_epoch": None,
         "stdout_bytes": home.size(LOGS[0]),
         "stderr_bytes": home.size(LOGS[1]),

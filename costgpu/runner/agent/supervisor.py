@@ -94,7 +94,7 @@ class Supervisor:
             if code:
                 raise Ended(code, "setup_failed", "The set-up command ended with exit code %d." % code)
         self._stop_if_asked()
-        self.progress.update(phase="running", job_started_uptime=uptime(), python=python)
+        self.progress.update(phase="running", job_started_uptime=uptime(), job_started_epoch=time.time(), python=python)
         self.home.write("progress.json", self.progress)
         return self._execute(interpreter.job_command(self.order, python), environment, self.stdout)
 

@@ -1,0 +1,185 @@
+"""What an examination finds: checks, each with a time limit, none of which stops the others. Imports `errors` only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from costgpu.errors import (
+    AuthError,
+    ConfigError,
+    CostGpuError,
+    InvalidRequest,
+    LedgerError,
+    ProviderError,
+    QuotaExceeded,
+    Unreachable,
+)
+
+SECONDS = 30.0  # for one check; Google's library alone takes up to 3 s to import
+SKEW_WARNS, SKEW_FAILS = 60.0, 300.0
+"""Seconds that a clock may be wrong. AWS takes signed requests for 5 minutes. Source: AWS Identity and Access Management,
+"Troubleshoot Signature Version 4 signed requests" (2026-11)."""
+GRAVITY = (AuthError, QuotaExceeded, InvalidRequest, Unreachable, ProviderError, ConfigError, LedgerError, CostGpuError)
+"""The gravest first: what has to be put right before the rest can be."""
+
+
+class Status(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARNING = "warning"  # works, and something should be changed
+    FAILED = "failed"
+    UNKNOWN = "unknown"  # could not be found out, or does not apply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was looked at.
+
+    Attributes:
+        name: Of the thing: ``credentials``, ``quota``, ...
+        status: How it is.
+        detail: In words.
+        fix: What to do about it; empty if nothing.
+        exit_code: Of the class of errors that it belongs to; 0 unless it failed.
+    """
+
+    name: str
+    status: Status
+    detail: str
+    fix: str = ""
+    exit_code: int = 0
+
+
+Look = Callable[[], Check]
+
+
+def ok(name: str, detail: str, fix: str = "") -> Check:
+    """It is as it should be."""
+    return Check(name=name, status=Status.OK, detail=detail, fix=fix)
+
+
+def warning(name: str, detail: str, fix: str) -> Check:
+    """It works, and something should be changed."""
+    return Check(name=name, status=Status.WARNING, detail=detail, fix=fix)
+
+
+def unknown(name: str, detail: str, fix: str = "") -> Check:
+    """It could not be found out."""
+    return Check(name=name, status=Status.UNKNOWN, detail=detail, fix=fix)
+
+
+def failed(name: str, error: CostGpuError) -> Check:
+    """It is not as it must be."""
+    return Check(name=name, status=Status.FAILED, detail=error.message, fix=error.hint, exit_code=error.exit_code)
+
+
+def examine(name: str, look: Look, seconds: float = SECONDS) -> Check:
+    """One check, which takes no longer than that and never raises.
+
+    Args:
+        name: Of the check, if `look` raises.
+        look: What is done; its errors are the check's failure.
+        seconds: After which nobody waits for it any more.
+    """
+    found: list[Check] = []
+
+    def work() -> None:
+        try:
+            found.append(look())
+        except CostGpuError as error:
+            found.append(failed(name, error))
+        except Exception as error:  # noqa: BLE001 - a fault in one check is no reason to withhold the others
+            found.append(unknown(name, f"could not be checked: {type(error).__name__}: {' '.join(str(error).split())}"))
+
+    thread = threading.Thread(target=work, name=f"check {name}", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if found:
+        return found[0]
+    return failed(name, Unreachable(f"No answer within {seconds:g} s.", hint="Check the network, or try again."))
+
+
+class Examination:
+    """Checks one after the other; those that need an earlier one are left out if that has failed.
+
+    Attributes:
+        checks: So far, in their order.
+    """
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self.checks: list[Check] = []
+        self._left_out: list[Check] = []
+        self._seconds = seconds
+
+    def add(self, name: str, look: Look, *, after: Sequence[Check] = ()) -> Check:
+        """Makes one check, or says why not.
+
+        Args:
+            name: Of the check.
+            look: What is done.
+            after: What must not have failed for this to make sense.
+        """
+        obstacle = next((each for each in after if each.status is Status.FAILED or each in self._left_out), None)
+        if obstacle is not None:
+            check = unknown(name, f"not asked: see {obstacle.name}")
+            self._left_out.append(check)
+        else:
+            check = examine(name, look, self._seconds)
+        self.checks.append(check)
+        return check
+
+
+def clock_check(whose: str, theirs: datetime, ours: datetime) -> Check:
+    """Whether this computer's clock can be used.
+
+    Args:
+        whose: Time it is compared with.
+        theirs: That time, aware.
+        ours: Ours at the same moment, aware.
+    """
+    off = (ours - theirs).total_seconds()
+    if abs(off) <= SKEW_WARNS:
+        return ok("clock", f"within {max(1, round(abs(off)))} s of {whose}'s")
+    words = f"this computer's clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} {whose}'s"
+    fix = "Set it: timedatectl set-ntp true (Linux), sntp -sS time.apple.com (macOS)."
+    if abs(off) <= SKEW_FAILS:
+        return warning("clock", f"{words}; requests are refused from {SKEW_FAILS:.0f} s on", fix)
+    why = f"{words}: requests are refused, or leases end at the wrong time"
+    return failed("clock", AuthError(why, hint=fix))
+
+
+def permissions_check(needed: Sequence[str], held: Sequence[str], optional: Sequence[str], fix: str) -> Check:
+    """What is missing of what is needed.
+
+    Args:
+        needed: All of them.
+        held: Those that are allowed.
+        optional: Those of them without which something works less well, or is not offered.
+        fix: How to get them.
+    """
+    missing = sorted(set(needed) - set(held))
+    grave = [name for name in missing if name not in optional]
+    have = f"{len(set(needed)) - len(missing)} of {len(set(needed))}"
+    if grave:
+        more = (
+            f"; and, needed less, {', '.join(n for n in missing if n in optional)}" if len(missing) > len(grave) else ""
+        )
+        return failed("permissions", AuthError(f"{have} are there; missing: {', '.join(grave)}{more}", hint=fix))
+    if missing:
+        return warning("permissions", f"{have} are there; runs work without {', '.join(missing)}", fix)
+    return ok("permissions", f"all {have.partition(' ')[0]} that costgpu uses are there")
+
+
+def gravest(checks: Sequence[Check]) -> type[CostGpuError] | None:
+    """The class of errors that the failed checks amount to; None if nothing failed."""
+    codes = {check.exit_code for check in checks if check.status is Status.FAILED}
+    return next((kind for kind in GRAVITY if codes & _codes(kind)), None)
+
+
+def _codes(kind: type[CostGpuError]) -> set[int]:
+    return {kind.exit_code}.union(*(_codes(sub) for sub in kind.__subclasses__()))

@@ -1,0 +1,313 @@
+"""The rules of budgets: periods, thresholds, forecast, and what a person may write. Pure: no clock, no database.
+
+A period is an interval of instants, its start in it and its end not: every instant is in exactly one period of a kind
+and a time zone, whatever clocks are put forward or back there.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from costgpu.errors import UsageError
+from costgpu.units import parse_usd
+
+FULL = 100  # percent; always one of the thresholds
+DEFAULT_THRESHOLDS = (50, 80, FULL)
+LARGEST_THRESHOLD = 1000  # percent
+MOST_THRESHOLDS = 20
+LEAST_USD = Decimal("0.01")
+MOST_USD = Decimal(10_000_000)
+PACE_SHARE = 0.05  # of a period must be over before its end is forecast; a day is always enough
+PACE_SECONDS = 86400.0
+FIRST_YEAR, LAST_YEAR = 2024, 2199  # a clock that says otherwise is wrong
+LONGEST_NAME = 60
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_CODE = re.compile(r"^([A-Za-z]{3})(?=[\s\d.,]|$)|(?<=[\s\d.,])([A-Za-z]{3})$")
+_EARLIEST, _LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+
+
+class Every(StrEnum):
+    """How often a budget begins anew."""
+
+    DAILY = "daily"
+    WEEKLY = "weekly"
+    MONTHLY = "monthly"
+    TOTAL = "total"  # never
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much may be spent on what.
+
+    Attributes:
+        name: Of the budget.
+        amount_usd: For each period.
+        every: When it begins anew.
+        time_zone: IANA name: where days, weeks and months begin.
+        thresholds: Percent at which people are told; ascending, 100 is among them.
+        provider: Only there; empty for all.
+        owner: Only what this person has launched; ``user`` also means ``user@host``; empty for everybody.
+        tags: Only what has all of them, with these values.
+        enforce: Whether `costgpu run` refuses new runs beyond 100 %.
+    """
+
+    name: str
+    amount_usd: Decimal
+    every: Every
+    time_zone: str = "UTC"
+    thresholds: tuple[int, ...] = DEFAULT_THRESHOLDS
+    provider: str = ""
+    owner: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    enforce: bool = False
+
+    def same_rule(self, other: Budget) -> bool:
+        """Whether the same money is counted against the same amount: what was told once need not be told again."""
+        mine, theirs = (
+            (b.name, b.amount_usd, b.every, b.time_zone, b.provider, b.owner, dict(b.tags)) for b in (self, other)
+        )
+        return mine == theirs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """From `start` (in it) to `end` (not in it), UTC; both None: always."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def seconds(self) -> float:
+        """How long it is."""
+        if self.start is None or self.end is None:
+            return math.inf
+        return (self.end - self.start).total_seconds()
+
+    def overlap(self, start: datetime, end: datetime) -> timedelta:
+        """How much of [start, end) is in it."""
+        low = start if self.start is None else max(start, self.start)
+        high = end if self.end is None else min(end, self.end)
+        return max(timedelta(), high - low)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetState:
+    """How a budget stands.
+
+    Attributes:
+        budget: Which.
+        period: The one of now.
+        spent_usd: In the period, until now.
+        committed_usd: What open runs may still cost in it under their caps.
+        open_runs: How many may.
+        at_least: Whether something could not be counted: all figures are lower bounds.
+        forecast_usd: By the end of the period, if it goes on so; None without an end, or too early to say.
+    """
+
+    budget: Budget
+    period: Period
+    spent_usd: Decimal
+    committed_usd: Decimal = Decimal(0)
+    open_runs: int = 0
+    at_least: bool = False
+    forecast_usd: Decimal | None = None
+
+    @property
+    def percent(self) -> int:
+        """Of the amount that is spent, rounded down: it shows 100 only when it is."""
+        return int(self.spent_usd * 100 / self.budget.amount_usd)
+
+    @property
+    def left_usd(self) -> Decimal:
+        """Not spent yet; never negative."""
+        return max(Decimal(0), self.budget.amount_usd - self.spent_usd)
+
+    @property
+    def crossed(self) -> tuple[int, ...]:
+        """The thresholds that are reached, ascending."""
+        return crossed(self.budget, self.spent_usd)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether nothing is left."""
+        return self.spent_usd >= self.budget.amount_usd
+
+
+def crossed(budget: Budget, spent_usd: Decimal) -> tuple[int, ...]:
+    """The thresholds that this much has reached, ascending."""
+    return tuple(t for t in budget.thresholds if spent_usd * 100 >= budget.amount_usd * t)
+
+
+def bounds(every: Every, zone: str, now: datetime) -> Period:
+    """The period that an instant is in.
+
+    Days begin at midnight there, or at the first instant after it if clocks skip it; where a clock shows midnight
+    twice, the first time counts. Weeks begin on Monday.
+
+    Args:
+        every: Which kind.
+        zone: A known IANA name.
+        now: Aware; before 1900 and after 9000 it is taken for those years.
+    """
+    if every is Every.TOTAL:
+        return Period()
+    there = ZoneInfo(zone)
+    now = min(max(now.astimezone(UTC), _EARLIEST), _LATEST)
+    first = _first_day(every, now.astimezone(there).date())
+    while now < (start := _midnight(first, there)):
+        first = _first_day(every, first - timedelta(days=1))
+    while now >= (end := _midnight(following := _next(every, first), there)):
+        first, start = following, end
+    return Period(start=start, end=end)
+
+
+def forecast(period: Period, now: datetime, spent_usd: Decimal, upcoming_usd: Decimal) -> Decimal | None:
+    """What will be spent at the period's end if it goes on as until now.
+
+    Args:
+        period: The one that `now` is in.
+        now: Aware.
+        spent_usd: In the period, until now.
+        upcoming_usd: What machines that are there will add by their rates until they, or the period, end: the
+            forecast is never below what that makes.
+
+    Returns:
+        None if the period has no end, or if less than 5 % of it and less than a day is over.
+    """
+    if period.start is None or period.end is None:
+        return None
+    over, whole = (now - period.start).total_seconds(), period.seconds()
+    if over < min(PACE_SHARE * whole, PACE_SECONDS) or over <= 0 or whole <= 0:
+        return None
+    at_this_pace = spent_usd * Decimal(str(whole)) / Decimal(str(min(over, whole)))
+    return max(at_this_pace, spent_usd + upcoming_usd)
+
+
+def clock_is_off(now: datetime, newest: datetime | None) -> bool:
+    """Whether a clock cannot be right: years off, or more than a day before what the ledger has seen last."""
+    return not FIRST_YEAR <= now.year <= LAST_YEAR or (newest is not None and newest - now > timedelta(days=1))
+
+
+def parse_name(text: str) -> str:
+    """The name of a budget.
+
+    Raises:
+        UsageError: Empty, too long, or with other characters than letters, digits, dot, dash and underscore.
+    """
+    name = text.strip()
+    if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
+        raise UsageError(
+            f"{text!r} is no name for a budget.",
+            hint=f"Letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}: team-nlp.",
+        )
+    return name
+
+
+def parse_amount(text: str) -> Decimal:
+    """The amount of a budget, US dollars: ``200``, ``$200``, ``99.50 USD``.
+
+    Raises:
+        UsageError: Another currency, not positive, less than a cent, or absurdly much.
+    """
+    stripped = text.strip()
+    code = next((c.upper() for pair in _CODE.findall(stripped) for c in pair if c), "")
+    symbols = [c for c in stripped if unicodedata.category(c) == "Sc" and c != "$"]
+    if symbols or (code and code not in ("USD", "NAN", "INF")):
+        raise UsageError(
+            f"{text!r}: budgets are in US dollars; costgpu knows no other currency.",
+            hint="Providers bill in US dollars. Write 200, $200 or 99.50.",
+        )
+    if stripped.lstrip("$ ").startswith("-"):
+        raise UsageError(f"{text!r}: a budget cannot be negative.", hint="Write 200, $200 or 99.50.")
+    amount = Decimal(f"{parse_usd(re.sub(r'^usd', '', stripped, flags=re.IGNORECASE)):f}")
+    if amount < LEAST_USD:
+        raise UsageError(f"{text!r}: a budget of less than a cent can only be exceeded.", hint="Write 5 or 0.25.")
+    if amount > MOST_USD:
+        raise UsageError(f"{text!r}: a budget of more than $10,000,000 is surely a slip.", hint="Write 200 or $200.")
+    return amount
+
+
+def parse_thresholds(text: str) -> tuple[int, ...]:
+    """``50,80,100``: percent, ascending, each once; 100 is always among them.
+
+    Raises:
+        UsageError: Not whole numbers from 1 to 1000, or too many.
+    """
+    found = {FULL}
+    for word in text.replace("%", " ").split(","):
+        number = word.strip()
+        if not re.fullmatch(r"[0-9]{1,4}", number) or not 1 <= int(number) <= LARGEST_THRESHOLD:
+            raise UsageError(
+                f"--alert {text!r}: {number!r} is not a whole number of percent from 1 to {LARGEST_THRESHOLD}.",
+                hint="Write --alert 50,80,100.",
+            )
+        found.add(int(number))
+    if len(found) > MOST_THRESHOLDS:
+        raise UsageError(f"{len(found)} thresholds are too many.", hint=f"At most {MOST_THRESHOLDS}: --alert 50,80.")
+    return tuple(sorted(found))
+
+
+def parse_zone(text: str, known: Iterable[str]) -> str:
+    """The IANA name of a time zone.
+
+    Args:
+        text: What the user wrote.
+        known: All names; looked at only if the zone cannot be had.
+
+    Raises:
+        UsageError: There is no such zone.
+    """
+    name = text.strip()
+    try:
+        if name and not name.startswith(("posix/", "right/")):
+            ZoneInfo(name)
+            return name
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    names = {each.lower(): each for each in known}
+    asked = name.lower().replace(" ", "_")
+    cities: dict[str, str] = {}
+    for lower, each in names.items():
+        cities.setdefault(lower.rpartition("/")[2], each)
+    near = [names[word] for word in difflib.get_close_matches(asked, names, 3, 0.7)]
+    near += [cities[word] for word in difflib.get_close_matches(asked.rpartition("/")[2], cities, 3, 0.8)]
+    hint = f"Did you mean {' or '.join(list(dict.fromkeys(near))[:3])}?" if near else "Write Europe/Berlin or UTC."
+    raise UsageError(f"There is no time zone {text!r}.", hint=hint)
+
+
+def _first_day(every: Every, day: date) -> date:
+    if every is Every.WEEKLY:
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if every is Every.MONTHLY else day
+
+
+def _next(every: Every, first: date) -> date:
+    if every is Every.MONTHLY:
+        return (first + timedelta(days=31)).replace(day=1)
+    return first + timedelta(days=7 if every is Every.WEEKLY else 1)
+
+
+def _midnight(day: date, zone: ZoneInfo) -> datetime:
+    """The first instant at which clocks there show midnight of that day, or later."""
+    midnight = datetime.combine(day, time(), zone)
+    earlier, later = (midnight.replace(fold=fold).astimezone(UTC) for fold in (1, 0))
+    if earlier >= later:
+        return later  # it comes once, or twice: fold 0 is the first time
+    wall = midnight.replace(tzinfo=None)  # clocks skip it: look for the instant at which they do
+    low, high = 0, round((later - earlier).total_seconds() * 1e6)
+    while low < high:
+        middle = (low + high) // 2
+        if (earlier + timedelta(microseconds=middle)).astimezone(zone).replace(tzinfo=None) >= wall:
+            high = middle
+        else:
+            low = middle + 1
+    return earlier + timedelta(microseconds=high)

@@ -1,0 +1,245 @@
+"""What costgpu has in the project, found by label, and the removal of what runs leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from costgpu.errors import InvalidRequest, ProviderError
+from costgpu.job import Instance, InstanceState
+from costgpu.providers.base import TAG_OWNER, TAG_RUN, Leftover, Owned
+from costgpu.providers.gcp import sdk
+from costgpu.providers.gcp.instances import Instances
+from costgpu.providers.gcp.labels import facts_from, label_value, lease_in
+from costgpu.providers.gcp.network import allow_name, deny_name
+from costgpu.providers.gcp.session import Clients, last_part, region_of
+from costgpu.providers.gcp.storage import (
+    ADDRESS_USD_PER_HOUR,
+    IDLE_ADDRESS_USD_PER_HOUR,
+    disk_usd_per_hour,
+    snapshot_usd_per_hour,
+)
+from costgpu.providers.gcp.survey import everywhere
+
+GLOBAL = "global"
+REMOVE_SECONDS = 20.0  # how long one removal is waited for
+STILL_USED = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "resourceNotReady"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One sort of thing that carries our labels, or facts in its description.
+
+    Attributes:
+        name: As users read it.
+        client: Of Google's client.
+        field: Of the rows in an aggregated list; empty for what is in no zone and no region.
+        scope: ``zone``, ``region`` or ``global``: where it is, and the name of that in requests.
+        argument: Its own name in requests.
+        idle: Whether a row is left over, rather than part of something.
+        usd_per_hour: What a row costs.
+        of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
+        expression: The filter that leaves what may be ours.
+    """
+
+    name: str
+    client: str
+    field: str
+    scope: str
+    argument: str
+    idle: Callable[[Any], bool] = lambda _: True
+    usd_per_hour: Callable[[Any], float] = lambda _: 0.0
+    of_a_run: bool = True
+    expression: str = f"labels.{TAG_RUN}:*"
+
+
+DISK = Kind(
+    name="disk", client="Disks", field="disks", scope="zone", argument="disk", idle=lambda row: not row.users,
+    usd_per_hour=disk_usd_per_hour,
+)  # fmt: skip
+KINDS = (
+    DISK,
+    Kind(
+        name="address", client="Addresses", field="addresses", scope="region", argument="address",
+        idle=lambda row: not row.users, usd_per_hour=lambda _: IDLE_ADDRESS_USD_PER_HOUR,
+    ),
+    Kind(
+        name="snapshot", client="Snapshots", field="", scope=GLOBAL, argument="snapshot",
+        usd_per_hour=snapshot_usd_per_hour, of_a_run=False,
+    ),
+    Kind(
+        name="firewall rule", client="Firewalls", field="", scope=GLOBAL, argument="firewall",
+        expression='name eq "costgpu-.*"',
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """One thing of ours: its kind, where it is, the row, and our tags on it."""
+
+    kind: Kind
+    place: str
+    row: Any
+    tags: dict[str, str]
+
+    @property
+    def region(self) -> str:
+        """Where it is, or where the run was to which it belongs."""
+        if self.kind.scope == GLOBAL:
+            return self.tags.get("costgpu-region", GLOBAL)
+        return region_of(self.place) if self.kind.scope == "zone" else self.place
+
+    @property
+    def leftover(self) -> Leftover:
+        """As others read it."""
+        created = str(self.row.creation_timestamp or "")
+        name = str(self.row.name)
+        return Leftover(
+            provider="gcp", region=self.region, kind=self.kind.name,
+            resource_id=name if self.kind.scope == GLOBAL else f"{self.place}/{name}",
+            run_id=self.tags.get(TAG_RUN, ""), usd_per_hour=self.kind.usd_per_hour(self.row),
+            lease_until=lease_in(self.tags), owner=self.tags.get(TAG_OWNER, ""),
+            created_at=datetime.fromisoformat(created).astimezone(UTC) if created else None,
+        )  # fmt: skip
+
+
+class Inventory:
+    """Looks for what is ours."""
+
+    def __init__(self, clients: Clients, instances: Instances) -> None:
+        self._clients = clients
+        self._instances = instances
+
+    def everywhere(self, regions: Sequence[str] | None) -> Owned:
+        """Everything of ours, in these regions or in all; a zone that does not answer hides nothing else."""
+        unreachable: dict[str, str] = {}
+        for region in regions or ():
+            try:
+                self._clients.require(region)
+            except InvalidRequest as error:
+                unreachable[region] = error.message
+        rows: list[Found] = []
+        with ThreadPoolExecutor(max_workers=1 + len(KINDS), thread_name_prefix="costgpu-gcp") as pool:
+            asking = pool.submit(self._instances.ours)
+            looking = [(kind, pool.submit(self._all, kind, kind.expression)) for kind in KINDS]
+            machines, silent = asking.result()
+            unreachable |= {_fold(place): why for place, why in silent.items()}
+            for kind, answer in looking:
+                try:
+                    found, quiet = answer.result()
+                except ProviderError as error:
+                    unreachable[f"every region ({kind.name})"] = error.message
+                    continue
+                rows += found
+                unreachable |= {f"{_fold(place)} ({kind.name})": why for place, why in quiet.items()
+                                if _fold(place) not in unreachable}  # fmt: skip
+
+        def asked(region: str) -> bool:
+            return regions is None or region in (*regions, "every region", GLOBAL)
+
+        machines = [each for each in machines if asked(each.ref.region)]
+        return Owned(
+            instances=tuple(machines),
+            leftovers=tuple(each.leftover for each in rows if each.kind.idle(each.row) and asked(each.region)),
+            unreachable=tuple((place, why) for place, why in unreachable.items() if asked(place.partition(" (")[0])),
+            attached=_attached(machines, rows),
+        )
+
+    def _all(self, kind: Kind, expression: str) -> tuple[list[Found], dict[str, str]]:
+        """Everything of one kind that is ours, and the places that do not answer."""
+        if kind.field:
+            pairs, silent = everywhere(self._clients, kind.client, kind.field, kind.scope, expression)
+        else:
+            pages = self._clients.pages(f"list each {kind.name}", kind.client, "list", filter=expression)
+            pairs, silent = [(GLOBAL, row) for page in pages for row in page.items], {}
+        found = [Found(kind=kind, place=place, row=row, tags=_tags(kind, row)) for place, row in pairs]
+        return [each for each in found if each.tags.get(TAG_RUN)], silent
+
+    def _of_run(self, kind: Kind, run_id: str) -> list[Found]:
+        if kind.field:
+            expression = f"labels.{TAG_RUN} = {label_value(run_id)}"
+        else:
+            expression = f'name eq "({allow_name(run_id)}|{deny_name(run_id)})"'
+        return [each for each in self._all(kind, expression)[0] if each.tags[TAG_RUN] == label_value(run_id)]
+
+    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+        """Removes what a run left in a region; returns what has to wait, everything if its machine still lives."""
+        self._clients.require(region)
+        machines = self._instances.of_run(run_id)
+        alive = any(each.state.alive and each.state is not InstanceState.TERMINATING for each in machines)
+        rows = [each for kind in KINDS if kind.of_a_run for each in self._of_run(kind, run_id)]
+        mine = [each for each in rows if each.kind.scope == GLOBAL or each.region == region]
+        return tuple(each.leftover for each in mine if alive or not self._remove(each))
+
+    def remove(self, leftover: Leftover) -> bool:
+        """Removes one thing that still carries our label; returns whether it is gone.
+
+        Raises:
+            InvalidRequest: It does not carry our label, or it is of a kind that costgpu does not know.
+        """
+        kind = next((each for each in KINDS if each.name == leftover.kind), None)
+        if kind is None:
+            raise InvalidRequest(f"costgpu does not know what a {leftover.kind} is on Google Cloud.")
+        place, slash, name = leftover.resource_id.rpartition("/")
+        if bool(slash) is (kind.scope == GLOBAL):
+            raise InvalidRequest(f"{leftover.resource_id!r} does not name a {kind.name} of Google Cloud.")
+        where = {kind.scope: place, kind.argument: name} if slash else {kind.argument: name}
+        row = self._clients.maybe(f"look up the {kind.name} {leftover.resource_id}", kind.client, "get", **where)
+        if row is None:
+            return True
+        found = Found(kind=kind, place=place or GLOBAL, row=row, tags=_tags(kind, row))
+        if not found.tags.get(TAG_RUN):
+            raise InvalidRequest(
+                f"The {kind.name} {leftover.resource_id} does not carry the label {TAG_RUN}: it is not ours, and stays as"
+                " it is."
+            )
+        return self._remove(found)
+
+    def _remove(self, found: Found) -> bool:
+        """Deletes one thing; whether it is gone."""
+        kind, name = found.kind, str(found.row.name)
+        if not kind.idle(found.row):
+            return False
+        where = {kind.argument: name} if kind.scope == GLOBAL else {kind.scope: found.place, kind.argument: name}
+        doing = f"remove the {kind.name} {name}"
+        try:
+            operation = self._clients.write(doing, kind.client, "delete_unary", **where)
+            return self._clients.finished(doing, operation, seconds=REMOVE_SECONDS)
+        except ProviderError as error:
+            if sdk.is_missing(error.__cause__):
+                return True
+            if sdk.reasons_of(error.__cause__) & STILL_USED or "RESOURCE_IN_USE" in error.message:
+                return False
+            raise
+
+
+def _tags(kind: Kind, row: Any) -> dict[str, str]:
+    """Our tags on a thing; empty for what is not ours."""
+    if kind.client == "Firewalls":
+        facts = facts_from(str(row.description))
+        return facts if str(row.name).startswith("costgpu-") else {}
+    return dict(row.labels)
+
+
+def _fold(place: str) -> str:
+    """The region of a zone; a region stays one."""
+    return region_of(place) if place.count("-") > 1 else place
+
+
+def _attached(instances: Sequence[Instance], rows: Sequence[Found]) -> dict[str, float]:
+    """What the disks and the address of each instance cost an hour; a machine that is off keeps its disks only."""
+    found: dict[str, float] = {}
+    for each in rows:
+        if each.kind is DISK:
+            for user in each.row.users:
+                key = f"{each.place}/{last_part(str(user))}"
+                found[key] = found.get(key, 0.0) + disk_usd_per_hour(each.row)
+    for instance in instances:
+        if instance.endpoint is not None:
+            key = instance.ref.instance_id
+            found[key] = found.get(key, 0.0) + ADDRESS_USD_PER_HOUR[instance.spot]
+    return found

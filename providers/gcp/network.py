@@ -1,0 +1,160 @@
+"""Who may reach a machine: two firewall rules for each run, which only its own network tag falls under.
+
+Ingress rules of a network add up, and the default network lets everybody reach port 22 (``default-allow-ssh``) and all
+machines of the project reach all ports (``default-allow-internal``). So one rule lets the caller in, and a second one, with
+the next priority, keeps everybody else out of everything. The machine's own connections are not affected: Google's
+firewall is stateful. Source: Google Cloud VPC, "VPC firewall rules" (2026-11).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Any
+
+from costgpu.errors import InvalidRequest, ProviderError, Throttled
+from costgpu.job import CreateRequest
+from costgpu.providers.base import TAG_RUN
+from costgpu.providers.gcp import sdk
+from costgpu.providers.gcp.labels import facts_from, facts_of, label_value
+from costgpu.providers.gcp.launch import network_tag
+from costgpu.providers.gcp.session import Clients
+
+SSH_PORT = "22"
+ALLOW_PRIORITY, DENY_PRIORITY = 900, 901
+"""Before the rules that people make without a number (1000) and the default network's (65534); a smaller number wins."""
+RULE_SECONDS = 60.0  # until a rule is in force
+NETWORK = re.compile(r"(?P<network>[a-z][a-z0-9-]{0,61}[a-z0-9])(?:/(?P<subnet>[a-z][a-z0-9-]{0,61}[a-z0-9]))?")
+
+
+def allow_name(run_id: str) -> str:
+    """Of the rule that lets the caller in."""
+    return f"costgpu-{run_id}"
+
+
+def deny_name(run_id: str) -> str:
+    """Of the rule that keeps everybody else out."""
+    return f"costgpu-{run_id}-others"
+
+
+def caller(allow_from: str) -> str:
+    """The range of addresses that is let in.
+
+    Raises:
+        InvalidRequest: It is no such range, or not one of IPv4: the machines have no other address.
+    """
+    try:
+        network = ipaddress.ip_network(allow_from, strict=False)
+    except ValueError as exc:
+        raise InvalidRequest(f"{allow_from!r} is not an address range such as 203.0.113.7/32.") from exc
+    if network.version != 4:
+        raise InvalidRequest(
+            f"{allow_from} is an IPv6 address, and machines on Google Cloud are reached by IPv4.",
+            hint="Set caller_address to the public IPv4 address of this machine.",
+        )
+    return str(network)
+
+
+class Network:
+    """The network of the machines, and the rules of runs in it.
+
+    Args:
+        clients: To ask with.
+        network: ``NETWORK`` or ``NETWORK/SUBNET``; None for the default one.
+    """
+
+    def __init__(self, clients: Clients, network: str | None) -> None:
+        self._clients = clients
+        found = NETWORK.fullmatch(network or "default")
+        if found is None:
+            raise InvalidRequest(f"{network!r} is no network.", hint="Write gcp_network as NETWORK or NETWORK/SUBNET.")
+        self._name, self._subnet = found["network"], found["subnet"] or ""
+
+    @property
+    def path(self) -> str:
+        """``global/networks/...``."""
+        return f"global/networks/{self._name}"
+
+    def subnet_path(self, region: str) -> str:
+        """``regions/.../subnetworks/...``; empty if the network chooses."""
+        return f"regions/{region}/subnetworks/{self._subnet}" if self._subnet else ""
+
+    def check(self) -> None:
+        """Raises `InvalidRequest` if there is no such network."""
+        doing = f"look up the network {self._name}"
+        if self._clients.maybe(doing, "Networks", "get", network=self._name) is None:
+            raise InvalidRequest(
+                f"The project {self._clients.project} has no network {self._name!r}.",
+                hint="gcloud compute networks create default makes the usual one; or name another one: gcp_network.",
+            )
+
+    def open(self, request: CreateRequest) -> None:
+        """Makes the run's rules, or finds them again; in force when this returns.
+
+        Raises:
+            InvalidRequest: A rule of that name is not costgpu's.
+        """
+        facts = facts_of(request)
+        rules = [self._allow(request.run_id, caller(request.allow_from), facts), self._deny(request.run_id, facts)]
+        pending = [(rule["name"], self._insert(rule, request.run_id)) for rule in rules]
+        for name, operation in pending:
+            if operation is not None:
+                self._clients.finished(f"make the firewall rule {name}", operation, seconds=RULE_SECONDS)
+
+    def _allow(self, run_id: str, source: str, facts: str) -> dict[str, Any]:
+        return {
+            **self._rule(allow_name(run_id), run_id, facts), "priority": ALLOW_PRIORITY, "source_ranges": [source],
+            "allowed": [{"I_p_protocol": "tcp", "ports": [SSH_PORT]}],
+        }  # fmt: skip
+
+    def _deny(self, run_id: str, facts: str) -> dict[str, Any]:
+        return {
+            **self._rule(deny_name(run_id), run_id, facts), "priority": DENY_PRIORITY, "source_ranges": ["0.0.0.0/0"],
+            "denied": [{"I_p_protocol": "all"}],
+        }  # fmt: skip
+
+    def _rule(self, name: str, run_id: str, facts: str) -> dict[str, Any]:
+        tag = network_tag(run_id)
+        return {
+            "name": name, "description": facts, "network": self.path, "direction": "INGRESS", "target_tags": [tag],
+        }  # fmt: skip
+
+    def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:
+        """The operation; None if the rule is there already as it should be."""
+        doing = f"make the firewall rule {rule['name']}"
+        try:
+            return self._clients.write(doing, "Firewalls", "insert_unary", firewall_resource=rule)
+        except ProviderError as error:
+            if sdk.status_of(error.__cause__) != 409:
+                raise
+        found = self._of_run(rule["name"], run_id)
+        if found is None:
+            raise Throttled(f"The firewall rule {rule['name']} was there, and is being removed.")
+        if list(found.source_ranges) == rule["source_ranges"]:
+            return None
+        return self._patch(rule["name"], {"source_ranges": rule["source_ranges"], "description": rule["description"]})
+
+    def _patch(self, name: str, change: dict[str, Any]) -> Any:
+        doing = f"change the firewall rule {name}"
+        return self._clients.write(doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=change)
+
+    def _of_run(self, name: str, run_id: str) -> Any | None:
+        """The run's own rule; None if there is none of that name.
+
+        Raises:
+            InvalidRequest: It is somebody else's.
+        """
+        row = self._clients.maybe(f"look up the firewall rule {name}", "Firewalls", "get", firewall=name)
+        if row is not None and facts_from(str(row.description)).get(TAG_RUN) != label_value(run_id):
+            raise InvalidRequest(f"The firewall rule {name} exists, but it is not costgpu's.")
+        return row
+
+    def open_only(self, run_id: str, allow_from: str) -> None:
+        """Lets `allow_from`, and nobody else, reach port 22 of the run's machine."""
+        source, name = caller(allow_from), allow_name(run_id)
+        row = self._of_run(name, run_id)
+        if row is None:
+            raise InvalidRequest(f"The run {run_id} has no firewall rule {name}.")
+        if list(row.source_ranges) != [source]:
+            operation = self._patch(name, {"source_ranges": [source]})
+            self._clients.finished(f"change the firewall rule {name}", operation, seconds=RULE_SECONDS)

@@ -1,0 +1,254 @@
+"""The Provider protocol on Google Compute Engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest, ProviderError, Throttled, Unreachable
+from costgpu.job import CreateRequest, Identity, Instance, InstanceRef, Layer
+from costgpu.models import Offer
+from costgpu.providers.base import TAG_RUN, Leftover, Owned
+from costgpu.providers.gcp import launch, quotas, sdk
+from costgpu.providers.gcp.history import history_of
+from costgpu.providers.gcp.images import Images
+from costgpu.providers.gcp.instances import EXISTS, Instances, instance_from, split_id
+from costgpu.providers.gcp.inventory import Inventory
+from costgpu.providers.gcp.labels import label_value
+from costgpu.providers.gcp.network import Network, caller
+from costgpu.providers.gcp.session import Clients, is_done, region_of
+from costgpu.providers.gcp.survey import rows_in
+from costgpu.providers.gcp.translate import refusal_of, refused
+
+CREATE_SECONDS = 120.0  # how long a create call may be undecided
+POLL_SECONDS = 0.5
+
+
+class GcpProvider:
+    """Google Compute Engine in one project.
+
+    Args:
+        clock: Waits, and tells how long something takes.
+        project: Whose machines; None for the project of the credentials, or of gcloud.
+        network: ``NETWORK`` or ``NETWORK/SUBNET`` of the machines; None for the default one.
+        image: ``projects/.../global/images/...``, instead of the deep learning and Ubuntu images.
+        credentials: Of ``google.auth``; None for application default credentials.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        project: str | None = None,
+        network: str | None = None,
+        image: str | None = None,
+        credentials: Any | None = None,
+    ) -> None:
+        self._clock = clock
+        self._clients = Clients(clock, project, credentials)
+        self._images = Images(self._clients, image)
+        self._network = Network(self._clients, network)
+        self._instances = Instances(self._clients)
+        self._inventory = Inventory(self._clients, self._instances)
+        self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """``gcp``."""
+        return "gcp"
+
+    def identity(self) -> Identity:
+        """Project, principal and where the credentials came from."""
+        return self._clients.identity()
+
+    def minimum_disk_gib(self, request: CreateRequest) -> int:
+        """The least boot disk that the image of this offer fits on."""
+        return self._images.find(request.offer).root_gib
+
+    def check(self, request: CreateRequest) -> None:
+        """Region, zone, image, network and quotas, without creating anything: Google has no dry run."""
+        self._clients.require(request.offer.region)
+        zone = self._zone(request)
+        self._body(request, zone)
+        caller(request.allow_from)
+        self._network.check()
+        lifetime = (request.lease_until - self._clock.now()).total_seconds()
+        quotas.check(self._clients, request.offer, lifetime)
+
+    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+        """What the create call arms."""
+        until = request.lease_until
+        limit = "Google deletes the running machine and its disk (terminationTime, DELETE)"
+        watchdog = (
+            "startup script, at every boot: powers the machine off if nobody comes, and a minute after that time;"
+            " Google then keeps its disk, and bills it, until costgpu deletes it (run, attach, cancel, reap)"
+        )
+        return (
+            Layer(name="create call", armed=True, detail=limit, deadline=until),
+            Layer(name="watchdog", armed=True, detail=watchdog),
+        )
+
+    def zones(self, offer: Offer) -> tuple[str | None, ...]:
+        """The zones of the region that have the type, one by one."""
+        self._images.check(offer)
+        self._clients.require(offer.region)
+        if offer.zone is not None:
+            return (offer.zone,)
+        return self._zones_with(offer)
+
+    def _zones_with(self, offer: Offer) -> tuple[str, ...]:
+        key = (offer.region, offer.instance_type)
+        if key not in self._zones:
+            machine, accelerator, _ = launch.split_type(offer.instance_type)
+            fit = self._places("MachineTypes", "machine_types", machine)
+            if accelerator:
+                fit &= self._places(
+                    "AcceleratorTypes", "accelerator_types", launch.ATTACHED.get(accelerator, accelerator)
+                )
+            self._zones[key] = tuple(sorted(zone for zone in fit if region_of(zone) == offer.region))
+        if not self._zones[key]:
+            raise InvalidRequest(f"Google Cloud has no {offer.instance_type} in {offer.region}.")
+        return self._zones[key]
+
+    def _places(self, kind: str, field: str, name: str) -> set[str]:
+        pages = self._clients.pages(
+            f"find the zones that have {name}", kind, "aggregated_list", filter=f"name = {name}"
+        )
+        return {place for page in pages for place, row in rows_in(page, field) if str(row.name) == name}
+
+    def _zone(self, request: CreateRequest) -> str:
+        """Where a request goes: always the same zone for the same request."""
+        zone = request.zone or request.offer.zone or self._zones_with(request.offer)[0]
+        if region_of(zone) != request.offer.region:
+            raise InvalidRequest(f"The zone {zone} is not in {request.offer.region}.")
+        return zone
+
+    def _body(self, request: CreateRequest, zone: str) -> dict[str, Any]:
+        image = self._images.find(request.offer)
+        return launch.body(request, zone, image, self._network.path, self._network.subnet_path(request.offer.region))
+
+    def create(self, request: CreateRequest) -> Instance:
+        """Creates the instance, or returns the one that this token has created.
+
+        Google accepts a call at once and says seconds later, in its operation, that there is no capacity or quota: so
+        this waits until the machine has its resources.
+        """
+        self._clients.require(request.offer.region)
+        zone = self._zone(request)
+        name = launch.name_of(request.token)
+        row = self._instances.row(zone, name)
+        if row is not None and str(row.status) in EXISTS:
+            return self._own(instance_from(row), request)
+        if row is None:
+            told = history_of(self._clients, zone, name)
+            if self._instances.is_over(zone, name, told):
+                found = self.find(request)
+                if found is not None:
+                    return found
+        return self._create(request, zone, name)
+
+    def _create(self, request: CreateRequest, zone: str, name: str) -> Instance:
+        body = self._body(request, zone)  # what cannot be asked for is found before the rules are made
+        self._network.open(request)
+        doing = f"create a {request.offer.instance_type} in {zone}"
+        fields = {"zone": zone, "instance_resource": body, "request_id": launch.request_id(request.token)}
+        try:
+            operation = self._clients.write(doing, "Instances", "insert_unary", **fields)
+        except ProviderError as error:
+            if sdk.status_of(error.__cause__) != 409:
+                raise
+            operation = None  # the name is taken: by this token, and a call before this one
+        until = self._clock.monotonic() + CREATE_SECONDS
+        while True:
+            if operation is not None and not is_done(operation):
+                operation = self._clients.operation(doing, operation)
+            row = self._instances.row(zone, name)
+            decided = operation is None or is_done(operation)
+            if row is not None and (decided or str(row.status) in EXISTS):
+                return self._own(instance_from(row), request)
+            if operation is not None and decided:
+                said = refusal_of(operation)
+                if said is not None:
+                    raise refused(said, doing, project=self._clients.project)
+            if row is None and decided:
+                found = self._instances.of_token(request, zone)
+                if found is not None:
+                    return found
+            if self._clock.monotonic() > until:
+                raise Unreachable(f"Whether Google can {doing} is not known after {CREATE_SECONDS:g} s.")
+            self._clock.sleep(POLL_SECONDS)
+
+    @staticmethod
+    def _own(instance: Instance, request: CreateRequest) -> Instance:
+        """The instance, if it is the one that was asked for."""
+        if instance.run_id != label_value(request.run_id) or instance.instance_type != request.offer.instance_type:
+            whose = f"run {instance.run_id}" if instance.run_id else "not costgpu's"
+            raise InvalidRequest(
+                f"The token {request.token} belongs to {instance.ref.instance_id} ({instance.instance_type}, {whose}).",
+                hint=f"If it is not wanted: {end_by_hand(instance.ref)}",
+            )
+        return instance
+
+    def find(self, request: CreateRequest) -> Instance | None:
+        """The instance that this request's token created."""
+        self._clients.require(request.offer.region)
+        return self._instances.of_token(request, self._zone(request))
+
+    def describe(self, ref: InstanceRef) -> Instance | None:
+        """The instance now, or what its zone still tells of it; None if Google knows of none."""
+        return self._instances.one(ref)
+
+    def terminate(self, ref: InstanceRef) -> None:
+        """Asks for the deletion of one of our instances, running or off."""
+        zone, name = split_id(ref)
+        hint = f"It may still be billing. To end it by hand: {end_by_hand(ref)}"
+        row = self._instances.row(zone, name)
+        if row is None:
+            told = history_of(self._clients, zone, name)
+            if told.created_at is not None and not (told.created or told.deleting or told.deleted_at):
+                raise Unreachable(f"{ref.instance_id} is too new: Google does not show it yet.", hint=hint)
+            return
+        if TAG_RUN not in row.labels:
+            raise InvalidRequest(
+                f"{name} in {zone} was not created by costgpu: it has no label of ours.",
+                hint="costgpu ends only its own instances.",
+            )
+        try:
+            self._clients.write(f"delete {name} in {zone}", "Instances", "delete_unary", zone=zone, instance=name)
+        except ProviderError as error:
+            if sdk.is_missing(error.__cause__):
+                return
+            if isinstance(error, Throttled) and history_of(self._clients, zone, name).deleting:
+                return  # not ready for a second deletion, because of the first
+            raise type(error)(error.message, hint=f"{error.hint} {hint}".strip()) from error.__cause__
+
+    def open_access(self, instance: Instance, allow_from: str) -> None:
+        """Lets this CIDR, and no other, reach port 22."""
+        if not instance.run_id:
+            raise InvalidRequest(f"{instance.ref.instance_id} has no label of ours.")
+        self._network.open_only(instance.run_id, allow_from)
+
+    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+        """Removes the run's firewall rules, stray disks and addresses; returns what has to wait."""
+        if not run_id:
+            raise InvalidRequest("No run is named.")
+        return self._inventory.clean_up(run_id, region)
+
+    def remove(self, leftover: Leftover) -> bool:
+        """Removes one thing with our label that is not an instance."""
+        return self._inventory.remove(leftover)
+
+    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+        """Everything with our label, in all zones at once."""
+        return self._inventory.everywhere(regions)
+
+    def console(self, ref: InstanceRef) -> str:
+        """Boot messages, as long as it runs."""
+        return self._instances.console(ref)
+
+
+def end_by_hand(ref: InstanceRef) -> str:
+    """The command that deletes an instance without costgpu."""
+    zone, name = split_id(ref)
+    return f"gcloud compute instances delete {name} --zone {zone} --quiet"

@@ -1,0 +1,128 @@
+"""Compute Engine's quotas: which ones an offer counts against, what is left of them, and how to ask for more.
+
+Only quotas that the API of Compute Engine tells are looked at: those by VM family are not among them, and a create call
+that breaks one of those is refused by Google. Source: Compute Engine, "Allocation quotas" and "GPU quota" (2026-11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from costgpu.errors import AuthError, QuotaExceeded
+from costgpu.models import Offer
+from costgpu.providers.gcp.launch import is_spot, split_type
+from costgpu.providers.gcp.session import Clients
+from costgpu.providers.gcp.translate import ask_for_more
+
+ACCELERATORS = {
+    "T4": "NVIDIA_T4_GPUS", "V100": "NVIDIA_V100_GPUS", "P100": "NVIDIA_P100_GPUS", "P4": "NVIDIA_P4_GPUS",
+    "L4": "NVIDIA_L4_GPUS", "A100": "NVIDIA_A100_GPUS", "A100-80GB": "NVIDIA_A100_80GB_GPUS", "H100": "NVIDIA_H100_GPUS",
+}  # fmt: skip
+EVERYWHERE = "GPUS_ALL_REGIONS"
+PREEMPTIBLE = "PREEMPTIBLE_"
+COMMON_CPUS = frozenset({"e2", "n1"})  # counted together, as CPUS
+SHORT_SECONDS = 7 * 86400.0
+"""A GPU machine that is deleted by its own time limit within so long may use either quota, the standard or the preemptible
+one. Source: Compute Engine, "GPU VMs and preemptible allocation quotas" (2026-11)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """One quota.
+
+    Attributes:
+        metric: Google's name of it.
+        limit: Of it.
+        usage: So much is used.
+        where: The region, or ``all regions``.
+    """
+
+    metric: str
+    limit: float
+    usage: float
+    where: str
+
+
+def quotas_in(rows: Sequence[Any], where: str) -> dict[str, Quota]:
+    """By metric, from what a region or a project says."""
+    return {
+        str(row.metric): Quota(metric=str(row.metric), limit=float(row.limit), usage=float(row.usage), where=where)
+        for row in rows
+    }
+
+
+def needs(offer: Offer, seconds: float) -> list[tuple[tuple[str, ...], float]]:
+    """What an offer counts against: metrics of which any one is enough, and how much of it.
+
+    Args:
+        offer: What is wanted.
+        seconds: How long its machine may live.
+    """
+    spot = is_spot(offer)
+    found: list[tuple[tuple[str, ...], float]] = []
+    if offer.accelerator is not None:
+        metric = ACCELERATORS.get(offer.accelerator.name, "")
+        count = max(1.0, float(offer.accelerator.count))
+        if metric and spot:
+            found.append(((f"{PREEMPTIBLE}{metric}", metric), count))
+        elif metric:
+            found.append(((metric, f"{PREEMPTIBLE}{metric}") if seconds <= SHORT_SECONDS else (metric,), count))
+        found.append(((EVERYWHERE,), count))
+    family = split_type(offer.instance_type)[0].partition("-")[0]
+    cpus = "CPUS" if family in COMMON_CPUS else f"{family.upper()}_CPUS"
+    found.append(((f"{PREEMPTIBLE}CPUS", cpus) if spot else (cpus,), float(offer.vcpus)))
+    return found
+
+
+def missing(offer: Offer, seconds: float, known: Mapping[str, Quota]) -> tuple[Quota, float] | None:
+    """The first quota that is too small, and what is needed of it; None if all that are known are large enough.
+
+    A preemptible quota of 0 was never asked for: spot machines count against the standard one then. With one, they count
+    against that alone. Source: Compute Engine, "Allocation quotas", preemptible quotas (2026-11).
+    """
+    for metrics, count in needs(offer, seconds):
+        asked = [metric for metric in metrics if not metric.startswith(PREEMPTIBLE) or _limit(known, metric) > 0]
+        if is_spot(offer):
+            asked = asked[:1]
+        quotas = [known[metric] for metric in asked if metric in known]
+        if len(quotas) < len(asked) or not quotas or any(each.usage + count <= each.limit for each in quotas):
+            continue
+        return max(quotas, key=lambda quota: quota.limit), count
+    return None
+
+
+def _limit(known: Mapping[str, Quota], metric: str) -> float:
+    return known[metric].limit if metric in known else 0.0
+
+
+def check(clients: Clients, offer: Offer, seconds: float) -> None:
+    """Raises `QuotaExceeded` if a quota that can be read does not allow it.
+
+    Raises:
+        QuotaExceeded: With the quota's name and how to ask for more.
+    """
+    region = clients.read(f"read the quotas of {offer.region}", "Regions", "get", region=offer.region)
+    known = quotas_in(region.quotas, offer.region)
+    if offer.accelerator is not None:
+        try:
+            whole = clients.read("read the quotas of the project", "Projects", "get")
+        except AuthError:
+            pass  # a role may do without it; the create call tells
+        else:
+            told = quotas_in(whole.quotas, "all regions")
+            known |= {EVERYWHERE: told[EVERYWHERE]} if EVERYWHERE in told else {}
+    found = missing(offer, seconds, known)
+    if found is not None:
+        raise exceeded(*found, offer, clients.project)
+
+
+def exceeded(quota: Quota, count: float, offer: Offer, project: str) -> QuotaExceeded:
+    """The error that says what the quota is, what is needed, and how to ask for more."""
+    used = f", of which {quota.usage:g} are used" if quota.usage else ""
+    return QuotaExceeded(
+        f"The quota {quota.metric} of the project {project} in {quota.where} is {quota.limit:g}{used};"
+        f" one {offer.instance_type} needs {count:g}.",
+        hint=ask_for_more(quota.metric, project),
+    )

@@ -1,0 +1,276 @@
+"""Credentials, the project, and clients: one of each kind, made on first use, used from several threads."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import ipaddress
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from costgpu.clock import Clock
+from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
+from costgpu.job import Identity
+from costgpu.providers.gcp import sdk
+from costgpu.providers.gcp.translate import refusal_of, refused, translate
+
+T = TypeVar("T")
+ENDPOINT = "COSTGPU_GCP_ENDPOINT"
+"""Another address of Compute Engine, such as that of a private endpoint. Google's Python client has no variable for it."""
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+SECONDS = 20.0  # for one answer; the client's own default is ten minutes
+READ_TRIES, READ_WAIT = 3, 0.3
+POLL_FIRST, POLL_MOST = 0.2, 2.0
+
+
+class Clients:
+    """Clients of one project.
+
+    Args:
+        clock: Waits between tries.
+        project: Whose machines; None for the project of the credentials, or of gcloud.
+        credentials: Of ``google.auth``; None for application default credentials.
+    """
+
+    def __init__(self, clock: Clock, project: str | None = None, credentials: Any | None = None) -> None:
+        self.clock = clock
+        self._asked = project
+        self._credentials = credentials
+        self._project = ""
+        self._lock = threading.RLock()
+        self._clients: dict[str, Any] = {}
+        self._regions: frozenset[str] = frozenset()
+
+    @property
+    def project(self) -> str:
+        """Its id.
+
+        Raises:
+            AuthError: There are no credentials, or nothing says which project is meant.
+        """
+        with self._lock:
+            if not self._project:
+                self._sign_in()
+            return self._project
+
+    def client(self, kind: str) -> Any:
+        """A client such as ``Instances`` or ``ZoneOperations``."""
+        with self._lock:
+            if kind not in self._clients:
+                self._sign_in()
+                options = {"api_endpoint": endpoint()} if endpoint() else None
+                self._clients[kind] = getattr(sdk.compute(), f"{kind}Client")(
+                    credentials=self._credentials, client_options=options, transport="rest"
+                )
+            return self._clients[kind]
+
+    def _sign_in(self) -> None:
+        if self._project:
+            return
+        with self._speaking("sign in to Google Cloud"):
+            found = ""
+            if self._credentials is None and endpoint().startswith("http://"):
+                self._credentials = sdk.anonymous()
+            if self._credentials is None:
+                self._credentials, found = sdk.auth().default(scopes=list(SCOPES))
+        named = (
+            self._asked,
+            os.environ.get("GOOGLE_CLOUD_PROJECT"),
+            found,
+            getattr(self._credentials, "project_id", ""),
+        )
+        project = next((str(name) for name in named if name), "")
+        if not project:
+            raise AuthError(
+                "Nothing says which Google Cloud project is meant.",
+                hint="gcloud config set project PROJECT, or set gcp_project in the settings (COSTGPU_GCP_PROJECT).",
+            )
+        self._project = project
+
+    @contextlib.contextmanager
+    def _speaking(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except sdk.foreign() as exc:
+            raise translate(exc, doing, project=self._project) from exc
+
+    def read(self, doing: str, kind: str, method: str, **question: Any) -> Any:
+        """One question, asked again if no answer comes.
+
+        Args:
+            doing: To complete "could not ...".
+            kind: Of the client.
+            method: Of the client.
+            question: The request's fields; the project is added.
+        """
+        return self._again(doing, lambda: self._call(kind, method, question))
+
+    def pages(self, doing: str, kind: str, method: str, **question: Any) -> list[Any]:
+        """All pages of an answer."""
+        return list(self._again(doing, lambda: list(self._call(kind, method, question).pages)))
+
+    def maybe(self, doing: str, kind: str, method: str, **question: Any) -> Any | None:
+        """One question about one thing; None if Google does not know it."""
+        try:
+            return self.read(doing, kind, method, **question)
+        except ProviderError as error:
+            if sdk.is_missing(error.__cause__):
+                return None
+            raise
+
+    def write(self, doing: str, kind: str, method: str, **request: Any) -> Any:
+        """One request that changes something, made once: whether to repeat it is the caller's decision."""
+        with self._speaking(doing):
+            return self._call(kind, method, request)
+
+    def _call(self, kind: str, method: str, fields: dict[str, Any]) -> Any:
+        request = {"project": self.project, **fields}
+        return getattr(self.client(kind), method)(request=request, timeout=SECONDS, retry=None)
+
+    def asked(self, doing: str, method: str, url: str, document: Any = None) -> Any:
+        """The HTTP response of an API that has no client here, signed in as the clients are.
+
+        Raises:
+            ProviderError: It is a refusal, or there is none.
+        """
+        self._sign_in()
+        with self._speaking(doing):
+            with sdk.session(self._credentials) as session:
+                response = session.request(method, url, json=document, timeout=SECONDS)
+            if not response.ok:
+                raise sdk.refusal(response)
+            return response
+
+    def _again(self, doing: str, call: Callable[[], T]) -> T:
+        for attempt in range(READ_TRIES):
+            try:
+                with self._speaking(doing):
+                    return call()
+            except Unreachable:
+                if attempt + 1 == READ_TRIES:
+                    raise
+                self.clock.sleep(READ_WAIT * 2**attempt)
+        raise AssertionError("there is at least one try")
+
+    def finished(self, doing: str, operation: Any, *, seconds: float) -> bool:
+        """Waits for an operation; whether it is done in time.
+
+        Raises:
+            ProviderError: It failed: the error that is written in it.
+        """
+        until, wait = self.clock.monotonic() + seconds, POLL_FIRST
+        while not is_done(operation):
+            if self.clock.monotonic() > until:
+                return False
+            self.clock.sleep(wait)
+            wait = min(wait * 1.5, POLL_MOST)
+            operation = self.operation(doing, operation)
+        said = refusal_of(operation)
+        if said is not None:
+            raise refused(said, doing, project=self.project)
+        return True
+
+    def operation(self, doing: str, operation: Any) -> Any:
+        """An operation as it is now."""
+        if operation.zone:
+            zone = last_part(operation.zone)
+            return self.read(doing, "ZoneOperations", "get", zone=zone, operation=operation.name)
+        if operation.region:
+            region = last_part(operation.region)
+            return self.read(doing, "RegionOperations", "get", region=region, operation=operation.name)
+        return self.read(doing, "GlobalOperations", "get", operation=operation.name)
+
+    def require(self, region: str) -> None:
+        """Raises `InvalidRequest`, with near names, if Google has no such region."""
+        if region in self.regions():
+            return
+        near = difflib.get_close_matches(region, sorted(self._regions), n=3, cutoff=0.5)
+        near = near or [name for name in ("us-central1", "us-east1", "europe-west4") if name in self._regions]
+        raise InvalidRequest(
+            f"Google Cloud has no region {region!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
+        )
+
+    def regions(self) -> frozenset[str]:
+        """The regions that the project can use."""
+        if not self._regions:
+            pages = self.pages("list the regions of the project", "Regions", "list")
+            self._regions = frozenset(str(row.name) for page in pages for row in page.items)
+        return self._regions
+
+    def identity(self) -> Identity:
+        """Project, principal and where the credentials came from; asks nobody.
+
+        Raises:
+            AuthError: There are none.
+        """
+        project = self.project
+        given = self._credentials
+        email = str(getattr(given, "service_account_email", "") or getattr(given, "account", "") or "")
+        return Identity(
+            provider="gcp",
+            account=project,
+            principal=email if "@" in email else _kind_of(given),
+            source=source_of(given),
+        )
+
+
+def endpoint() -> str:
+    """The address that is asked instead of the public one; empty for that.
+
+    Raises:
+        InvalidRequest: It is not encrypted, and not on this machine or a private network.
+    """
+    url = os.environ.get(ENDPOINT, "").rstrip("/")
+    if url.startswith("http://") and not _is_near(urlsplit(url).hostname or ""):
+        raise InvalidRequest(
+            f"{ENDPOINT} is {url}: without https only an address of this machine or of a private network is used.",
+            hint=f"Write {ENDPOINT}=https://..., or unset it.",
+        )
+    return url
+
+
+def _is_near(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_private
+
+
+def _kind_of(credentials: Any) -> str:
+    """Of credentials that do not tell whose they are."""
+    name = type(credentials).__module__
+    if name.startswith("google.oauth2.credentials"):
+        return "a user, signed in with gcloud"
+    return {"AnonymousCredentials": "anonymous"}.get(type(credentials).__name__, "application default credentials")
+
+
+def source_of(credentials: Any) -> str:
+    """Where credentials came from, in words."""
+    if type(credentials).__name__ == "AnonymousCredentials":
+        return ENDPOINT
+    if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
+        return "GOOGLE_APPLICATION_CREDENTIALS"
+    if type(credentials).__module__.startswith("google.auth.compute_engine"):
+        return "the service account of this machine"
+    return "gcloud's application default credentials"
+
+
+def is_done(operation: Any) -> bool:
+    """Whether it is over, well or not."""
+    return getattr(operation.status, "name", str(operation.status)) == "DONE"
+
+
+def last_part(url: str) -> str:
+    """The name at the end of a resource's URL."""
+    return url.rsplit("/", 1)[-1]
+
+
+def region_of(zone: str) -> str:
+    """``us-central1`` of ``us-central1-a``."""
+    return zone.rsplit("-", 1)[0]

@@ -1,0 +1,618 @@
+"""`costgpu budget` as people and cron meet it: planted ledgers, real processes, real machines of this computer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from costgpu.job import EndReason, EventKind, RunEvent, RunState
+from costgpu.ledger import Ledger
+from costgpu.ledger.sightings import Sighting, add
+from tests.cli.here import LOCAL, Here, Result, until
+from tests.unit.planted import closed, on, opened
+
+STEPS = """\
+import signal, sys, time
+
+def bye(*_):
+    open("checkpoint", "w").write("kept")
+    sys.exit(9)
+
+signal.signal(signal.SIGTERM, bye)
+for step in range(3000):
+    print("step", step, flush=True)
+    time.sleep(0.02)
+"""
+# A webhook: appends what it is sent to a file, refuses as long as another file is there.
+HOOK = """\
+import http.server, pathlib, sys
+
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        refuse = pathlib.Path("refuse").exists() and self.path == "/second"
+        if not refuse:
+            with open("received", "ab") as file:
+                file.write(self.path.encode() + b" " + data + b"\\n")
+        self.send_response(500 if refuse else 200)
+        self.end_headers()
+
+    def log_message(self, *_):
+        pass
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+# A server that takes a connection and never answers.
+DEAF = """\
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+time.sleep(100)
+"""
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    place = Here.make(tmp_path)
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def plant(here: Here, cost: str, run_id: str = "a1", **more: object) -> None:
+    """A run of an hour that has just ended."""
+    with Ledger.open(folder=here.data) as ledger:
+        closed(ledger, run_id, datetime.now(UTC) - timedelta(hours=1, seconds=5), 1, cost, **more)  # type: ignore[arg-type]
+
+
+def words(result: Result) -> str:
+    """Its stdout without line ends: what is said, however it is wrapped."""
+    return " ".join(result.stdout.split())
+
+
+def shown(here: Here, name: str = "") -> dict[str, object]:
+    document = json.loads(here.told("budget", "show", *([name] if name else []), "--json").stdout)
+    assert (document["schema"], document["version"]) == ("costgpu.budgets", 1)
+    found: dict[str, object] = document["budgets"][0]
+    return found
+
+
+def answer(result: Result) -> tuple[int, str, str]:
+    return result.returncode, result.stdout, result.stderr
+
+
+class TestSetShowRemove:
+    def test_from_set_to_remove(self, here: Here) -> None:
+        assert answer(here.told("budget", "show")) == (
+            0, "No budgets. costgpu budget set NAME --monthly 200 makes one.\n", ""
+        )  # fmt: skip
+        assert not here.data.exists()
+        made = here.told(
+            "budget", "set", "team-nlp", "--monthly", "200", "--alert", "50,80", "--tag", "team=nlp", "--provider", "AWS",
+            "--person", "alice", "--time-zone", "Europe/Berlin", "--enforce",
+        )  # fmt: skip
+        assert (made.returncode, made.stderr) == (0, "")
+        assert words(made) == (
+            "Set: team-nlp: $200.00 a month for provider aws, person alice, tag team=nlp, alerts at 50 %, 80 %, 100 %; "
+            "new runs are refused beyond it. Time zone: Europe/Berlin."
+        )
+        plain = here.told("budget", "set", "all", "--total", "1234.5")
+        assert words(plain).startswith("Set: all: $1,234.50 in all for everything, alerts at 50 %, 80 %, 100 %.")
+        text = here.told("budget", "show")
+        assert (text.returncode, text.stderr) == (0, "")
+        assert max(map(len, text.stdout.splitlines())) <= 80
+        assert text.stdout.index("all: ") < text.stdout.index("team-nlp: ")
+        assert shown(here, "team-nlp")["tags"] == {"team": "nlp"}
+        assert here.told("budget", "remove", "all").stdout == "The budget all is removed.\n"
+        gone = here.told("budget", "show", "all")
+        assert gone.returncode == 79
+        assert "hint: There is team-nlp." in gone.stderr
+
+    def test_set_again(self, here: Here) -> None:
+        command = ("budget", "set", "b", "--weekly", "50", "--time-zone", "UTC")
+        assert here.told(*command).stdout.startswith("Set: ")
+        assert here.told(*command).stdout.startswith("It is so already: ")
+        other = here.told(*command, "--enforce")
+        assert (other.returncode, other.stdout) == (79, "")
+        assert "--replace" in other.stderr
+        assert here.told(*command, "--enforce", "--replace").returncode == 0
+        assert shown(here)["enforce"] is True
+        assert "differ only by case" in here.told("budget", "set", "B", "--weekly", "50").stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "code", "message"),
+        [
+            (("--monthly", "-5"), 2, "cannot be negative"),
+            (("--monthly", "0"), 2, "not a positive amount"),
+            (("--monthly", "1e9"), 2, "surely a slip"),
+            (("--monthly", "200 EUR"), 2, "budgets are in US dollars; costgpu knows no other currency"),
+            (("--monthly", "€200"), 2, "no other currency"),
+            (("--monthly", "much"), 2, "not a positive amount"),
+            ((), 2, "needs an amount"),
+            (("--monthly", "5", "--daily", "1"), 2, "one period, not several"),
+            (("--monthly", "5", "--alert", "0"), 2, "from 1 to 1000"),
+            (("--monthly", "5", "--alert", "50;80"), 2, "from 1 to 1000"),
+            (("--monthly", "5", "--time-zone", "Europe/Berln"), 2, "no time zone"),
+            (("--monthly", "5", "--provider", "azur"), 2, "no provider"),
+            (("--monthly", "5", "--person", " "), 2, "--person is empty"),
+            (("--monthly", "5", "--tag", "nlp"), 2, "not key=value"),
+        ],
+    )
+    def test_bad_input(self, here: Here, arguments: tuple[str, ...], code: int, message: str) -> None:
+        result = here.told("budget", "set", "b", *arguments)
+        assert (result.returncode, result.stdout) == (code, "")
+        assert message in result.stderr
+        assert "\nhint: " in result.stderr
+        assert not here.data.exists()
+
+    def test_a_name_that_is_none(self, here: Here) -> None:
+        result = here.told("budget", "set", "a b", "--daily", "1")
+        assert result.returncode == 2
+        assert "no name for a budget" in result.stderr
+
+    def test_what_is_shown(self, here: Here) -> None:
+        plant(here, "120", tags={"team": "nlp"})
+        plant(here, "7", "a2")
+        here.told("budget", "set", "team-nlp", "--total", "200", "--tag", "team=nlp")
+        with Ledger.open(folder=here.data) as ledger:
+            started = datetime.now(UTC) - timedelta(hours=2)
+            opened(ledger, "b1", started, tags={"team": "nlp"}, where=on(price="10", cap="110"))
+        text = here.told("budget", "show", "team-nlp")
+        assert (text.returncode, text.stderr) == (0, "")
+        for row in (
+            r"  spent      \$140\.0\d, 70 %\n", r"  committed  \$(89\.9|90\.0)\d more under the cap of 1 open run\n",
+            r"  left       \$(59\.9|60\.0)\d; that could exceed it by \$30\.00\n",
+            r"  alerts     50 % not told yet; 80 % not reached; 100 % not reached\n",
+        ):  # fmt: skip
+            assert re.search(row, text.stdout), text.stdout
+        budget = shown(here)
+        assert (budget["open_runs"], budget["percent"], budget["crossed"], budget["alerts"]) == (1, 70, [50], [])
+
+
+class TestCheck:
+    def test_silent_when_all_is_well(self, here: Here) -> None:
+        assert answer(here.told("budget", "check")) == (0, "", "")
+        assert not here.data.exists()
+        plant(here, "99.99")
+        here.told("budget", "set", "all", "--total", "200")
+        for options in ((), ("--offline",), ("--enforce",)):
+            assert answer(here.told("budget", "check", *options)) == (0, "", "")
+
+    def test_each_threshold_is_told_once_and_the_code_stays(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "161.20")
+        first = here.told("budget", "check")
+        assert answer(first) == (80, "all: $161.20 of $200.00 in all (80 %), crossed 80 %.\n", "")
+        assert answer(here.told("budget", "check")) == (80, "", "")
+        plant(here, "38.80", "a2")
+        assert answer(here.told("budget", "check")) == (81, "all: $200.00 of $200.00 in all (100 %), exceeded.\n", "")
+        assert answer(here.told("budget", "check", "--offline")) == (81, "", "")
+        loud = here.told("budget", "check", "--verbose")
+        assert (loud.returncode, loud.stdout) == (81, "all: $200.00 of $200.00 in all (100 %), exceeded.\n")
+        alerts = shown(here)["alerts"]
+        assert isinstance(alerts, list)
+        assert [(a["threshold"], a["delivered"], a["detail"]) for a in alerts] == [
+            (50, True, "printed"), (80, True, "printed"), (100, True, "printed"),
+        ]  # fmt: skip
+        assert "50 % told " in here.told("budget", "show").stdout
+
+    def test_a_daily_budget_with_a_forecast(self, here: Here) -> None:
+        here.told("budget", "set", "day", "--daily", "20000", "--time-zone", "UTC", "--alert", "1")
+        now = datetime.now(UTC)
+        with Ledger.open(folder=here.data) as ledger:
+            opened(
+                ledger, "b1", now - timedelta(hours=48), where=on(price="1000", cap="96000"), lease=timedelta(hours=96)
+            )
+        loud = here.told("budget", "check", "-v", "--offline")
+        passed = now - now.replace(hour=0, minute=0, second=0, microsecond=0)
+        assert loud.returncode in (0, 80, 81)
+        assert "more under the cap of 1 open run" in words(loud)
+        if timedelta(hours=1.3) < passed < timedelta(hours=23):
+            assert "at this pace $24,000 by midnight" in words(loud)
+            assert "crossed 1 %" in words(loud) or "exceeded" in words(loud)
+
+    def test_json(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        result = here.told("budget", "check", "--json")
+        document = json.loads(result.stdout)
+        assert result.returncode == document["exit_code"] == 80
+        assert (document["schema"], document["version"]) == ("costgpu.budget-check", 1)
+        (budget,) = document["budgets"]
+        assert (budget["name"], budget["new"], budget["crossed"]) == ("all", [50, 80], [50, 80])
+        assert Decimal(budget["spent_usd"]) == 170
+        assert json.loads(here.told("budget", "check", "--json").stdout)["budgets"][0]["new"] == []
+
+    def test_on_a_terminal_it_shows_every_budget(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        with here.terminal("budget", "check", "--offline") as seat:
+            seat.expect("all: $0.00 of $200.00 in all (0 %).")
+            assert seat.end() == 0
+
+    @pytest.mark.parametrize("count", [2, 6])
+    def test_at_once_exactly_one_tells(self, here: Here, count: int) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        checks = [here.start("budget", "check", "--offline") for _ in range(count)]
+        said = [each.communicate(timeout=120) for each in checks]
+        assert [each.returncode for each in checks] == [80] * count, said
+        assert sorted(out for out, _ in said) == [b""] * (count - 1) + [
+            b"all: $170.00 of $200.00 in all (85 %), crossed 80 %.\n"
+        ]
+
+    def test_offline_loads_no_cloud_and_no_settings(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "20")
+        heavy = (
+            "boto3",
+            "botocore",
+            "pydantic_settings",
+            "apprise",
+            "asyncssh",
+            "rich",
+            "psutil",
+            "tzlocal",
+            "tenacity",
+        )
+        program = (
+            "import sys\nfrom costgpu.cli.app import main\nsys.argv = ['costgpu', 'budget', 'check', '--offline']\n"
+            "try:\n    main()\nexcept SystemExit as end:\n    print(end.code)\n"
+            f"print([name for name in {heavy!r} if name in sys.modules])"
+        )
+        result = subprocess.run(
+            [sys.executable, "-c", program], env=here.environment, capture_output=True, text=True, check=False
+        )
+        assert result.stdout == "0\n[]\n", result.stderr
+
+    def test_machines_that_the_ledger_does_not_know_still_count_when_nobody_is_asked(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "10")
+        now = datetime.now(UTC)
+        with Ledger.open(folder=here.data) as ledger:
+            add(ledger, [Sighting(
+                provider="aws", region="us-east-1", instance_id="i-1", run_id="zz", owner="bob@x",
+                instance_type="g5.xlarge", purchase_option="on_demand", started_at=now - timedelta(hours=3),
+                seen_at=now - timedelta(hours=1), usd_per_hour=Decimal(3),
+            )])  # fmt: skip
+        assert words(here.told("budget", "check", "--offline")) == "all: $6.00 of $10.00 in all (60 %), crossed 50 %."
+
+
+class TestWhoCannotBeAsked:
+    def test_it_says_who_and_ends_with_46_only_if_nothing_is_worse(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        with Ledger.open(folder=here.data) as ledger:
+            opened(ledger, "b1", datetime.now(UTC) - timedelta(hours=1), where=on(price="1"))
+        result = here.told("budget", "check")
+        assert (result.returncode, result.stderr) == (46, "")
+        assert words(result) == "not asked: aws: no credentials here, and run b1 has a machine there"
+        assert answer(here.told("budget", "check", "--offline")) == (0, "", "")
+        plant(here, "120")
+        worse = here.told("budget", "check")
+        assert worse.returncode == 80
+        assert words(worse).startswith("all: at least $121.0")
+        assert "not asked: aws" in words(worse)
+
+    def test_without_a_network(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        nowhere = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1",
+                   "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}  # fmt: skip
+        result = here.costgpu("budget", "check", **nowhere)
+        assert result.returncode == 46, result.stderr
+        assert result.stdout.startswith("not asked: aws")
+        assert "Traceback" not in result.stderr
+
+
+class TestDelivery:
+    @pytest.fixture
+    def hook(self, here: Here) -> Iterator[str]:
+        server = subprocess.Popen([sys.executable, "-c", HOOK], cwd=here.project, stdout=subprocess.PIPE, text=True)
+        assert server.stdout is not None
+        yield f"json://127.0.0.1:{server.stdout.readline().strip()}"
+        server.kill()
+        server.communicate()
+
+    def received(self, here: Here) -> list[tuple[str, dict[str, str]]]:
+        path = here.project / "received"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(line.partition(" ")[0], json.loads(line.partition(" ")[2])) for line in lines]
+
+    def test_it_is_sent_printed_and_not_repeated(self, here: Here, hook: str) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        urls = {"COSTGPU_ALERT_URLS": f"{hook}/first {hook}/second"}
+        first = here.costgpu("budget", "check", **urls)
+        assert answer(first) == (80, "all: $170.00 of $200.00 in all (85 %), crossed 80 %.\n", "")
+        sent = sorted(self.received(here), key=lambda each: each[0])
+        assert [path for path, _ in sent] == ["/first", "/second"]
+        assert sent[0][1]["title"] == "costgpu budget all: 85 % used"
+        assert sent[0][1]["message"] == "all: $170.00 of $200.00 in all (85 %), crossed 80 %."
+        assert answer(here.costgpu("budget", "check", **urls)) == (80, "", "")
+        assert len(self.received(here)) == 2
+
+    def test_what_failed_is_visible_and_goes_only_where_it_failed(self, here: Here, hook: str) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        refuse = here.write("refuse", "")
+        urls = {"COSTGPU_ALERT_URLS": f"{hook}/first?password=hunter2 {hook}/second"}
+        for number in (1, 2):
+            failed = here.costgpu("budget", "check", **urls)
+            assert failed.returncode == 82, failed.stderr
+            assert "all: the alert could not be delivered: 1 of 2 delivered; failed: #2" in words(failed)
+            assert ("crossed 80 %" in words(failed)) == (number == 1)
+            assert [path for path, _ in self.received(here)] == ["/first"]
+        text = here.told("budget", "show").stdout
+        assert "80 % NOT told" in text
+        assert "FAILED     80 %: 1 of 2 delivered; failed: #2" in text
+        assert "tried 2 times" in " ".join(text.split())
+        refuse.unlink()
+        assert answer(here.costgpu("budget", "check", **urls)) == (80, "", "")
+        assert [path for path, _ in self.received(here)] == ["/first", "/second"]
+        assert answer(here.costgpu("budget", "check", **urls)) == (80, "", "")
+        assert "NOT told" not in here.told("budget", "show").stdout
+        kept = b"".join(path.read_bytes() for path in here.data.glob("ledger.sqlite*"))
+        assert b"hunter2" not in kept
+        assert b"127.0.0.1" not in kept
+
+    def test_addresses_that_cannot_be_read_are_a_failed_alert(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        config = Path(here.environment["XDG_CONFIG_HOME"]) / "costgpu" / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text('alert_urls = "json://secret')
+        # The file also says where the ledger is: without it nothing can be known.
+        assert here.told("budget", "check", "--offline").returncode == 3
+        config.unlink()
+        result = here.costgpu("budget", "check", "--offline", COSTGPU_ALERT_URLS="nonsense-without-scheme")
+        assert result.returncode == 82
+        assert "nonsense" not in result.stdout + result.stderr
+
+    def test_killed_while_it_sends_it_is_sent_again_and_only_after_10_minutes(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        silent = subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE, text=True)
+        assert silent.stdout is not None
+        port = silent.stdout.readline().strip()
+        here.environment["COSTGPU_ALERT_URLS"] = f"json://127.0.0.1:{port}"
+        check = here.start("budget", "check", "--offline")
+        until(lambda: bool(tries(here)))
+        time.sleep(0.5)
+        check.kill()
+        check.communicate()
+        silent.kill()
+        silent.communicate()
+        del here.environment["COSTGPU_ALERT_URLS"]
+        assert answer(here.told("budget", "check", "--offline")) == (80, "", "")  # it could still be at it
+        assert "80 % being told" in here.told("budget", "show").stdout
+        assert tries(here) == [1, 1]
+
+
+class TestTrouble:
+    def test_a_damaged_ledger(self, here: Here) -> None:
+        here.data.mkdir(parents=True)
+        (here.data / "ledger.sqlite").write_bytes(b"not a database" * 1000)
+        for command in (("check",), ("show",), ("set", "b", "--daily", "1"), ("remove", "b")):
+            result = here.told("budget", *command)
+            assert (result.returncode, result.stdout) == (72, ""), command
+            assert "damaged" in result.stderr
+            assert "hint: " in result.stderr
+
+    def test_one_damaged_run_does_not_hide_the_rest(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "120")
+        with Ledger.open(folder=here.data) as ledger:
+            ledger.append(RunEvent(run_id="bad", sequence=0, at=datetime.now(UTC), kind=EventKind.INTENDED, data={}))
+        result = here.told("budget", "check", "--offline")
+        assert result.returncode == 80
+        assert words(result) == "all: at least $120.00 of $200.00 in all (60 %), crossed 50 %."
+        assert "Run bad is open and is not counted" in result.stderr
+        silent = here.told("budget", "check", "--offline")
+        assert (silent.returncode, silent.stdout) == (80, "")
+
+    def test_a_clock_years_off(self, here: Here) -> None:
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        with Ledger.open(folder=here.data) as ledger:  # the last entry is of next week: the clock here is behind it
+            at = datetime.now(UTC) + timedelta(days=7)
+            ledger.append(RunEvent(run_id="a1", sequence=9, at=at, kind=EventKind.NOTED))
+        for _ in range(2):
+            result = here.told("budget", "check")
+            assert result.returncode == 80
+            assert "crossed 80 %" in words(result)
+            assert "The clock of this computer says" in result.stderr
+        assert shown(here)["alerts"] == []
+        assert here.told("budget", "show").returncode == 79
+
+    @needs_root
+    @pytest.mark.parametrize("room", [None, 36])
+    def test_a_disk_that_cannot_be_written(self, here: Here, room: int | None) -> None:
+        """Read-only, or with so many KiB left that it can be read: what cannot be noted is said each time."""
+        with small_disk(here):
+            here.told("budget", "set", "all", "--total", "200")
+            plant(here, "170")
+            if room is None:
+                remount(here, "ro")
+            else:
+                fill(here, room)
+            for _ in range(2):
+                result = here.costgpu("budget", "check", "--enforce")
+                assert result.returncode == 82, result.stderr
+                assert "all: $170.00 of $200.00 in all (85 %), crossed 80 %." in words(result)
+                assert "could not be recorded, and was not sent" in words(result)
+                assert "Traceback" not in result.stderr
+            text = here.costgpu("budget", "show")
+            assert (text.returncode, text.stderr) == (0, "")
+            assert "80 % not told yet" in text.stdout
+            refused = here.costgpu("budget", "set", "b", "--daily", "1")
+            assert refused.returncode == 70
+            assert "costgpu reap" in refused.stderr
+            remount(here, "rw,size=20m")
+            assert "crossed 80 %" in here.costgpu("budget", "check").stdout
+            assert answer(here.costgpu("budget", "check")) == (80, "", "")
+
+    @needs_root
+    def test_a_disk_without_one_free_byte(self, here: Here) -> None:
+        with small_disk(here):
+            here.told("budget", "set", "all", "--total", "200")
+            plant(here, "170")
+            fill(here, 0)
+            for command in ("check", "show"):
+                result = here.costgpu("budget", command)
+                assert result.returncode in (70, 80, 82), result.stderr
+                assert "Traceback" not in result.stderr
+                assert result.stderr.count("hint: ") == (result.returncode == 70)
+            assert here.costgpu("reap").returncode == 0
+            remount(here, "size=20m")
+            assert "crossed 80 %" in here.costgpu("budget", "check").stdout
+
+
+class TestRun:
+    """What budgets say to `costgpu run`."""
+
+    def plan(self, here: Here, *more: str) -> Result:
+        return here.told(*LOCAL, "--max-cost", "5", "--assume-price", "1", *more, "train.py")
+
+    def test_the_plan_says_what_is_left(self, here: Here) -> None:
+        here.write("train.py", "print('ran')\n")
+        assert "Budget" not in self.plan(here, "--dry-run").stdout
+        here.told("budget", "set", "all", "--total", "200")
+        here.told("budget", "set", "small", "--total", "100", "--provider", "local")
+        here.told("budget", "set", "cloud", "--total", "10", "--provider", "aws")
+        here.told("budget", "set", "vision", "--total", "10", "--tag", "team=vision")
+        plant(here, "97", where=on("local"))
+        text = words(self.plan(here, "--dry-run"))
+        assert "- Budget all: $97.00 of $200.00 in all, 48 %; this run's cap of $5.00 leaves $98.00." in text
+        assert (
+            "- Budget small: $97.00 of $100.00 in all, 97 %; this run's cap of $5.00 could exceed it by $2.00." in text
+        )
+        assert "Budget cloud" not in text
+        assert "Budget vision" not in text
+        assert "Budget vision: $0.00" in words(self.plan(here, "--dry-run", "--tag", "team=vision"))
+
+    def test_only_a_budget_that_enforces_refuses_and_never_what_is_free(self, here: Here) -> None:
+        here.write("train.py", "print('ran')\n")
+        here.told("budget", "set", "soft", "--total", "50")
+        plant(here, "60")
+        allowed = self.plan(here, "-y")
+        assert (allowed.returncode, allowed.stdout) == (0, "ran\n"), allowed.stderr
+        assert "Budget soft: $60.00 of $50.00 in all, 120 %, exceeded: nothing is left for this run." in " ".join(
+            allowed.stderr.split()
+        )
+        here.told("budget", "set", "hard", "--monthly", "55", "--enforce", "--time-zone", "UTC")
+        plant(here, "70", "a2")
+        refused = self.plan(here, "-y")
+        assert (refused.returncode, refused.stdout) == (81, ""), refused.stderr
+        assert "exceeded: new runs are refused." in " ".join(refused.stderr.split())
+        assert "The budget hard is exceeded" in refused.stderr
+        assert "hint: It begins anew 20" in refused.stderr
+        shown_only = self.plan(here, "--dry-run")
+        assert shown_only.returncode == 0
+        assert "new runs are refused" in words(shown_only)
+        free = here.told(*LOCAL, "-y", "train.py")
+        assert (free.returncode, free.stdout) == (0, "ran\n")
+        here.quiet()
+
+
+class TestEnforce:
+    def test_runs_of_the_ledger_are_cancelled_with_their_outputs(self, here: Here) -> None:
+        here.write("train.py", STEPS)
+        run_id = here.detached("-y", "--assume-price", "5000", "--max-cost", "2000", "train.py")
+        here.told("budget", "set", "all", "--total", "1")
+        looked = here.costgpu("budget", "check")
+        assert looked.returncode == 81
+        assert here.living()
+        assert here.last().state is RunState.RUNNING
+        ended = here.costgpu("budget", "check", "--enforce")
+        assert ended.returncode == 81, ended.stderr
+        assert words(ended) == (
+            f"ended: run {run_id} (train): the budget all is exceeded; its outputs are in {here.project}"
+        )
+        assert ended.stderr == ""
+        here.quiet()
+        assert (here.last().state, here.last().reason) == (RunState.CLOSED, EndReason.CANCELLED)
+        assert (here.project / "checkpoint").read_text() == "kept"
+        again = here.costgpu("budget", "check", "--enforce")
+        assert answer(again) == (81, "", "")
+
+    def test_a_run_that_a_terminal_drives_is_ended_by_that_terminal(self, here: Here) -> None:
+        here.write("train.py", STEPS)
+        client = here.start(*LOCAL, "-y", "--assume-price", "5000", "--max-cost", "2000", "train.py")
+        until(lambda: here.data.exists() and any(view.state is RunState.RUNNING for view in here.runs()))
+        here.told("budget", "set", "all", "--total", "1")
+        until(lambda: here.costgpu("budget", "check").returncode == 81)
+        ended = here.costgpu("budget", "check", "--enforce", "--json")
+        assert ended.returncode == 81, ended.stderr
+        assert "being ended by the terminal that drives it: run " in json.loads(ended.stdout)["enforced"][0]
+        assert client.wait(60) in (9, 64)
+        assert (here.project / "checkpoint").read_text() == "kept"
+        here.quiet()
+
+    def test_what_is_free_and_what_another_budget_counts_is_left_alone(self, here: Here) -> None:
+        here.write("train.py", STEPS)
+        here.detached("train.py")
+        here.detached("-y", "--assume-price", "5000", "--max-cost", "2000", "--tag", "team=vision", "train.py")
+        here.told("budget", "set", "nlp", "--total", "1", "--tag", "team=nlp")
+        plant(here, "2", tags={"team": "nlp"})
+        result = here.costgpu("budget", "check", "--enforce")
+        assert result.returncode == 81
+        assert words(result) == "nlp: $2.00 of $1.00 in all (200 %), exceeded."
+        assert sum(view.state is RunState.RUNNING for view in here.runs()) == 2
+        for view in here.runs():
+            if view.state is RunState.RUNNING:
+                assert here.costgpu("cancel", "-y", "--now", view.run_id).returncode in (0, 64)
+        here.quiet()
+
+
+@contextlib.contextmanager
+def small_disk(here: Here) -> Iterator[None]:
+    """costgpu's data folder is a disk of 4 MiB."""
+    here.data.mkdir(parents=True, mode=0o700)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(here.data)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("cannot mount a small disk")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(here.data)], check=True)
+
+
+def remount(here: Here, options: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{options}", str(here.data)], check=True)
+
+
+def fill(here: Here, room_kib: int) -> None:
+    with (here.data / "filler").open("wb", 0) as file, contextlib.suppress(OSError):
+        while file.write(b"x" * 4096):
+            pass
+    filler = here.data / "filler"
+    os.truncate(filler, filler.stat().st_size - room_kib * 1024)
+
+
+def tries(here: Here) -> list[int]:
+    from sqlalchemy import text
+
+    with Ledger.open(folder=here.data) as ledger:
+        query = text("SELECT count(*) FROM alert_attempts GROUP BY alert")
+        return ledger.read(lambda connection: [int(n) for n in connection.scalars(query)], [])
+
+
+@pytest.mark.parametrize("command", ["", "set", "show", "remove", "check"])
+def test_help_fits_a_narrow_terminal(here: Here, command: str) -> None:
+    result = here.told("budget", *([command] if command else []), "--help")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert max(map(len, result.stdout.splitlines())) <= 80

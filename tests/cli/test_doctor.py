@@ -1,0 +1,257 @@
+"""`costgpu doctor` without a cloud: this computer, the policies, and what stands-in for clouds answer."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.checkup import Check, failed, ok
+from costgpu.errors import QuotaExceeded, Unreachable
+from costgpu.models import Offer
+from costgpu.providers import registry
+from tests.cli.here import Here, Result
+
+LOGIN = {"aws": "aws sso login", "gcp": "gcloud auth application-default login"}
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    place = Here.make(tmp_path)
+    place.environment["NO_GCE_CHECK"] = "true"
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    crontab(programs, "")
+    place.environment["PATH"] = f"{programs}:{place.environment['PATH']}"
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def crontab(programs: Path, lines: str) -> None:
+    """A `crontab` command that has these lines."""
+    (programs / "lines").write_text(lines)
+    says = f"cat '{programs}/lines'" if lines else "echo 'no crontab for ann' >&2; exit 1"
+    (programs / "crontab").write_text(f"#!/bin/sh\n{says}\n")
+    (programs / "crontab").chmod(0o755)
+
+
+def own(result: Result) -> dict[str, dict[str, Any]]:
+    """The checks of this computer by name."""
+    [first, *_] = json.loads(result.stdout)["places"]
+    assert first["place"] == "this computer"
+    return {check["name"]: check for check in first["checks"]}
+
+
+def settings(here: Here, text: str) -> Path:
+    file = Path(here.environment["XDG_CONFIG_HOME"]) / "costgpu" / "config.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    file.chmod(0o600)
+    return file
+
+
+def test_a_new_computer_is_told_how_to_get_credentials(here: Here) -> None:
+    result = here.told("doctor")
+    assert (result.returncode, result.stderr) == (0, "")
+    text = " ".join(result.stdout.split())
+    for how in LOGIN.values():
+        assert how in text
+    assert "Nothing was created, nothing was changed, nothing costs money." in text
+    home = here.environment["HOME"]  # its long name is not broken
+    assert max(len(line) for line in result.stdout.splitlines() if home not in line) <= 80
+    assert not here.data.exists()
+
+
+def test_without_a_cloud_none_is_imported(here: Here) -> None:
+    code = "import sys; from costgpu.cli.app import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
+    words = [sys.executable, "-c", code, "doctor", "--infra", "local", "--json"]
+    result = subprocess.run(words, env=here.environment, cwd=here.project, capture_output=True, text=True, check=True)
+    document = json.loads(result.stdout)
+    assert (document["schema"], document["version"], len(document["places"])) == ("costgpu.doctor", 1, 1)
+    assert list(own(result)) == ["python", "settings", "data folder", "ledger", "alerts", "cron"]
+    loaded = set(result.stderr.split())
+    assert "costgpu.checkup" in loaded
+    assert not loaded & {"boto3", "botocore", "google.auth", "google.cloud.compute_v1"}
+
+
+@pytest.mark.parametrize("cloud", ["aws", "gcp"])
+def test_a_cloud_that_is_named_must_have_credentials(here: Here, cloud: str) -> None:
+    result = here.told("doctor", "--infra", cloud)
+    assert result.returncode == 41
+    assert "FAIL credentials" in result.stdout
+    assert LOGIN[cloud] in " ".join(result.stdout.split())
+    assert "1 check failed" in result.stderr
+    other = ({"aws", "gcp"} - {cloud}).pop()
+    assert f"\n{other}\n" not in result.stdout
+
+
+@pytest.mark.parametrize(("cloud", "file"), [("aws", "providers/aws/policy.json"), ("gcp", "providers/gcp/role.yaml")])
+def test_the_policy_is_printed_byte_for_byte(here: Here, root: Path, cloud: str, file: str) -> None:
+    result = here.costgpu("doctor", "--policy", cloud)
+    assert result.returncode == 0
+    assert result.stdout.encode() == (root / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--policy", "azure"), "aws or gcp"),
+        (("--infra", "azure"), "azure is not a place"),
+        (("--infra", "aws/"), "aws/ is not a place"),
+        (("--infra", "local/here"), "local/here is not a place"),
+        (("-t", "g5.xlarge", "--gpus", "L4:1"), "contradict"),
+        (("--gpus", "L4:x"), "number of accelerators"),
+    ],
+)
+def test_what_cannot_be_meant(here: Here, words: tuple[str, ...], said: str) -> None:
+    result = here.told("doctor", *words)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert said in result.stderr
+
+
+def test_a_machine_that_nobody_has(here: Here) -> None:
+    for words in ((), ("--infra", "aws")):
+        result = here.told("doctor", "-t", "g5.xlagre", *words)
+        assert (result.returncode, result.stdout) == (4, "")
+        assert "g5.xlagre" in result.stderr
+
+
+# -- this computer -----------------------------------------------------------------------------------------------------
+
+
+def test_a_data_folder_that_others_may_look_into(here: Here) -> None:
+    here.data.mkdir(parents=True)
+    here.data.chmod(0o755)
+    result = here.told("doctor", "--infra", "local", "--json")
+    check = own(result)["data folder"]
+    assert (result.returncode, check["status"]) == (0, "warning")
+    assert check["fix"] == f"chmod 700 {here.data}"
+    assert here.data.stat().st_mode & 0o777 == 0o755  # nothing was changed
+    here.data.chmod(0o700)
+    assert own(here.told("doctor", "--infra", "local", "--json"))["data folder"]["status"] == "ok"
+
+
+def test_a_data_folder_that_is_a_file(here: Here) -> None:
+    here.data.parent.mkdir(parents=True)
+    here.data.write_text("")
+    result = here.told("doctor", "--infra", "local", "--json")
+    assert (result.returncode, own(result)["data folder"]["status"]) == (3, "failed")
+
+
+@pytest.mark.parametrize(("sql", "text"), [(None, "x" * 5000), ("CREATE TABLE runs (other)", None)])
+def test_a_ledger_that_cannot_be_used(here: Here, sql: str | None, text: str | None) -> None:
+    here.data.mkdir(parents=True, mode=0o700)
+    file = here.data / "ledger.sqlite"
+    if sql:
+        with sqlite3.connect(file) as connection:
+            connection.execute(sql)
+        connection.close()
+    else:
+        file.write_text(str(text))
+    before = file.read_bytes()
+    result = here.told("doctor", "--infra", "local", "--json")
+    assert (result.returncode, own(result)["ledger"]["status"]) == (70, "failed")
+    assert str(file) in own(result)["ledger"]["detail"]
+    assert file.read_bytes() == before
+
+
+def test_settings_that_cannot_be_read_are_told_once_and_stop_nothing(here: Here) -> None:
+    settings(here, "nonsense = 1\n")
+    result = here.told("doctor", "--json")
+    checks = own(result)
+    assert (result.returncode, checks["settings"]["status"]) == (3, "failed")
+    assert "nonsense" in checks["settings"]["detail"]
+    assert checks["python"]["status"] == "ok"
+
+
+def test_alert_addresses_that_others_may_read(here: Here) -> None:
+    file = settings(here, 'alert_urls = ["mailto://ann:s3cret@example.org"]\n')
+    assert own(here.told("doctor", "--infra", "local", "--json"))["alerts"]["status"] == "ok"
+    file.chmod(0o644)
+    result = here.told("doctor", "--infra", "local", "--json")
+    check = own(result)["alerts"]
+    assert (result.returncode, check["status"], check["fix"]) == (0, "warning", f"chmod 600 {file}")
+    assert "s3cret" not in result.stdout
+
+
+def test_whether_cron_looks_after_it(here: Here, tmp_path: Path) -> None:
+    check = own(here.told("doctor", "--infra", "local", "--json"))["cron"]
+    assert (check["status"], "--install" in check["fix"]) == ("ok", True)
+    lines = here.told("budget", "cron").stdout
+    assert "budget check" in lines
+    block = "# costgpu begin: made by `costgpu budget cron`\n* * * * * costgpu budget check\n# costgpu end\n"
+    crontab(tmp_path / "bin", block)
+    check = own(here.told("doctor", "--infra", "local", "--json"))["cron"]
+    assert (check["status"], check["fix"]) == ("ok", "")
+    crontab(tmp_path / "bin", block + block)
+    assert own(here.told("doctor", "--infra", "local", "--json"))["cron"]["status"] == "unknown"
+
+
+# -- clouds that stand in ----------------------------------------------------------------------------------------------
+
+
+class Cloud:
+    """A cloud that says what it was told to, once everybody is there."""
+
+    def __init__(self, checks: Sequence[Check], together: threading.Barrier, asked: list[Offer | None]) -> None:
+        self._checks, self._together, self._asked = checks, together, asked
+
+    def examine(self, offer: Offer | None) -> Sequence[Check]:
+        self._together.wait(10)
+        self._asked.append(offer)
+        return self._checks
+
+
+@pytest.fixture
+def clouds(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Sequence[Check]], list[Offer | None]]:
+    """What each cloud says; and what they were asked about."""
+    says: dict[str, Sequence[Check]] = {"aws": [ok("credentials", "yes")], "gcp": [ok("credentials", "yes")]}
+    together, asked = threading.Barrier(2), list[Offer | None]()
+    monkeypatch.setattr(registry, "has_credentials", lambda name: True)
+    monkeypatch.setattr(registry, "examined", lambda name, **_: Cloud(says[name], together, asked))
+    return says, asked
+
+
+def test_the_clouds_are_asked_side_by_side_and_the_gravest_failure_counts(
+    here: Here, clouds: tuple[dict[str, Sequence[Check]], list[Offer | None]]
+) -> None:
+    says, asked = clouds
+    says["aws"] = [failed("region", Unreachable("No answer."))]
+    says["gcp"] = [failed("quota", QuotaExceeded("It is 0.", hint="Ask for more."))]
+    result = here.told("doctor")
+    assert result.returncode == 43
+    assert asked == [None, None]
+    assert result.stdout.index("\naws\n") < result.stdout.index("\ngcp\n")
+    assert "2 checks failed." in result.stderr
+
+
+def test_the_cheapest_machine_of_what_is_wanted_is_asked_about(
+    here: Here, clouds: tuple[dict[str, Sequence[Check]], list[Offer | None]]
+) -> None:
+    _, asked = clouds
+    assert here.told("doctor", "--gpus", "L4:1", "--spot").returncode == 0
+    assert {offer.provider for offer in asked if offer} == {"aws", "gcp"}
+    for offer in asked:
+        assert offer is not None
+        assert offer.accelerator is not None
+        assert (offer.accelerator.name, offer.accelerator.count, offer.purchase_option) == ("L4", 1, "spot")
+
+
+def test_a_region_is_asked_about_even_without_a_price(
+    here: Here, clouds: tuple[dict[str, Sequence[Check]], list[Offer | None]]
+) -> None:
+    _, asked = clouds
+    words = ("--infra", "aws/xx-nowhere-1", "--infra", "gcp/us-central1")
+    assert here.told("doctor", *words).returncode == 0
+    found = {offer.provider: offer for offer in asked if offer}
+    assert (found["aws"].region, found["gcp"].region) == ("xx-nowhere-1", "us-central1")
+    assert found["aws"].accelerator is None

@@ -1,0 +1,180 @@
+"""The adapter of Google Cloud with Google's own client, on the emulated project."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from costgpu.clock import SystemClock
+from costgpu.job import CreateRequest, Instance, InstanceRef
+from costgpu.providers.base import TAG_RUN, Provider
+from costgpu.providers.gcp import GcpProvider
+from tests.contract.harness import Harness
+from tests.emulator.gce_client import PROJECT, RunningGce
+
+TAGS = "targetTags"
+HASTE = 10.0  # how much faster time goes by while a machine's end is waited for
+
+
+class CloudClock(SystemClock):
+    """The time of the emulated project, which can be moved on."""
+
+    ahead = 0.0
+
+    def now(self) -> datetime:
+        """Aware UTC."""
+        return super().now() + timedelta(seconds=self.ahead)
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+        return super().monotonic() + self.ahead
+
+
+class GcpHarness(Harness):
+    """Compute Engine as emulated: without guests, so that nobody carries out the boot script."""
+
+    name, region, other_region = "gcp", "us-central1", "europe-west4"
+    instance_type, other_type = "e2-standard-2", "e2-standard-4"
+    end_seconds, short_lease_seconds = 15.0, 40.0  # Google takes no time limit below 30 s
+    power_off_stops = True
+    clock: CloudClock
+
+    def __init__(self, cloud: RunningGce) -> None:
+        self.clock = CloudClock()
+        self.cloud = cloud
+        cloud.settings(pending_seconds=0.1, shutdown_seconds=0.2)
+        self._foreign: list[str] = []
+        self._made: list[str] = []
+        self._ran = False
+
+    def client(self) -> Provider:
+        return GcpProvider(clock=self.clock)
+
+    def close(self) -> None:
+        """A new project for the next one."""
+        self.cloud.reset()
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """In haste where the wait is one for the end of a lease."""
+        long = seconds > self.short_lease_seconds and self._ran
+        end = self.clock.monotonic() + seconds
+        while not condition():
+            if self.clock.monotonic() > end:
+                return False
+            self.clock.sleep(0.05)
+            if long:
+                self.cloud.advance(0.05 * HASTE)
+                self.clock.ahead += 0.05 * HASTE
+        return True
+
+    def running(self, request: CreateRequest) -> Instance:
+        found = super().running(request)
+        self._ran = True
+        return found
+
+    def unknown(self) -> InstanceRef:
+        return InstanceRef(provider="gcp", region=self.region, instance_id=f"{self.region}-a/costgpu-nobody00000a-1")
+
+    def foreign(self) -> Instance:
+        zone = f"{self.region}-a"
+        image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
+        self._post(f"zones/{zone}/instances", {
+            "name": "costgpu-look-alike", "machineType": f"zones/{zone}/machineTypes/e2-standard-2",
+            "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image}}],
+            "networkInterfaces": [{"network": "global/networks/default"}], "labels": {"costgpu": "no"},
+        })  # fmt: skip
+        self._foreign.append("costgpu-look-alike")
+        ref = InstanceRef(provider="gcp", region=self.region, instance_id=f"{zone}/costgpu-look-alike")
+        assert self.until(lambda: self.client().describe(ref) is not None, 5)
+        found = self.client().describe(ref)
+        assert found is not None
+        return found
+
+    def foreign_is_well(self) -> bool:
+        machines = {row["id"] for row in self.cloud.instances("PROVISIONING", "STAGING", "RUNNING")}
+        rules = {row["name"] for row in self._get("global/firewalls").get("items", [])}
+        return all(name in machines | rules | self._disks() for name in self._foreign)
+
+    def foreign_resource(self, run_id: str) -> bool:
+        rule = {
+            "name": f"costgpu-{run_id}", "description": "somebody's", "network": "global/networks/default",
+            "allowed": [{"IPProtocol": "tcp", "ports": ["443"]}], "sourceRanges": ["0.0.0.0/0"],
+        }  # fmt: skip
+        self._post("global/firewalls", rule)
+        self._foreign.append(rule["name"])  # type: ignore[arg-type]
+        assert self.until(self.foreign_is_well, 5)
+        return True
+
+    def leave_behind(self, run_id: str, *, tagged: bool = True) -> str | None:
+        zone, name = f"{self.region}-a", f"disk-{len(self._made)}"
+        self._made.append(name)
+        label = TAG_RUN if tagged else f"{TAG_RUN}-x"
+        self._post(f"zones/{zone}/disks", {"name": name, "sizeGb": "10", "labels": {label: run_id}})
+        assert self.until(lambda: name in self._disks(), 5)
+        if not tagged:
+            self._foreign.append(name)
+        return f"{zone}/{name}"
+
+    def _disks(self) -> set[str]:
+        return {row["name"] for row in self._get(f"zones/{self.region}-a/disks").get("items", [])}
+
+    def power_off(self, ref: InstanceRef) -> None:
+        self.cloud.power_off(ref.instance_id.partition("/")[2])
+
+    def stop(self, ref: InstanceRef) -> bool:
+        zone, _, name = ref.instance_id.partition("/")
+        self._post(f"zones/{zone}/instances/{name}/stop", {})
+        return True
+
+    def let_in(self, instance: Instance) -> set[str] | None:
+        """By the rules as Google applies them: the smallest priority decides, and at the same one the denial."""
+        tag = f"costgpu-{instance.run_id}"
+        rules = [
+            row for row in self._get("global/firewalls")["items"]
+            if row["direction"] == "INGRESS" and (TAGS not in row or tag in row[TAGS]) and _concerns_ssh(row)
+        ]  # fmt: skip
+        allowed: set[str] = set()
+        for row in sorted(rules, key=lambda row: (row["priority"], "allowed" in row)):
+            if "denied" in row and "0.0.0.0/0" in row["sourceRanges"]:
+                return allowed
+            allowed |= set(row.get("sourceRanges", ())) if "allowed" in row else set()
+        return allowed
+
+    def lose_next_reply(self) -> bool:
+        self.cloud.fault({"action": "instances.insert", "when": "after", "drop": True, "times": 1})
+        return True
+
+    def silence(self, region: str) -> bool:
+        self.cloud.unreachable(*(f"{region}-{letter}" for letter in "abc"))
+        return True
+
+    def cut_off(self) -> None:
+        self.cloud.fault({"drop": True, "times": -1})
+
+    def enforces_the_lease(self) -> bool:
+        return True
+
+    def _get(self, path: str) -> Any:
+        return self._call("GET", path, None)
+
+    def _post(self, path: str, document: dict[str, Any]) -> None:
+        self._call("POST", path, document)
+
+    def _call(self, method: str, path: str, document: dict[str, Any] | None) -> Any:
+        request = urllib.request.Request(
+            f"{self.cloud.url}/compute/v1/projects/{PROJECT}/{path}", method=method,
+            data=json.dumps(document).encode() if document is not None else None,
+            headers={"Content-Type": "application/json"},
+        )  # fmt: skip
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return json.load(reply)
+
+
+def _concerns_ssh(row: dict[str, Any]) -> bool:
+    for entry in [*row.get("allowed", ()), *row.get("denied", ())]:
+        if entry["IPProtocol"] == "all" or (entry["IPProtocol"] == "tcp" and "22" in entry.get("ports", ["22"])):
+            return True
+    return False

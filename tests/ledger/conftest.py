@@ -1,0 +1,102 @@
+"""One PostgreSQL server for all tests, and a new ledger on it, or in a file, for each."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from costgpu.ledger import Ledger
+from tests.ledger import postgres
+from tests.ledger.postgres import Server
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """A running server; skips, with the reason, where there can be none."""
+    reason = postgres.obstacle()
+    if reason and os.environ.get(postgres.REQUIRED):
+        pytest.fail(reason, pytrace=False)
+    if reason:
+        pytest.skip(reason)
+    made = Server.start()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def migrated(server: Server) -> str:
+    """The name of a database with an empty ledger of this version in it, to copy."""
+    from datetime import UTC, datetime
+
+    from costgpu.ledger import dialect, migrations
+
+    server.sql("postgres", f"CREATE DATABASE {postgres.TEMPLATE} TEMPLATE template0")
+    engine = dialect.connectable(dialect.parse_url(server.url(postgres.TEMPLATE)))
+    migrations.migrate(engine, "template", datetime.now(UTC))
+    engine.dispose()
+    return postgres.TEMPLATE
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a ledger is, or will be.
+
+    Attributes:
+        kind: ``sqlite`` or ``postgresql``.
+        url: Of it.
+        file: Of it; None on the server.
+    """
+
+    kind: str
+    url: str
+    file: Path | None = None
+
+    def open(self) -> Ledger:
+        """As a new process would."""
+        return Ledger.open(self.url)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def another(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
+    """Makes places where no ledger is yet, as many as are wanted."""
+    if request.param == "postgresql":
+        server: Server = request.getfixturevalue("server")
+        return lambda: Place("postgresql", server.database())
+    files = (tmp_path / f"place{number}" / "ledger.sqlite" for number in itertools.count())
+
+    def in_a_file() -> Place:
+        file = next(files)
+        return Place("sqlite", f"sqlite:///{file}", file)
+
+    return in_a_file
+
+
+@pytest.fixture
+def empty(another: Callable[[], Place]) -> Place:
+    """Where no ledger is yet."""
+    return another()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Where a ledger without a row is (on the server), or will be (a file)."""
+    if request.param == "postgresql":
+        migrated: str = request.getfixturevalue("migrated")
+        server: Server = request.getfixturevalue("server")
+        return Place("postgresql", server.database(like=migrated))
+    file = tmp_path / "place" / "ledger.sqlite"
+    return Place("sqlite", f"sqlite:///{file}", file)
+
+
+@pytest.fixture
+def ledger(place: Place) -> Iterator[Ledger]:
+    """Open."""
+    with place.open() as opened:
+        yield opened

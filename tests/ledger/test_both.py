@@ -1,0 +1,567 @@
+"""What a ledger promises, in a file and on a server: the same tests on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_socket
+from sqlalchemy import Connection, create_engine, func, inspect, select, text
+from sqlalchemy.exc import DBAPIError
+
+from costgpu.errors import ConfigError, LedgerConflict, LedgerError, LedgerTooNew
+from costgpu.job import EventKind, RunEvent
+from costgpu.ledger import Ledger, dialect, migrations, schema
+from costgpu.ledger.billed import BilledCost, add, compared, latest
+from costgpu.ledger.budget import Budget, Every, bounds, crossed
+from costgpu.ledger.budgets import alerts_of, all_budgets, finish_turn, newest_entry, set_budget, take_turn
+from costgpu.ledger.history import Selection, closed_runs, spent
+from costgpu.ledger.sightings import Sighting, last_of, seen
+from costgpu.ledger.sightings import add as add_sightings
+from costgpu.ledger.store import event_row
+from costgpu.ledger.totals import By, Total, totals
+from tests.ledger.conftest import Place
+from tests.ledger.crowd import Crowd
+from tests.ledger.postgres import Server
+from tests.ledger.processes import note
+from tests.ledger.test_processes import is_whole
+from tests.unit.closed import Closed, plant
+from tests.unit.test_ledger_store import happened
+
+START = datetime(2026, 10, 28, tzinfo=UTC)
+ODD = (
+    "a",
+    "A",
+    "b",
+    "ä",
+    "z",
+    "Z",
+    "ß",
+    "aa",
+    "a-a",
+    "a b",
+    "a_b",
+    "a%b",
+    "日本",
+    "\U0001f600",
+    "a\udfff",
+    "'",
+    '"',
+    "\\",
+)
+
+
+def numbers(ledger: Ledger, run_id: str) -> list[int]:
+    return [event.sequence for event in ledger.events(run_id)]
+
+
+# -- one process ------------------------------------------------------------------------------------------------------
+
+
+def test_reading_makes_nothing(empty: Place) -> None:
+    with empty.open() as ledger:
+        assert ledger.recent_runs() == ledger.open_runs() == ledger.resolve("x") == ()
+        assert ledger.events("nobody") == ()
+        assert spent(ledger, Selection(), None, None) == 0
+        assert not list(closed_runs(ledger, Selection()))
+        assert latest(ledger, START, START + timedelta(days=1)) == ()
+    if empty.file is not None:
+        assert not empty.file.exists()
+    else:
+        engine = dialect.connectable(dialect.parse_url(empty.url))
+        with engine.connect() as connection:
+            schemas = connection.scalars(text("SELECT nspname FROM pg_namespace")).all()
+            assert dialect.POSTGRESQL_SCHEMA not in schemas
+        engine.dispose()
+
+
+def test_whatever_can_be_written_comes_back(ledger: Ledger) -> None:
+    facts: dict[str, Any] = {
+        "text": "é\udc80\0\U0001f600'; DROP TABLE events; --", "deep": [{"a": [None, True, 1.5e300, -0.0, 2**70]}],
+        "empty": {}, "long": "x" * 100_000, **{key: key for key in ODD},
+    }  # fmt: skip
+    times = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), START + timedelta(microseconds=1)]
+    for sequence, at in enumerate(times):
+        ledger.append(RunEvent(run_id="aaaa", sequence=sequence, at=at, kind=EventKind.NOTED, data=facts))
+    found = ledger.events("aaaa")
+    assert [event.at for event in found] == times
+    assert all(event.data == facts for event in found)
+
+
+def test_conflicts_write_nothing(ledger: Ledger) -> None:
+    ledger.append(happened("aaaa", 0))
+    for sequence in (0, 2, 99):
+        with pytest.raises(LedgerConflict, match="aaaa"):
+            ledger.append(happened("aaaa", sequence, EventKind.CLOSED))
+    assert numbers(ledger, "aaaa") == [0]
+    assert ledger.open_runs() == ("aaaa",)
+    ledger.append(happened("aaaa", 1, EventKind.CLOSED))
+    assert ledger.open_runs() == ()
+
+
+def test_names_are_compared_byte_by_byte_in_whatever_language_the_server_is(ledger: Ledger) -> None:
+    """So that the beginning of a run id is a range of the index, and `a` is not `A` or `ä`."""
+    plain = [each for each in ODD if "\udfff" not in each]
+    for name in plain:
+        ledger.append(happened(f"run-{name}", 0, EventKind.INTENDED, name=f"job-{name}"))
+    for name in plain:
+        begins = [f"run-{each}" for each in reversed(plain) if each.startswith(name)]
+        assert list(ledger.resolve(f"run-{name}")) == [f"run-{name}"]
+        assert list(ledger.resolve(f"job-{name}")) == [f"run-{name}"]
+        assert set(begins) >= {f"run-{name}"}
+    assert list(ledger.resolve("run-a")) == ["run-a"]
+    assert list(ledger.resolve("run-")) == [f"run-{each}" for each in reversed(plain)]
+    for asked in ("run-%", "run-_", "%", "job", "RUN-a", "\udc80", "\0", ""):
+        assert ledger.resolve(asked) == ()
+
+
+def test_a_ledger_and_a_list_agree(migrated: str, server: Server) -> None:
+    """As the state machine of the file's own tests."""
+    dice = random.Random(4)
+    for _ in range(3):
+        model: dict[str, list[RunEvent]] = {}
+        with Ledger.open(server.database(like=migrated)) as ledger:
+            for _ in range(40):
+                run_id, sequence = dice.choice(["aa", "ab", "b", "train", "b-1"]), dice.randrange(6)
+                kind = dice.choice([EventKind.NOTED, EventKind.CLOSED, EventKind.ATTEMPTED, EventKind.CREATED])
+                event = happened(run_id, sequence, kind, name=dice.choice(["train", "b", "a'; --"]))
+                if sequence == len(model.get(run_id, [])):
+                    ledger.append(event)
+                    model.setdefault(run_id, []).append(event)
+                else:
+                    with pytest.raises(LedgerConflict):
+                        ledger.append(event)
+                assert ledger.events_of([*model, "none"]) == {key: tuple(rows) for key, rows in model.items()}
+                closed = {k for k, rows in model.items() if any(row.kind is EventKind.CLOSED for row in rows)}
+                assert list(ledger.open_runs()) == [key for key in model if key not in closed]
+                assert list(ledger.recent_runs(3)) == list(model)[::-1][:3]
+
+
+@pytest.mark.parametrize("table", [table.name for table in schema.RECORDS] + ["migrations"])
+def test_rows_are_added_and_never_changed(ledger: Ledger, place: Place, table: str) -> None:
+    """Refused by the database itself, also to other programs."""
+    plant(ledger, [Closed(started=START, tags={"a": "b"}, job_seconds=60.0)])
+    column = next(iter(schema.metadata.tables[table].columns)).name
+    statements = [f"UPDATE {table} SET {column} = {column}", f"DELETE FROM {table}"]
+    if place.kind == "postgresql":
+        statements.append(f"TRUNCATE {table} CASCADE")
+    engine = dialect.connectable(dialect.parse_url(place.url))
+    for statement in statements:
+        with engine.connect() as connection:
+            filled = connection.scalar(select(func.count()).select_from(schema.metadata.tables[table]))
+            if place.kind == "sqlite" and not filled:
+                continue  # its triggers go by the row
+            with pytest.raises(DBAPIError, match="append-only"):
+                connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+# -- versions ---------------------------------------------------------------------------------------------------------
+
+
+def shape(connection: Connection) -> dict[str, str]:
+    """Every table, as the database describes it."""
+    found = inspect(connection)
+    facts = ("get_columns", "get_pk_constraint", "get_indexes", "get_unique_constraints", "get_foreign_keys")
+    return {
+        table: repr([sorted(map(str, getattr(found, fact)(table))) for fact in facts])
+        for table in sorted(found.get_table_names())
+    }
+
+
+def test_the_steps_make_what_the_schema_describes(empty: Place) -> None:
+    engine = dialect.connectable(dialect.parse_url(empty.url))
+    if empty.file is not None:
+        dialect.create_file(empty.file)
+    migrations.migrate(engine, "here", START)
+    with engine.connect() as connection:
+        made = shape(connection)
+    if empty.kind == "sqlite":
+        fresh = create_engine("sqlite://")
+        schema.metadata.create_all(fresh)
+        with fresh.connect() as connection:
+            described = shape(connection)
+        fresh.dispose()
+    else:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("CREATE SCHEMA described")
+            connection.exec_driver_sql("SET search_path TO described")
+            schema.metadata.create_all(connection)
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SET search_path TO described")
+            described = {key: value.replace("described", "costgpu") for key, value in shape(connection).items()}
+    engine.dispose()
+    assert set(made) == set(schema.metadata.tables)
+    assert made == described
+
+
+def test_a_ledger_of_the_first_version_is_migrated_with_all_that_is_in_it(
+    empty: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(migrations, "MIGRATIONS", migrations.MIGRATIONS[:1])
+        engine = dialect.connectable(dialect.parse_url(empty.url))
+        if empty.file is not None:
+            dialect.create_file(empty.file)
+        migrations.migrate(engine, "here", START)
+        event = happened("old", 0, EventKind.INTENDED, name="train", owner="ann")
+        with engine.connect().execution_options(**{dialect.WRITES: True}) as connection, connection.begin():
+            connection.execute(schema.events.insert(), event_row(event))
+            row = {"run_id": "old", "at_us": 1, "name": "train", "owner": "ann"}
+            connection.execute(schema.runs.insert(), row)
+        engine.dispose()
+    with empty.open() as ledger:  # reading is enough
+        assert ledger.events("old") == (event,)
+        assert ledger.resolve("train") == ("old",)
+        none: set[str] = set()
+        applied = ledger.read(lambda connection: set(connection.scalars(select(schema.migrations.c.name))), none)
+        assert applied == {step.name for step in migrations.MIGRATIONS}
+        ledger.append(happened("old", 1, EventKind.CLOSED, metered_cost_usd="1.5", reason="succeeded"))
+        assert spent(ledger, Selection(), None, None) == Decimal("1.5")
+        assert set_budget(ledger, Budget(name="b", amount_usd=Decimal(1), every=Every.TOTAL, time_zone="UTC"), START)
+
+
+def test_a_step_that_fails_leaves_nothing_behind(empty: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(connection: Connection) -> None:
+        connection.exec_driver_sql("CREATE TABLE half (name TEXT)")
+        connection.exec_driver_sql("INSERT INTO nowhere VALUES (1)")
+
+    with empty.open() as ledger:
+        ledger.append(happened("aaaa", 0))
+        ledger.close()
+        with monkeypatch.context() as patch:
+            patch.setattr(migrations, "MIGRATIONS", (*migrations.MIGRATIONS, migrations.Migration("fail", fail)))
+            with pytest.raises(LedgerError):
+                ledger.append(happened("aaaa", 1))
+            ledger.close()
+        assert not ledger.read(lambda connection: inspect(connection).has_table("half"), True)
+        ledger.append(happened("aaaa", 1))
+
+
+def test_a_newer_ledger_is_refused_unchanged(ledger: Ledger, place: Place) -> None:
+    ledger.append(happened("aaaa", 0))
+    row = {"name": "of-the-future", "at_us": 0, "writer": "99.0"}
+
+    def grow(connection: Connection) -> None:
+        connection.execute(schema.migrations.insert(), row)
+
+    ledger.write(grow)
+    with pytest.raises(LedgerTooNew):
+        ledger.append(happened("aaaa", 1))
+    with place.open() as other:
+        for use in (lambda: other.events("aaaa"), other.open_runs, lambda: other.append(happened("b", 0))):
+            with pytest.raises(LedgerTooNew, match="of-the-future") as caught:
+                use()
+            assert "upgrade" in caught.value.hint
+    engine = dialect.connectable(dialect.parse_url(place.url))
+    with engine.connect() as connection:
+        assert connection.scalar(select(func.count()).select_from(schema.events)) == 1
+    engine.dispose()
+
+
+# -- the same answers -------------------------------------------------------------------------------------------------
+
+
+def random_runs(dice: random.Random, count: int) -> list[Closed]:
+    """With everything that sums are made by, edges of days and months included."""
+    moments = [timedelta(days=dice.randrange(9), seconds=dice.choice([0, 1, 43_200, dice.randrange(86_400)]))
+               for _ in range(count)]  # fmt: skip
+    return [
+        Closed(
+            started=START + moment, seconds=dice.choice([0.0, 0.1, 60.0, 86_400.0, dice.random() * 200_000]),
+            cost=Decimal(dice.randrange(10**9)).scaleb(-6) if dice.random() < 0.9 else Decimal(0),
+            name=dice.choice(["train", "Train", "täst", "a%b"]),
+            owner=dice.choice(["ann@laptop", "ann", "Ann@x", "an_", "bob"]),
+            provider=dice.choice(["aws", "local"]), reason=dice.choice(["succeeded", "job_failed", "idle", "preempted"]),
+            tags=dice.choice([{}, {"team": "nlp"}, {"team": "NLP"}, {"team": "nlp", "x": "é"}]), spot=dice.random() < 0.5,
+            instance=dice.random() < 0.9, job_seconds=dice.choice([None, 30.0]), gpu=dice.choice(["", "A10G"]),
+        )
+        for moment in moments
+    ]  # fmt: skip
+
+
+def rounded(total: Total) -> Total:
+    """Seconds are floats, which are summed in another order there; money is exact."""
+    return replace(total, machine_seconds=round(total.machine_seconds, 3))
+
+
+def test_history_and_sums_are_the_same_on_both(server: Server, migrated: str) -> None:
+    dice = random.Random(20261121)
+    runs = random_runs(dice, 150)
+    with Ledger.open("sqlite://") as file, Ledger.open(server.database(like=migrated)) as team:
+        for ledger in (file, team):
+            plant(ledger, runs)
+        moments = [None, *(START + timedelta(days=dice.uniform(-1, 12)) for _ in range(4)), START + timedelta(days=4)]
+        periods = [(low, high) for low in moments for high in moments if low is None or high is None or low < high]
+        selections = [
+            Selection(), Selection(provider="aws"), Selection(owner="ann"), Selection(owner="an_"), Selection(name="train"),
+            Selection(name="a%b"), Selection(tags={"team": "nlp"}), Selection(tags={"team": "nlp", "x": "é"}),
+            Selection(provider="local", owner="Ann", tags={"team": "NLP"}), Selection(tags={"none": ""}),
+        ]  # fmt: skip
+        compared_sums = 0
+        for low, high in periods:
+            for selection in selections:
+                ours, theirs = (spent(ledger, selection, low, high) for ledger in (file, team))
+                assert ours == theirs, (selection, low, high)
+                compared_sums += ours > 0
+            ours_runs, their_runs = (list(closed_runs(ledger, Selection(owner="ann"), since=low, until=high))
+                                     for ledger in (file, team))  # fmt: skip
+            assert ours_runs == their_runs
+            for by in By:
+                ours_totals, their_totals = (totals(ledger, Selection(), by, tag="team", since=low, until=high)
+                                             for ledger in (file, team))  # fmt: skip
+                assert [rounded(total) for total in ours_totals] == [rounded(total) for total in their_totals], by
+        assert compared_sums > 50
+        assert list(closed_runs(file, Selection())) == list(closed_runs(team, Selection()))
+        assert len(list(closed_runs(team, Selection()))) == 150
+
+
+def test_budgets_bills_and_machines_are_kept(ledger: Ledger) -> None:
+    now = START + timedelta(days=3)
+    nlp = Budget(name="team-nlp", amount_usd=Decimal(200), every=Every.MONTHLY, time_zone="Europe/Berlin")
+    assert set_budget(ledger, nlp, now)
+    assert not set_budget(ledger, nlp, now)
+    [stored] = all_budgets(ledger)
+    assert stored.budget == nlp
+    assert newest_entry(ledger) == now
+    period = bounds(nlp.every, nlp.time_zone, now)
+    turn = take_turn(ledger, stored, period, crossed(nlp, Decimal(170)), Decimal(170), now)
+    assert [alert.threshold for alert in turn.new] == [50, 80]
+    assert not take_turn(ledger, stored, period, crossed(nlp, Decimal(170)), Decimal(170), now).alerts
+    finish_turn(ledger, turn.alerts, now, delivered=True, detail="mail")
+    assert [alert.delivered for alert in alerts_of(ledger, stored, period)] == [True, True]
+
+    cost = BilledCost(
+        provider="aws", account="1", run_id="aaaa", start=START, end=START + timedelta(days=1), amount_usd=Decimal("0.1"),
+        source="s", said_at=now,
+    )  # fmt: skip
+    for expected in (1, 0):
+        assert add(ledger, [cost], provider="aws", account="1", start=START, end=now) == expected
+    assert latest(ledger, START, now) == (cost,)
+    assert [row.billed_usd for row in compared(ledger, START, now)] == [Decimal("0.1")]
+
+    machine = Sighting(
+        provider="aws", region="r", instance_id="i-1", run_id="other", instance_type="g5.xlarge",
+        purchase_option="spot", tags={"é": "ü"}, started_at=START, seen_at=now, usd_per_hour=Decimal("0.35"),
+    )  # fmt: skip
+    add_sightings(ledger, [machine])
+    assert seen(ledger) == (machine,)
+    assert last_of(ledger, [machine]) == {machine.key: machine}
+
+
+def test_two_checks_at_once_tell_once(place: Place) -> None:
+    now = START + timedelta(days=3)
+    nlp = Budget(name="team-nlp", amount_usd=Decimal(200), every=Every.MONTHLY, time_zone="UTC")
+    with place.open() as ledger:
+        set_budget(ledger, nlp, now)
+    period = bounds(nlp.every, nlp.time_zone, now)
+
+    def check(_: int) -> int:
+        with place.open() as mine:
+            [stored] = all_budgets(mine)
+            return len(take_turn(mine, stored, period, crossed(nlp, Decimal(250)), Decimal(250), now).alerts)
+
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(check, range(8)))
+    assert sum(told) == 3  # 50, 80 and 100 percent, each taken by one of them
+    with place.open() as ledger:
+        [stored] = all_budgets(ledger)
+        assert [(alert.threshold, alert.attempts) for alert in alerts_of(ledger, stored, period)] == [
+            (50, 1), (80, 1), (100, 1),
+        ]  # fmt: skip
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+def test_fifty_processes_append_at_once_and_lose_nothing(empty: Place, tmp_path: Path) -> None:
+    """All begin at the same moment, with no ledger yet: it is made once, and every event of everyone is in it."""
+    own, shared, count, each_shared = 38, 12, 12, 3
+    each: list[tuple[object, ...]] = [("own", empty.url, f"own{n}", count) for n in range(own)]
+    each += [("shared", empty.url, "shared", each_shared, f"p{n}") for n in range(shared)]
+    with Crowd(each, tmp_path / "said") as crowd:
+        crowd.go()
+        assert crowd.wait() == [0] * 50
+    with empty.open() as ledger:
+        for n in range(own):
+            assert numbers(ledger, f"own{n}") == list(range(count))
+        together = ledger.events("shared")
+        assert [event.sequence for event in together] == list(range(each_shared * shared))
+        said = [(event.data["who"], event.data["number"]) for event in together]
+        assert sorted(said) == sorted((f"p{n}", number) for n in range(shared) for number in range(each_shared))
+        assert sorted(ledger.open_runs()) == sorted([f"own{n}" for n in range(own)] + ["shared"])
+    if empty.file is not None:
+        assert is_whole(empty.file.parent)
+
+
+def test_of_several_who_write_the_same_event_one_does(place: Place, tmp_path: Path) -> None:
+    count = 60
+    with Crowd([("same", place.url, "aaaa", count)] * 4, tmp_path / "said") as crowd:
+        crowd.go()
+        assert crowd.wait() == [0] * 4
+        said = [crowd.said(n) for n in range(4)]
+    assert sorted(int(word) for words in said for word in words) == list(range(count))
+    with place.open() as ledger:
+        assert numbers(ledger, "aaaa") == list(range(count))
+        assert len({event.data["who"] for event in ledger.events("aaaa")}) > 1
+
+
+def test_a_storm_of_kills_loses_nothing_that_was_acknowledged(another: Callable[[], Place], tmp_path: Path) -> None:
+    """SIGKILL at random moments, the making of the ledger included; a new ledger in every other round."""
+    dice = random.Random(20261121)
+    acknowledged = killed = 0
+    place = another()
+    with Crowd([], tmp_path / "nobody") as crowd:
+        for turn in range(10):
+            place = place if turn % 2 else another()
+            each = [("own", place.url, f"turn{turn}-{n}", 100_000) for n in range(6)]
+            crowd.again(each, tmp_path / f"said{turn}")
+            crowd.go()
+            # Three while they make the ledger; three anywhere in a commit, once so much is written: how quick the
+            # machine is decides how long it takes, and not how much is proved.
+            for number in range(3):
+                time.sleep(dice.uniform(0, 0.01))
+                crowd.kill(number)
+            for number in range(3, 6):
+                so_far = sum(len(crowd.said(n)) for n in range(6))
+                crowd.until_said(so_far + dice.randint(1, 25))
+                time.sleep(dice.uniform(0, 0.004))
+                crowd.kill(number)
+            killed += 6
+            assert crowd.wait() == [-signal.SIGKILL] * 6
+            acknowledged += nothing_lost(place, {f"turn{turn}-{n}": crowd.said(n) for n in range(6)}, f"after{turn}")
+    print(f"{place.kind}: {killed} processes killed, {acknowledged} acknowledged events, all there")
+    assert acknowledged > 100
+
+
+def nothing_lost(place: Place, said: dict[str, list[str]], after: str) -> int:
+    """Every run has what its writer has said, and at most one event more; the ledger can be written. How many."""
+    with place.open() as ledger:
+        for run_id, lines in said.items():
+            found = numbers(ledger, run_id)
+            assert found == list(range(len(found)))
+            # The last one may be in the ledger without having been said.
+            assert len(lines) <= len(found) <= len(lines) + 1
+            assert (run_id in ledger.recent_runs(1000)) == bool(found)
+        ledger.append(note(after, 0))
+        ledger.append(note(after, 1, EventKind.CLOSED))
+        assert after not in ledger.open_runs()
+    if place.file is not None:
+        assert is_whole(place.file.parent)
+    return sum(map(len, said.values()))
+
+
+class TestServer:
+    """What only a server can do: be away."""
+
+    @pytest.fixture
+    def own(self) -> Any:
+        """A server that only this test kills."""
+        from tests.ledger import postgres
+
+        if reason := postgres.obstacle():
+            pytest.skip(reason)
+        made = Server.start()
+        yield made
+        made.close()
+
+    def test_a_crash_of_the_server_loses_nothing_that_was_acknowledged(self, own: Server, tmp_path: Path) -> None:
+        url = own.database()
+        with Crowd([("own", url, f"run{n}", 100_000) for n in range(3)], tmp_path / "said") as crowd:
+            crowd.go()
+            crowd.until_said(45)
+            own.down(signal.SIGKILL)
+            assert crowd.wait() == [1, 1, 1]
+            said = [crowd.said(n) for n in range(3)]
+        own.up()
+        with Ledger.open(url) as ledger:
+            for n, lines in enumerate(said):
+                found = numbers(ledger, f"run{n}")
+                assert found == list(range(len(found)))
+                assert len(lines) <= len(found) <= len(lines) + 1
+            assert sum(map(len, said)) > 30
+
+    def test_a_server_that_is_away_is_said_to_be_and_comes_back(self, own: Server) -> None:
+        with Ledger.open(own.database()) as ledger:
+            ledger.append(happened("aaaa", 0))
+            own.down()
+            for use in (lambda: ledger.append(happened("aaaa", 1)), lambda: ledger.events("aaaa"), ledger.open_runs):
+                with pytest.raises(LedgerError, match="cannot be reached") as caught:
+                    use()
+                assert type(caught.value) is LedgerError
+                assert "server is up" in caught.value.hint
+                assert "costgpu reap" in caught.value.hint
+            own.up()
+            ledger.append(happened("aaaa", 1))
+            assert numbers(ledger, "aaaa") == [0, 1]
+
+    def test_a_connection_that_is_cut_in_the_middle_writes_nothing(self, server: Server, migrated: str) -> None:
+        url = server.database(like=migrated)
+        with Ledger.open(url) as ledger:
+            ledger.append(happened("aaaa", 0))
+
+            def cut(connection: Connection) -> None:
+                connection.execute(schema.events.insert(), event_row(happened("aaaa", 1)))
+                server.sql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                                       f"WHERE datname = '{server.name_in(url)}'")  # fmt: skip
+                connection.execute(schema.events.insert(), event_row(happened("aaaa", 2)))
+
+            with pytest.raises(LedgerError, match="cannot be reached"):
+                ledger.write(cut)
+            assert numbers(ledger, "aaaa") == [0]  # on a new connection
+            ledger.append(happened("aaaa", 1))
+
+    def test_who_may_not_use_it_is_told_without_the_password(self, server: Server) -> None:
+        url = server.url("postgres").replace("costgpu@", "stranger:hunter2@")
+        with Ledger.open(url) as ledger, pytest.raises(LedgerError) as caught:
+            ledger.recent_runs()
+        assert "hunter2" not in f"{caught.value.message} {caught.value.hint} {caught.value.__cause__}"
+        assert "stranger" in caught.value.message
+
+    def test_other_tables_of_the_same_database_are_left_alone(self, server: Server) -> None:
+        url = server.database()
+        database = server.name_in(url)
+        server.sql(database, "CREATE TABLE events (id int); CREATE TABLE migrations (name text)")
+        with Ledger.open(url) as ledger:
+            ledger.append(happened("aaaa", 0))
+            assert ledger.recent_runs() == ("aaaa",)
+        assert server.sql(database, "SELECT count(*) FROM public.events").strip() == "0"
+        assert server.sql(database, "SELECT count(*) FROM costgpu.events").strip() == "1"
+
+
+def test_nobody_listens_there() -> None:
+    with Ledger.open("postgresql://me:hunter2@127.0.0.1:1/team") as ledger, pytest.raises(LedgerError) as caught:
+        ledger.open_runs()
+    assert "cannot be reached" in caught.value.message
+    assert "hunter2" not in caught.value.message
+
+
+def test_a_server_that_accepts_and_never_answers_does_not_keep_anybody_waiting() -> None:
+    pytest_socket.enable_socket()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/team"
+        began = time.monotonic()
+        with Ledger.open(f"{url}?connect_timeout=2") as ledger, pytest.raises(LedgerError, match="cannot be reached"):
+            ledger.open_runs()
+        assert time.monotonic() - began < 8
+    assert dialect.POSTGRESQL_PATIENCE["connect_timeout"] <= 10  # where the URL does not say
+
+
+def test_without_the_driver_the_line_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "psycopg"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with Ledger.open("postgresql://me@localhost/team") as ledger, pytest.raises(ConfigError) as caught:
+        ledger.open_runs()
+    assert caught.value.hint == "pip install 'costgpu[postgresql]'"

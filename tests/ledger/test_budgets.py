@@ -1,0 +1,25 @@
+"""Budgets and what is spent, in PostgreSQL: the tests of the SQLite file, on a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from costgpu.ledger import Ledger
+from tests.ledger.postgres import Server
+from tests.unit.test_budget_rows import TestAlerts, TestAtOnce, TestNewest, TestSet
+from tests.unit.test_budget_spend import TestRuns, TestStrangers, TestWhatCannotBeAsked
+
+__all__ = ["TestAlerts", "TestAtOnce", "TestNewest", "TestRuns", "TestSet", "TestStrangers", "TestWhatCannotBeAsked"]
+
+
+@pytest.fixture
+def url(server: Server, migrated: str) -> str:
+    return server.database(like=migrated)
+
+
+@pytest.fixture
+def ledger(url: str) -> Iterator[Ledger]:
+    with Ledger.open(url) as found:
+        yield found

@@ -1,0 +1,131 @@
+"""A provider on which a machine that powers itself off is only stopped: whoever sees that must end it for its disk."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from costgpu.errors import InstanceLost, RunError
+from costgpu.job import EndedBy, EndReason, InstanceState, RunState
+from costgpu.providers.fake import JobScript
+from costgpu.providers.fake.script import NEVER
+from costgpu.runner.agent import limits
+from costgpu.runner.closing import request_of
+from costgpu.runner.engine import Detached
+from costgpu.runner.keys import make_keys
+from costgpu.runner.lease import GUEST_WAITS_SECONDS
+from costgpu.runner.service import collect_finished
+from tests.runner.examples import START, option, spec
+from tests.runner.test_engine import RUN, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path, JobScript(seconds=NEVER, stdout=[(1, b"one\n")], checkpoint={"c": b"1"}))
+    made.cloud.power_off_stops = True
+    return made
+
+
+def away(world: World, seconds: float) -> None:
+    """Nobody is there for a while."""
+    with pytest.raises(Detached):
+        world.launch(detach=True)
+    world.cloud.clock.sleep(seconds)
+
+
+def test_it_stays_stopped_until_somebody_ends_it(world: World) -> None:
+    world.cloud.agent_works = False
+    away(world, 2 * 86400)
+    (machine,) = world.cloud.instances_of(RUN)
+    assert machine.state is InstanceState.STOPPED
+    assert machine.off_at is not None
+    driver = world.resume()
+    receipt = driver.view.receipt
+    assert receipt is not None
+    assert (receipt.reason, receipt.ended_by) == (EndReason.DEADLINE, EndedBy.WATCHDOG)
+    assert machine.terminate_calls == 1
+    assert receipt.metered_seconds == pytest.approx(machine.off_at - machine.created_at, abs=5)
+    assert receipt.metered_cost_usd <= world.view.options[0].lease.worst_cost_usd
+    world.check_over()
+
+
+def test_jobs_ends_it_in_passing(world: World) -> None:
+    away(world, 2 * 86400)
+    assert collect_finished(world.book, world.tools, world.who) == [RUN]
+    assert world.cloud.instances_of(RUN)[0].terminate_calls == 1
+    world.check_over()
+
+
+def test_it_was_never_claimed(world: World) -> None:
+    world.who.at[RunState.BOOTING] = SystemError("the client dies")
+    with pytest.raises(SystemError):
+        world.launch()
+    world.cloud.clock.sleep(2000)
+    (machine,) = world.cloud.instances_of(RUN)
+    assert machine.state is InstanceState.STOPPED
+    driver = world.resume()
+    assert isinstance(driver.error, RunError)
+    assert (driver.view.reason, driver.view.receipt and driver.view.receipt.ended_by) == (
+        EndReason.UNCLAIMED,
+        EndedBy.WATCHDOG,
+    )
+    assert machine.terminate_calls == 1
+    world.check_over()
+
+
+def test_while_the_client_looks_on(world: World) -> None:
+    world.during(100, lambda: world.cloud.known(world.machine_id).switch_off(world.cloud.time(), EndedBy.AGENT))
+    driver = world.launch()
+    assert isinstance(driver.error, InstanceLost)
+    assert "switched off by its guest" in driver.error.message
+    assert driver.view.receipt is not None
+    assert driver.view.receipt.ended_by is EndedBy.AGENT
+    assert world.cloud.instances_of(RUN)[0].terminate_calls == 1
+    world.check_over()
+
+
+def test_a_client_that_dies_before_it_has_proof(world: World) -> None:
+    away(world, 2 * 86400)
+    world.cloud.terminating_seconds = 60.0
+    world.cloud.faults.next("describe", after=True, error=SystemError("dies"), times=1)
+    with pytest.raises(SystemError):
+        world.resume()
+    driver = world.resume()
+    assert driver.view.reason is EndReason.DEADLINE
+    world.check_over()
+
+
+def test_stopped_by_hand_is_somebody_elses_doing(world: World) -> None:
+    world.during(100, lambda: world.cloud.stop_by_somebody(world.machine_id))
+    driver = world.launch()
+    assert isinstance(driver.error, InstanceLost)
+    assert "stopped by somebody" in driver.error.message
+    assert driver.view.receipt is not None
+    assert driver.view.receipt.ended_by is EndedBy.CLIENT
+    world.check_over()
+
+
+@pytest.mark.parametrize(("provider", "later"), [("aws", 0), ("gcp", 60)])
+def test_googles_own_deadline_comes_before_the_machines(tmp_path: Path, provider: str, later: int) -> None:
+    """Else the machine would switch itself off, and Google would keep its disk."""
+    chosen = option(provider=provider)
+    tried = SimpleNamespace(lease_until=START, token=f"{RUN}-1", zone=None, allow_from="192.0.2.1/32")
+    view = SimpleNamespace(
+        attempt=tried, option=chosen, run_id=RUN, name="train", owner="me", spec=spec("/w"), instance=None
+    )  # fmt: skip
+    driver: Any = SimpleNamespace(view=view, keys=lambda: make_keys(tmp_path))
+    script = request_of(driver).boot_script
+    assert f"\ndeadline={int(START.timestamp()) + later}\n" in script
+    assert f"\nlifetime={math.ceil(chosen.lease.lifetime_seconds) + later}\n" in script
+    assert request_of(driver).lease_until == START
+    assert GUEST_WAITS_SECONDS["gcp"] > 30  # Google's own delay
+
+
+@pytest.mark.parametrize(("provider", "before"), [("aws", 10.0), ("", 10.0), ("gcp", -45.0)])
+def test_the_agent_waits_for_googles_deadline(provider: str, before: float) -> None:
+    assert limits.last_seconds(provider, 7200.0) == before
+    assert before > -GUEST_WAITS_SECONDS.get(provider, 1.0)

@@ -1,0 +1,117 @@
+"""Why a delivery failed, in words of ours; and what `costgpu budget test-alert` says before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from costgpu.alert import courier, send
+from costgpu.cli import alerts
+from costgpu.config import config_file
+from costgpu.errors import ConfigError
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(("logged", "expected"), [
+    ("Failed to send Slack notification: Unauthorized., error=403.", "it refuses the credentials (HTTP 403)"),
+    ("Failed to send Discord notification: error=404.", "it knows no such address (HTTP 404)"),
+    ("Failed to send: , error=429.", "too many messages in a short time (HTTP 429)"),
+    ("error=503.", "it is in trouble (HTTP 503)"),
+    ('https://hooks.slack.com:443 "POST /services/T/B/x HTTP/1.1" 418 0', "it does not accept the message (HTTP 418)"),
+    ("Socket Exception: (535, b'5.7.8 Error: authentication failed')", "it refuses the credentials"),
+    ("Socket Exception: (550, b'no such user hunter2')", "it does not accept the message (SMTP 550)"),
+    ("Socket Exception: [Errno -2] Name or service not known", "its name cannot be resolved"),
+    ("(Caused by NameResolutionError(...hunter2...))", "its name cannot be resolved"),
+    ("Socket Exception: [Errno 111] Connection refused", "it refuses the connection"),
+    ("Socket Exception: timed out", "it does not answer in time"),
+    ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed", "its certificate is not trusted"),
+    ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "no encrypted connection can be made"),
+    ("SMTP AUTH extension not supported by server.", "it offers no login"),
+    ("anything else with hunter2", "it did not take the message"), ("", "it did not take the message"),
+])  # fmt: skip
+def test_reasons(logged: str, expected: str) -> None:
+    assert courier.reason(["DEBUG something before", logged]) == expected
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="0123456789"), max_size=80))
+def test_a_reason_never_repeats_what_was_logged(logged: str) -> None:
+    known = {words for _, words in courier._WORDS} | {"it did not take the message"}
+    assert courier.reason([logged]) in known
+
+
+@pytest.mark.parametrize(("number", "expected"), [
+    (1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (13, "13th"), (21, "21st"), (112, "112th"),
+])  # fmt: skip
+def test_positions(number: int, expected: str) -> None:
+    assert send.ordinal(number) == expected
+
+
+def test_titles_are_one_line_and_bodies_are_short() -> None:
+    assert send._line("Budget a\r\nBcc: x\x00\x1b[0m") == "Budget a Bcc: x [0m"
+    assert send._text("a\x07\nb\u202e") == "a \nb"
+    assert len(send._text("x" * 5000)) == send.LONGEST_BODY
+
+
+def test_the_address_travels_through_a_pipe_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = tmp_path / "seen.json"
+    spy = tmp_path / "python"
+    spy.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        f"json.dump([sys.argv, dict(os.environ), sys.stdin.read()], open({str(seen)!r}, 'w'))\n"
+    )
+    spy.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(spy))
+    monkeypatch.setenv("COSTGPU_ALERT_URLS", f"json://{SECRET}")
+    (done,) = send.deliver([f"json://{SECRET}"], "t", "b")
+    argv, environment, piped = json.loads(seen.read_text())
+    assert SECRET not in str(argv) + str(environment)
+    assert json.loads(piped)["url"] == f"json://{SECRET}"
+    assert done == send.Delivery(False, "unknown service", "the delivery broke off")
+
+
+@pytest.mark.parametrize("output", ["", "not json", '{"service": "mail"', "[]", "1", '"x"', "null"])
+def test_whatever_the_courier_says_it_is_a_delivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
+) -> None:
+    spy = tmp_path / "python"
+    spy.write_text(f"#!/bin/sh\ncat <<'X'\n{output}\nX\n")
+    spy.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(spy))
+    assert not send.deliver(["json://x"], "t", "b")[0].ok
+
+
+def test_a_python_that_is_gone_is_a_failed_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    (done,) = send.deliver([f"json://{SECRET}"], "t", "b")
+    assert "no process could be started" in done.detail
+    with pytest.raises(ConfigError) as raised:
+        send.check_urls([f"json://{SECRET}"])
+    assert SECRET not in str(raised.value)
+
+
+def test_nobody_to_tell() -> None:
+    assert send.deliver([], "t", "b") == []
+
+
+def test_the_command_line_does_not_import_apprise() -> None:
+    code = "import sys, costgpu.cli.app, costgpu.alert.send, costgpu.alert.cron; sys.exit('apprise' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_addresses_it_says_how() -> None:
+    app = typer.Typer()
+    app.command()(alerts.test_alert)
+    error = CliRunner().invoke(app, []).exception
+    assert isinstance(error, ConfigError)
+    assert str(config_file()) in error.hint
+    for example in ("mailtos://", "slack://", "tgram://", "discord://", "json://", "COSTGPU_ALERT_URLS"):
+        assert example in error.hint

@@ -1,0 +1,219 @@
+"""A check with providers that answer: machines that the ledger does not know, whose they are, what cannot be ended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from costgpu.cli.budgeting import Check, still_to_tell
+from costgpu.cli.wiring import Bench
+from costgpu.clock import ManualClock
+from costgpu.errors import AuthError, CostGpuError, Unreachable
+from costgpu.job import Instance, InstanceRef, InstanceState, Leftover
+from costgpu.ledger import Ledger
+from costgpu.ledger.budget import Budget, Every
+from costgpu.ledger.budgets import Alert, set_budget
+from tests.unit.planted import HOUR, NOW, Answers, closed, machine, opened
+
+TOTAL = Budget(name="all", amount_usd=Decimal(5), every=Every.TOTAL)
+
+
+class Cloud(Answers):
+    """Machines that can be ended."""
+
+    def __init__(self, *instances: Instance, name: str = "aws") -> None:
+        super().__init__(*instances, name=name)
+        self.ended: list[str] = []
+        self.refusal: CostGpuError | None = None
+
+    def terminate(self, ref: InstanceRef) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.ended.append(ref.instance_id)
+
+    def describe(self, ref: InstanceRef) -> Instance | None:
+        found = next(each for each in self.owned.instances if each.ref == ref)
+        return replace(found, state=InstanceState.TERMINATED) if ref.instance_id in self.ended else found
+
+    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+        return ()
+
+
+@dataclass
+class Told:
+    code: int
+    out: str
+    err: str
+
+
+class Desk:
+    """What a command works with."""
+
+    def __init__(self, ledger: Ledger, cloud: Answers) -> None:
+        self.ledger, self.clock, self._cloud = ledger, ManualClock(NOW), cloud
+        self.broken: CostGpuError | None = None
+        self.owner = "me@here"
+
+    @property
+    def settings(self) -> Any:
+        if self.broken is not None:
+            raise self.broken
+        return type("Settings", (), {"owner": self.owner, "alert_urls": ()})
+
+    def provider(self, name: str) -> Answers:
+        return self._cloud if name == "aws" else Answers(name=name)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    with Ledger.open(folder=tmp_path) as found:
+        set_budget(found, TOTAL, NOW - 90 * HOUR)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "somebody")
+
+
+@pytest.fixture
+def check(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> Any:
+    def carry_out(cloud: Answers, *, enforce: bool = False, as_json: bool = False, **desk: Any) -> Told:
+        parts = Desk(ledger, cloud)
+        for name, value in desk.items():
+            setattr(parts, name, value)
+        capsys.readouterr()
+        checking = Check(cast("Bench", parts), offline=False, verbose=False, as_json=as_json)
+        code = checking.carry_out(enforce=enforce)
+        shown = capsys.readouterr()
+        return Told(code, shown.out if as_json else " ".join(shown.out.split()), shown.err)
+
+    return carry_out
+
+
+def test_machines_that_the_ledger_never_saw_are_counted_and_told(check: Any) -> None:
+    told = check(Cloud(machine("s1", NOW - 4 * HOUR)))
+    assert (told.code, told.err) == (80, "")
+    assert told.out == ("all: $4.02 of $5.00 in all (80 %), crossed 80 %; $16.10 more under the cap of 1 open run.")
+    gone = check(Cloud())
+    assert (gone.code, gone.out) == (80, "")
+
+
+def test_my_own_are_ended_and_others_named_with_the_command_that_ends_them(check: Any) -> None:
+    mine, other = machine("s1", NOW - 40 * HOUR, owner="me@here"), machine("s2", NOW - HOUR, owner="bob@there")
+    unknown = machine("s3", NOW - HOUR, owner="")
+    cloud = Cloud(mine, other, unknown)
+    looked = check(cloud)
+    assert (looked.code, cloud.ended) == (81, [])
+    told = check(cloud, enforce=True)
+    assert (told.code, told.err, cloud.ended) == (81, "", ["i-s1"])
+    assert told.out == (
+        "ended: aws i-s1 in us-east-1, run s1 (train): the budget all is exceeded "
+        "not ended, it is of bob@there: aws i-s2 in us-east-1; the budget all is exceeded. "
+        "To end it: aws ec2 terminate-instances --region us-east-1 --instance-ids i-s2 "
+        "not ended, it is of nobody known: aws i-s3 in us-east-1; the budget all is exceeded. "
+        "To end it: aws ec2 terminate-instances --region us-east-1 --instance-ids i-s3"
+    )
+
+
+def test_only_what_the_exceeded_budget_counts_is_ended(check: Any, ledger: Ledger) -> None:
+    set_budget(ledger, replace(TOTAL, owner="carol"), NOW, replace=True)
+    cloud = Cloud(machine("s1", NOW - 40 * HOUR, owner="me@here"))
+    assert (check(cloud, enforce=True).code, cloud.ended) == (0, [])
+
+
+def test_what_cannot_be_ended_is_the_worst_and_keeps_nothing_else_alive(check: Any, ledger: Ledger) -> None:
+    class Partly(Cloud):
+        def terminate(self, ref: InstanceRef) -> None:
+            if ref.instance_id == "i-s1":
+                raise AuthError("not allowed")
+            super().terminate(ref)
+
+    cloud = Partly(*(machine(run, NOW - 40 * HOUR, owner="me@here") for run in ("s1", "s2")))
+    told = check(cloud, enforce=True)
+    assert (told.code, cloud.ended) == (47, ["i-s2"])
+    assert "NOT ENDED: aws i-s1 in us-east-1: i-s1 in us-east-1 could not be ended and may be billing" in told.out
+
+
+def test_two_budgets_end_a_machine_once(check: Any, ledger: Ledger) -> None:
+    set_budget(ledger, replace(TOTAL, name="too"), NOW)
+    cloud = Cloud(machine("s1", NOW - 40 * HOUR, owner="me@here"))
+    told = check(cloud, enforce=True)
+    assert (told.code, cloud.ended, told.out.count("ended: ")) == (81, ["i-s1"], 1)
+
+
+def test_json_says_the_same_and_nothing_else(check: Any) -> None:
+    told = check(Cloud(machine("s1", NOW - 40 * HOUR, owner="me@here")), enforce=True, as_json=True)
+    document = json.loads(told.out)
+    assert document["enforced"] == ["ended: aws i-s1 in us-east-1, run s1 (train): the budget all is exceeded"]
+    assert (document["exit_code"], document["budgets"][0]["new"]) == (81, [50, 80, 100])
+
+
+def test_a_wrong_clock_ends_nothing(check: Any, ledger: Ledger) -> None:
+    closed(ledger, "a1", NOW - 9 * HOUR, 9, "50")
+    cloud = Cloud(machine("s1", NOW - 40 * HOUR, owner="me@here"))
+    told = check(cloud, enforce=True, clock=ManualClock(NOW.replace(year=2020)))
+    assert (told.code, cloud.ended) == (81, [])
+    assert "says 2020-11-21" in told.err
+
+
+def test_settings_that_cannot_be_read_are_a_failed_alert_and_end_nothing_of_others(check: Any) -> None:
+    cloud = Cloud(machine("s1", NOW - 40 * HOUR, owner="me@here"))
+    told = check(cloud, enforce=True, broken=CostGpuError("config.toml, line 3: nonsense."))
+    assert told.code == 82
+    assert "could not be delivered: config.toml, line 3: nonsense; the next check tries again." in told.out
+    assert cloud.ended == []  # who I am is not known
+
+
+def test_nobody_answers(check: Any, ledger: Ledger) -> None:
+    opened(ledger, "b1", NOW - HOUR)
+    cloud = Cloud()
+    cloud.error = Unreachable("no network")
+    assert check(cloud) == Told(46, "not asked: aws: no network", "")
+    closed(ledger, "a1", NOW - 9 * HOUR, 9, "3")
+    told = check(cloud)
+    assert told.code == 80
+    assert told.out.startswith("all: at least $4.00 of $5.00 in all (80 %), crossed 80 %;")
+
+
+def test_what_was_not_told_last_month_is_told(check: Any, ledger: Ledger) -> None:
+    set_budget(ledger, replace(TOTAL, every=Every.MONTHLY), NOW - 89 * HOUR, replace=True)
+    closed(ledger, "a1", NOW - 30 * HOUR, 1, "4.50")
+    failed = check(Cloud(), clock=ManualClock(NOW.replace(day=26)), broken=CostGpuError("No settings."))
+    assert failed.code == 82
+    december = ManualClock(NOW.replace(month=12, day=1))
+    with_news = check(Cloud(), clock=december, broken=CostGpuError("No settings."))
+    assert (with_news.code, with_news.out.count("could not be delivered")) == (82, 1)
+    told = check(Cloud(), clock=december)
+    assert (told.code, told.err) == (0, "")
+    assert told.out == ("all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; it could not be told before.")
+    assert check(Cloud(), clock=december) == Told(0, "", "")
+
+
+def alert(delivered: bool | None, detail: str) -> Alert:
+    return Alert(number=1, period_start=NOW, threshold=50, crossed_at=NOW, spent_usd=Decimal(1), delivered=delivered,
+                 detail=detail)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("alerts", "positions"),
+    [
+        ([], [1, 2, 3]),
+        ([alert(None, "")], [1, 2, 3]),
+        ([alert(False, "1 of 3 delivered; failed: #2 Slack: no; #3 mail: refused, #1 is not meant")], [2, 3]),
+        ([alert(False, "2 of 3 delivered; failed: #2 Slack: no"),
+          alert(False, "2 of 3 delivered; failed: #3 mail: no")], [2, 3]),
+        ([alert(False, "2 of 3 delivered; failed: #2 Slack: no"), alert(None, "")], [1, 2, 3]),
+        ([alert(False, "1 of 2 delivered; failed: #2 Slack: no")], [1, 2, 3]),  # the addresses are others now
+        ([alert(False, "No settings.")], [1, 2, 3]),
+        ([alert(False, "2 of 3 delivered; failed: #9 mail: no")], [1, 2, 3]),
+    ],
+)  # fmt: skip
+def test_only_addresses_that_a_message_has_not_reached_get_it_again(alerts: list[Alert], positions: list[int]) -> None:
+    assert still_to_tell(alerts, 3) == positions

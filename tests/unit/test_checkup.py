@@ -1,0 +1,233 @@
+"""Checks: their time limit, what stops what, how grave it is; and what the policies ask for."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from importlib import resources
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu import checkup
+from costgpu.checkup import Check, Examination, Status, clock_check, examine, failed, gravest, ok, permissions_check
+from costgpu.errors import (
+    AuthError,
+    ConfigError,
+    CostGpuError,
+    InvalidRequest,
+    LedgerDamaged,
+    LedgerError,
+    ProviderError,
+    QuotaExceeded,
+    Throttled,
+    Unreachable,
+)
+from costgpu.providers import registry
+from costgpu.providers.aws import checkup as aws
+from costgpu.providers.gcp import checkup as gcp
+from costgpu.render.doctor import FREE, Place, doctor_json, doctor_text
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
+
+
+def test_an_error_is_a_failure_with_its_hint_and_code() -> None:
+    def look() -> Check:
+        raise QuotaExceeded("The quota is 0.", hint="Ask for more.")
+
+    check = examine("quota", look)
+    assert (check.name, check.status, check.exit_code) == ("quota", Status.FAILED, 43)
+    assert (check.detail, check.fix) == ("The quota is 0.", "Ask for more.")
+
+
+def test_a_fault_of_our_own_is_no_failure_of_the_users() -> None:
+    def look() -> Check:
+        raise KeyError("Zone")
+
+    check = examine("zone", look)
+    assert (check.status, check.exit_code) == (Status.UNKNOWN, 0)
+    assert "KeyError: 'Zone'" in check.detail
+
+
+def test_nobody_waits_longer_than_the_limit() -> None:
+    begun = time.monotonic()
+    check = examine("slow", lambda: time.sleep(1.5) or ok("slow", "late"), seconds=0.05)  # type: ignore[func-returns-value]
+    assert time.monotonic() - begun < 1
+    assert (check.status, check.exit_code) == (Status.FAILED, Unreachable.exit_code)
+    assert "0.05 s" in check.detail
+
+
+def test_what_needs_a_failed_check_is_left_out_and_nothing_else() -> None:
+    made: list[str] = []
+
+    def look(name: str) -> Check:
+        made.append(name)
+        if name == "a":
+            raise AuthError("no")
+        return checkup.unknown(name, "?") if name == "b" else ok(name, "yes")
+
+    done = Examination()
+    a, b = (done.add(name, lambda name=name: look(name)) for name in "ab")  # type: ignore[misc]
+    c = done.add("c", lambda: look("c"), after=[a])
+    d = done.add("d", lambda: look("d"), after=[c])
+    e = done.add("e", lambda: look("e"), after=[b])
+    assert made == ["a", "b", "e"]
+    assert [each.status for each in done.checks] == [
+        Status.FAILED, Status.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN, Status.OK,
+    ]  # fmt: skip
+    assert (c.detail, d.detail, e.detail) == ("not asked: see a", "not asked: see c", "yes")
+
+
+@given(st.floats(-1e6, 1e6))
+def test_the_clock_is_judged_by_how_far_it_is_off(seconds: float) -> None:
+    check = clock_check("AWS", NOON, NOON + timedelta(seconds=seconds))
+    off = abs(timedelta(seconds=seconds).total_seconds())
+    wanted = Status.OK if off <= 60 else Status.WARNING if off <= 300 else Status.FAILED
+    assert check.status is wanted
+    if wanted is not Status.OK:
+        assert ("ahead of AWS's" in check.detail) == (seconds > 0)
+        assert "timedatectl" in check.fix
+    assert check.exit_code == (41 if wanted is Status.FAILED else 0)
+
+
+@given(st.sets(TEXT, min_size=1), st.data())
+def test_permissions_are_counted_and_named(needed: set[str], data: st.DataObject) -> None:
+    subsets = st.sets(st.sampled_from(sorted(needed)))
+    held, optional = data.draw(subsets), data.draw(subsets)
+    check = permissions_check(sorted(needed), sorted(held), sorted(optional), "ask")
+    grave = needed - held - optional
+    assert check.status is (Status.FAILED if grave else Status.WARNING if needed - held else Status.OK)
+    assert all(name in check.detail for name in needed - held)
+    assert check.exit_code == (41 if grave else 0)
+
+
+@pytest.mark.parametrize(
+    ("errors", "kind"),
+    [
+        ([], None),
+        ([AuthError("")], AuthError),
+        ([Unreachable(""), QuotaExceeded("")], QuotaExceeded),
+        ([LedgerError(""), ConfigError("")], ConfigError),
+        ([LedgerDamaged("")], LedgerError),
+        ([InvalidRequest(""), AuthError("")], AuthError),
+        ([Throttled("")], ProviderError),
+        ([Throttled(""), Unreachable("")], Unreachable),
+        ([CostGpuError("")], CostGpuError),
+    ],
+)
+def test_the_gravest_failure_is_told(errors: list[CostGpuError], kind: type[CostGpuError] | None) -> None:
+    checks = [ok("fine", "yes"), checkup.unknown("what", "?"), *(failed("x", error) for error in errors)]
+    assert gravest(checks) is kind
+    assert gravest(checks[::-1]) is kind
+
+
+# -- policies ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_policies_are_printed_as_shipped() -> None:
+    for name, package, file in (
+        ("aws", "costgpu.providers.aws", "policy.json"),
+        ("gcp", "costgpu.providers.gcp", "role.yaml"),
+    ):
+        assert registry.policy(name).encode() == resources.files(package).joinpath(file).read_bytes()
+    with pytest.raises(InvalidRequest, match="local"):
+        registry.policy("local")
+
+
+def test_every_action_of_the_policy_is_asked_with_real_resources_and_its_conditions_met() -> None:
+    document = json.loads(aws.policy())
+    asked = aws.questions(document, "123456789012", "eu-west-1")
+    assert len(asked) == len(document["Statement"])
+    for question, statement in zip(asked, document["Statement"], strict=True):
+        actions = statement["Action"]
+        assert set(question.actions) == ({actions} if isinstance(actions, str) else set(actions))
+        assert all("*" not in arn and arn.startswith("arn:aws:") for arn in question.resources)
+        assert bool(question.resources) == (statement["Resource"] != "*")
+        assert set(question.context) == {key for keys in statement.get("Condition", {}).values() for key in keys}
+    resources_ = {arn for question in asked for arn in question.resources}
+    assert "arn:aws:ec2:eu-west-1:123456789012:instance/costgpu-example" in resources_
+    assert "arn:aws:ec2:eu-west-1::image/ami-0123456789abcdef0" in resources_
+    assert "arn:aws:iam::123456789012:role/costgpu-scheduler" in resources_
+
+
+def test_a_condition_that_nobody_can_answer_is_not_passed_over() -> None:
+    statement = {
+        "Action": "ec2:RunInstances",
+        "Resource": "*",
+        "Condition": {"IpAddress": {"aws:SourceIp": "192.0.2.1"}},
+    }
+    with pytest.raises(ValueError, match="IpAddress"):
+        aws.questions({"Statement": [statement]}, "1", "us-east-1")
+
+
+def test_what_no_run_works_without() -> None:
+    for action in ("ec2:RunInstances", "ec2:TerminateInstances", "ssm:GetParameters"):
+        assert aws.is_needed(action, spot=False)
+    for action in ("ce:GetCostAndUsage", "s3:PutObject", "scheduler:CreateSchedule", "ec2:GetConsoleOutput"):
+        assert not aws.is_needed(action, spot=True)
+    assert aws.is_needed("iam:CreateServiceLinkedRole", spot=True)
+    assert not aws.is_needed("iam:CreateServiceLinkedRole", spot=False)
+
+
+def test_the_permissions_of_the_role_are_read() -> None:
+    found = gcp.permissions_in(gcp.role())
+    assert len(found) == len(set(found)) == gcp.role().count("\n- ")
+    assert {"compute.instances.create", "compute.instances.delete", "compute.firewalls.create"} <= set(found)
+    assert set(found) >= gcp.NOT_NEEDED
+    assert all(name.startswith("compute.") and " " not in name for name in found)
+
+
+# -- as it is shown ----------------------------------------------------------------------------------------------------
+
+PLACES = [
+    Place(name="this computer", checks=[ok("python", "3.11.2, costgpu 1.0")]),
+    Place(
+        name="aws",
+        checks=[
+            failed("quota", QuotaExceeded("The account's quota for Running On-Demand P instances (L-417A185B) in us-east-1 is 0.",
+                                          hint="Ask AWS for more.")),
+            checkup.warning("clock", "off", "Set it."),
+            checkup.unknown("dry run", "not asked: see quota"),
+        ],
+    ),
+]  # fmt: skip
+
+
+def test_the_text() -> None:
+    assert (
+        doctor_text(PLACES)
+        == f"""\
+this computer
+  ok   python       3.11.2, costgpu 1.0
+
+aws
+  FAIL quota        The account's quota for Running On-Demand P instances
+                    (L-417A185B) in us-east-1 is 0.
+                    Ask AWS for more.
+  warn clock        off
+                    Set it.
+  ?    dry run      not asked: see quota
+
+4 checks: 1 failed, 1 to be looked at, 1 not known.
+{FREE}"""
+    )
+    assert doctor_text(PLACES[:1]).splitlines()[-2] == "1 checks, all well."
+
+
+@given(st.lists(st.builds(Check, name=st.sampled_from(["credentials", "API, billing"]), status=st.sampled_from(Status),
+                          detail=st.lists(TEXT).map(" ".join), fix=st.lists(TEXT).map(" ".join))))  # fmt: skip
+def test_no_line_is_too_long(checks: list[Check]) -> None:
+    for line in doctor_text([Place(name="aws", checks=checks)]).splitlines():
+        assert len(line) <= 80
+
+
+def test_the_document() -> None:
+    document = json.loads(doctor_json(PLACES, NOON, 43))
+    assert (document["schema"], document["version"], document["exit_code"]) == ("costgpu.doctor", 1, 43)
+    assert [place["place"] for place in document["places"]] == ["this computer", "aws"]
+    assert document["places"][1]["checks"][0] == {
+        "name": "quota", "status": "failed", "detail": PLACES[1].checks[0].detail, "fix": "Ask AWS for more.", "exit_code": 43,
+    }  # fmt: skip

@@ -1,0 +1,111 @@
+"""What a command in cron gets from the terminal that installed it, and what it must never get."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.alert.surroundings import surroundings
+from costgpu.config import config_file
+from costgpu.errors import ConfigError
+
+SECRET = "s3cr3t-t0ken"
+
+
+def nowhere(_name: str) -> str | None:
+    return None
+
+
+def found(environment: dict[str, str], **more: str) -> tuple[dict[str, str], str]:
+    around = surroundings(environment, "/opt/venv/bin/costgpu", nowhere, **more)
+    return {k.decode(): v.decode() for k, v in around.variables.items()}, "\n".join(around.notes)
+
+
+def test_places_and_plain_settings_travel_and_nothing_else() -> None:
+    variables, _ = found({
+        "XDG_DATA_HOME": "/data", "AWS_PROFILE": "research", "COSTGPU_OWNER": "ada", "COSTGPU_MAX_LEASE_HOURS": "5",
+        "COSTGPU_HOME": "/x", "LANG": "de_DE.UTF-8", "SSH_AUTH_SOCK": "/tmp/x", "AWS_REGION": "", "TERM": "xterm",
+    })  # fmt: skip
+    assert variables == {
+        "PATH": "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin", "XDG_DATA_HOME": "/data", "AWS_PROFILE": "research",
+        "COSTGPU_OWNER": "ada", "COSTGPU_MAX_LEASE_HOURS": "5",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), [
+    ("COSTGPU_ALERT_URLS", f"slack://{SECRET}/b/c"), ("costgpu_alert_urls", f"slack://{SECRET}/b/c"),
+    ("COSTGPU_LEDGER_URL", f"postgresql://me:{SECRET}@db/costgpu"),
+    ("COSTGPU_LEDGER_URL", f"postgresql://db/costgpu?user=me&password={SECRET}"),
+    ("COSTGPU_LEDGER_URL", f"postgresql://me:p@{SECRET}@db/costgpu"), ("COSTGPU_LEDGER_URL", SECRET),
+    ("HTTPS_PROXY", f"http://me:{SECRET}@proxy:3128"), ("AWS_SECRET_ACCESS_KEY", SECRET), ("PGPASSWORD", SECRET),
+])  # fmt: skip
+def test_secrets_stay_out_and_their_absence_is_said(name: str, value: str) -> None:
+    variables, notes = found({name: value})
+    assert SECRET not in str(variables)
+    assert set(variables) == {"PATH"}
+    assert SECRET not in notes
+    assert f"{name} " in notes
+    assert "cron will not see it" in notes
+
+
+@given(st.text(alphabet="abc:/@?&=.%", min_size=1, max_size=30), st.sampled_from([":{}@", ":{}:x@", "?password={}"]))
+def test_a_password_in_a_ledger_url_never_travels(host: str, form: str) -> None:
+    around = surroundings(
+        {"COSTGPU_LEDGER_URL": f"postgresql://me{form.format(SECRET)}{host}"}, "/c", nowhere
+    )  # fmt: skip
+    assert SECRET.encode() not in b"".join(around.variables.values())
+
+
+@pytest.mark.parametrize("url", ["sqlite:////srv/costgpu/ledger.sqlite", "postgresql://db.example.com/costgpu"])
+def test_a_ledger_without_a_password_travels(url: str) -> None:
+    variables, notes = found({"COSTGPU_LEDGER_URL": url})
+    assert variables["COSTGPU_LEDGER_URL"] == url
+    assert "LEDGER" not in notes
+
+
+def test_another_home_than_the_systems_travels() -> None:
+    assert "HOME" not in found({"HOME": "/home/ada"}, home="/home/ada")[0]
+    assert "HOME" not in found({"HOME": "/home/ada"})[0]
+    assert found({"HOME": "/scratch/ada"}, home="/home/ada")[0]["HOME"] == "/scratch/ada"
+
+
+def test_programs_that_credentials_need_are_found_again() -> None:
+    places = {"aws": "/opt/aws/bin/aws", "git": "/usr/bin/git", "ssh": "relative/ssh", "gcloud": "/a:b/gcloud"}
+    around = surroundings({}, "/opt/venv/bin/costgpu", places.get)
+    assert around.variables[b"PATH"] == b"/opt/venv/bin:/opt/aws/bin:/usr/bin:/usr/local/bin:/bin"
+
+
+def test_bytes_that_are_no_text_travel_as_they_are() -> None:
+    around = surroundings({"XDG_DATA_HOME": "/d\udcff"}, "/c", nowhere)
+    assert around.variables[b"XDG_DATA_HOME"] == b"/d\xff"
+
+
+def settings_file(text: str, mode: int) -> Path:
+    path = config_file()
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_settings_file_that_others_can_read_is_named() -> None:
+    path = settings_file(f'alert_urls = ["json://{SECRET}"]', 0o644)
+    notes = found({})[1]
+    assert f"chmod 600 {path}" in notes
+    assert SECRET not in notes
+    path.chmod(0o600)
+    assert found({})[1] == ""
+
+
+def test_alerts_that_nobody_would_get_are_named() -> None:
+    assert "No alert_urls" in found({})[1]
+    assert "No alert_urls" not in found({"COSTGPU_ALERT_URLS": "x"})[1]
+
+
+def test_an_unreadable_settings_file_is_an_error_before_anything_is_installed() -> None:
+    settings_file("alert_urls = [", 0o600)
+    with pytest.raises(ConfigError, match="line 1"):
+        found({})

@@ -1,0 +1,427 @@
+"""The adapter of Google Cloud, its pure parts: the insert call, labels, descriptions, histories, quotas, credentials."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from google.cloud import compute_v1
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.clock import ManualClock
+from costgpu.errors import AuthError, InvalidRequest
+from costgpu.job import CreateRequest, InstanceRef, InstanceState
+from costgpu.models import Accelerator
+from costgpu.pricing.catalog import Catalog
+from costgpu.providers.base import OUR_TAGS
+from costgpu.providers.gcp import GcpProvider, launch, provider, quotas, storage
+from costgpu.providers.gcp.history import GUEST, PREEMPTED, history_from
+from costgpu.providers.gcp.images import Image, Images, families_for
+from costgpu.providers.gcp.instances import instance_from, split_id
+from costgpu.providers.gcp.labels import facts_from, facts_of, label_value, labels_of, metadata_value, tags_from
+from costgpu.providers.gcp.network import caller
+from costgpu.providers.gcp.session import Clients, endpoint
+from costgpu.runner import errands
+from tests.emulator.gcp_requests import L4, T4, V100, cpu_offer, offer, request
+
+IMAGE = Image(path="projects/ubuntu-os-cloud/global/images/ubuntu-1", root_gib=10, architecture="x86_64")
+LABEL_KEY, LABEL_VALUE = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
+PLAIN = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=60)
+
+
+def body_of(wanted: CreateRequest, zone: str = "us-central1-a") -> dict[str, Any]:
+    """As it goes over the wire."""
+    made = launch.body(wanted, zone, IMAGE, "global/networks/default")
+    text = compute_v1.Instance.to_json(compute_v1.Instance(made), always_print_fields_with_no_presence=False)
+    found: dict[str, Any] = json.loads(text)
+    return found
+
+
+def described(wanted: CreateRequest, status: str = "RUNNING", **changes: Any) -> Any:
+    """The machine that a request has made, as the client returns it."""
+    made = launch.body(wanted, "us-central1-a", IMAGE, "global/networks/default")
+    made |= {
+        "zone": "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a", "status": status,
+        "creation_timestamp": "2026-11-21T02:00:00.000-08:00", **changes,
+    }  # fmt: skip
+    row = compute_v1.Instance(made)
+    row.network_interfaces[0].access_configs[0].nat_i_p = "34.68.0.10"
+    return row
+
+
+def operation(kind: str, minute: int, *, status: str = "DONE", words: str = "", user: str = "", error: str = "") -> Any:
+    at = f"2026-11-21T10:{minute:02d}:00.000+00:00"
+    made: dict[str, Any] = {
+        "name": f"o{minute}", "operation_type": kind, "status": status, "insert_time": at, "end_time": at,
+        "status_message": words, "user": user,
+    }  # fmt: skip
+    if error:
+        made["error"] = {"errors": [{"code": error, "message": "no"}]}
+    return compute_v1.Operation(made)
+
+
+def minute(number: int) -> datetime:
+    return datetime(2026, 11, 21, 10, number, tzinfo=UTC)
+
+
+def test_the_sdk_is_imported_on_first_use_only() -> None:
+    code = (
+        "from costgpu.clock import SystemClock; from costgpu.providers.gcp import GcpProvider;"
+        "GcpProvider(clock=SystemClock()); import sys; print([name for name in sys.modules if name.startswith('google')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() in ("[]", "['google']")  # some environments make the bare namespace at start
+
+
+# -- the insert call --------------------------------------------------------------------------------------------------
+
+
+def test_the_same_request_is_the_same_call() -> None:
+    wanted = request()
+    assert body_of(wanted) == body_of(wanted)
+    assert launch.request_id(wanted.token) == launch.request_id(wanted.token)
+    assert launch.request_id(wanted.token) != launch.request_id(wanted.token + "x")
+
+
+def test_nothing_on_the_machine_can_act_on_the_account() -> None:
+    made = body_of(request())
+    assert "serviceAccounts" not in made
+    assert made["networkInterfaces"] == [
+        {"network": "global/networks/default", "stackType": "IPV4_ONLY",
+         "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}]}
+    ]  # fmt: skip
+
+
+def test_attached_and_bundled_accelerators() -> None:
+    attached = body_of(request(offer("n1-standard-8+T4:2", accelerator=T4)))
+    assert attached["machineType"].endswith("/machineTypes/n1-standard-8")
+    [one] = attached["guestAccelerators"]
+    assert (one["acceleratorType"], one["acceleratorCount"]) == (
+        "zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4", 2,
+    )  # fmt: skip
+    assert "guestAccelerators" not in body_of(request(offer()))
+    with pytest.raises(InvalidRequest, match="attaches no K80"):
+        body_of(request(offer("n1-standard-8+K80:1", accelerator=T4)))
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind"),
+    [("e2-standard-2", "pd-balanced"), ("g2-standard-4", "pd-balanced"), ("a2-highgpu-1g", "pd-balanced"),
+     ("a3-highgpu-8g", "pd-balanced"), ("n1-standard-4", "pd-balanced"), ("c3-standard-4", "pd-balanced"),
+     ("c4-standard-4", "hyperdisk-balanced"), ("c4a-standard-4", "hyperdisk-balanced"),
+     ("g4-standard-48", "hyperdisk-balanced"), ("a3-ultragpu-8g", "hyperdisk-balanced"),
+     ("a4-highgpu-8g", "hyperdisk-balanced")],
+)  # fmt: skip
+def test_disks_that_the_machine_takes(machine: str, kind: str) -> None:
+    assert launch.disk_type(machine) == kind
+
+
+def test_what_cannot_be_asked_for() -> None:
+    with pytest.raises(InvalidRequest, match="needs 10 GiB"):
+        body_of(request(disk_gib=9))
+    with pytest.raises(InvalidRequest, match="too long"):
+        body_of(request(boot_script="#!/bin/sh\n" + "x" * 300_000))
+    assert "SECRET" not in repr(request(boot_script="SECRET"))
+
+
+@given(st.from_regex(r"[A-Za-z0-9._-]{1,64}", fullmatch=True), st.from_regex(r"[A-Za-z0-9._-]{1,64}", fullmatch=True))
+def test_names_are_valid_and_never_shared(one: str, other: str) -> None:
+    assert launch.NAME.fullmatch(launch.name_of(one))
+    assert (launch.name_of(one) == launch.name_of(other)) is (one == other)
+
+
+@given(st.sampled_from(sorted(launch.ATTACHED)), st.integers(1, 8), st.sampled_from(["n1-standard-8", "n1-highmem-96"]))
+def test_types_of_the_catalog_and_back(accelerator: str, count: int, machine: str) -> None:
+    name = f"{machine}+{accelerator}:{count}"
+    assert launch.split_type(name) == (machine, accelerator, count)
+    assert launch.join_type(machine, [(launch.ATTACHED[accelerator], count)]) == name
+    assert launch.join_type("g2-standard-4", [("nvidia-l4", 1)]) == "g2-standard-4"
+
+
+def test_every_offer_of_the_catalog_can_be_asked_for_or_is_a_clear_no() -> None:
+    refused, kinds = set(), set()
+    for each in Catalog.shipped().offers:
+        if each.provider != "gcp":
+            continue
+        try:
+            kinds.add(families_for(each)[1][0])
+        except InvalidRequest:
+            refused.add((each.family, each.accelerator.count if each.accelerator else 0))
+            continue
+        made = launch.body(request(each, disk_gib=100), f"{each.region}-a", IMAGE, "global/networks/default")
+        machine, accelerator, _ = launch.split_type(each.instance_type)
+        assert made["machine_type"].endswith(f"/{machine}")
+        assert bool(accelerator) is ("guest_accelerators" in made)
+    assert refused == {("g4", 0.125), ("g4", 0.25), ("g4", 0.5)}
+    assert kinds == {"common-cu129-ubuntu-2204-nvidia-580", "ubuntu-2404-lts-amd64", "ubuntu-2404-lts-arm64"}
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+@given(PLAIN.filter(bool), PLAIN.filter(bool), st.dictionaries(PLAIN.filter(bool), PLAIN, max_size=30))
+def test_tags_come_back_as_they_were_written(owner: str, name: str, tags: dict[str, str]) -> None:
+    wanted = request(tags={key: value for key, value in tags.items() if key not in OUR_TAGS}, owner=owner, name=name)
+    labels = labels_of(wanted)
+    assert len(labels) <= 64
+    assert all(LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value) for key, value in labels.items())
+    found = instance_from(described(wanted))
+    assert (found.run_id, found.name, found.owner, found.lease_until) == (
+        wanted.run_id,
+        name,
+        owner,
+        wanted.lease_until,
+    )
+    assert {key: value for key, value in found.tags.items() if key not in OUR_TAGS} == wanted.tags
+
+
+@given(st.dictionaries(PLAIN.filter(bool), PLAIN, max_size=8))
+def test_the_users_tags_never_replace_ours(tags: dict[str, str]) -> None:
+    wanted = request(tags={**tags, "costgpu-run": "forged", "costgpu-lease-until": "0"})
+    assert labels_of(wanted)["costgpu-run"] == wanted.run_id
+    assert json.loads(metadata_value(wanted))["costgpu-lease-until"] == str(int(wanted.lease_until.timestamp()))
+
+
+def test_a_label_that_was_changed_later_counts() -> None:
+    wanted = request(tags={"team": "vision", "Cost": "A 1"})
+    labels = {**labels_of(wanted), "costgpu-owner": "bob", "team": "speech"}
+    found = tags_from(labels, metadata_value(wanted))
+    assert (found["costgpu-owner"], found["team"], found["Cost"]) == ("bob", "speech", "A 1")
+    assert "costgpu-run" not in tags_from({}, metadata_value(wanted))
+    for damaged in ("", "{", "[]", "1", '{"costgpu-owner": 5}'):
+        assert tags_from(labels, damaged)["costgpu-owner"] == "bob"
+
+
+@given(PLAIN)
+def test_facts_in_a_description_come_back(owner: str) -> None:
+    wanted = request(owner=owner)
+    found = facts_from(facts_of(wanted))
+    assert found["costgpu-run"] == wanted.run_id
+    assert found["costgpu-lease-until"] == str(int(wanted.lease_until.timestamp()))
+    assert found["costgpu-region"] == "us-central1"
+    assert found.get("costgpu-owner", "") == label_value(owner)
+    assert facts_from("somebody's rule") == {}
+
+
+# -- what Google describes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [("PROVISIONING", "PENDING"), ("STAGING", "PENDING"), ("RUNNING", "RUNNING"), ("REPAIRING", "RUNNING"),
+     ("STOPPING", "STOPPING"), ("SUSPENDED", "STOPPED"), ("TERMINATED", "STOPPED"), ("DEPROVISIONING", "TERMINATING"),
+     ("NEVER_HEARD_OF", "PENDING")],
+)  # fmt: skip
+def test_states(status: str, state: str) -> None:
+    found = instance_from(described(request(), status))
+    assert found.state is InstanceState[state]
+    assert (found.endpoint is not None) is (status in ("RUNNING", "REPAIRING"))
+    assert found.launched_at == datetime(2026, 11, 21, 10, tzinfo=UTC)
+    assert found.instance_type == "g2-standard-4"
+    assert (found.ref.region, found.zone) == ("us-central1", "us-central1-a")
+
+
+def test_a_machine_without_labels_is_nobodys() -> None:
+    found = instance_from(described(request(), labels={}))
+    assert (found.run_id, found.owner, found.lease_until) == ("", "", None)
+
+
+@pytest.mark.parametrize("text", ["i-0123", "us-central1-a", "us-central1-a/", "europe-west4-a/x"])
+def test_ids_of_somewhere_else(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        split_id(InstanceRef(provider="gcp", region="us-central1", instance_id=text))
+
+
+def test_histories() -> None:
+    made = operation("insert", 1)
+    told = history_from([operation("delete", 9, user="ann@example.org"), made])
+    assert (told.created_at, told.deleted_at, told.reason) == (minute(1), minute(9), "delete by ann@example.org")
+    assert not told.preempted
+    told = history_from([made, operation(PREEMPTED, 5, words="Instance was preempted."), operation("delete", 6)])
+    assert told.preempted
+    assert told.reason == "Instance was preempted."
+    told = history_from([made, operation(GUEST, 5, words="Instance terminated by guest OS shutdown.")])
+    assert (told.by_guest, told.stopped_at, told.deleted_at) == (True, minute(5), None)
+    told = history_from([made, operation(GUEST, 5), operation("delete", 6)])
+    assert (told.by_guest, told.stopped_at, told.deleted_at) == (True, minute(5), minute(6))
+    told = history_from([made, operation(GUEST, 5), operation("start", 6), operation("stop", 7, user="ann")])
+    assert (told.by_guest, told.stopped_at) == (False, minute(7))
+    assert history_from([made, operation("delete", 2, status="RUNNING")]).deleting
+    assert history_from([operation("insert", 1, error="ZONE_RESOURCE_POOL_EXHAUSTED")]).created_at is None
+    assert history_from([made, operation("delete", 2, error="RESOURCE_NOT_READY")]).deleted_at is None
+    assert not history_from([operation("insert", 1, status="RUNNING")]).created
+    assert history_from([made, operation("compute.instances.hostError", 3)]).reason == "hostError"
+    assert history_from([]).created_at is None
+
+
+@pytest.mark.parametrize(
+    ("events", "state"),
+    [([GUEST], InstanceState.STOPPING), (["stop"], InstanceState.STOPPING), ([PREEMPTED], InstanceState.TERMINATING)],
+)
+def test_whose_end_a_stopping_machine_meets(events: list[str], state: InstanceState) -> None:
+    told = history_from([operation("insert", 1), *(operation(kind, 2) for kind in events)])
+    assert instance_from(described(request(), "STOPPING"), told).state is state
+
+
+def test_a_machine_that_stops_for_no_recorded_reason_is_being_deleted() -> None:
+    """By its time limit; by the clock here that cannot be told. Who waits for the end of one that is off ends it."""
+    told = history_from([operation("insert", 1)])
+    assert instance_from(described(request(), "STOPPING"), told).state is InstanceState.TERMINATING
+    assert instance_from(described(request(), "TERMINATED"), told).state is InstanceState.STOPPED
+    forever = described(request(), "STOPPING", scheduling={"provisioning_model": "STANDARD"})
+    assert instance_from(forever, told).state is InstanceState.STOPPING
+    assert instance_from(described(request(), "STOPPING")).state is InstanceState.STOPPING
+
+
+# -- images -----------------------------------------------------------------------------------------------------------
+
+
+class Listed:
+    """Clients that know no preferred family, but a list of others."""
+
+    def __init__(self, *families: str) -> None:
+        self.rows = [
+            compute_v1.Image({
+                "name": f"{family}-v1", "family": family, "status": "READY", "disk_size_gb": 50, "architecture": "X86_64",
+                "self_link": f"https://www.googleapis.com/compute/v1/projects/d/global/images/{family}-v1",
+            })
+            for family in families
+        ]  # fmt: skip
+
+    def maybe(self, *_: Any, **__: Any) -> None:
+        return None
+
+    def pages(self, *_: Any, **__: Any) -> list[Any]:
+        return [SimpleNamespace(items=self.rows)]
+
+
+def test_newer_families_are_found_by_themselves() -> None:
+    clients: Any = Listed(
+        "common-cu128-ubuntu-2204-nvidia-570",
+        "common-cu130-ubuntu-2404-nvidia-590",
+        "common-cu129-ubuntu-2404-nvidia-580",
+    )
+    images = Images(clients)
+    assert images.find(offer()).path == "projects/d/global/images/common-cu130-ubuntu-2404-nvidia-590-v1"
+    old = images.find(offer("n1-standard-8+V100:1", accelerator=V100))
+    assert old.path == "projects/d/global/images/common-cu129-ubuntu-2404-nvidia-580-v1"
+    none: Any = Listed()
+    with pytest.raises(InvalidRequest, match="none of the families"):
+        Images(none).find(offer())
+
+
+# -- quotas -----------------------------------------------------------------------------------------------------------
+
+
+def known(**limits: float) -> dict[str, quotas.Quota]:
+    return {metric: quotas.Quota(metric=metric, limit=limit, usage=0, where="r") for metric, limit in limits.items()}
+
+
+@pytest.mark.parametrize(
+    ("what", "days", "limits", "metric"),
+    [
+        (offer(), 1, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 0}, "NVIDIA_L4_GPUS"),
+        (offer(), 1, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, ""),
+        (offer(), 8, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, "NVIDIA_L4_GPUS"),
+        (offer(spot=True), 1, {"NVIDIA_L4_GPUS": 1, "PREEMPTIBLE_NVIDIA_L4_GPUS": 0}, ""),
+        (offer(spot=True), 1, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 0}, "NVIDIA_L4_GPUS"),
+        (offer(spot=True), 1, {"PREEMPTIBLE_CPUS": 0}, ""),
+        (offer(), 1, {"GPUS_ALL_REGIONS": 0, "NVIDIA_L4_GPUS": 8}, "GPUS_ALL_REGIONS"),
+        (cpu_offer(), 1, {"CPUS": 1}, "CPUS"),
+        (cpu_offer(), 1, {"CPUS": 2}, ""),
+        (cpu_offer(spot=True), 1, {"CPUS": 100, "PREEMPTIBLE_CPUS": 1}, "PREEMPTIBLE_CPUS"),
+        (offer("n2-standard-4", accelerator=None), 1, {"CPUS": 0, "N2_CPUS": 8}, ""),
+        (offer("n2-standard-4", accelerator=None), 1, {"N2_CPUS": 3}, "N2_CPUS"),
+        (offer("a4-highgpu-8g", accelerator=Accelerator(name="B200", count=8, memory_gib=180)), 1, {}, ""),
+        (offer("n1-standard-8+T4:2", accelerator=T4), 1, {"NVIDIA_T4_GPUS": 1}, "NVIDIA_T4_GPUS"),
+        (offer("n1-standard-8+T4:2", accelerator=T4), 1, {"NVIDIA_T4_GPUS": 1, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0},
+         "NVIDIA_T4_GPUS"),
+    ],
+)  # fmt: skip
+def test_which_quota_is_too_small(what: Any, days: int, limits: dict[str, float], metric: str) -> None:
+    found = quotas.missing(what, days * 86400.0, known(**limits))
+    assert (found[0].metric if found else "") == metric
+
+
+def test_what_is_used_already_counts() -> None:
+    used = {"CPUS": quotas.Quota(metric="CPUS", limit=24, usage=23, where="us-central1")}
+    found = quotas.missing(cpu_offer(), 60, used)
+    assert found is not None
+    error = quotas.exceeded(*found, cpu_offer(), "research-42")
+    assert "CPUS of the project research-42 in us-central1 is 24, of which 23 are used" in error.message
+    assert "e2-standard-2 needs 2" in error.message
+
+
+# -- prices of what is left, addresses, credentials ---------------------------------------------------------------------
+
+
+def test_what_disks_cost() -> None:
+    balanced = compute_v1.Disk({"size_gb": 100, "type_": "https://x/zones/z/diskTypes/pd-balanced"})
+    assert storage.disk_usd_per_hour(balanced) == pytest.approx(10 / 730, abs=1e-6)
+    hyper = {"size_gb": 100, "type_": "hyperdisk-balanced", "provisioned_iops": 4000, "provisioned_throughput": 240}
+    assert storage.disk_usd_per_hour(compute_v1.Disk(hyper)) == pytest.approx((8 + 5 + 4) / 730, abs=1e-6)
+    unheard = compute_v1.Disk({"size_gb": 1, "type_": "pd-unheard-of"})
+    assert storage.disk_usd_per_hour(unheard) == pytest.approx(0.17 / 730, abs=1e-6)
+
+
+@pytest.mark.parametrize("text", ["", "everybody", "300.1.1.1", "2001:db8::1"])
+def test_who_may_come_in_is_an_ipv4_range(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        caller(text)
+    assert caller("203.0.113.7") == "203.0.113.7/32"
+    assert caller("203.0.113.77/24") == "203.0.113.0/24"
+
+
+@pytest.mark.parametrize(
+    ("url", "good"),
+    [("", True), ("http://127.0.0.1:8600", True), ("http://localhost:1/", True), ("http://10.0.0.5:80", True),
+     ("https://compute-lab.p.googleapis.com", True), ("http://compute.googleapis.com", False), ("http://8.8.8.8", False)],
+)  # fmt: skip
+def test_no_password_travels_in_the_open(url: str, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTGPU_GCP_ENDPOINT", url)
+    if good:
+        assert endpoint() == url.rstrip("/")
+    else:
+        with pytest.raises(InvalidRequest, match="https"):
+            endpoint()
+
+
+def test_without_credentials_the_message_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    with pytest.raises(AuthError, match="No usable Google Cloud credentials") as caught:
+        GcpProvider(clock=ManualClock()).identity()
+    assert "gcloud auth application-default login" in caught.value.hint
+
+
+def test_without_a_project_the_message_says_how_to_name_one() -> None:
+    nameless: Any = SimpleNamespace()
+    with pytest.raises(AuthError, match="which Google Cloud project") as caught:
+        Clients(ManualClock(), credentials=nameless).identity()
+    assert "gcp_project" in caught.value.hint
+
+
+def test_identities(monkeypatch: pytest.MonkeyPatch) -> None:
+    robot: Any = SimpleNamespace(
+        service_account_email="bot@research-42.iam.gserviceaccount.com", project_id="research-42"
+    )
+    found = Clients(ManualClock(), credentials=robot).identity()
+    assert (found.provider, found.account, found.principal) == ("gcp", "research-42", robot.service_account_email)
+    assert Clients(ManualClock(), "other-7", credentials=robot).identity().account == "other-7"
+    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "lab-1")
+    person: Any = SimpleNamespace(account="")
+    assert Clients(ManualClock(), credentials=person).identity().account == "lab-1"
+    assert Clients(ManualClock(), credentials=person).identity().principal
+    assert L4.count == 1
+
+
+def test_how_to_end_one_by_hand() -> None:
+    ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
+    by_hand = "gcloud compute instances delete costgpu-r1-1 --zone us-central1-a --quiet"
+    assert errands.end_by_hand(ref) == provider.end_by_hand(ref) == by_hand

@@ -1,0 +1,191 @@
+"""Periods, sums and pages over closed runs, against sums made by hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costgpu.ledger import Ledger
+from costgpu.ledger.history import Selection, closed_runs, spent
+from costgpu.ledger.prorata import share
+from costgpu.ledger.totals import By, totals
+from tests.unit.closed import Closed, plant
+
+START = datetime(2026, 10, 30, tzinfo=UTC)
+SPAN = timedelta(days=5)
+MICROSECOND = timedelta(microseconds=1)
+
+
+@contextmanager
+def ledger_of(*runs: Closed) -> Iterator[Ledger]:
+    with Ledger.open("sqlite://") as ledger:
+        plant(ledger, runs)
+        yield ledger
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Ledger]:
+    """One ledger for all examples: making one takes longer than asking it. Each has its runs by a tag."""
+    with Ledger.open("sqlite://") as ledger:
+        yield ledger
+
+
+def planted(ledger: Ledger, runs: list[Closed]) -> tuple[list[Closed], Selection]:
+    mine = {"example": str(next(EXAMPLES))}
+    tagged = [replace(run, tags={**run.tags, **mine}) for run in runs]
+    plant(ledger, tagged)
+    return tagged, Selection(tags=mine)
+
+
+EXAMPLES = itertools.count()
+MOMENTS = st.timedeltas(timedelta(), SPAN).map(lambda after: START + after)
+RUNS = st.lists(
+    st.builds(
+        Closed,
+        started=MOMENTS,
+        seconds=st.one_of(st.just(0.0), st.integers(1, 400_000).map(lambda n: n / 10)),
+        cost=st.decimals(0, 500, places=6),
+        owner=st.sampled_from(["ann@laptop", "ann@desk", "bob@desk", "Ann"]),
+        provider=st.sampled_from(["aws", "local"]),
+        reason=st.sampled_from(["succeeded", "job_failed", "idle"]),
+        name=st.sampled_from(["train", "eval"]),
+        tags=st.sampled_from([{}, {"team": "nlp"}, {"team": "vision", "paper": "1"}]),
+    ),
+    max_size=10,
+)
+
+
+def by_hand(run: Closed, low: datetime | None, high: datetime | None) -> Fraction:
+    """A run's share of a period, unrounded, in US dollars."""
+    began, ended = run.started, run.started + timedelta(seconds=run.seconds)
+    cost = Fraction(run.cost)
+    if began == ended:
+        return cost if (low is None or low <= began) and (high is None or began < high) else Fraction(0)
+    inside = min(ended, high or ended) - max(began, low or began)
+    return cost * Fraction(max(0, inside // MICROSECOND), (ended - began) // MICROSECOND)
+
+
+@settings(deadline=None)
+@given(RUNS, st.none() | MOMENTS, st.none() | MOMENTS)
+def test_spent_is_the_sum_by_hand(
+    shared: Ledger, runs: list[Closed], one: datetime | None, other: datetime | None
+) -> None:
+    low, high = (min(one, other), max(one, other)) if one and other else (one, other)
+    runs, mine = planted(shared, runs)
+    for more in (mine, replace(mine, owner="ann"), replace(mine, provider="aws", tags={**mine.tags, "team": "nlp"})):
+        meant = [
+            run for run in runs
+            if more.includes(provider=run.provider, owner=run.owner, name=run.name, tags=run.tags)
+        ]  # fmt: skip
+        exact = sum((by_hand(run, low, high) for run in meant), Fraction(0))
+        assert abs(Fraction(spent(shared, more, low, high)) - exact) <= Fraction(len(meant), 10**9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(RUNS, st.lists(MOMENTS, max_size=6))
+def test_periods_that_follow_on_each_other_add_up_exactly(
+    shared: Ledger, runs: list[Closed], moments: list[datetime]
+) -> None:
+    _, mine = planted(shared, runs)
+    parts = [spent(shared, mine, low, high) for low, high in pairwise([None, *sorted(moments), None])]
+    assert sum(parts) == sum((run.cost for run in runs), Decimal(0))
+
+
+@given(
+    st.integers(0, 10**18), st.integers(-(10**15), 10**15), st.integers(0, 10**13), st.lists(st.integers(-(10**15), 10**16))
+)  # fmt: skip
+def test_shares_add_up_exactly(amount: int, began: int, length: int, cuts: list[int]) -> None:
+    ends: list[int | None] = [None, *sorted(cuts), None]
+    parts = [share(amount, began, began + length, low, high) for low, high in pairwise(ends)]
+    assert sum(parts) == amount
+    assert all(0 <= part <= amount for part in parts)
+
+
+@settings(max_examples=50, deadline=None)
+@given(RUNS, st.none() | MOMENTS, st.none() | MOMENTS, st.sampled_from(By))
+def test_totals_add_up_to_what_was_spent(
+    shared: Ledger, runs: list[Closed], one: datetime | None, other: datetime | None, by: By
+) -> None:
+    low, high = (min(one, other), max(one, other)) if one and other else (one, other)
+    runs, mine = planted(shared, runs)
+    found = totals(shared, mine, by, tag="team", since=low, until=high)
+    assert sum((total.cost_usd for total in found), Decimal(0)) == spent(shared, mine, low, high)
+    assert sum(total.runs for total in found) == len(list(closed_runs(shared, mine, since=low, until=high)))
+    wasted = sum((by_hand(run, low, high) for run in runs if run.reason != "succeeded"), Fraction(0))
+    assert abs(Fraction(sum(total.wasted_usd for total in found)) - wasted) <= Fraction(len(runs), 10**9)
+    used = sum(by_hand(replace(run, cost=Decimal(str(run.seconds))), low, high) for run in runs)
+    assert sum(total.machine_seconds for total in found) == pytest.approx(float(used), abs=1e-3)
+
+
+@settings(max_examples=50, deadline=None)
+@given(RUNS, st.sampled_from([By.DAY, By.MONTH]))
+def test_a_day_costs_what_was_spent_in_it(shared: Ledger, runs: list[Closed], by: By) -> None:
+    _, mine = planted(shared, runs)
+    for total in totals(shared, mine, by):
+        first = datetime.fromisoformat(total.key if by is By.DAY else f"{total.key}-01").replace(tzinfo=UTC)
+        after = first + timedelta(days=1) if by is By.DAY else (first + timedelta(days=31)).replace(day=1)
+        assert total.cost_usd == spent(shared, mine, first, after)
+
+
+def test_groups_and_their_order() -> None:
+    runs = [
+        Closed(started=START, cost=Decimal(1), name="a", owner="ann@x", tags={"team": "nlp"}),
+        Closed(started=START, cost=Decimal(5), name="b", owner="ann@y", reason="idle", instance_type="g6.xlarge"),
+        Closed(started=START, cost=Decimal(2), name="a", owner="bob@x", provider="local"),
+    ]
+    with ledger_of(*runs) as ledger:
+
+        def told(by: By, **more: Any) -> list[tuple[str, int, int, int]]:
+            found = totals(ledger, Selection(), by, **more)
+            return [(total.key, total.runs, int(total.cost_usd), int(total.wasted_usd)) for total in found]
+
+        assert told(By.PERSON) == [("ann", 2, 6, 5), ("bob", 1, 2, 0)]
+        assert told(By.JOB) == [("b", 1, 5, 5), ("a", 2, 3, 0)]
+        assert [key for key, *_ in told(By.INSTANCE)] == ["aws g6.xlarge", "local g5.xlarge", "aws g5.xlarge"]
+        assert told(By.TAG, tag="team") == [("", 2, 7, 5), ("nlp", 1, 1, 0)]
+        assert told(By.REASON) == [("idle", 1, 5, 5), ("succeeded", 2, 3, 0)]
+        assert totals(ledger, Selection(name="nobody"), By.JOB) == ()
+
+
+def test_pages_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("costgpu.ledger.history.AT_ONCE", 3)
+    runs = [Closed(started=START + timedelta(hours=n), name=f"n{n}") for n in range(10)]
+    with ledger_of(*runs) as ledger:
+        names = [run.name for run in closed_runs(ledger, Selection())]
+        assert names == [f"n{n}" for n in range(10)]
+        newest = [run.name for run in closed_runs(ledger, Selection(), newest_first=True, limit=7)]
+        assert newest == names[::-1][:7]
+        assert list(closed_runs(ledger, Selection(), limit=0)) == []
+        later = closed_runs(ledger, Selection(), since=START + timedelta(hours=8), newest_first=True)
+        assert [run.name for run in later] == ["n9", "n8"]
+
+
+def test_a_run_that_took_no_time_is_in_one_period_only() -> None:
+    with ledger_of(Closed(started=START, seconds=0.0, cost=Decimal(1))) as ledger:
+        assert spent(ledger, Selection(), START, None) == 1
+        assert spent(ledger, Selection(), None, START) == 0
+
+
+def test_people_are_told_apart_by_the_case_of_their_letters() -> None:
+    with ledger_of(Closed(started=START, owner="ann@x"), Closed(started=START, owner="Ann@x")) as ledger:
+        assert [run.owner for run in closed_runs(ledger, Selection(owner="Ann"))] == ["Ann@x"]
+        assert [run.owner for run in closed_runs(ledger, Selection(owner="an_"))] == []
+
+
+def test_an_empty_ledger_has_nothing(tmp_path: Any) -> None:
+    with Ledger.open(folder=tmp_path / "none") as ledger:
+        assert spent(ledger, Selection(), None, None) == 0
+        assert totals(ledger, Selection(), By.MONTH) == ()
+        assert list(closed_runs(ledger, Selection())) == []
+    assert not (tmp_path / "none").exists()

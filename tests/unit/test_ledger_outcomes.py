@@ -1,0 +1,157 @@
+"""From a run's events to its outcome, and from outcomes to what the next estimate starts from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+from costgpu.job import EventKind, RunEvent
+from costgpu.ledger import Ledger, schema
+from costgpu.ledger.estimates import Estimate, recent_estimates, record_estimate
+from costgpu.ledger.outcomes import LAST_RUNS, measured_speeds
+from tests.unit.closed import Closed, events_of, plant
+from tests.unit.test_ledger_rows import OBJECTS
+
+AT = datetime(2026, 11, 20, 8, tzinfo=UTC)
+ESTIMATE = {
+    "seconds": 3300.0, "seconds_low": 2900.0, "seconds_high": 3900.0, "cost_usd": 0.95, "cost_usd_low": 0.8,
+    "cost_usd_high": 1.1, "job_seconds": 3000.0,
+}  # fmt: skip
+
+
+def outcomes(*facts: RunEvent) -> list[dict[str, Any]]:
+    with Ledger.open("sqlite://") as ledger:
+        for sequence, fact in enumerate(facts):
+            ledger.append(RunEvent(run_id="aaaa", sequence=sequence, at=fact.at, kind=fact.kind, data=fact.data))
+        assert ledger.open_runs() == ()
+        return ledger.read(lambda c: [dict(row) for row in c.execute(select(schema.outcomes)).mappings()], [])
+
+
+def changed(events: list[RunEvent], kind: EventKind, **data: Any) -> list[RunEvent]:
+    return [
+        RunEvent(run_id=e.run_id, sequence=e.sequence, at=e.at, kind=e.kind, data={**e.data, **data})
+        if e.kind is kind else e
+        for e in events
+    ]  # fmt: skip
+
+
+def estimated(**more: Any) -> list[RunEvent]:
+    return events_of(
+        "aaaa", Closed(started=AT, job_seconds=3100.0, estimate=ESTIMATE, workload="k" * 32, steps=500.0, **more)
+    )
+
+
+def test_a_run_that_was_estimated_and_succeeded() -> None:
+    assert outcomes(*estimated()) == [
+        {
+            "run": 1, "at_us": schema.to_microseconds(AT + timedelta(hours=1)), "workload": "k" * 32,
+            "provider": "aws", "instance_type": "g5.xlarge", "purchase_option": "on_demand", "reason": "succeeded",
+            "job_seconds": 3100.0, "steps": 500.0, "estimated_job_seconds": 3000.0, "estimated_seconds": 3300.0,
+            "estimated_seconds_low": 2900.0, "estimated_seconds_high": 3900.0, "estimated_nano_usd": 950_000_000,
+            "estimated_nano_usd_low": 800_000_000, "estimated_nano_usd_high": 1_100_000_000,
+        }
+    ]  # fmt: skip
+
+
+def test_nothing_is_known_and_nothing_is_written() -> None:
+    assert outcomes(*events_of("aaaa", Closed(started=AT))) == []
+
+
+def test_an_estimate_is_not_held_against_another_machine_or_price() -> None:
+    offer = next(e.data["offer"] for e in estimated() if e.kind is EventKind.ATTEMPTED)
+    (other,) = outcomes(*changed(estimated(), EventKind.ATTEMPTED, offer={**offer, "instance_type": "g6.xlarge"}))
+    assert (other["estimated_seconds"], other["estimated_nano_usd"], other["job_seconds"]) == (None, None, 3100.0)
+    assert other["instance_type"] == "g6.xlarge"
+    (dearer,) = outcomes(*changed(estimated(), EventKind.ATTEMPTED, offer={**offer, "region": "eu-west-1"}))
+    assert (dearer["estimated_seconds"], dearer["estimated_nano_usd"]) == (3300.0, None)
+
+
+@pytest.mark.parametrize(
+    ("status", "setup", "seconds"),
+    [
+        ({"job_started_epoch": None}, "", 3130.0),  # an older agent, whose jobs begin with their set-up
+        ({"job_started_epoch": None}, "pip install torch", None),
+        ({"finished_epoch": None}, "", None),
+        ({"job_started_epoch": 9e9}, "", None),  # the clock was set back
+        ({"job_started_epoch": 1.0}, "", None),  # and forward
+        ({"job_started_epoch": "soon", "started_epoch": [], "finished_epoch": {}}, "", None),
+    ],
+)
+def test_how_long_the_job_took(status: dict[str, Any], setup: str, seconds: float | None) -> None:
+    events = changed(estimated(), EventKind.FINISHED, **status)
+    spec = next(e.data["spec"] for e in events if e.kind is EventKind.INTENDED)
+    (row,) = outcomes(*changed(events, EventKind.INTENDED, spec={**spec, "setup": setup}))
+    assert row["job_seconds"] == (None if seconds is None else pytest.approx(seconds))
+
+
+@settings(max_examples=50, deadline=None)
+@given(OBJECTS, OBJECTS, OBJECTS, st.dictionaries(st.sampled_from(["workload", "estimate", "options"]), OBJECTS))
+def test_no_outcome_keeps_a_run_open(
+    intended: dict[str, Any], finished: dict[str, Any], closed: dict[str, Any], more: dict[str, Any]
+) -> None:
+    status = {"job_started_epoch": finished.get("metered_seconds"), "finished_epoch": finished.get("metered_cost_usd")}
+    facts = [
+        (EventKind.INTENDED, {**intended, **more, "options": [more.get("options")]}),
+        (EventKind.FINISHED, {**finished, **status}),
+        (EventKind.CLOSED, closed),
+    ]
+    outcomes(
+        *(RunEvent(run_id="aaaa", sequence=n, at=AT, kind=kind, data=data) for n, (kind, data) in enumerate(facts))
+    )
+
+
+class TestSpeeds:
+    def ran(self, *seconds: float, **more: Any) -> list[Closed]:
+        facts = {"workload": "w", "steps": 500.0, "seconds": 10_000.0, **more}
+        return [Closed(started=AT + timedelta(days=n), job_seconds=s, **facts) for n, s in enumerate(seconds)]
+
+    def test_the_median_of_the_last_runs(self) -> None:
+        with Ledger.open("sqlite://") as ledger:
+            plant(ledger, self.ran(9000.0, 100.0, 103.0, 99.0, 101.0, 700.0))
+            (speed,) = measured_speeds(ledger, "w").values()
+        assert (round(speed.job_seconds), speed.runs, speed.steps) == (101, LAST_RUNS, 500.0)
+        assert speed.last_at == AT + timedelta(days=5, seconds=10_000)
+        assert speed.log_spread > 0.5
+
+    def test_only_what_succeeded_of_this_workload_and_on_this_computer(self) -> None:
+        runs = [
+            *self.ran(100.0),
+            *self.ran(50.0, reason="job_failed"),
+            *self.ran(60.0, workload="another"),
+            *self.ran(70.0, provider="local", account="desk", instance_type="this-machine"),
+            *self.ran(80.0, provider="local", account="laptop", instance_type="this-machine"),
+            *self.ran(90.0, spot=True, instance_type="g6.xlarge"),
+        ]
+        with Ledger.open("sqlite://") as ledger:
+            plant(ledger, runs)
+            found = measured_speeds(ledger, "w", here="laptop")
+            assert measured_speeds(ledger, "") == measured_speeds(ledger, "unheard of") == {}
+        assert {place: round(speed.job_seconds) for place, speed in found.items()} == {
+            ("aws", "g5.xlarge"): 100, ("local", "this-machine"): 80, ("aws", "g6.xlarge"): 90
+        }  # fmt: skip
+
+    def test_runs_of_another_length_are_another_job(self) -> None:
+        with Ledger.open("sqlite://") as ledger:
+            plant(ledger, [*self.ran(100.0, 110.0), *self.ran(1000.0, steps=5000.0)])
+            (speed,) = measured_speeds(ledger, "w").values()
+            assert (round(speed.job_seconds), speed.runs, speed.steps) == (1000, 1, 5000.0)
+            plant(ledger, self.ran(1100.0, steps=None))  # not measured: as long as the script makes it
+            (speed,) = measured_speeds(ledger, "w").values()
+            assert (round(speed.job_seconds), speed.runs, speed.steps) == (1050, 2, 5000.0)
+
+
+def test_estimates_are_kept(tmp_path: Any) -> None:
+    with Ledger.open(folder=tmp_path) as ledger:
+        assert recent_estimates(ledger) == ()
+        for name in ("a.py", "b\0.py"):
+            data = {"choice": "here", "cost": Decimal("0.1"), "break_even": float("inf")}
+            record_estimate(ledger, Estimate(at=AT, workload="", name=name, owner="me", data=data))
+        newest, oldest = recent_estimates(ledger)
+    assert (newest.name, oldest.name, oldest.at) == ("b\ufffd.py", "a.py", AT)
+    assert oldest.data == {"choice": "here", "cost": "0.1", "break_even": "inf"}

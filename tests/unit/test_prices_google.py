@@ -1,0 +1,310 @@
+"""Google's SKUs to prices: every known machine, no look-alike, and never a partial sum."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.errors import ConfigError
+from costgpu.models import Offer, PurchaseOption
+from costgpu.pricing import snapshot
+from costgpu.pricing.sources import gcp_skus
+from costgpu.pricing.sources.harvest import Harvest, by_key, key_of
+from costgpu.providers.gcp.skus import counted
+from tests.emulator.price_documents import Document, google_skus, sku
+
+TODAY = date(2026, 11, 21)
+REGION = "us-central1"
+SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
+HOST_RATES_OF_ANOTHER_MACHINE = {("a3-megagpu-8g", SPOT), ("a3-ultragpu-8g", SPOT)}
+"""The facts have no spot rates of their own for these hosts, so that their sums are not the shipped prices."""
+
+
+@cache
+def shipped() -> list[Offer]:
+    return [offer for offer in snapshot.read_offers(snapshot.newest()) if offer.provider == "gcp"]
+
+
+@cache
+def documents() -> list[Document]:
+    return google_skus()
+
+
+def offer(instance_type: str, option: PurchaseOption = ON_DEMAND, region: str = REGION) -> Offer:
+    return by_key(shipped())["gcp", region, instance_type, option]
+
+
+def harvest(skus: Iterable[Document], offers: Iterable[Offer], *regions: str) -> Harvest:
+    return gcp_skus.harvest(skus, offers, regions or (REGION,), today=TODAY)
+
+
+def price(skus: Iterable[Document], one: Offer) -> Decimal:
+    found = harvest(skus, [one], one.region)
+    assert not found.failures
+    return found.offers[0].price_usd_per_hour
+
+
+def reason(skus: Iterable[Document], one: Offer) -> str:
+    found = harvest(skus, [one], one.region)
+    assert not found.offers
+    (failure,) = found.failures
+    assert failure.key == key_of(one)
+    return failure.reason
+
+
+def without(*words: str) -> list[Document]:
+    return [document for document in _of(REGION) if not any(document["description"].startswith(word) for word in words)]
+
+
+def test_every_known_machine_is_composed_and_costs_what_is_known_within_1_percent() -> None:
+    found = harvest(documents(), shipped(), *sorted({one.region for one in shipped()}))
+    assert not found.failures
+    assert len(found.offers) == len(shipped()) == 3056
+    before = by_key(shipped())
+    for new in found.offers:
+        if (new.instance_type, new.purchase_option) not in HOST_RATES_OF_ANOTHER_MACHINE:
+            assert abs(new.price_usd_per_hour / before[key_of(new)].price_usd_per_hour - 1) < Decimal("0.01"), new
+    assert {(new.price_source, new.price_as_of) for new in found.offers} == {(gcp_skus.SOURCE, TODAY)}
+    assert found.documents == len(documents())
+
+
+def test_the_rest_of_an_offer_stays_as_it_was() -> None:
+    (new,) = harvest(_of(REGION), [offer("a2-highgpu-1g")]).offers
+    old = offer("a2-highgpu-1g")
+    for name in ("instance_type", "family", "region", "zone", "vcpus", "memory_gib", "architecture", "accelerator"):
+        assert getattr(new, name) == getattr(old, name)
+
+
+def test_other_providers_and_regions_are_passed_over() -> None:
+    assert not harvest(_of(REGION), shipped(), "mars-north1").offers
+    assert {new.region for new in harvest(documents(), shipped(), "us-east4").offers} == {"us-east4"}
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "missing"),
+    [
+        ("a2-highgpu-1g", "Nvidia Tesla A100 GPU"), ("a2-ultragpu-1g", "Nvidia Tesla A100 80GB GPU"),
+        ("a3-highgpu-8g", "Nvidia H100 80GB GPU"), ("a3-megagpu-8g", "Nvidia H100 80GB Plus GPU"),
+        ("a3-ultragpu-8g", "H200 141GB GPU"), ("g2-standard-4", "Nvidia L4 GPU"), ("g4-standard-48", "RTX 6000 96GB"),
+        ("n1-standard-8+T4:1", "Nvidia Tesla T4 GPU"), ("a4-highgpu-8g", "A4 Nvidia B200"),
+        ("g4-standard-6", "1/8 vGPU"), ("a2-highgpu-1g", "A2 Instance Ram"), ("g2-standard-4", "G2 Instance Core"),
+        ("a2-ultragpu-1g", "SSD backed Local Storage"), ("n2-standard-8", "N2 Instance Ram"),
+    ],
+)  # fmt: skip
+def test_a_machine_without_one_of_its_parts_has_no_price(instance_type: str, missing: str) -> None:
+    one = offer(instance_type)
+    assert price(_of(REGION), one) > 0
+    assert "no SKU is the rate of" in reason(without(missing), one)
+
+
+@given(data=st.data())
+def test_no_price_is_ever_made_from_some_of_the_parts(data: st.DataObject) -> None:
+    """Whatever part of the list is lost: a price is the right one, or there is none."""
+    instance_type = data.draw(
+        st.sampled_from(["a2-ultragpu-1g", "g2-standard-4", "a3-highgpu-8g", "n1-standard-8+T4:2"])
+    )
+    one = offer(instance_type, data.draw(st.sampled_from([SPOT, ON_DEMAND])))
+    mapping = gcp_skus.read_mapping()
+    names = [part.component.name for part in mapping.parts(one)]
+    lost = data.draw(st.sets(st.sampled_from(names)))
+    rates = _rates()
+    left = {key: found for key, found in rates.items() if key[0] not in lost}
+    if lost:
+        with pytest.raises(LookupError):
+            gcp_skus.compose(one, left, mapping)
+    else:
+        assert gcp_skus.compose(one, left, mapping) == price(_of(REGION), one)
+
+
+@cache
+def _rates() -> gcp_skus.Rates:
+    return gcp_skus.rates_in(_of(REGION), gcp_skus.read_mapping())[0]
+
+
+@cache
+def _of(region: str) -> list[Document]:
+    return [document for document in documents() if region in document["serviceRegions"]]
+
+
+def test_a_spot_price_is_made_of_spot_rates_alone() -> None:
+    spot = offer("g2-standard-4", SPOT)
+    assert "(spot)" in reason(without("Nvidia L4 GPU attached to Spot"), spot)
+    assert price(_of(REGION), spot) < price(_of(REGION), offer("g2-standard-4"))
+
+
+def test_spot_rates_that_google_lists_as_on_demand_are_spot_rates() -> None:
+    """The A4 slice and the local SSD: taken by their usage type they would be the on-demand rate, at a third of it."""
+    listed = {
+        document["category"]["usageType"]
+        for document in _of(REGION)
+        if "Spot Preemptible A4" in document["description"]
+    }
+    assert listed == {"OnDemand"}
+    assert price(_of(REGION), offer("a4-highgpu-8g")) == Decimal("128.88")
+    assert price(_of(REGION), offer("a4-highgpu-8g", SPOT)) == Decimal("37.7464")
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        "Commitment v1: {} running in Americas for 1 Year", "{} running in Americas for 1 Year", "Reserved {} in Americas",
+        "{} attached to DWS Defined Duration VMs running in Americas", "Reserved {} in Americas in Calendar Mode",
+        "{} in Americas in Calendar Mode", "{} attached to Sole Tenancy VMs running in Americas", "{} Premium in Americas",
+        "Nvidia L4 Virtual Workstation GPU running in Americas", "DWS Flex Start {} running in Americas",
+        "Nvidia L40 GPU running in Americas", "Nvidia Tesla A100 80GB GPU running in Americas",
+        "Capacity Optimized {} running in Americas", "Custom {} running in Americas", "{} Extended running in Americas",
+    ],
+)  # fmt: skip
+def test_a_look_alike_is_no_rate(description: str) -> None:
+    impostor = sku(description.format("Nvidia L4 GPU"), "GPU", "0.01", REGION)
+    one = offer("g2-standard-4")
+    assert price([*_of(REGION), impostor], one) == price(_of(REGION), one)
+    assert "L4" in reason([*without("Nvidia L4 GPU running"), impostor], one)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("usageType", "Commit1Yr"), ("usageType", "Preemptible"), ("resourceGroup", "CPU")]
+)
+def test_a_sku_that_contradicts_its_description_is_no_rate(field: str, value: str) -> None:
+    impostor = sku("Nvidia L4 GPU running in Americas", "GPU", "0.01", REGION)
+    impostor["category"][field] = value
+    assert price([impostor, *_of(REGION)], offer("g2-standard-4")) == price(_of(REGION), offer("g2-standard-4"))
+
+
+def test_two_skus_that_disagree_are_no_price() -> None:
+    second = sku("Nvidia L4 GPU running in Iowa", "GPU", "0.01", REGION)
+    told = reason([*_of(REGION), second], offer("g2-standard-4"))
+    assert "several SKUs with different prices" in told
+    assert second["skuId"] in told
+
+
+def test_two_skus_that_agree_are_one_rate() -> None:
+    same = [sku(f"Nvidia L4 GPU running in {place}", "GPU", "0.56004", REGION) for place in ("Iowa", "Americas")]
+    assert price([*without("Nvidia L4 GPU running"), *same], offer("g2-standard-4")) > Decimal("0.7")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"usd": "0"}, "costs nothing"), ({"unit": "GiBy.h"}, "priced per 'GiBy.h'"), ({"unit": "d"}, "priced per 'd'"),
+        ({"usd": "0.5", "free_until": 10}, ""),
+    ],
+)  # fmt: skip
+def test_units_and_tiers(changes: dict[str, str], words: str) -> None:
+    made = _l4(**changes)  # type: ignore[arg-type]
+    rest = without("Nvidia L4 GPU running")
+    if words:
+        assert words in reason([*rest, made], offer("g2-standard-4"))
+    else:
+        assert price([*rest, made], offer("g2-standard-4")) == price([*rest, _l4(usd="0.5")], offer("g2-standard-4"))
+
+
+def _l4(usd: str = "0.5", unit: str = "h", free_until: float | None = None) -> Document:
+    return sku("Nvidia L4 GPU running in Iowa", "GPU", usd, REGION, unit=unit, free_until=free_until)
+
+
+def test_a_price_that_depends_on_the_amount_is_no_rate() -> None:
+    made = _l4(usd="0.5", free_until=10)
+    made["pricingInfo"][0]["pricingExpression"]["tieredRates"][0]["unitPrice"]["nanos"] = 900_000_000
+    assert "depends on the amount" in reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))
+    tiers = made["pricingInfo"][0]["pricingExpression"]["tieredRates"]
+    tiers.append({"startUsageAmount": 99, "unitPrice": {"currencyCode": "USD", "nanos": 0}})
+    assert "depends on the amount" in reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"pricingInfo": []}, {"pricingInfo": None}, {"pricingInfo": [{}]},
+        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": []}}]},
+        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": [{"unitPrice": {"units": "x"}}]}}]},
+        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": [{"unitPrice": {"units": "-1"}}]}}]},
+        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h",
+                                                "tieredRates": [{"unitPrice": {"units": "1", "currencyCode": "EUR"}}]}}]},
+    ],
+)  # fmt: skip
+def test_a_sku_without_a_price_is_named(damage: Document) -> None:
+    made = _l4() | damage
+    told = reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))
+    assert made["skuId"] in told
+
+
+def test_documents_of_any_other_shape_are_passed_over() -> None:
+    odd: list[Document] = [
+        {},
+        {"description": ""},
+        {"description": "Nvidia L4 GPU running in Iowa"},
+        {"description": None},
+    ]
+    assert price([*odd, *_of(REGION)], offer("g2-standard-4")) > 0
+
+
+def test_memory_by_decimal_gigabytes_is_converted() -> None:
+    rest = without("N2 Instance Ram")
+    decimal = sku("N2 Instance Ram running in Iowa", "RAM", "0.004", REGION, unit="GBy.h")
+    binary = sku("N2 Instance Ram running in Iowa", "RAM", "0.004294967", REGION, unit="GiBy.h")
+    one = offer("n2-standard-8")
+    assert abs(price([*rest, decimal], one) - price([*rest, binary], one)) <= Decimal("0.000001")
+
+
+def test_a_machine_that_the_data_do_not_know_has_no_price() -> None:
+    for name in ("c3-standard-8-lssd", "z3-standard-8", "n1-standard-8+K80:1", "c2-highmem-8"):
+        told = reason(_of(REGION), replace(offer("c3-standard-8"), instance_type=name))
+        assert "not known" in told or "no SKU is known" in told or "do not fit" in told
+    assert "do not fit" in reason(
+        _of(REGION), replace(offer("n2-standard-8"), accelerator=offer("g2-standard-4").accelerator)
+    )
+    assert "do not fit" in reason(_of(REGION), replace(offer("g2-standard-4"), accelerator=None))
+
+
+def test_the_data_know_every_shipped_machine_and_name_each_sku_once() -> None:
+    mapping = gcp_skus.read_mapping()
+    used = {part.component.name for one in shipped() for part in mapping.parts(one)}
+    assert used == {component.name for component in mapping.names.values()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda document: document.update(version=2),
+        lambda document: document["components"]["T4"]["names"].append("Nvidia L4 GPU"),
+        lambda document: document["machines"][2]["parts"].pop(1),
+        lambda document: document["machines"][2]["parts"][0].update(of="wheels"),
+        lambda document: document["machines"][2]["parts"][0].update(component="flux"),
+        lambda document: document["components"]["T4"].update(kind="tpu"),
+        lambda document: document.pop("attached"),
+    ],
+)
+def test_data_that_contradict_themselves_are_refused(change: object, tmp_path: Path) -> None:
+    document = json.loads(gcp_skus.MAPPING.read_text(encoding="utf-8"))
+    change(document)  # type: ignore[operator]
+    path = tmp_path / "gcp_skus.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ConfigError):
+        gcp_skus.read_mapping(path)
+    path.write_text("{")
+    with pytest.raises(ConfigError):
+        gcp_skus.read_mapping(path)
+
+
+def test_requests_of_a_person_count_against_the_configured_project() -> None:
+    person: Any = importlib.import_module("google.oauth2.credentials")  # untyped
+    service_account: Any = importlib.import_module("google.oauth2.service_account")
+    own = person.Credentials(token="x")
+    assert counted(own, "research-42").quota_project_id == "research-42"
+    assert counted(own, None) is own
+    chosen = person.Credentials(token="x", quota_project_id="billing-7")
+    assert counted(chosen, "research-42").quota_project_id == "billing-7"
+    robot = service_account.Credentials(None, "robot@x.iam.gserviceaccount.com", "https://oauth2.googleapis.com/token")
+    assert counted(robot, "research-42") is robot

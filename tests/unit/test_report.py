@@ -1,0 +1,366 @@
+"""The HTML report: its figures are the ledger's, its texts are harmless, and it needs nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from costgpu.cli.report import report
+from costgpu.config import data_path
+from costgpu.errors import UsageError
+from costgpu.job import EndReason, EventKind, RunEvent
+from costgpu.ledger import Ledger
+from costgpu.ledger.budget import Budget, Every
+from costgpu.ledger.budgets import set_budget
+from costgpu.ledger.history import Selection, closed_runs, spent
+from costgpu.render.days import Calendar
+from costgpu.render.fates import FATES, WASTED, Fate
+from costgpu.render.report import report_html
+from costgpu.render.spending import Summary, summarise
+from costgpu.render.svg import nice_ticks, usd_tick
+from tests.unit.closed import Closed, plant
+from tests.unit.planted import opened
+
+NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
+SINCE = datetime(2026, 9, 1, tzinfo=UTC)
+DAY = timedelta(days=1)
+EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=y>\u202e\x07"
+
+
+def ledger_with(*runs: Closed) -> Ledger:
+    ledger = Ledger.open("sqlite://")
+    plant(ledger, runs)
+    return ledger
+
+
+def summary_of(ledger: Ledger, budgets: Sequence[Budget] = (), **more: object) -> Summary:
+    values = {"since": SINCE, "until": NOW, "now": NOW, "zone": "UTC", "before": {}, **more}
+    since, until = values["since"], values["until"]
+    assert isinstance(since, datetime)
+    assert isinstance(until, datetime)
+    runs = closed_runs(ledger, Selection(), since=since, until=until)
+    return summarise(runs, (), budgets, **values)  # type: ignore[arg-type]
+
+
+def page_of(summary: Summary) -> str:
+    return report_html(summary, place="/x/ledger.sqlite", version="1", all_time=summary.total.usd)
+
+
+class Page(HTMLParser):
+    """The tags and attributes of a page, and whether they are closed in order."""
+
+    VOID = frozenset({"meta", "br", "rect", "line", "circle", "polygon", "polyline"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+
+def harmless(html: str) -> Page:
+    """No script, no handler, nothing from elsewhere."""
+    page = Page(html)
+    assert {"script", "img", "iframe", "link", "object", "embed", "form", "base", "a"}.isdisjoint(
+        t for t, _ in page.tags
+    )
+    for tag, attributes in page.tags:
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            assert name not in ("src", "href", "xlink:href", "action"), (tag, name)
+            assert "url(" not in (value or "")
+    assert "@import" not in html
+    assert "url(" not in html
+    assert not re.search(r"https?://", html)
+    assert "default-src 'none'" in html
+    return page
+
+
+def test_every_end_of_a_run_has_a_meaning() -> None:
+    assert set(FATES) == set(EndReason)
+    assert set(WASTED) <= set(FATES.values())
+    assert Fate.CANCELLED not in WASTED
+
+
+RUNS = (
+    Closed(started=NOW - 2 * DAY, seconds=7200, cost=Decimal("3.00"), name="a", job_seconds=5400,
+           estimate={"seconds": 6000, "seconds_low": 5000, "seconds_high": 8000, "cost_usd": 2.5}),
+    Closed(started=NOW - 3 * DAY, seconds=3600, cost=Decimal("1.00"), gpu="", instance_type="c6i.4xlarge", name="b",
+           job_seconds=3600, estimate={"seconds": 1000, "seconds_low": 900, "seconds_high": 1100, "cost_usd": 1}),
+    Closed(started=NOW - 4 * DAY, cost=Decimal("2.00"), reason="job_failed", spot=True, owner="bob@ws"),
+    Closed(started=NOW - 5 * DAY, cost=Decimal("0.50"), reason="preempted", provider="gcp", tags={"team": "nlp"}),
+    Closed(started=NOW - 6 * DAY, cost=Decimal("0.25"), reason="cancelled"),
+    Closed(started=NOW - 7 * DAY, cost=Decimal(0), reason="no_capacity", instance=False),
+    Closed(started=SINCE - 10 * DAY, cost=Decimal(99)),  # before the report
+)  # fmt: skip
+
+
+def test_the_figures_of_a_small_ledger() -> None:
+    found = summary_of(ledger_with(*RUNS))
+    assert found.total.usd == Decimal("6.75")
+    assert found.total.runs == 6
+    assert sum(found.gpu_usd) == Decimal("5.75")
+    assert sum(found.cpu_usd) == Decimal("1.00")
+    assert found.wasted.usd == Decimal("2.50")
+    assert found.wasted.runs == 3
+    assert found.fates[Fate.SUCCEEDED].usd == Decimal("3.25")
+    assert found.fates[Fate.OVERHEAD].usd == Decimal("0.75")  # a quarter of the first run's time was not its job
+    assert found.fates[Fate.SPOT].usd == Decimal("0.50")
+    assert found.fates[Fate.FAILED].usd == Decimal("2.00")
+    assert {key: tally.usd for key, tally in found.providers.items()} == {
+        ("aws", "on_demand"): Decimal("4.25"), ("aws", "spot"): Decimal(2), ("gcp", "on_demand"): Decimal("0.50"),
+        ("", ""): Decimal(0),
+    }  # fmt: skip
+    assert found.accelerators[""].usd == Decimal("1.00")
+    assert found.accuracy.runs == 2
+    assert found.accuracy.median_error == pytest.approx((0.2 + 2.6) / 2)
+    assert found.accuracy.held == 0.5
+    assert found.people["bob@ws"].usd == 2
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 80 * 86400), st.integers(0, 6 * 86400), st.decimals(0, 1000, places=6),
+            st.sampled_from(["A10G", ""]), st.sampled_from(list(EndReason)),
+        ), max_size=6,
+    ),
+    st.sampled_from(["UTC", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Pacific/Apia"]),
+)  # fmt: skip
+def test_every_way_to_look_at_it_adds_up_to_what_the_ledger_says(
+    drawn: list[tuple[int, int, Decimal, str, EndReason]], zone: str
+) -> None:
+    runs = [
+        Closed(
+            started=SINCE + timedelta(seconds=at - 3 * 86400), seconds=seconds, cost=cost, gpu=gpu, reason=reason.value
+        )
+        for at, seconds, cost, gpu, reason in drawn
+    ]
+    with ledger_with(*runs) as ledger:
+        budget = Budget(name="b", amount_usd=Decimal(100), every=Every.MONTHLY, time_zone=zone)
+        whole = Budget(name="w", amount_usd=Decimal(100), every=Every.TOTAL, time_zone=zone)
+        found = summary_of(ledger, [budget, whole], zone=zone)
+        exact = spent(ledger, Selection(), SINCE, NOW)
+    assert found.total.usd == exact
+    for part in (found.providers, found.accelerators, found.fates, found.jobs, found.people):
+        assert sum((tally.usd for tally in part.values()), Decimal(0)) == exact
+    assert sum(found.gpu_usd) + sum(found.cpu_usd) == exact
+    monthly, total = found.budgets
+    assert sum((stretch.usd[-1] for stretch in monthly.stretches), Decimal(0)) == exact
+    assert [stretch.usd[-1] for stretch in total.stretches] == [exact]
+    assert sum(len(stretch.usd) for stretch in monthly.stretches) == len(found.days)
+
+
+def test_a_budget_counts_what_it_is_for_and_what_came_before_the_report() -> None:
+    budget = Budget(name="nlp", amount_usd=Decimal(1), every=Every.MONTHLY, provider="gcp", tags={"team": "nlp"})
+    found = summary_of(ledger_with(*RUNS), [budget], since=NOW - 10 * DAY, before={"nlp": Decimal("0.40")})
+    (use,) = found.budgets
+    assert [stretch.usd[-1] for stretch in use.stretches] == [Decimal("0.90")]
+    assert use.stretches[0].partial
+    html = page_of(found)
+    assert "$0.90" in html
+    assert "90\N{NO-BREAK SPACE}%" in html
+
+
+def test_days_of_a_zone_with_summer_time() -> None:
+    calendar = Calendar("Europe/Berlin", datetime(2026, 10, 24, 12, tzinfo=UTC), datetime(2026, 10, 27, tzinfo=UTC))
+    assert [f"{day:%d}" for day in calendar.days] == ["24", "25", "26", "27"]
+    begin = round(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp() * 1e6)  # midnight there; that day has 25 hours
+    parts = calendar.split(begin, begin + 50 * 3600 * 10**6, 5 * 10**10)
+    assert parts == [(1, Decimal(25)), (2, Decimal(24)), (3, Decimal(1))]
+
+
+def test_the_page_says_it_all_and_needs_nothing() -> None:
+    budget = Budget(name="team", amount_usd=Decimal(5), every=Every.MONTHLY)
+    html = page_of(summary_of(ledger_with(*RUNS), [budget]))
+    page = harmless(html)
+    said = " ".join(page.words)
+    for words in ("metered, not billed", "$6.75", "Wasted", "$2.50", "GPU against CPU", "Estimate against actual",
+                  "By provider", "Budgets", "/x/ledger.sqlite", "21 Nov 2026", "exceeded in 1 of 3 months"):  # fmt: skip
+        assert words in said, words
+    pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
+    assert pictures
+    assert all(attributes["role"] == "img" and attributes["aria-label"] for attributes in pictures)
+    assert sum(tag == "table" for tag, _ in page.tags) >= 8
+    assert "prefers-color-scheme: dark" in html
+    assert "max-width: 640px" in html
+    assert "@media print" in html
+
+
+def test_whatever_people_call_things_the_page_stays_harmless() -> None:
+    run = Closed(
+        started=NOW - DAY, name=EVIL, owner=EVIL, provider=EVIL, instance_type=EVIL, gpu=EVIL, tags={"team": EVIL},
+        job_seconds=3000, estimate={"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000, "cost_usd": 1},
+    )  # fmt: skip
+    budget = Budget(name="team", amount_usd=Decimal(5), every=Every.MONTHLY, owner=EVIL, tags={"team": EVIL})
+    html = report_html(
+        summary_of(ledger_with(run), [budget]), place=EVIL, version="1", all_time=Decimal(1)
+    )  # fmt: skip
+    page = harmless(html)
+    assert "alert(1)" in " ".join(page.words)  # as a text
+    assert "\u202e" not in html
+    assert "\x07" not in html
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(max_size=60))
+def test_any_name_is_only_a_text(name: str) -> None:
+    with ledger_with(Closed(started=NOW - DAY, name=name)) as ledger:
+        harmless(page_of(summary_of(ledger)))
+
+
+def test_an_empty_ledger_says_so() -> None:
+    page = harmless(page_of(summary_of(Ledger.open("sqlite://"))))
+    assert "No runs in this period" in " ".join(page.words)
+    assert all(tag != "svg" for tag, _ in page.tags)
+
+
+@pytest.mark.parametrize("runs", [
+    (Closed(started=NOW - DAY, cost=Decimal(0), provider="local", gpu="", job_seconds=1),),
+    (Closed(started=NOW - DAY, seconds=0, cost=Decimal(1)),),
+    (Closed(started=NOW - DAY, cost=Decimal("123456789.12")),),
+    (Closed(started=NOW - DAY, cost=Decimal("0.000001")),),
+    (Closed(started=NOW - DAY, seconds=0.001, job_seconds=0.001,
+            estimate={"seconds": 1e9, "seconds_low": 0, "seconds_high": 1e9}),),
+    (Closed(started=SINCE - DAY, seconds=200 * 86400, cost=Decimal(900)),),
+    (Closed(started=NOW - DAY, instance=False, reason="no_capacity"),),
+])  # fmt: skip
+def test_odd_ledgers_have_a_page(runs: tuple[Closed, ...]) -> None:
+    budget = Budget(name="b", amount_usd=Decimal("0.01"), every=Every.DAILY)
+    html = page_of(summary_of(ledger_with(*runs), [budget]))
+    harmless(html)
+    assert not re.search(r"\b(nan|inf|None)\b", html)
+
+
+def test_a_long_period_goes_by_week_or_month() -> None:
+    runs = [Closed(started=NOW - n * 30 * DAY) for n in range(30)]
+    with ledger_with(*runs) as ledger:
+        assert "Spent by week" in page_of(summary_of(ledger, since=NOW - 300 * DAY))
+        assert "Spent by month" in page_of(summary_of(ledger, since=NOW - 900 * DAY))
+
+
+def test_many_runs_make_a_small_page() -> None:
+    with ledger_with(
+        Closed(started=NOW - DAY, estimate={"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000})
+    ) as ledger:
+        (one,) = closed_runs(ledger, Selection())
+    runs = (
+        dataclasses.replace(
+            one, run_id=f"r{n}", name=f"job {n % 5000}", owner=f"p{n % 50}", metered_seconds=600.0 + n % 40_000,
+            started_at=NOW - timedelta(minutes=5 * n), ended_at=NOW - timedelta(minutes=5 * n - 30),
+        ) for n in range(20_000)
+    )  # fmt: skip
+    budgets = [Budget(name=f"b{n}", amount_usd=Decimal(100), every=Every.MONTHLY) for n in range(3)]
+    found = summarise(
+        runs, (), budgets, since=NOW - 90 * DAY, until=NOW, now=NOW, zone="UTC", before={}
+    )  # fmt: skip
+    html = page_of(found)
+    assert len(html) < 1_000_000
+    assert found.total.runs == 20_000
+
+
+@given(st.floats(1e-6, 1e9))
+def test_ticks_are_round_few_and_reach_the_top(largest: float) -> None:
+    ticks = nice_ticks(largest)
+    assert ticks[-1] >= largest * 0.999
+    assert 2 <= len(ticks) <= 7
+    names = [usd_tick(tick, ticks[1] - ticks[0]) for tick in ticks]
+    assert len(set(names)) == len(names), names
+
+
+# -- the command
+
+
+@pytest.fixture
+def cli() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(report)
+    return app
+
+
+@pytest.fixture
+def own_ledger() -> None:
+    """The user's ledger, with closed runs, an open one and a budget."""
+    now = datetime.now(UTC)
+    with Ledger.open(folder=data_path()) as ledger:
+        plant(ledger, [Closed(started=now - n * DAY, cost=Decimal(2)) for n in range(1, 4)])
+        opened(ledger, "openrunaaaaa", now - timedelta(hours=2), owner="me@here")
+        set_budget(ledger, Budget(name="all", amount_usd=Decimal(50), every=Every.MONTHLY), now)
+
+
+def test_the_command_writes_a_page(cli: typer.Typer, own_ledger: None, tmp_path: Path) -> None:
+    out = tmp_path / "out.html"
+    result = CliRunner().invoke(cli, ["--html", str(out)])
+    assert result.exit_code == 0, result.exception
+    page = harmless(out.read_text())
+    said = " ".join(page.words)
+    assert "Running now" in said
+    assert "openrunaaaaa" in said
+    assert "$8.0" in said  # 3 x $2 and two hours at $1 so far
+    assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
+
+
+def test_an_open_run_that_cannot_be_read_is_named_and_the_rest_is_shown(cli: typer.Typer, own_ledger: None) -> None:
+    with Ledger.open(folder=data_path()) as ledger:
+        for sequence, kind in enumerate((EventKind.INTENDED, EventKind.ATTEMPTED)):
+            ledger.append(RunEvent(run_id="brokenaaaaaa", sequence=sequence, at=NOW, kind=kind, data={}))
+    result = CliRunner().invoke(cli, ["--html", "-"])
+    assert result.exit_code == 0, result.exception
+    assert "run brokenaaaaaa cannot be read" in result.stderr
+    assert "1 open run cannot be read" in result.stdout
+    assert "openrunaaaaa" in result.stdout
+
+
+def test_the_command_never_overwrites_unless_forced(cli: typer.Typer, own_ledger: None, tmp_path: Path) -> None:
+    out = tmp_path / "out.html"
+    out.write_text("precious")
+    assert isinstance(CliRunner().invoke(cli, ["--html", str(out)]).exception, UsageError)
+    assert out.read_text() == "precious"
+    assert CliRunner().invoke(cli, ["--html", str(out), "--force"]).exit_code == 0
+    assert out.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize("words", [
+    ["--since", "yesterday"], ["--since", "2026-11-02", "--until", "2026-11-01"], ["--since", "2999"], ["--since", "1900"],
+])  # fmt: skip
+def test_what_is_no_period_is_refused(cli: typer.Typer, tmp_path: Path, words: list[str]) -> None:
+    result = CliRunner().invoke(cli, ["--html", str(tmp_path / "x.html"), *words])
+    assert isinstance(result.exception, UsageError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_that_does_not_exist_is_an_empty_page_and_stays_away(cli: typer.Typer) -> None:
+    result = CliRunner().invoke(cli, ["--html", "-"])
+    assert result.exit_code == 0
+    assert "No runs in this period" in result.output
+    assert not data_path().exists()

@@ -112,13 +112,24 @@ def policy(name: str) -> str:
     raise InvalidRequest(f"There is no policy for {name!r}.", hint="costgpu has one for aws and one for gcp.")
 
 
-def billing(name: str, *, clock: Clock) -> Billing | None:
-    """Who tells what that provider has billed; None if nobody does."""
-    if name != "aws":
-        return None
-    from costgpu.providers.aws import CostExplorer  # noqa: PLC0415
+def billing(name: str, *, clock: Clock, gcp_project: str | None = None, gcp_table: str | None = None) -> Billing | None:
+    """Who tells what that provider has billed; None if nobody does.
 
-    return CostExplorer(clock=clock)
+    Args:
+        name: Of the provider.
+        clock: Tells how old an answer is.
+        gcp_project: As for `provider`.
+        gcp_table: Of Google's billing export; without one nobody tells.
+    """
+    if name == "aws":
+        from costgpu.providers.aws import CostExplorer  # noqa: PLC0415
+
+        return CostExplorer(clock=clock)
+    if name == "gcp" and gcp_table is not None:
+        from costgpu.providers.gcp import BillingExport  # noqa: PLC0415
+
+        return BillingExport(clock=clock, table=gcp_table, project=gcp_project)
+    return None
 
 
 def has_credentials(name: str) -> bool:

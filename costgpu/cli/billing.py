@@ -27,7 +27,8 @@ def billed(
 ) -> None:
     """Hold what was metered against the provider's own figures, run by run.
 
-    AWS Cost Explorer takes $0.01 for each request; an answer is kept for 6 hours.
+    AWS Cost Explorer takes $0.01 for each request, BigQuery at most as much for a look into
+    Google's billing export; an answer is kept for 6 hours.
     The figures are stored in the ledger, where costgpu ledger accuracy uses them.
     """
     from costgpu.cli.wiring import bench
@@ -44,7 +45,8 @@ def billed(
             if not who:
                 raise AuthError(
                     "No provider with credentials here tells what it has billed.",
-                    hint="aws configure, or AWS_PROFILE; --stored shows what this ledger was told before.",
+                    hint="aws configure, or AWS_PROFILE; for Google gcp_billing_table in the settings. --stored shows what"
+                    " this ledger was told before.",
                 )
             _agree(who, start, end, yes=yes, fresh=fresh)
             bills = [billing.billed(start, end, fresh=fresh) for billing in who]
@@ -58,7 +60,12 @@ def asked_of(parts: Bench) -> list[Billing]:
     from costgpu.cli.wiring import LAUNCHABLE
     from costgpu.providers import registry
 
-    found = (registry.billing(name, clock=parts.clock) for name in LAUNCHABLE if registry.has_credentials(name))
+    project, table = parts.settings.gcp_project, parts.settings.gcp_billing_table
+    found = (
+        registry.billing(name, clock=parts.clock, gcp_project=project, gcp_table=table)
+        for name in LAUNCHABLE
+        if registry.has_credentials(name)
+    )
     return [billing for billing in found if billing is not None]
 
 

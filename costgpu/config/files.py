@@ -42,6 +42,7 @@ KEYS: Mapping[str, Trust] = {
     "aws_scheduler_role_arn": Trust.USER,  # is passed on with the user's rights
     "gcp_project": Trust.OWN_PROJECT,  # whose bill it is
     "gcp_network": Trust.OWN_PROJECT,
+    "gcp_billing_table": Trust.USER,  # is queried at the user's cost
     "gcp_image": Trust.USER,  # runs with the user's code and secrets
     "bucket": Trust.OWN_PROJECT,  # outputs and logs go there
     "caller_address": Trust.USER,  # opens port 22

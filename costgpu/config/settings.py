@@ -60,6 +60,7 @@ class Settings(BaseSettings):
         aws_scheduler_role_arn: Role that lets EventBridge Scheduler terminate an instance; None for no such schedule.
         gcp_project: Google Cloud project of the machines; None for that of the credentials, or of gcloud.
         gcp_network: ``NETWORK`` or ``NETWORK/SUBNET`` of Google Cloud machines; None for the default network.
+        gcp_billing_table: ``PROJECT.DATASET.TABLE`` of Google's billing export in BigQuery; None if there is none.
         gcp_image: ``projects/PROJECT/global/images/NAME`` (or ``.../images/family/FAMILY``) to boot instead of the public
             ones; it must have Python, and a driver for GPU types.
         bucket: ``s3://name/prefix`` for outputs and logs.
@@ -92,7 +93,13 @@ class Settings(BaseSettings):
         | None
     ) = None
     gcp_network: (
-        Annotated[str, _matching(r"[a-z][a-z0-9-]{0,62}(/[a-z][a-z0-9-]{0,62})?", "of the form NETWORK or NETWORK/SUBNET")]
+        Annotated[
+            str, _matching(r"[a-z][a-z0-9-]{0,62}(/[a-z][a-z0-9-]{0,62})?", "of the form NETWORK or NETWORK/SUBNET")
+        ]
+        | None
+    ) = None
+    gcp_billing_table: (
+        Annotated[str, _matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9](\.\w{1,1024}){2}", "of the form PROJECT.DATASET.TABLE")]
         | None
     ) = None
     gcp_image: (

@@ -56,7 +56,8 @@ def _sum(places: Sequence[Place]) -> str:
     found = [check.status for place in places for check in place.checks]
     counts = [(Status.FAILED, "failed"), (Status.WARNING, "to be looked at"), (Status.UNKNOWN, "not known")]
     words = [f"{found.count(status)} {text}" for status, text in counts if status in found]
-    return f"{len(found)} checks: {', '.join(words)}." if words else f"{len(found)} checks, all well."
+    count = f"{len(found)} check{'' if len(found) == 1 else 's'}"
+    return f"{count}: {', '.join(words)}." if words else f"{count}, all well."
 
 
 def doctor_json(places: Sequence[Place], now: datetime, exit_code: int) -> str:

@@ -7,28 +7,21 @@ activated as a cost allocation tag, and of costs about a day late.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import tempfile
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from costgpu.clock import Clock
-from costgpu.errors import AuthError, InvalidRequest, ProviderError
+from costgpu.errors import AuthError, ProviderError
 from costgpu.providers.aws.session import FALLBACK_REGION, Clients
 from costgpu.providers.base import TAG_RUN, Bill, BilledRow
+from costgpu.providers.bills import KeptBills
 
 SOURCE = "AWS Cost Explorer"
 USD_PER_REQUEST = Decimal("0.01")
-KEEP = timedelta(hours=6)
 METRIC = "UnblendedCost"
-DAY = timedelta(days=1)
 NO_TAG = (
     f"No cost carries the tag {TAG_RUN}. If there were runs in these days, activate it: Billing console, Cost allocation"
     " tags. It takes up to 24 hours, and counts from then on."
@@ -51,7 +44,7 @@ class CostExplorer:
     def __init__(self, *, clock: Clock, session: Any | None = None, cache: Path | None = None) -> None:
         self._clock = clock
         self._clients = Clients(session)
-        self._cache = cache or platformdirs.user_cache_path("costgpu", appauthor=False) / "billing"
+        self._kept = KeptBills("aws", SOURCE, clock, cache)
 
     @property
     def name(self) -> str:
@@ -65,8 +58,8 @@ class CostExplorer:
 
     def kept(self, start: datetime, end: datetime) -> Bill | None:
         """The answer that is not older than six hours, if there is one; asks nobody for money."""
-        start, end = self._days(start, end)
-        return self._read(self._clients.identity().account, start, end)
+        start, end = self._kept.days(start, end)
+        return self._kept.read(self._clients.identity().account, start, end)
 
     def billed(self, start: datetime, end: datetime, *, fresh: bool = False) -> Bill:
         """By run and day, from the kept answer or from Cost Explorer ($0.01 a request; one for each 5,000 rows).
@@ -76,9 +69,9 @@ class CostExplorer:
             AuthError: Cost Explorer may not be asked.
             ProviderError: It does not answer, or not in US dollars.
         """
-        start, end = self._days(start, end)
+        start, end = self._kept.days(start, end)
         account = self._clients.identity().account
-        known = None if fresh else self._read(account, start, end)
+        known = None if fresh else self._kept.read(account, start, end)
         if known is not None:
             return known
         pages = list(self._pages(start, end))
@@ -88,19 +81,8 @@ class CostExplorer:
             provider="aws", account=account, start=start, end=end, rows=rows, asked_at=self._clock.now(), source=SOURCE,
             requests=len(pages), note=NO_TAG if spent and not any(row.run_id for row in rows) else "",
         )  # fmt: skip
-        self._write(bill)
+        self._kept.write(bill)
         return bill
-
-    def _days(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
-        """Whole days, not beyond today: Cost Explorer knows no future."""
-        for at in (start, end):
-            if at.tzinfo is None or at.astimezone(UTC).time() != datetime.min.time():
-                raise InvalidRequest(f"{at} is not the beginning of a UTC day: bills are by the day.")
-        tomorrow = self._clock.now().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) + DAY
-        first, last = start.astimezone(UTC), min(end.astimezone(UTC), tomorrow)
-        if first >= last:
-            raise InvalidRequest(f"No day from {first:%Y-%m-%d} on has begun before {end:%Y-%m-%d}.")
-        return first, last
 
     def _pages(self, start: datetime, end: datetime) -> Iterator[Mapping[str, Any]]:
         question: dict[str, Any] = {
@@ -131,32 +113,6 @@ class CostExplorer:
                 raise
             raise AuthError(error.message, hint=ACCESS_HINT) from error.__cause__
 
-    def _path(self, account: str, start: datetime, end: datetime) -> Path:
-        return self._cache / f"aws-{account}-{start:%Y%m%d}-{end:%Y%m%d}.json"
-
-    def _read(self, account: str, start: datetime, end: datetime) -> Bill | None:
-        try:
-            document = json.loads(self._path(account, start, end).read_text(encoding="utf-8"))
-            bill = _bill(document)
-        except (OSError, ValueError, TypeError, KeyError, InvalidOperation):
-            return None
-        age = self._clock.now() - bill.asked_at
-        same = (bill.account, bill.start, bill.end) == (account, start, end)
-        return bill if same and timedelta(0) <= age < KEEP else None
-
-    def _write(self, bill: Bill) -> None:
-        """An answer that cannot be kept costs another cent the next time, and nothing else."""
-        path = self._path(bill.account, bill.start, bill.end)
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(_document(bill), file)
-                Path(name).replace(path)
-            finally:
-                Path(name).unlink(missing_ok=True)
-
 
 def _rows(pages: list[Mapping[str, Any]]) -> Iterator[BilledRow]:
     for page in pages:
@@ -179,28 +135,3 @@ def _rows(pages: list[Mapping[str, Any]]) -> Iterator[BilledRow]:
 
 def _day(text: str) -> datetime:
     return datetime.strptime(text[:10], "%Y-%m-%d").replace(tzinfo=UTC)
-
-
-def _document(bill: Bill) -> dict[str, Any]:
-    return {
-        "account": bill.account, "start": bill.start.isoformat(), "end": bill.end.isoformat(),
-        "asked_at": bill.asked_at.isoformat(), "note": bill.note,
-        "rows": [
-            [row.run_id, row.start.isoformat(), row.end.isoformat(), str(row.amount_usd), row.estimated]
-            for row in bill.rows
-        ],
-    }  # fmt: skip
-
-
-def _bill(document: Mapping[str, Any]) -> Bill:
-    when = datetime.fromisoformat
-    return Bill(
-        provider="aws", account=str(document["account"]), start=when(document["start"]), end=when(document["end"]),
-        rows=tuple(
-            BilledRow(
-                run_id=str(run_id), start=when(start), end=when(end), amount_usd=Decimal(amount), estimated=bool(estimated)
-            )
-            for run_id, start, end, amount, estimated in document["rows"]
-        ),
-        asked_at=when(document["asked_at"]), source=SOURCE, requests=0, note=str(document["note"]),
-    )  # fmt: skip

@@ -169,20 +169,27 @@ class AwsCheckup:
             return checkup.ok("permissions", "the root user may do everything")
         if not entity:
             return checkup.unknown("permissions", f"AWS cannot simulate those of {who.principal}", ENOUGH)
-        needed = {action for each in self._questions(who, region) for action in each.actions}
+        asked = questions(json.loads(policy()), who.account, region)
+        needed = {action for each in asked for action in each.actions}
         try:
             with self._clients.speaking("have the permissions simulated"):
-                denied = {action for each in self._questions(who, region) for action in self._denied(entity, each)}
+                denied = dict(found for each in asked for found in self._denied(entity, each))
         except ProviderError as error:
             return checkup.unknown(
                 "permissions", f"could not be asked: {error.message}",
                 f"Allow iam:SimulatePrincipalPolicy to have them checked, or compare: {ENOUGH}",
             )  # fmt: skip
         optional = [action for action in needed if not is_needed(action, spot=spot)]
-        return checkup.permissions_check(sorted(needed), sorted(needed - denied), optional, ENOUGH)
-
-    def _questions(self, who: Identity, region: str) -> tuple[Question, ...]:
-        return questions(json.loads(policy()), who.account, region)
+        ours = {key for each in asked for key in each.context}
+        open_ = {key for keys in denied.values() for key in keys} - ours
+        missing = {action for action, keys in denied.items() if not set(keys) - ours}
+        check = checkup.permissions_check(sorted(needed), sorted(needed - missing), optional, ENOUGH)
+        if open_ and check.status is not checkup.Status.FAILED:
+            rest = ", ".join(sorted(set(denied) - missing))
+            return checkup.unknown(
+                "permissions", f"{rest}: whether they are there depends on {', '.join(sorted(open_))}"
+            )
+        return check
 
     def _entity(self, principal: str) -> str:
         """The user or role whose policies count; empty if there is none."""
@@ -194,7 +201,8 @@ class AwsCheckup:
             return str(self._clients.client("iam", self._clients.home()).get_role(RoleName=name)["Role"]["Arn"])
         return f"arn:{partition}:iam::{account}:role/{name}"
 
-    def _denied(self, entity: str, question: Question) -> Iterator[str]:
+    def _denied(self, entity: str, question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What is not allowed, with the condition keys of the user's own policies that a simulation does not know."""
         given: dict[str, Any] = {"PolicySourceArn": entity, "ActionNames": list(question.actions)}
         if question.resources:
             given["ResourceArns"] = list(question.resources)
@@ -206,10 +214,11 @@ class AwsCheckup:
         client = self._clients.client("iam", self._clients.home())
         for page in client.get_paginator("simulate_principal_policy").paginate(**given):
             for result in page["EvaluationResults"]:
-                said = [result["EvalDecision"]]
-                said += [each["EvalResourceDecision"] for each in result.get("ResourceSpecificResults", ())]
+                parts = result.get("ResourceSpecificResults", ())
+                said = [result["EvalDecision"], *(each["EvalResourceDecision"] for each in parts)]
                 if any(word != "allowed" for word in said):
-                    yield result["EvalActionName"]
+                    keys = {key for each in (result, *parts) for key in each.get("MissingContextValues", ())}
+                    yield result["EvalActionName"], tuple(sorted(keys))
 
     def _machine(self, offer: Offer) -> Check:
         zones = [zone for zone in self._provider.zones(offer) if zone]

@@ -28,7 +28,9 @@ TAKEN_BACK_REQUEST = frozenset({
 MOVED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) GMT\)")
 """In StateTransitionReason. Source: Amazon EC2 API reference, Instance (2026-11)."""
 NOT_FOUND = frozenset({"InvalidInstanceID.NotFound"})
-PAGES = {"PaginationConfig": {"PageSize": 1000}}  # the most. Source: Amazon EC2 API reference, DescribeInstances (2026-11)
+PAGES = {
+    "PaginationConfig": {"PageSize": 1000}
+}  # the most. Source: Amazon EC2 API reference, DescribeInstances (2026-11)
 
 
 def tags_in(row: Mapping[str, Any]) -> dict[str, str]:

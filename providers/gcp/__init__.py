@@ -6,10 +6,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from costgpu.providers.gcp.billing import BillingExport
     from costgpu.providers.gcp.provider import GcpProvider
 
-__all__ = ["GcpProvider"]
-_HOME = {"GcpProvider": "provider"}
+__all__ = ["BillingExport", "GcpProvider"]
+_HOME = {"BillingExport": "billing", "GcpProvider": "provider"}
 
 
 def __getattr__(name: str) -> Any:

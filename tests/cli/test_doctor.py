@@ -255,3 +255,10 @@ def test_a_region_is_asked_about_even_without_a_price(
     found = {offer.provider: offer for offer in asked if offer}
     assert (found["aws"].region, found["gcp"].region) == ("xx-nowhere-1", "us-central1")
     assert found["aws"].accelerator is None
+
+
+def test_a_profile_that_does_not_exist(here: Here) -> None:
+    result = here.costgpu("doctor", "--infra", "aws", AWS_PROFILE="reserch")
+    assert result.returncode == 41
+    assert "reserch" in result.stdout
+    assert "Traceback" not in result.stderr

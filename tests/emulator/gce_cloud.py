@@ -115,7 +115,8 @@ class _Handler(WSGIRequestHandler):
 
     def date_time_string(self, timestamp: float | None = None) -> str:
         """For the header ``Date``: by the world's clock."""
-        return format_datetime(self.server.app.world.now(), usegmt=True)
+        app: Any = self.server.app
+        return format_datetime(app.world.now(), usegmt=True)
 
 
 def serve(gce: Gce, port: int = 0, host: str = "127.0.0.1") -> BaseWSGIServer:

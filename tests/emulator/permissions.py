@@ -46,7 +46,7 @@ def _concerns(statement: Document, action: str, resource: str, context: Mapping[
 def _holds(operator: str, wanted: Any, given: Sequence[str]) -> bool:
     if operator == "Null":
         return (str(wanted).lower() == "true") == (not given)
-    if operator == "StringEquals":
+    if operator in ("StringEquals", "IpAddress"):
         return any(value in _list(wanted) for value in given)
     raise NotImplementedError(operator)
 
@@ -61,6 +61,14 @@ def _simulate(response: Any) -> ActionResult:
     context = {
         each["ContextKeyName"]: each["ContextKeyValues"] for each in response._get_param("ContextEntries", [])
     }  # fmt: skip
+    used = {
+        key
+        for document in documents
+        for statement in _list(document["Statement"])
+        for keys in statement.get("Condition", {}).values()
+        for key in keys
+    }
+    missing = sorted(used - set(context))
     rows = []
     for action in response._get_param("ActionNames"):
         by_resource = {arn: decision(documents, action, arn, context) for arn in resources or ["*"]}
@@ -68,8 +76,11 @@ def _simulate(response: Any) -> ActionResult:
         row: dict[str, Any] = {"EvalActionName": action, "EvalResourceName": "*", "EvalDecision": worst}
         if resources:
             row["ResourceSpecificResults"] = [
-                {"EvalResourceName": arn, "EvalResourceDecision": said} for arn, said in by_resource.items()
+                {"EvalResourceName": arn, "EvalResourceDecision": said, "MissingContextValues": missing}
+                for arn, said in by_resource.items()
             ]
+        else:
+            row["MissingContextValues"] = missing
         rows.append(row)
     return ActionResult({"EvaluationResults": rows, "IsTruncated": False})
 

@@ -86,6 +86,21 @@ def test_a_permission_that_no_run_needs_is_a_warning(cloud: RunningCloud, monkey
     assert (code, places["aws/us-east-1"]["permissions"]["status"]) == (41, "failed")
 
 
+def test_a_condition_of_the_users_own_policy_leaves_it_open(
+    cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = document_without("ec2:TerminateInstances")
+    office = {"IpAddress": {"aws:SourceIp": "203.0.113.0/24"}}
+    document["Statement"].append(
+        {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": "*", "Condition": office}
+    )
+    become_user(monkeypatch, document)
+    code, places = doctor(*AWS)
+    check = places["aws/us-east-1"]["permissions"]
+    assert (code, check["status"]) == (0, "unknown")
+    assert check["detail"] == "ec2:TerminateInstances: whether they are there depends on aws:SourceIp"
+
+
 def test_a_policy_for_other_resources_is_not_enough(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
     document = document_without()
     document["Statement"] = [each for each in document["Statement"] if each["Sid"] != "CreateWithOurTag"]

@@ -53,8 +53,12 @@ def test_a_fault_of_our_own_is_no_failure_of_the_users() -> None:
 
 
 def test_nobody_waits_longer_than_the_limit() -> None:
+    def look() -> Check:
+        time.sleep(1.5)
+        return ok("slow", "late")
+
     begun = time.monotonic()
-    check = examine("slow", lambda: time.sleep(1.5) or ok("slow", "late"), seconds=0.05)  # type: ignore[func-returns-value]
+    check = examine("slow", look, seconds=0.05)
     assert time.monotonic() - begun < 1
     assert (check.status, check.exit_code) == (Status.FAILED, Unreachable.exit_code)
     assert "0.05 s" in check.detail
@@ -182,13 +186,15 @@ def test_the_permissions_of_the_role_are_read() -> None:
 
 # -- as it is shown ----------------------------------------------------------------------------------------------------
 
+NO_QUOTA = QuotaExceeded(
+    "The account's quota for Running On-Demand P instances (L-417A185B) in us-east-1 is 0.", hint="Ask AWS for more."
+)
 PLACES = [
     Place(name="this computer", checks=[ok("python", "3.11.2, costgpu 1.0")]),
     Place(
         name="aws",
         checks=[
-            failed("quota", QuotaExceeded("The account's quota for Running On-Demand P instances (L-417A185B) in us-east-1 is 0.",
-                                          hint="Ask AWS for more.")),
+            failed("quota", NO_QUOTA),
             checkup.warning("clock", "off", "Set it."),
             checkup.unknown("dry run", "not asked: see quota"),
         ],
@@ -214,7 +220,7 @@ aws
 4 checks: 1 failed, 1 to be looked at, 1 not known.
 {FREE}"""
     )
-    assert doctor_text(PLACES[:1]).splitlines()[-2] == "1 checks, all well."
+    assert doctor_text(PLACES[:1]).splitlines()[-2] == "1 check, all well."
 
 
 @given(st.lists(st.builds(Check, name=st.sampled_from(["credentials", "API, billing"]), status=st.sampled_from(Status),
@@ -229,5 +235,5 @@ def test_the_document() -> None:
     assert (document["schema"], document["version"], document["exit_code"]) == ("costgpu.doctor", 1, 43)
     assert [place["place"] for place in document["places"]] == ["this computer", "aws"]
     assert document["places"][1]["checks"][0] == {
-        "name": "quota", "status": "failed", "detail": PLACES[1].checks[0].detail, "fix": "Ask AWS for more.", "exit_code": 43,
+        "name": "quota", "status": "failed", "detail": NO_QUOTA.message, "fix": "Ask AWS for more.", "exit_code": 43,
     }  # fmt: skip

@@ -28,7 +28,9 @@ def test_a_folder_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_each_adapter_takes_its_own_options() -> None:
-    found = registry.provider("gcp", clock=ManualClock(), gcp_project="research-42", gcp_network="lab", subnet="subnet-1")
+    found = registry.provider(
+        "gcp", clock=ManualClock(), gcp_project="research-42", gcp_network="lab", subnet="subnet-1"
+    )
     assert found.name == "gcp"
     with pytest.raises(InvalidRequest, match="no image"):
         registry.provider("gcp", clock=ManualClock(), gcp_image="ami-12345678")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -24,6 +24,8 @@ from costgpu.job import (
 )
 from costgpu.models import Offer
 from costgpu.prediction import Prediction
+
+OVERDUE = timedelta(seconds=60)  # a machine is gone so long after its lease, and no later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +167,14 @@ class RunView:
         rate = self.option.offer.price_usd_per_hour + self.option.extras_usd_per_hour
         return seconds, (billed * rate / 3600).quantize(Decimal("0.000001"))
 
+    def metered_at_most(self, now: datetime) -> tuple[float, Decimal]:
+        """As `metered`, but not beyond the lease: for those who have not asked whether the machine still lives."""
+        return self.metered(self.latest_end(now))
+
+    def latest_end(self, now: datetime) -> datetime:
+        """Its confirmed end; else now, but not beyond its lease."""
+        return self.confirmed_at or (now if self.lease_until is None else min(now, self.lease_until + OVERDUE))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
@@ -184,6 +194,7 @@ class Plan:
         workload: Key of what the script does, by which measured speeds are found again; empty if there is none.
         steps: Optimizer steps of the whole job; None if that is not known.
         notes: What a person should know before saying yes.
+        others: Whose money at each further provider of the options.
     """
 
     spec: JobSpec
@@ -199,6 +210,7 @@ class Plan:
     workload: str = ""
     steps: float | None = None
     notes: tuple[str, ...] = field(default=())
+    others: tuple[Identity, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,14 @@ import tempfile
 import time
 
 PYTEST = [sys.executable, "-m", "pytest"]
-APART = ("tests/measure", "tests/packaging", "tests/agent", "tests/ledger", "tests/runner")
+APART = (
+    ("tests/measure", "tests/packaging", "tests/agent", "tests/ledger", "tests/runner", "tests/alert"),
+    ("tests/cli",),
+)
 PARTS = (
     ("-m", "emulator"),
-    ("-m", "not emulator", *APART),
-    ("-m", "not emulator", "tests", *(f"--ignore={folder}" for folder in APART)),
+    *(("-m", "not emulator", *folders) for folders in APART),
+    ("-m", "not emulator", "tests", *(f"--ignore={folder}" for folders in APART for folder in folders)),
 )
 
 

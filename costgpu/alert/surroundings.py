@@ -13,15 +13,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from costgpu.config.files import KEYS, PREFIX, user_file
+from costgpu.config.files import KEYS, PREFIX, project_file, user_file
 from costgpu.config.places import config_file
 
 SECRET_SETTINGS = ("ALERT_URLS", "LEDGER_URL")
 PLACES = (
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "TZ",
     "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CA_BUNDLE",
-    "AWS_ENDPOINT_URL", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG",
-    "CLOUDSDK_ACTIVE_CONFIG_NAME", "PGPASSFILE", "PGSERVICEFILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+    "AWS_DEFAULT_PROFILE", "AWS_ROLE_ARN", "AWS_ROLE_SESSION_NAME", "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_ENDPOINT_URL",
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG", "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    "PGPASSFILE", "PGSERVICEFILE", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
     "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy",
 )  # fmt: skip
 """Variables that say where something is, or which."""
@@ -31,7 +34,9 @@ CREDENTIALS = {
 }
 PROGRAMS = ("aws", "gcloud", "git", "ssh")  # that credentials and runs may need
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-_HAS_SECRET = re.compile(r"://[^/?#]*:[^/?#]*@|://[^/?#]*@.*://|[?&][^=&]*(?:pass|secret|token)", re.IGNORECASE)
+_SECRET_KEY = re.compile(r"pass(?!file)|secret|token", re.IGNORECASE)
+_HAS_SECRET = re.compile(rf"://.*:.*@|://[^/?#]*@.*://|[?&][^=&]*(?:{_SECRET_KEY.pattern})", re.IGNORECASE)
+_PROXY_SECRET = re.compile(r"^(?:\w+://[^:]*|(?!\w+://)[^:]*):.*@")  # curl and others take a proxy without http://, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,11 @@ class Surroundings:
 
 
 def surroundings(
-    environment: Mapping[str, str], program: str, which: Callable[[str], str | None], home: str = ""
+    environment: Mapping[str, str],
+    program: str,
+    which: Callable[[str], str | None],
+    home: str = "",
+    folder: Path | None = None,
 ) -> Surroundings:
     """What of an environment a command without a terminal needs.
 
@@ -57,6 +66,10 @@ def surroundings(
         program: Full path of the command.
         which: Full path of a command by its name; None if there is none.
         home: That the system would give the user; empty if it is not known.
+        folder: Whose project's settings count here; None for the current one. Cron begins in another.
+
+    Raises:
+        ConfigError: A settings file cannot be read.
     """
     variables: dict[str, str] = {"PATH": _path(program, which)}
     notes: list[str] = []
@@ -64,7 +77,8 @@ def surroundings(
         variables["HOME"] = environment["HOME"]
     for name in PLACES:
         value = environment.get(name, "")
-        if value and _HAS_SECRET.search(value):
+        hides = _PROXY_SECRET if name.lower().endswith("_proxy") else _HAS_SECRET
+        if value and hides.search(value):
             notes.append(f"{name} has a password in it, so it is left out: cron will not see it.")
         elif value and "\n" not in value:
             variables[name] = value
@@ -77,6 +91,9 @@ def surroundings(
             notes.append(f"{name} is a secret and only known to this terminal: cron will not see it. {where}.")
         else:
             variables[name] = value
+    project = project_file(folder or Path()).values.get("gcp_project")
+    if isinstance(project, str) and project and f"{PREFIX}GCP_PROJECT" not in map(str.upper, variables):
+        variables[f"{PREFIX}GCP_PROJECT"] = project
     for name, advice in CREDENTIALS.items():
         if environment.get(name):
             notes.append(f"{name} is only known to this terminal: cron will not see it. {advice}")
@@ -107,4 +124,12 @@ def _path(program: str, which: Callable[[str], str | None]) -> str:
 
 
 def _secret_ledger(url: str) -> bool:
-    return bool(_HAS_SECRET.search(url)) or not re.match(r"[a-z0-9+]+://", url)
+    """Whether it holds a password, or nobody can say."""
+    from sqlalchemy.engine import make_url  # noqa: PLC0415  only for those who have such a variable
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):
+        return True
+    return found.password is not None or any(map(_SECRET_KEY.search, found.query)) or bool(_HAS_SECRET.search(url))

@@ -11,6 +11,8 @@ import typer
 from costgpu.errors import AuthError, NotConfirmed, ProviderError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from costgpu.cli.wiring import Bench
     from costgpu.ledger.billed import Compared
     from costgpu.providers.base import Bill, Billing
@@ -40,6 +42,7 @@ def billed(
         now = parts.clock.now()
         start, end = _month(month, now)
         bills: list[Bill] = []
+        failed: list[tuple[str, ProviderError]] = []
         if not stored:
             who = asked_of(parts)
             if not who:
@@ -48,11 +51,33 @@ def billed(
                     hint="aws configure, or AWS_PROFILE; for Google gcp_billing_table in the settings. --stored shows what"
                     " this ledger was told before.",
                 )
-            _agree(who, start, end, yes=yes, fresh=fresh)
-            bills = [billing.billed(start, end, fresh=fresh) for billing in who]
+            for billing in _agree(who, start, end, failed, yes=yes, fresh=fresh):
+                try:
+                    bills.append(billing.billed(start, end, fresh=fresh))
+                except ProviderError as error:
+                    failed.append((billing.name, error))
+            if not bills:
+                _end(failed)
         rows, sources, notes = settled(parts, bills, start, end)
         show = billed_json if json else billed_text
         typer.echo(show(rows, start, end, parts.clock.now(), sources=sources, notes=notes))
+        _end(failed)
+
+
+def _end(failed: Sequence[tuple[str, ProviderError]]) -> None:
+    """Names who has not told; ends with the first one's exit code. Nothing if everybody has.
+
+    Raises:
+        ProviderError: Of the first one.
+    """
+    for name, error in failed:
+        typer.echo(f"costgpu: {name} has not told what it has billed{_why(error, failed)}", err=True)
+    if failed:
+        raise failed[0][1]
+
+
+def _why(error: ProviderError, failed: Sequence[tuple[str, ProviderError]]) -> str:
+    return "." if error is failed[0][1] else f": {error.message}"  # the first one's words end the command
 
 
 def asked_of(parts: Bench) -> list[Billing]:
@@ -115,7 +140,10 @@ def settled(
             )
             for row in bill.rows
         ]  # fmt: skip
-        add(parts.ledger, costs, provider=bill.provider, account=bill.account, start=bill.start, end=bill.end)
+        add(
+            parts.ledger, costs, provider=bill.provider, account=bill.account, start=bill.start, end=bill.end,
+            said_at=bill.asked_at,
+        )  # fmt: skip
     sources = [(bill.source, bill.asked_at) for bill in bills]
     if not bills:
         said: dict[str, datetime] = {}
@@ -126,11 +154,26 @@ def settled(
     return compared(parts.ledger, start, end, providers), sources, [bill.note for bill in bills if bill.note]
 
 
-def _agree(who: list[Billing], start: datetime, end: datetime, *, yes: bool, fresh: bool) -> None:
-    """Says what it costs before it is asked; a kept answer costs nothing."""
-    paid = [billing for billing in who if billing.usd_per_request and (fresh or billing.kept(start, end) is None)]
-    if not paid or yes:
-        return
+def _agree(
+    who: list[Billing],
+    start: datetime,
+    end: datetime,
+    failed: list[tuple[str, ProviderError]],
+    *,
+    yes: bool,
+    fresh: bool,
+) -> list[Billing]:
+    """Says what it costs before it is asked; a kept answer costs nothing. Returns who can be asked, and adds the others."""
+    able, paid = [], []
+    for billing in who:
+        try:
+            if not yes and billing.usd_per_request and (fresh or billing.kept(start, end) is None):
+                paid.append(billing)
+            able.append(billing)
+        except ProviderError as error:
+            failed.append((billing.name, error))
+    if not paid:
+        return able
     words = " and ".join(f"{billing.name} takes ${billing.usd_per_request} a request" for billing in paid)
     if not sys.stdin.isatty():
         raise NotConfirmed(f"{words} for what it has billed.", hint="Add -y to pay that, or --stored to ask nobody.")
@@ -138,6 +181,7 @@ def _agree(who: list[Billing], start: datetime, end: datetime, *, yes: bool, fre
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise NotConfirmed("Not asked; nothing was spent.")
+    return able
 
 
 def _month(text: str | None, now: datetime) -> tuple[datetime, datetime]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli.alerts import cron, test_alert
-from costgpu.errors import UsageError
+from costgpu.errors import CostGpuError, UsageError
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -56,7 +56,7 @@ def set_(
         thresholds=parse_thresholds(alert), provider=_provider(provider), owner=_person(person),
         tags=tags_of(tag or []), enforce=enforce,
     )  # fmt: skip
-    with bench() as parts:
+    with bench(strict=True) as parts:
         written = set_budget(parts.ledger, wanted, parts.clock.now(), replace=replace)
     what = "Set" if written else "It is so already"
     typer.echo(line(f"{what}: {definition(wanted)}. Time zone: {wanted.time_zone}."))
@@ -100,7 +100,7 @@ def remove(name: NAME) -> None:
     from costgpu.cli.wiring import bench
     from costgpu.ledger.budgets import remove_budget
 
-    with bench() as parts:
+    with bench(strict=True) as parts:
         remove_budget(parts.ledger, name, parts.clock.now())
     typer.echo(f"The budget {name} is removed.")
 
@@ -121,7 +121,7 @@ def check(
     code says how things stand: 0 well, 80 a threshold is crossed, 81 a budget is exceeded,
     82 an alert could not be delivered, 46 a provider could not be asked.
     """
-    from costgpu.cli.budgeting import Check
+    from costgpu.cli.budgeting import Check, tell_problems
     from costgpu.cli.wiring import bench
 
     if billed and (offline or json):
@@ -135,7 +135,10 @@ def check(
             from costgpu.cli.billing import billed_lines
 
             now = parts.clock.now()
-            typer.echo("\n".join(billed_lines(parts, now.replace(day=1), now)))
+            try:
+                typer.echo("\n".join(billed_lines(parts, now.replace(day=1), now)))
+            except CostGpuError as error:  # how the budgets stand is known, and the exit code says it
+                tell_problems([error])
     raise typer.Exit(code)
 
 

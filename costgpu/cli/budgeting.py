@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from costgpu.runner.spend import Spending
 
 PRINTED = "printed"
-_PARTLY = re.compile(r"\d+ of (\d+) delivered; failed: ")
-_POSITION = re.compile(r"(?:^|; )#(\d+) ")
+_PARTLY = re.compile(r"\d+ of (\d+) delivered; failed: (#\d+(?:,#\d+)*); ")  # to the end: the ledger cuts what is long
 
 
 class Check:
@@ -129,12 +128,15 @@ class Check:
             spending.problems.append(error)
             return Standing(state=state)
         news = _news(stored, state, turn)
-        if turn.new or self._all:
-            self._say(line(message(state)))
+        said = [message(state)] if turn.new or self._all else []
+        for text in said:
+            self._say(line(text))
         if turn.alerts:
             delivered, detail = self._send(stored, state, turn, news)
-            if delivered and detail == PRINTED and not turn.new:
-                self._say("\n".join(line(text) for text in news))
+            if delivered and detail == PRINTED:
+                for text in news:
+                    if text not in said:
+                        self._say(line(text))
             if not delivered:
                 self._failed(stored, detail)
             try:
@@ -148,7 +150,7 @@ class Check:
     def _send(self, stored: Stored, state: BudgetState, turn: Turn, news: Sequence[str]) -> tuple[bool, str]:
         """Whether everybody knows now, and by which way or what has failed."""
         try:
-            urls = [url.get_secret_value() for url in self._parts.settings.alert_urls]
+            urls = [url.get_secret_value() for url in self._parts.checked_settings().alert_urls]
         except CostGpuError as error:
             return False, error.message
         if not urls:
@@ -161,8 +163,11 @@ class Check:
         failed = [(n, each) for n, each in zip(positions, done, strict=True) if not each.ok]
         if not failed:
             return True, ", ".join(each.service for each in done)
-        words = "; ".join(f"#{n} {each.service}: {_one_part(each.detail)}" for n, each in failed)
-        return False, f"{len(urls) - len(failed)} of {len(urls)} delivered; failed: {words}"
+        where = ",".join(f"#{n}" for n, _ in failed)  # first: the words may be cut, and the next check reads these
+        words = "; ".join(
+            f"#{n} {each.service}: {each.detail.rstrip('.') or 'it did not say why'}" for n, each in failed
+        )
+        return False, f"{len(urls) - len(failed)} of {len(urls)} delivered; failed: {where}; {words}"
 
     def _failed(self, stored: Stored, why: str) -> None:
         from costgpu.render.budget import line
@@ -173,7 +178,6 @@ class Check:
 
     def _enforce(self, standings: Sequence[Standing], spending: Spending) -> None:
         """Ends what costs money for budgets of which nothing is left. One failure does not keep the others alive."""
-        from costgpu.runner.service import whoami
         from costgpu.runner.spend import counted
 
         done: set[tuple[str, object]] = set()
@@ -185,18 +189,23 @@ class Check:
                     continue
                 done.add((machine.run_id, machine.ref))
                 why = f"the budget {standing.state.budget.name} is exceeded"
-                if machine.recorded:
-                    self._cancel(machine, why)
-                elif machine.owner == (self._owner() or whoami()):
+                if machine.owner != self._owner():
+                    self._name_only(machine, f"it is of {machine.owner or 'nobody known'}", why)
+                elif not machine.recorded:
                     self._end_by_tag(machine, why)
+                elif _from_here(machine.run_id):
+                    self._cancel(machine, why)
                 else:
-                    self._name_only(machine, why)
+                    self._name_only(machine, "it was launched from another computer", why)
 
     def _owner(self) -> str:
+        """Who I am to the owner tag."""
+        from costgpu.runner.service import whoami
+
         try:
-            return self._parts.settings.owner or ""
+            return self._parts.settings.owner or whoami()
         except CostGpuError:
-            return ""
+            return whoami()
 
     def _cancel(self, machine: Machine, why: str) -> None:
         """Through the runner: the job is asked, its outputs come home, the machine is ended and confirmed."""
@@ -229,16 +238,18 @@ class Check:
         rest = f"; left behind: {', '.join(left)}" if left else ""
         self._ended(f"ended: {what}, run {machine.run_id} ({machine.name}): {why}{rest}")
 
-    def _name_only(self, machine: Machine, why: str) -> None:
+    def _name_only(self, machine: Machine, whose: str, why: str) -> None:
+        """Others' machines, and runs whose outputs only another computer can bring home."""
         from costgpu.runner.errands import end_by_hand
 
-        ref = machine.ref
-        assert ref is not None  # noqa: S101 - what is known by its tag has a name
-        who = machine.owner or "nobody known"
-        self._ended(
-            f"not ended, it is of {who}: {ref.provider} {ref.instance_id} in {ref.region}; {why}. "
-            f"To end it: {end_by_hand(ref)}"
-        )
+        if machine.recorded:
+            what, how = f"run {machine.run_id} ({machine.name})", f"costgpu cancel {machine.run_id}"
+            how += " where it was launched; elsewhere its outputs are lost"
+        else:
+            ref = machine.ref
+            assert ref is not None  # noqa: S101 - what is known by its tag has a name
+            what, how = f"{ref.provider} {ref.instance_id} in {ref.region}", end_by_hand(ref)
+        self._ended(f"not ended, {whose}: {what}; {why}. To end it: {how}")
 
     def _ended(self, text: str) -> None:
         from costgpu.render.budget import line
@@ -266,6 +277,17 @@ def _providers(parts: Bench) -> tuple[list[Provider], dict[str, str]]:
     return found, unusable
 
 
+def _from_here(run_id: str) -> bool:
+    """Whether this computer has the key of a run, and so can bring its outputs home."""
+    from costgpu.config import runs_folder
+    from costgpu.runner.keys import USER_KEY
+
+    try:
+        return (runs_folder() / run_id / USER_KEY).exists()
+    except (CostGpuError, OSError):
+        return False
+
+
 def end_run(parts: Bench, run_id: str) -> RunView | None:
     """Cancels a run as `costgpu cancel` does, without showing what its job writes; None if another terminal does it.
 
@@ -288,8 +310,13 @@ def end_run(parts: Bench, run_id: str) -> RunView | None:
     except RunBusy:
         try:
             _cancel_driven(parts, view, now=False)
-        except CostGpuError:  # the job cannot be asked: its driver ends the machine
-            _cancel_driven(parts, view, now=True)
+        except CostGpuError as error:
+            if view.lease_until is None or parts.clock.now() <= view.lease_until:
+                raise RunBusy(
+                    f"its job could not be asked to end: {error.message.rstrip('.')}; the terminal that drives it may be"
+                    " saving its outputs, and the next check tries again."
+                ) from error
+            _cancel_driven(parts, view, now=True)  # its driver ends the machine
         return None
 
 
@@ -325,7 +352,7 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
         partly = _PARTLY.match(alert.detail) if alert.delivered is False else None
         if partly is None or int(partly.group(1)) != addresses:
             return list(range(1, addresses + 1))
-        missing |= {int(n) for n in _POSITION.findall(alert.detail[partly.end() :])}
+        missing |= {int(n.removeprefix("#")) for n in partly.group(2).split(",")}
     return sorted(n for n in missing if n <= addresses) or list(range(1, addresses + 1))
 
 
@@ -340,8 +367,3 @@ def _news(stored: Stored, state: BudgetState, turn: Turn) -> list[str]:
     if any(alert.period_start == start for alert in turn.alerts):
         news.append(message(state))
     return news
-
-
-def _one_part(detail: str) -> str:
-    """A detail that cannot be taken for the beginning of the next address's."""
-    return detail.replace("; #", ", #").rstrip(".") or "it did not say why"

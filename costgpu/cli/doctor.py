@@ -52,7 +52,7 @@ def doctor(
             raise UsageError(f"--policy {policy}: there is none.", hint="Use aws or gcp.")
         typer.echo(registry.policy(policy), nl=False)
         return
-    with bench() as parts:
+    with bench(strict=True) as parts:
         places = _places(parts, infra or [], instance_type, gpus, spot=spot)
         kind = gravest([check for place in places for check in place.checks])
         now = parts.clock.now()

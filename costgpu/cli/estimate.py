@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costgpu.cli.measuring import candidates, run_measurement, tell_about_files, to_request
-from costgpu.errors import UsageError
+from costgpu.errors import ProfileError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def estimate(
@@ -82,6 +86,8 @@ def estimate(
         profile = load_profile(Path(words[0]))
     else:
         seconds, limit = parse_duration(measure_for), parse_duration(start_limit)
+        if save:
+            _check_save(Path(save))
         request = to_request(words, module, workdir, seconds, limit, steps)
         profile, outcome = run_measurement(request, python)
         log = str(outcome.log)
@@ -103,3 +109,24 @@ def estimate(
         typer.echo(verdict_json(verdict, profile, now.date()))
     else:
         typer.echo(verdict_text(verdict, profile, now.date(), explain=explain, log=log))
+
+
+def _check_save(path: Path) -> None:
+    """Refuses, before anything is measured, to write over what no costgpu has saved: the script, say.
+
+    Raises:
+        UsageError: It is such a file, or its folder is not there.
+    """
+    from costgpu.cli.files import check_target
+    from costgpu.measure.document import load_profile
+
+    if os.path.lexists(path):
+        try:
+            ours = path.is_file() and bool(load_profile(path))
+        except ProfileError:
+            ours = False
+        if not ours:
+            raise UsageError(
+                f"--save {path}: it exists, and is no profile that costgpu has saved.", hint="Choose another name."
+            )
+    check_target(path, force=True)

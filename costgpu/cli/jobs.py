@@ -16,7 +16,7 @@ from costgpu.errors import CostGpuError, HostUnreachable, RunBusy, RunError, Run
 if TYPE_CHECKING:
     from costgpu.cli.watch import Terminal
     from costgpu.cli.wiring import Bench
-    from costgpu.job import Instance
+    from costgpu.job import Instance, InstanceRef
     from costgpu.run import RunView, Tagged
     from costgpu.runner.host import Host
 
@@ -132,10 +132,7 @@ def cancel(
 
     with bench() as parts:
         found = _found(parts, run)
-        name = found.run_id if isinstance(found, Tagged) else f"{found.run_id} ({found.name})"
-        lost = now or isinstance(found, Tagged)
-        question = f"End run {name}{' and lose what is on its machine' if lost else ''}?"
-        if not yes and sys.stdin.isatty() and not typer.confirm(question, err=True):
+        if not yes and sys.stdin.isatty() and not typer.confirm(_question(found, now=now), err=True):
             return
         if isinstance(found, Tagged):
             _end_by_tag(parts, found.instance)
@@ -237,9 +234,23 @@ def _tagged(parts: Bench, known: set[str]) -> list[Tagged]:
 
 
 def _found(parts: Bench, text: str) -> RunView | Tagged:
-    from costgpu.runner.service import find
+    from costgpu.runner.service import find, whoami
 
-    return find(text, parts.ledger, parts.providers)
+    return find(text, parts.ledger, parts.providers, lambda: parts.settings.owner or whoami())
+
+
+def _question(found: RunView | Tagged, *, now: bool) -> str:
+    """Names whose run is ended, and which machine."""
+    from costgpu.run import Tagged
+
+    ref: InstanceRef | None
+    if isinstance(found, Tagged):
+        name, owner, ref = found.instance.name, found.instance.owner, found.instance.ref
+    else:
+        name, owner, ref = found.name, found.owner, found.instance
+    machine = f" on {ref.instance_id}" if ref is not None else ""
+    lost = " and lose what is on its machine" if now or isinstance(found, Tagged) else ""
+    return f"End run {found.run_id} ({name}) of {owner or 'nobody known'}{machine}{lost}?"
 
 
 def _ours(parts: Bench, text: str) -> RunView:
@@ -256,15 +267,17 @@ def _ours(parts: Bench, text: str) -> RunView:
 
 
 def _which(parts: Bench, text: str) -> tuple[RunView | None, Instance | None]:
-    """The run and its machine as it is now."""
+    """The run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
+    from costgpu.job import RunState
     from costgpu.run import Tagged
+    from costgpu.runner.service import provider_of
 
     found = _found(parts, text)
     if isinstance(found, Tagged):
         return None, found.instance
-    if found.instance is None:
+    if found.instance is None or found.state is RunState.CLOSED:  # then its end is confirmed: nobody need be asked
         return found, None
-    return found, parts.tools.provider(found.instance.provider).describe(found.instance)
+    return found, provider_of(found, parts.ledger, parts.tools).describe(found.instance)
 
 
 @contextlib.contextmanager

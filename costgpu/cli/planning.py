@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.errors import AuthError, CostGpuError, PriceNotFound, UsageError
+from costgpu.errors import AuthError, CostGpuError, PriceNotFound, ProviderError, UsageError
 
 if TYPE_CHECKING:
     from datetime import date
 
     from costgpu.cli.wiring import Bench
-    from costgpu.job import JobSpec
+    from costgpu.job import Identity, JobSpec
     from costgpu.ledger import Ledger
     from costgpu.prediction import Candidate, Prediction
     from costgpu.run import Option, Plan
@@ -35,14 +35,18 @@ def default_places(default: str | None, *, renting: bool) -> tuple[str, ...]:
     return () if default is None or (renting and default == "local") else (default,)
 
 
-def check_credentials(parts: Bench, infra: tuple[str, ...]) -> None:
+def check_credentials(parts: Bench, clouds: Iterable[str]) -> None:
     """Raises `AuthError` if no cloud that is meant can be asked."""
-    from costgpu.cli.wiring import CLOUDS
+    from costgpu.providers.registry import LOGIN
 
-    clouds = sorted({place.partition("/")[0] for place in infra} - {"local"}) or list(CLOUDS)
     usable, without = _with_credentials(clouds)
+    if not usable:
+        raise AuthError(
+            f"There are no credentials for {' or '.join(without)} here.",
+            hint="; ".join(f"{name}: {LOGIN[name]}" for name in without),
+        )
     refused: list[AuthError] = []
-    for name in usable or without:
+    for name in usable:
         try:
             parts.provider(name).identity()
         except AuthError as error:
@@ -67,10 +71,12 @@ def _with_credentials(clouds: Iterable[str]) -> tuple[list[str], list[str]]:
     return usable, without
 
 
-def check_places(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> None:
-    """A wrong name is an error before anything is measured."""
-    if infra != ("local",):
-        _wanted(infra, instance_type, gpus, spot=spot)
+def check_places(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> tuple[str, ...]:
+    """The clouds that have what was asked for. A wrong name is an error before anything is measured."""
+    if infra == ("local",):
+        return ()
+    found = _wanted(infra, instance_type, gpus, spot=spot)
+    return tuple(sorted({candidate.offer.provider for candidate in found if candidate.offer}))
 
 
 def _wanted(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> list[Candidate]:
@@ -296,6 +302,23 @@ def _first_possible(
     raise UsageError("No offer that can be launched matches.")
 
 
+def _identities(parts: Bench, options: tuple[Option, ...]) -> tuple[tuple[Option, ...], dict[str, Identity], list[str]]:
+    """The options that credentials here can pay for, whose money it is at each provider, and what was left out."""
+    refused: dict[str, ProviderError] = {}
+    found: dict[str, Identity] = {}
+    for name in dict.fromkeys(option.offer.provider for option in options):
+        try:
+            found[name] = parts.tools.provider(name).identity()
+        except ProviderError as error:
+            if name == options[0].offer.provider and not isinstance(error, AuthError):
+                raise  # the best place may work a moment later: another one is not chosen for that
+            refused[name] = error
+    if not found:
+        raise next(iter(refused.values()))
+    dropped = [f"Not considered: {name} ({error.message})" for name, error in refused.items()]
+    return tuple(option for option in options if option.offer.provider in found), found, dropped
+
+
 def plan_for(
     parts: Bench,
     spec: JobSpec,
@@ -316,10 +339,11 @@ def plan_for(
     from costgpu.runner.plan import options_for
     from costgpu.runner.sync import select
 
-    options, zones, dropped = _first_possible(parts, options_for(places, limits))
-    first, notes = options[0], [*notes, *dropped]
+    options, identities, refused = _identities(parts, options_for(places, limits))
+    options, zones, dropped = _first_possible(parts, options)
+    first, notes = options[0], [*notes, *refused, *dropped]
     provider = parts.tools.provider(first.offer.provider)
-    identity = provider.identity()
+    who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
     selection = select(Path(spec.workdir), limit_bytes=int(parts.settings.sync_limit_mib * 2**20))
     request = CreateRequest(
         run_id="plan", token="plan", name=spec.name, owner="plan", offer=first.offer, zone=zones[0],  # noqa: S106
@@ -338,7 +362,8 @@ def plan_for(
         notes = [*notes, f"{first.offer.instance_type} would be refused now: {error.message}"]
     chosen = next(p for p in places if p.offer == first.offer)
     return Plan(
-        spec=spec, options=options, prediction=chosen.prediction, verdict=verdict, identity=identity, layers=layers,
+        spec=spec, options=options, prediction=chosen.prediction, verdict=verdict, identity=who[0], layers=layers,
         files=len(selection.files), bytes=selection.total_bytes, left_out=dict(selection.left_out),
         price_as_of=first.offer.price_as_of, workload=workload, steps=steps, notes=tuple(notes),
+        others=tuple(who[1:]),
     )  # fmt: skip

@@ -205,7 +205,7 @@ def _keep(provider: str, harvests: Sequence[Harvest], now: datetime, *, accept: 
         settled.append(settle(known, harvests, accept=accept))
         return settled[0].offers
 
-    live.keep(provider, [region for harvest in harvests for region in harvest.regions], now, change)
+    live.keep(provider, sorted({offer.region for harvest in harvests for offer in harvest.offers}), now, change)
     return settled[0]
 
 

@@ -48,8 +48,8 @@ def reap(
         found = Findings()
         for provider, regions in places:
             found.add(look([provider], regions, now, known.run, only=only, prices=shipped_prices))
-        if not infra:
-            found.unreachable.update(_without_credentials(parts, {provider.name for provider, _ in places}))
+        found.unreachable.update(parts.unusable)
+        found.unreachable.update(_without_credentials(parts, places, everywhere=not infra))
         if yes:
             end_orphans(found, parts.tools.provider, parts.tools.clock)
         now = parts.clock.now()
@@ -161,16 +161,46 @@ def _places(parts: Bench, infra: list[str]) -> list[tuple[Provider, list[str] | 
     return [(parts.tools.provider(name), regions) for name, regions in asked.items()]
 
 
-def _without_credentials(parts: Bench, asked: set[str]) -> dict[str, str]:
-    """Providers of open runs that were not asked, because nothing here could."""
+def _without_credentials(
+    parts: Bench, places: list[tuple[Provider, list[str] | None]], *, everywhere: bool
+) -> dict[str, str]:
+    """Accounts where open runs may have a machine, and which the credentials here could not ask."""
     from costgpu.errors import ConfigError, LedgerError
-    from costgpu.job import EventKind
+    from costgpu.runner.service import expected
 
-    found: dict[str, str] = {}
+    asked = {provider.name: (provider, regions) for provider, regions in places}
+    accounts: dict[str, str] = {}
+    hidden: dict[tuple[str, str], list[str]] = {}
     with contextlib.suppress(ConfigError, LedgerError):
-        for events in parts.ledger.events_of(parts.ledger.open_runs()).values():
-            for event in events:
-                provider = event.data.get("provider")
-                if event.kind is EventKind.CREATED and isinstance(provider, str) and provider not in asked:
-                    found[provider] = f"no credentials here, and run {event.run_id} has a machine there"
+        for run_id, events in parts.ledger.events_of(parts.ledger.open_runs()).items():
+            if (machine := expected(events)) is None or machine.provider == "local":
+                continue  # another computer's own machine is not for these credentials to see, and costs nothing
+            name, account = machine.provider, machine.account
+            if name in asked:
+                provider, regions = asked[name]
+                if not account or (regions is not None and machine.region not in regions):
+                    continue
+                if name not in accounts:
+                    accounts[name] = _account(provider)
+                if accounts[name] in ("", account):
+                    continue
+            elif not everywhere:
+                continue
+            hidden.setdefault((name, account), []).append(run_id)
+    found: dict[str, str] = {}
+    for (name, account), run_ids in hidden.items():
+        where = f"{name} {'project' if name == 'gcp' else 'account'} {account}" if account else name
+        why = f"these credentials are of {accounts[name]}" if name in asked else "no credentials here"
+        who = f"run {run_ids[0]}" if len(run_ids) == 1 else f"runs {', '.join(run_ids)}"
+        found[where] = f"{why}, and {who} may have a machine there"
     return found
+
+
+def _account(provider: Provider) -> str:
+    """Whose machines the provider shows with these credentials; empty if it does not say."""
+    from costgpu.errors import ProviderError
+
+    try:
+        return provider.identity().account
+    except ProviderError:
+        return ""

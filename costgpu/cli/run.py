@@ -113,11 +113,11 @@ def run(
     request = to_request(words, module, workdir, parse_duration(measure_for), 180.0, None)
     limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
-    with bench(request.workdir, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet) as parts:
+    with bench(request.workdir, strict=True, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet) as parts:
         limits = replace(limits, longest_seconds=parts.settings.max_lease_hours * 3600)
         renting = bool(instance_type or gpus or spot)
         places_wanted = tuple(infra or default_places(parts.settings.default_infra, renting=renting))
-        check_places(places_wanted, instance_type, gpus, spot=spot)
+        clouds = check_places(places_wanted, instance_type, gpus, spot=spot)
         spec = spec_of(
             name=name, module=module, script=request.script, arguments=request.arguments, workdir=request.workdir,
             environment=tuple(sorted(environment)), env_file=env_file, outputs=outputs, nproc=nproc, limits=limits,
@@ -125,7 +125,7 @@ def run(
             auto_shutdown=auto_shutdown, bucket=parts.settings.bucket or "", tags=tags_of(tag or []),
         )  # fmt: skip
         if estimate and not profile and (renting or any(place != "local" for place in places_wanted)):
-            check_credentials(parts, places_wanted)  # without them there is no need to measure for a minute
+            check_credentials(parts, clouds)  # without them there is no need to measure for a minute
         measured = _profile(profile, request, python) if profile or estimate else None
         key = workload_key(
             script=request.script, module=module, arguments=request.arguments, workdir=request.workdir,

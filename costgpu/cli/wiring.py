@@ -9,6 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
+from costgpu.errors import CostGpuError
+
 if TYPE_CHECKING:
     from costgpu.config import Settings
     from costgpu.ledger import Ledger
@@ -27,14 +31,22 @@ FLAGS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket", "aws_subnet": "
 class Bench:
     """Everything that a command on runs works with; each part is made when it is first needed.
 
+    Attributes:
+        unusable: Cloud -> why nothing there can be asked, as far as that was found out.
+
     Args:
         folder: Of the project, whose settings count; None for the current one.
+        strict: Whether wrong settings are an error. Else that is said, and the defaults hold: they must not keep
+            anybody from ending a machine.
         flags: Settings from the command line; None is not given.
     """
 
-    def __init__(self, folder: Path | None = None, **flags: object) -> None:
+    def __init__(self, folder: Path | None = None, *, strict: bool = False, **flags: object) -> None:
         from costgpu.clock import SystemClock
 
+        self._strict = strict
+        self._told: set[str] = set()
+        self.unusable: dict[str, str] = {}
         self._folder = folder or Path.cwd()
         self._flags = {name: value for name, value in flags.items() if value is not None}
         self._adapters: dict[str, Provider] = {}
@@ -43,7 +55,24 @@ class Bench:
 
     @cached_property
     def settings(self) -> Settings:
-        """As configured."""
+        """As configured; the defaults if that is wrong, and this command must do its work all the same."""
+        from costgpu.config import Settings
+        from costgpu.errors import ConfigError
+
+        try:
+            return self.checked_settings()
+        except ConfigError as error:
+            if self._strict:
+                raise
+            self._tell(error)
+            return Settings.model_construct()
+
+    def checked_settings(self) -> Settings:
+        """As configured.
+
+        Raises:
+            ConfigError: They are wrong.
+        """
         from costgpu.config import load_settings
         from costgpu.errors import ConfigError, UsageError
 
@@ -60,9 +89,27 @@ class Bench:
     def ledger(self) -> Ledger:
         """Its errors come with its first use."""
         from costgpu.config import ledger_url
+        from costgpu.errors import ConfigError
         from costgpu.ledger import Ledger
 
-        return Ledger.open(ledger_url())
+        try:
+            url = ledger_url()
+        except ConfigError as error:
+            if self._strict:
+                raise
+            self._tell(error)
+            from costgpu.config.files import ledger_url_at_any_rate
+
+            url = ledger_url_at_any_rate(os.environ)
+        return Ledger.open(url)
+
+    def _tell(self, error: CostGpuError) -> None:
+        """Says once what is wrong with the settings."""
+        if error.message not in self._told:
+            self._told.add(error.message)
+            typer.echo(f"costgpu: {error.message} The default settings are used.", err=True)
+            if error.hint:
+                typer.echo(f"hint: {error.hint}", err=True)
 
     @cached_property
     def tools(self) -> Tools:
@@ -94,7 +141,15 @@ class Bench:
         """All that can be asked for our machines: this machine, and every cloud with credentials."""
         from costgpu.providers import registry
 
-        return [self.provider(name) for name in LAUNCHABLE if registry.has_credentials(name)]
+        found = []
+        for name in LAUNCHABLE:
+            try:
+                if registry.has_credentials(name):
+                    found.append(self.provider(name))
+            except CostGpuError as error:  # one that cannot be used does not hide the others
+                self.unusable[name] = error.message
+                typer.echo(f"costgpu: {name} cannot be asked: {error.message}", err=True)
+        return found
 
     def close(self) -> None:
         """Idempotent."""
@@ -120,9 +175,9 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(folder: Path | None = None, **flags: object) -> Iterator[Bench]:
+def bench(folder: Path | None = None, *, strict: bool = False, **flags: object) -> Iterator[Bench]:
     """The workbench for one command; see `Bench`."""
-    parts = Bench(folder, **flags)
+    parts = Bench(folder, strict=strict, **flags)
     try:
         yield parts
     finally:

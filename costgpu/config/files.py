@@ -136,6 +136,18 @@ def ledger_url(environment: Mapping[str, str] | None = None) -> str | None:
     return value
 
 
+def ledger_url_at_any_rate(environment: Mapping[str, str]) -> str | None:
+    """Where the ledger is, as far as that can be told with settings that are wrong elsewhere: for ending machines."""
+    chosen = {name.upper(): text for name, text in environment.items()}.get(f"{PREFIX}LEDGER_URL")
+    if chosen:
+        return chosen
+    try:
+        value = tomllib.loads((_read(config_file()) or b"").decode()).get("ledger_url")
+    except (ConfigError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return None
+    return value if isinstance(value, str) else None
+
+
 def _read(path: Path) -> bytes | None:
     """What a file holds; None if there is none."""
     try:

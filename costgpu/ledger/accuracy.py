@@ -8,13 +8,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
-from sqlalchemy import Connection, func, select
-
+from costgpu.ledger.billed import LATE, BilledCost, latest, of_one_account
 from costgpu.ledger.history import ClosedRun, Selection, closed_runs
-from costgpu.ledger.schema import billed, from_nano
 from costgpu.ledger.store import Ledger
 
 ALL = ""  # the name of the group of all providers
@@ -26,7 +24,7 @@ class Comparison:
 
     Attributes:
         run: It.
-        billed_usd: What the provider says; None if it was not asked.
+        billed_usd: What the provider says; None if it was not asked, or so soon that the bill may be incomplete.
         time_error: Metered over estimated seconds, less 1: +0.1 took 10 % longer.
         cost_error: The same of the cost; None for what costs nothing.
         held: Whether the metered seconds lie within the estimate's 80 % interval; None without one.
@@ -74,7 +72,7 @@ def comparisons(
     """
     bills = _billed(ledger)
     found = (
-        _compared(run, bills.get(run.run_id))
+        _compared(run, _whole(run, bills.get(run.run_id, [])))
         for run in closed_runs(ledger, selection, since=since, until=until, only_estimated=True)
     )
     return tuple(one for one in found if one is not None)
@@ -127,13 +125,20 @@ def _median(values: Iterable[float]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def _billed(ledger: Ledger) -> dict[str, Decimal]:
-    """What providers have billed for each run: of rows about the same period the last one counts."""
-    same = (billed.c.provider, billed.c.account, billed.c.run_id, billed.c.start_us, billed.c.end_us)
-    last = select(func.max(billed.c.id)).where(billed.c.run_id != "").group_by(*same)
-    query = select(billed.c.run_id, func.sum(billed.c.nano_usd)).where(billed.c.id.in_(last)).group_by(billed.c.run_id)
+def _billed(ledger: Ledger) -> dict[str, list[BilledCost]]:
+    """What providers have said of each run, ever."""
+    found: dict[str, list[BilledCost]] = {}
+    for cost in of_one_account(latest(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))):
+        if cost.run_id:
+            found.setdefault(cost.run_id, []).append(cost)
+    return found
 
-    def read(connection: Connection) -> dict[str, Decimal]:
-        return {run_id: from_nano(int(nano)) for run_id, nano in connection.execute(query)}
 
-    return ledger.read(read, {})
+def _whole(run: ClosedRun, costs: Sequence[BilledCost]) -> Decimal | None:
+    """The sum, if every part was said late enough to be complete, and one of them after the run's end."""
+    ended = run.ended_at or run.closed_at
+    if not costs or max(cost.said_at for cost in costs) < ended + LATE:
+        return None
+    if any(cost.said_at < min(cost.end, ended) + LATE for cost in costs):
+        return None
+    return sum((cost.amount_usd for cost in costs), Decimal(0))

@@ -1,13 +1,14 @@
 """What providers say that they have billed: rows, and held beside what was metered.
 
-A row is added only if the amount is not the one that was said last, so that asking often makes no rows.
+A row is added only if the amount is not the one that was said last, so that asking often makes no rows; once more when
+the same amount is said again after `LATE`, when nothing is added to a bill any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -18,6 +19,8 @@ from costgpu.ledger.project import plain
 from costgpu.ledger.prorata import share
 from costgpu.ledger.schema import billed, from_microseconds, from_nano, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
+
+LATE = timedelta(hours=48)  # so long after a cost its bill may still be incomplete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +66,18 @@ class Compared:
 
 
 def add(
-    ledger: Ledger, costs: Sequence[BilledCost], *, provider: str, account: str, start: datetime, end: datetime
+    ledger: Ledger,
+    costs: Sequence[BilledCost],
+    *,
+    provider: str,
+    account: str,
+    start: datetime,
+    end: datetime,
+    said_at: datetime | None = None,
 ) -> int:
     """Adds what is new about a period; what was said before and is not any more becomes zero.
+
+    What was said later already stays: a kept answer is older than it looks.
 
     Args:
         ledger: Where.
@@ -74,6 +86,7 @@ def add(
         account: Of the answer.
         start: Of the period.
         end: Of the period, exclusive.
+        said_at: When it was given; None for the time of the costs, and without any for now.
 
     Returns:
         How many rows were added.
@@ -83,7 +96,8 @@ def add(
         ValueError: An amount is none that could be kept.
     """
     wanted = {_key(row): row for row in map(_row, costs)}
-    said_at = max((cost.said_at for cost in costs), default=start)
+    times = [cost.said_at for cost in costs] if said_at is None else [said_at]
+    said_us = to_microseconds(max(times)) if times else None
     source = costs[0].source if costs else ""
     added = 0
 
@@ -94,12 +108,13 @@ def add(
             for row in (dict(found._mapping) for found in _latest(connection, start, end))
             if (row["provider"], row["account"]) == (provider, account)
         }
-        rows = [row for key, row in wanted.items() if key not in known or known[key]["nano_usd"] != row["nano_usd"]]
+        rows = [row for key, row in wanted.items() if key not in known or _is_news(row, known[key])]
         gone = [row for key, row in known.items() if key not in wanted and row["nano_usd"]]
         rows += [
-            {**{key: row[key] for key in row if key != "id"}, "nano_usd": 0, "at_us": to_microseconds(said_at),
-             "source": source or row["source"]}
+            {**{key: row[key] for key in row if key != "id"}, "nano_usd": 0,
+             "at_us": row["at_us"] if said_us is None else said_us, "source": source or row["source"]}
             for row in gone
+            if said_us is None or said_us >= row["at_us"]
         ]  # fmt: skip
         if rows:
             connection.execute(billed.insert(), rows)
@@ -122,6 +137,19 @@ def latest(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, 
     return ledger.read(read, ())
 
 
+def of_one_account(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
+    """Each run's cost of a day once: the account that pays for others says it, too, and who said it last counts.
+
+    What has no run's tag is another thing in every account, and stays.
+    """
+    last: dict[tuple[str, ...], BilledCost] = {}
+    for cost in costs:
+        key = (cost.provider, cost.run_id, f"{cost.start}", f"{cost.end}", "" if cost.run_id else cost.account)
+        if key not in last or cost.said_at >= last[key].said_at:
+            last[key] = cost
+    return tuple(last.values())
+
+
 def compared(
     ledger: Ledger, start: datetime, end: datetime, providers: Sequence[str] | None = None
 ) -> tuple[Compared, ...]:
@@ -138,7 +166,7 @@ def compared(
     """
     bills: dict[str, Decimal] = {}
     said: set[str] = set()
-    for cost in latest(ledger, start, end):
+    for cost in of_one_account(latest(ledger, start, end)):
         if providers is None or cost.provider in providers:
             said.add(cost.provider)
             bills[cost.run_id] = bills.get(cost.run_id, Decimal(0)) + cost.amount_usd
@@ -181,6 +209,13 @@ def _row(cost: BilledCost) -> dict[str, Any]:
         "run_id": plain(cost.run_id), "start_us": to_microseconds(cost.start), "end_us": to_microseconds(cost.end),
         "nano_usd": nano, "source": plain(cost.source),
     }  # fmt: skip
+
+
+def _is_news(row: dict[str, Any], known: dict[str, Any]) -> bool:
+    if row["at_us"] < known["at_us"]:
+        return False
+    settled = row["end_us"] + LATE // timedelta(microseconds=1)
+    return bool(row["nano_usd"] != known["nano_usd"] or known["at_us"] < settled <= row["at_us"])
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ deadlock. PostgreSQL holds the tables in a schema of their own.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterable
@@ -34,6 +35,7 @@ POSTGRESQL_PATIENCE = {
 }
 """Of libpq, unless the URL says otherwise: a server that is gone without a word must not keep a machine running."""
 POSTGRESQL_LOCK = 0x636F7374677075  # "costgpu": whoever migrates holds it
+_SECRET_KEY = re.compile(r"pass|secret|token|key", re.IGNORECASE)
 WRITES = "costgpu_writes"  # execution option of a connection that will write
 
 
@@ -56,6 +58,12 @@ def parse_url(text: str) -> URL:
             raise ConfigError(f"The ledger's path {url.database} is not absolute.", hint=hint)
         return url.set(drivername="sqlite")
     raise ConfigError(f"A ledger cannot be kept in {url.drivername}.", hint=hint)
+
+
+def shown(url: URL) -> str:
+    """The address for people: without the password, wherever it stands."""
+    url = url.difference_update_query([name for name in url.query if _SECRET_KEY.search(name)])
+    return url.render_as_string(hide_password=True)
 
 
 def file_of(url: URL) -> Path | None:

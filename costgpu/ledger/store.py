@@ -47,7 +47,7 @@ class Ledger:
     def __init__(self, url: URL) -> None:
         self._url = url
         self._file = dialect.file_of(url)
-        self._place = str(self._file) if self._file else url.render_as_string(hide_password=True)
+        self._place = str(self._file) if self._file else dialect.shown(url)
         self._lock = threading.Lock()
         self._engine: Engine | None = None
         self._process = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,10 @@ def save_profile(profile: WorkloadProfile, path: Path) -> None:
     Raises:
         ProfileError: The file cannot be written.
     """
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
     try:
-        part.write_text(json.dumps(to_document(profile), indent=1) + "\n", encoding="utf-8")
+        with part.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(to_document(profile), indent=1) + "\n")
         os.replace(part, path)  # noqa: PTH105 - the pair of calls is the point
     except OSError as error:
         with contextlib.suppress(OSError):

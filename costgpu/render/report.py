@@ -98,7 +98,7 @@ def _tiles(summary: Summary) -> str:
             )
         )
     if running:
-        so_far = sum((view.metered(summary.now)[1] for view in summary.open_runs), Decimal(0))
+        so_far = sum((view.metered_at_most(summary.now)[1] for view in summary.open_runs), Decimal(0))
         tiles.append(("Running now", format_usd(so_far), f"so far; at most {format_usd(_cap(summary))}"))
     cells = "".join(f'<div class="tile"><dt>{n}</dt><dd>{v}</dd><dd>{d}</dd></div>' for n, v, d in tiles)
     return f'<dl class="tiles">{cells}</dl>'
@@ -145,8 +145,8 @@ def _by_day(summary: Summary) -> str:
 
 def _open(summary: Summary, zone: ZoneInfo) -> str:
     rows = []
-    for view in sorted(summary.open_runs, key=lambda v: -v.metered(summary.now)[1])[:MOST_OPEN]:
-        seconds, usd = view.metered(summary.now)
+    for view in sorted(summary.open_runs, key=lambda v: -v.metered_at_most(summary.now)[1])[:MOST_OPEN]:
+        seconds, usd = view.metered_at_most(summary.now)
         offer = view.option.offer if view.option else None
         cap = format_usd(view.option.lease.worst_cost_usd) if view.option else "–"
         until = pieces.minute(view.lease_until, zone) if view.lease_until else "–"

@@ -57,9 +57,9 @@ def plan_text(plan: Plan, now: datetime) -> str:
     if not spec.auto_shutdown:
         most = format_usd(lease.worst_cost_usd)
         rows.append(("shutdown", f"NOT when the job is over: at the end of its lease, {most} in all"))
-    who = plan.identity
-    source = f" ({who.source})" if who.source else ""
-    rows.append(("identity", f"{who.principal} in {who.provider} {who.account}{source}"))
+    for who in (plan.identity, *plan.others):
+        source = f" ({who.source})" if who.source else ""
+        rows.append(("identity", f"{who.principal} in {who.provider} {who.account}{source}"))
     blocks = ["\n".join(_row(*row) for row in rows), "What ends the machine:\n" + _layers(plan.layers)]
     if plan.notes:
         blocks.append("\n".join(_wrap(note, "- ") for note in plan.notes))
@@ -196,7 +196,7 @@ def jobs_text(views: Sequence[RunView], tagged: Sequence[Tagged], now: datetime)
         state = view.state.value
         if view.state.value == "closed" and view.reason is not None:
             state = view.reason.value.replace("_", " ")
-        cost = view.receipt.metered_cost_usd if view.receipt else view.metered(now)[1]
+        cost = view.receipt.metered_cost_usd if view.receipt else view.metered_at_most(now)[1]
         since = format_duration(max(1.0, (now - view.created_at).total_seconds()))
         lines.append(
             f"{view.run_id:<13}{_cut(view.name, 14):<15}{_cut(state, 13):<14}{_cut(_where(view), 18):<19}"
@@ -230,7 +230,7 @@ def _code(view: RunView) -> str:
 
 
 def _run(view: RunView, now: datetime | None = None) -> dict[str, Any]:
-    seconds, cost = view.metered(now) if now is not None and view.receipt is None else (None, None)
+    seconds, cost = view.metered_at_most(now) if now is not None and view.receipt is None else (None, None)
     return {
         "run_id": view.run_id, "name": view.name, "state": view.state, "reason": view.reason, "owner": view.owner,
         "created_at": view.created_at, "instance": view.instance,

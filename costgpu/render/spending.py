@@ -348,6 +348,6 @@ def _pair(run: ClosedRun) -> Pair | None:
 
 def _metered(view: RunView, now: datetime) -> tuple[int, int, int]:
     """Beginning and end, until now, in microseconds, and the cost in 1e-9 US dollars."""
-    seconds, usd = view.metered(now)
-    ended = microseconds(view.confirmed_at or now)
+    seconds, usd = view.metered_at_most(now)
+    ended = microseconds(view.latest_end(now))
     return ended - round(seconds * 1e6), ended, to_nano(usd)

@@ -368,6 +368,14 @@ class Driver:
                 hint=f"{error.hint} Then: costgpu cancel {view.run_id}. By hand: end what has the tag"
                 f" costgpu-run={view.run_id}. It would end itself by {_time(view.lease_until)}.".strip(),
             ) from error
+        if view.state is RunState.TERMINATING and view.instance and not isinstance(error, TerminationUnconfirmed):
+            account = view.attempt.account if view.attempt else ""
+            raise TerminationUnconfirmed(
+                f"{view.instance.instance_id} in {view.instance.region} is to be ended, and nobody can be asked to do it:"
+                f" it may be billing. {error.message}",
+                hint=f"{error.hint} Then: costgpu cancel {view.run_id}. By hand:"
+                f" {errands.end_by_hand(view.instance, account)}. It ends itself by {_time(view.lease_until)}.".strip(),
+            ) from error
         if view.state in (RunState.INTENT, RunState.TERMINATING):
             raise error
         if view.state in HANDS_OFF or isinstance(error, AuthError):

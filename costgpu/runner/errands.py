@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -38,14 +39,29 @@ EARLY_SECONDS = 30.0  # so long before its deadline a machine may switch itself 
 CLEAN_SECONDS = 60.0  # access rules cannot be removed before the provider has let go of the machine's address
 
 
-def end_by_hand(ref: InstanceRef) -> str:
-    """The command with which a person ends this instance without costgpu."""
+def end_by_hand(ref: InstanceRef, account: str = "") -> str:
+    """The command with which a person ends this instance without costgpu.
+
+    Args:
+        ref: Of the instance.
+        account: Whose, as in `Attempt.account`; empty if that is not known.
+    """
     if ref.provider == "aws":
         return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"
     if ref.provider == "gcp":
         zone, _, name = ref.instance_id.rpartition("/")
-        return f"gcloud compute instances delete {name} --zone {zone or ref.region} --quiet"
+        project = f" --project {account}" if account else ""
+        return f"gcloud compute instances delete {name} --zone {zone or ref.region}{project} --quiet"
     return f"costgpu cancel {ref.instance_id}"
+
+
+def _by_hand(provider: Provider, ref: InstanceRef) -> str:
+    """The same, with the account of the credentials where the command needs it."""
+    account = ""
+    if ref.provider == "gcp":  # where this asks nobody
+        with contextlib.suppress(ProviderError):
+            account = provider.identity().account
+    return end_by_hand(ref, account)
 
 
 def terminate(provider: Provider, ref: InstanceRef, clock: Clock) -> None:
@@ -59,7 +75,7 @@ def terminate(provider: Provider, ref: InstanceRef, clock: Clock) -> None:
     except ProviderError as error:
         raise TerminationUnconfirmed(
             f"{ref.instance_id} in {ref.region} could not be ended and may be billing: {error.message}",
-            hint=f"End it by hand: {end_by_hand(ref)}",
+            hint=f"End it by hand: {_by_hand(provider, ref)}",
         ) from error
 
 
@@ -76,7 +92,7 @@ def confirm(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: 
         except ProviderError as error:
             raise TerminationUnconfirmed(
                 f"{ref.provider} does not confirm the end of {ref.instance_id} in {ref.region}: {error.message}",
-                hint=f"Look, and end it by hand if it is there: {end_by_hand(ref)}",
+                hint=f"Look, and end it by hand if it is there: {_by_hand(provider, ref)}",
             ) from error
         if instance is None:
             if clock.now() - known_since > timedelta(seconds=UNKNOWN_SECONDS):
@@ -92,7 +108,7 @@ def confirm(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: 
             raise TerminationUnconfirmed(
                 f"{ref.instance_id} in {ref.region} is still {last!r} {CONFIRM_SECONDS / 60:.0f} min after its end was"
                 " asked for. It may be billing.",
-                hint=f"Look, and end it by hand: {end_by_hand(ref)}",
+                hint=f"Look, and end it by hand: {_by_hand(provider, ref)}",
             )
         clock.sleep(wait)
         wait = min(wait * 1.5, 5.0)

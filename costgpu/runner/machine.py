@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from costgpu.errors import (
     BootFailed,
@@ -170,7 +170,11 @@ def gone(driver: Driver, instance: Instance | None) -> bool:
         marker = _last_words(driver)
         if not (marker or instance.by_guest or instance.preempted):
             stopped = InstanceLost(f"{ref.instance_id} was stopped by somebody; its disk would be billed on.")
-            driver.end(EndReason.INSTANCE_LOST, EndedBy.CLIENT, stopped)
+            landing.rescue(driver)
+            finished, collected = driver.view.status is not None, driver.view.collected
+            if finished and not collected and not errands.past_lease(view, instance, clock.now()):
+                _keep_stopped(driver)
+            driver.end(EndReason.INSTANCE_LOST, EndedBy.CLIENT, None if finished and collected else stopped)
             return True
         # It has ended by itself, and here that only stops it: what is left is its disk, which is billed.
         errands.terminate(driver.provider(), ref, clock)
@@ -203,6 +207,20 @@ def gone(driver: Driver, instance: Instance | None) -> bool:
         driver.error = driver.error or error
     errands.confirmed(driver, instance, reason, marker)
     return True
+
+
+def _keep_stopped(driver: Driver) -> NoReturn:
+    """Leaves a machine that is off as it is: the outputs of its finished job are nowhere else."""
+    ref, until, run_id = driver.view.instance, driver.view.lease_until, driver.view.run_id
+    assert ref is not None and until is not None  # noqa: S101, PT018 - a job has finished on it
+    kept = InstanceLost(
+        f"{ref.instance_id} was stopped by somebody, and the outputs of its finished job are on its disk, which is"
+        " billed on.",
+        hint=f"Start the machine at {ref.provider} before {until:%Y-%m-%d %H:%M} UTC, then: costgpu fetch {run_id}; to"
+        f" give the outputs up: costgpu cancel --now {run_id}. After that time costgpu reap ends it.",
+    )
+    driver.record.add(EventKind.DETACHED, because=kept.message)
+    raise kept
 
 
 def _last_words(driver: Driver) -> str:

@@ -14,6 +14,7 @@ from costgpu.errors import (
     NoCapacity,
     ProviderError,
     RunCancelled,
+    Throttled,
     Unreachable,
 )
 from costgpu.job import EndedBy, EndReason, EventKind, Instance, RunState
@@ -79,7 +80,7 @@ def create(driver: Driver) -> None:
         driver.asked_at = clock.monotonic()
         try:
             return provider.create(request)
-        except Unreachable:
+        except (Throttled, Unreachable):
             certain = False
             raise
 

@@ -6,6 +6,7 @@ damaged. In doubt a thing is left where it is: a machine ends at its lease anywa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -36,7 +37,8 @@ class Only:
     Attributes:
         before: Launched or created before that; None for any time. What does not tell its age is at least as old as
             the end of its lease.
-        owner: The owner tag, or the part of it before the ``@``; empty for everybody's.
+        owner: The owner tag, or the part of it before the ``@``; empty for everybody's. A tag in its `label_form` is
+            known again, too.
     """
 
     before: datetime | None = None
@@ -44,13 +46,19 @@ class Only:
 
     def fits(self, since: datetime | None, lease_until: datetime | None, owner: str) -> bool:
         """Whether something with these facts is meant."""
-        if self.owner and owner != self.owner and not owner.startswith(f"{self.owner}@"):
+        mine = (self.owner, label_form(self.owner))
+        if self.owner and owner not in mine and not owner.startswith(f"{self.owner}@"):
             return False
         latest = since or lease_until
         return self.before is None or (latest is not None and latest < self.before)
 
 
 EVERYTHING = Only()
+
+
+def label_form(owner: str) -> str:
+    """An owner as a label can hold it: all that a provider without free text for tags tells of whose a thing is."""
+    return re.sub(r"[^a-z0-9_-]+", "-", owner.lower())[:63]
 
 
 def look(
@@ -86,7 +94,7 @@ def look(
         doubtful: list[Leftover] = []
         for leftover in owned.leftovers:
             view = _known(run, leftover.run_id)
-            told = replace(leftover, owner=leftover.owner or (view.owner if view else ""))
+            told = replace(leftover, owner=(view.owner if view else "") or leftover.owner)
             if leftover.run_id in wanted or not only.fits(told.created_at, told.lease_until, told.owner):
                 continue
             verdict = _is_left(told, view, now)
@@ -106,7 +114,7 @@ def _instances(found: Findings, owned: Owned, now: datetime, run: Known, only: O
             continue
         view = _known(run, instance.run_id)
         why = _why(instance, now, view)
-        if why is None or not only.fits(instance.launched_at, None, instance.owner or (view.owner if view else "")):
+        if why is None or not only.fits(instance.launched_at, None, (view.owner if view else "") or instance.owner):
             found.kept.append(instance)
         else:
             unwanted.append((instance, why))

@@ -9,7 +9,7 @@ import secrets
 import socket
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from costgpu.errors import CostGpuError, LedgerError, MachineUnusable, ProviderError, RunBusy, RunNotFound
 from costgpu.job import (
@@ -30,7 +30,7 @@ from costgpu.runner.engine import Detached, Driver, Tools
 from costgpu.runner.host import LogPosition
 from costgpu.runner.keys import load_keys
 from costgpu.runner.lock import driving, is_driven
-from costgpu.runner.observer import Observer
+from costgpu.runner.observer import Nobody, Observer
 from costgpu.runner.record import Book, Record
 from costgpu.runner.states import IllegalEvent, replay
 
@@ -131,13 +131,50 @@ def load(book: Book, run_id: str) -> RunView:
     return replay(events)
 
 
-def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) -> RunView | Tagged:
+class Expected(NamedTuple):
+    """Where the machine of a run is, if there is one; the account is empty if the ledger does not say."""
+
+    provider: str
+    region: str
+    account: str
+
+
+def expected(events: Iterable[RunEvent]) -> Expected | None:
+    """Where a run may have a machine: also one whose create call was never answered. None: it certainly has none."""
+    found: Expected | None = None
+    identity: Mapping[str, str] = {}
+    options: Sequence[Mapping[str, Mapping[str, str]]] = ()
+    for event in events:
+        data = event.data
+        if event.kind is EventKind.INTENDED:
+            identity, options = data.get("identity") or {}, data.get("options") or ()
+        elif event.kind is EventKind.ATTEMPTED:
+            number = data.get("option", 0)  # rows of older versions have no offer
+            offer = data.get("offer") or (options[number].get("offer", {}) if number < len(options) else {})
+            name = str(offer.get("provider", ""))
+            own = identity.get("account", "") if identity.get("provider") == name else ""
+            found = Expected(name, str(offer.get("region", "")), str(data.get("account") or own))
+        elif event.kind is EventKind.CREATED:
+            name = str(data.get("provider", ""))
+            account = found.account if found is not None and found.provider == name else ""
+            found = Expected(name, str(data.get("region", "")), account)
+        elif event.kind in (EventKind.REFUSED, EventKind.CONFIRMED):
+            found = None
+    return found
+
+
+def find(
+    text: str, book: Books, providers: Callable[[], Sequence[Provider]], owner: Callable[[], str] = whoami
+) -> RunView | Tagged:
     """The run that a person means: by the ledger, or else by the tags on the machines.
+
+    By tag the beginning of an id, or a name, means only one's own: everybody's machines are in sight there.
 
     Args:
         text: Run id or the beginning of one, job name (of the only open run, else of the newest), or instance id.
         book: Asked first. If it cannot be read, tags have to do.
         providers: Asked if the ledger does not know.
+        owner: Who asks, as in the owner tag or the part of it before the ``@``.
 
     Raises:
         RunNotFound: Nobody knows it, or several are meant.
@@ -160,7 +197,9 @@ def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) ->
     except LedgerError as error:
         damaged = error
     unasked: dict[str, str] = {}
-    found = [i for p in providers() for i in _owned(p, unasked) if i.state.alive and _means(text, i)]
+    like = [i for p in providers() for i in _owned(p, unasked) if i.state.alive and _means(text, i)]
+    mine = owner() if like else ""
+    found = [i for i in like if text in (i.run_id, i.ref.instance_id) or _is_of(mine, i.owner)]
     if len(found) == 1:
         with contextlib.suppress(CostGpuError):
             return load(book, found[0].run_id)
@@ -169,6 +208,11 @@ def find(text: str, book: Books, providers: Callable[[], Sequence[Provider]]) ->
         some = ", ".join(f"{i.run_id} ({i.ref.instance_id})" for i in found[:4])
         raise RunNotFound(f"{text!r} could be {len(found)} machines: {some}.", hint="Give the run id.")
     hint = f"The ledger cannot be read ({damaged.message}). {HINT}" if damaged else HINT
+    if like:
+        some = ", ".join(f"{i.run_id} ({i.ref.instance_id}) of {i.owner or 'nobody known'}" for i in like[:4])
+        raise RunNotFound(
+            f"{text!r} is no run of {mine}; others have {some}.", hint="Give the whole run id, or the instance id."
+        )
     if unasked:
         reasons = "; ".join(f"{where}: {why}" for where, why in list(unasked.items())[:3])
         raise RunNotFound(f"No run {text!r} was found, but not everybody could be asked ({reasons}).", hint=hint)
@@ -179,6 +223,10 @@ def _means(text: str, instance: Instance) -> bool:
     return bool(instance.run_id) and (
         instance.run_id.startswith(text) or text in (instance.name, instance.ref.instance_id)
     )
+
+
+def _is_of(mine: str, owner: str) -> bool:
+    return bool(mine) and (owner == mine or owner.startswith(f"{mine}@"))
 
 
 def _owned(provider: Provider, unasked: dict[str, str]) -> Iterable[Instance]:
@@ -200,6 +248,17 @@ def driver_for(
     if driver.view.detached:
         driver.record.add(EventKind.ADOPTED, client=socket.gethostname())
     return driver
+
+
+def provider_of(view: RunView, book: Book, tools: Tools) -> Provider:
+    """The adapter of a run's machine, with the credentials that the run was launched with.
+
+    Raises:
+        AuthError: They are another account's: what it does not know would look as if it were gone.
+    """
+    return Driver(
+        record=Record(book, tools.clock, view.run_id), tools=tools, observer=Nobody(), secrets=None
+    ).provider()  # fmt: skip
 
 
 def status_of(view: RunView, tools: Tools) -> JobStatus | None:

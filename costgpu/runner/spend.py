@@ -6,6 +6,7 @@ lacks something says that it is a lower bound. Nothing here changes a run or a m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 LOCAL = "local"
 POWER_OFF_SECONDS = 60.0  # a machine is gone so long after its lease, and no later
 UNKNOWN_SECONDS = 120.0  # within this after the create call, "no such instance" proves nothing
+
+_PLACE = re.compile("[/ ]")  # ends the provider in what could not be asked: a region or an account follows
 
 Prices = Callable[[Sequence[Instance]], Mapping[InstanceRef, Decimal]]
 
@@ -60,8 +63,9 @@ class _Live:
     """What the providers have answered."""
 
     instances: list[Instance] = field(default_factory=list)
-    asked: set[str] = field(default_factory=set)
+    asked: dict[str, Provider] = field(default_factory=dict)
     not_asked: dict[str, str] = field(default_factory=dict)
+    accounts: dict[str, str | None] = field(default_factory=dict)  # of the credentials here; None: it does not say
 
     def of(self, view: RunView) -> Instance | None:
         """The machine of an open run, the living one if there are several."""
@@ -72,6 +76,27 @@ class _Live:
     def answered(self, provider: str, region: str) -> bool:
         """Whether what is not listed there is not there."""
         return provider in self.asked and f"{provider}/{region}" not in self.not_asked
+
+    def same_account(self, view: RunView, provider: str) -> bool:
+        """Whether who was asked can see the machine of a run: others' are never listed. If not, it is noted."""
+        wanted = view.attempt.account if view.attempt else ""
+        if not wanted and view.identity.provider == provider:
+            wanted = view.identity.account
+        if not wanted:
+            return True
+        mine = self._account(provider)
+        if mine is not None and mine != wanted:
+            self.not_asked[f"{provider} account {wanted}"] = "these credentials are of another account"
+        return mine == wanted
+
+    def _account(self, provider: str) -> str | None:
+        if provider not in self.accounts:
+            self.accounts[provider] = None
+            try:
+                self.accounts[provider] = self.asked[provider].identity().account
+            except ProviderError as error:
+                self.not_asked[provider] = error.message
+        return self.accounts[provider]
 
 
 def selection(budget: Budget) -> history.Selection:
@@ -114,6 +139,7 @@ def gather(
     if providers is not None:
         _name_unasked(views, live, spending)
     machines = [m for m in (_open_machine(view, live, spending.at) for view in views) if m is not None]
+    spending.not_asked.update(live.not_asked)
     since = min(starts) if starts and len(starts) == len(budgets) else None
     strangers = _strangers(ledger, live, {view.run_id for view in views}, spending, prices, since)
     machines += [_strange_machine(each, live, spending.at) for each in strangers]
@@ -130,7 +156,7 @@ def state_of(spending: Spending, budget: Budget) -> BudgetState:
     upcoming = sum((machine.upcoming_in(period, spending.at) for machine in mine), ZERO)
     at_least = (
         bool(spending.problems)
-        or any(budget.provider in ("", where.partition("/")[0]) for where in spending.not_asked)
+        or any(budget.provider in ("", _PLACE.split(where)[0]) for where in spending.not_asked)
         or any(each.cost_usd is None and period.overlap(each.started_at, each.until) for each in mine)
     )
     return BudgetState(
@@ -141,16 +167,19 @@ def state_of(spending: Spending, budget: Budget) -> BudgetState:
 
 
 def shipped_prices(machines: Sequence[Instance]) -> dict[InstanceRef, Decimal]:
-    """What machines cost by the prices that ship with costgpu, disk and address not included; this computer is free."""
+    """What machines cost by the prices in use, disk and address not included; this computer is free.
+
+    They are those that ship with costgpu, and over them what `costgpu prices refresh` has fetched.
+    """
     rented = [machine for machine in machines if machine.ref.provider != LOCAL]
     found = {machine.ref: ZERO for machine in machines if machine.ref.provider == LOCAL}
     if not rented:
         return found
     from costgpu.models import PurchaseOption  # noqa: PLC0415  only for those who have such machines
-    from costgpu.pricing import snapshot  # noqa: PLC0415
+    from costgpu.pricing import live  # noqa: PLC0415
 
     types = {f",{machine.instance_type}," for machine in rented}
-    offers = snapshot.read_offers(snapshot.newest(), lambda line: any(kind in line for kind in types))
+    offers = live.offers(lambda line: any(kind in line for kind in types))
     by_place: dict[tuple[str, str, str, PurchaseOption], list[tuple[str | None, Decimal]]] = {}
     for offer in offers:
         key = offer.provider, offer.region, offer.instance_type, offer.purchase_option
@@ -193,7 +222,7 @@ def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
         except ProviderError as error:
             live.not_asked[provider.name] = error.message
             continue
-        live.asked.add(provider.name)
+        live.asked[provider.name] = provider
         live.instances += [instance for instance in owned.instances if instance.run_id]
         live.not_asked.update({f"{provider.name}/{region}": why for region, why in owned.unreachable})
     spending.not_asked.update(live.not_asked)
@@ -254,13 +283,14 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
         view = replace(view, instance=seen.ref, known_since=now, launched_at=seen.launched_at)
     over = attempt.lease_until + timedelta(seconds=POWER_OFF_SECONDS)
     until, going = now, view.confirmed_at is None
+    free = not option.offer.price_usd_per_hour + option.extras_usd_per_hour  # whose it is changes nothing
     if seen is not None:
         if not seen.state.alive:
             until, going = min(now, seen.ended_at or over), False
-    elif live.answered(provider, region) and _old_enough(view, now):
-        until, going = min(now, over), False
     elif now > over:
         until, going = over, False
+    elif live.answered(provider, region) and (free or live.same_account(view, provider)) and _old_enough(view, now):
+        going = False
     seconds, cost = view.metered(until)
     end = view.confirmed_at or until
     left = max(ZERO, option.lease.worst_cost_usd - cost) if going else ZERO

@@ -130,7 +130,7 @@ class Network:
         found = self._of_run(rule["name"], run_id)
         if found is None:
             raise Throttled(f"The firewall rule {rule['name']} was there, and is being removed.")
-        if list(found.source_ranges) == rule["source_ranges"]:
+        if (list(found.source_ranges), str(found.description)) == (rule["source_ranges"], rule["description"]):
             return None
         return self._patch(rule["name"], {"source_ranges": rule["source_ranges"], "description": rule["description"]})
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from costgpu.clock import Clock
@@ -161,9 +162,10 @@ class GcpProvider:
             operation = None  # the name is taken: by this token, and a call before this one
         until = self._clock.monotonic() + CREATE_SECONDS
         while True:
-            if operation is not None and not is_done(operation):
-                operation = self._clients.operation(doing, operation)
-            row = self._instances.row(zone, name)
+            with _accepted(doing):
+                if operation is not None and not is_done(operation):
+                    operation = self._clients.operation(doing, operation)
+                row = self._instances.row(zone, name)
             decided = operation is None or is_done(operation)
             if row is not None and (decided or str(row.status) in EXISTS):
                 return self._own(instance_from(row), request)
@@ -172,21 +174,22 @@ class GcpProvider:
                 if said is not None:
                     raise refused(said, doing, project=self._clients.project)
             if row is None and decided:
-                found = self._instances.of_token(request, zone)
+                with _accepted(doing):
+                    found = self._instances.of_token(request, zone)
                 if found is not None:
                     return found
             if self._clock.monotonic() > until:
                 raise Unreachable(f"Whether Google can {doing} is not known after {CREATE_SECONDS:g} s.")
             self._clock.sleep(POLL_SECONDS)
 
-    @staticmethod
-    def _own(instance: Instance, request: CreateRequest) -> Instance:
+    def _own(self, instance: Instance, request: CreateRequest) -> Instance:
         """The instance, if it is the one that was asked for."""
         if instance.run_id != label_value(request.run_id) or instance.instance_type != request.offer.instance_type:
+            project = self._clients.project
             whose = f"run {instance.run_id}" if instance.run_id else "not costgpu's"
             raise InvalidRequest(
                 f"The token {request.token} belongs to {instance.ref.instance_id} ({instance.instance_type}, {whose}).",
-                hint=f"If it is not wanted: {end_by_hand(instance.ref)}",
+                hint=f"If it is not wanted: {end_by_hand(instance.ref, project)}",
             )
         return instance
 
@@ -202,7 +205,7 @@ class GcpProvider:
     def terminate(self, ref: InstanceRef) -> None:
         """Asks for the deletion of one of our instances, running or off."""
         zone, name = split_id(ref)
-        hint = f"It may still be billing. To end it by hand: {end_by_hand(ref)}"
+        hint = f"It may still be billing. To end it by hand: {end_by_hand(ref, self._clients.project)}"
         row = self._instances.row(zone, name)
         if row is None:
             told = history_of(self._clients, zone, name)
@@ -248,7 +251,21 @@ class GcpProvider:
         return self._instances.console(ref)
 
 
-def end_by_hand(ref: InstanceRef) -> str:
-    """The command that deletes an instance without costgpu."""
+@contextlib.contextmanager
+def _accepted(doing: str) -> Iterator[None]:
+    """Once Google has taken a create call, a question about it that fails does not mean that nothing was made."""
+    try:
+        yield
+    except ProviderError as error:
+        raise Unreachable(f"Whether Google did {doing} is not known: {error.message}", hint=error.hint) from error
+
+
+def end_by_hand(ref: InstanceRef, project: str = "") -> str:
+    """The command that deletes an instance without costgpu.
+
+    Args:
+        ref: Of the instance.
+        project: Whose; empty for the one that gcloud is set to.
+    """
     zone, name = split_id(ref)
-    return f"gcloud compute instances delete {name} --zone {zone} --quiet"
+    return f"gcloud compute instances delete {name} --zone {zone}{f' --project {project}' if project else ''} --quiet"

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from costgpu.errors import AuthError
 from costgpu.job import EndReason, EventKind, RunEvent, RunState
 from costgpu.ledger import Ledger
 from costgpu.ledger.sightings import Sighting, add
@@ -240,6 +241,19 @@ class TestCheck:
         assert Decimal(budget["spent_usd"]) == 170
         assert json.loads(here.told("budget", "check", "--json").stdout)["budgets"][0]["new"] == []
 
+    def test_a_bill_that_cannot_be_had_does_not_replace_the_exit_code(
+        self, here: Here, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def expired(*_: object) -> list[str]:
+            raise AuthError("The credentials are expired.", hint="Log in.")
+
+        monkeypatch.setattr("costgpu.cli.billing.billed_lines", expired)
+        here.told("budget", "set", "all", "--total", "200")
+        plant(here, "170")
+        result = here.told("budget", "check", "--billed")
+        assert (result.returncode, words(result)) == (80, "all: $170.00 of $200.00 in all (85 %), crossed 80 %.")
+        assert result.stderr == "costgpu: The credentials are expired.\nhint: Log in.\n"
+
     def test_on_a_terminal_it_shows_every_budget(self, here: Here) -> None:
         here.told("budget", "set", "all", "--total", "200")
         with here.terminal("budget", "check", "--offline") as seat:
@@ -375,8 +389,10 @@ class TestDelivery:
         config = Path(here.environment["XDG_CONFIG_HOME"]) / "costgpu" / "config.toml"
         config.parent.mkdir(parents=True)
         config.write_text('alert_urls = "json://secret')
-        # The file also says where the ledger is: without it nothing can be known.
-        assert here.told("budget", "check", "--offline").returncode == 3
+        result = here.told("budget", "check", "--offline")
+        assert result.returncode == 82
+        assert "The default settings are used." in result.stderr, "it also says where the ledger is"
+        assert "secret" not in result.stdout + result.stderr
         config.unlink()
         result = here.costgpu("budget", "check", "--offline", COSTGPU_ALERT_URLS="nonsense-without-scheme")
         assert result.returncode == 82

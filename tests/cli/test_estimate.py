@@ -131,3 +131,30 @@ def test_mistakes_are_told_before_anything_runs(words: list[str], code: int, tex
     assert text in result.stderr
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
+
+
+def test_a_file_that_is_no_saved_profile_is_never_written_over(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text((SCRIPTS / "loader.py").read_text())
+    before = script.read_bytes()
+    (tmp_path / "other.json").write_text("{}")
+    for name in ("train.py", "other.json", ".", "missing/profile.json"):
+        result = costgpu("estimate", "--python", sys.executable, "--save", name, "train.py", cwd=tmp_path)
+        assert result.returncode == 2, result.stderr
+        assert "hint: " in result.stderr
+        assert "Measuring" not in result.stderr
+    assert script.read_bytes() == before
+    assert (tmp_path / "other.json").read_text() == "{}"
+
+
+@pytest.mark.torch
+def test_a_saved_profile_is_replaced_and_nothing_beside_it(saved: Path, tmp_path: Path) -> None:
+    target, part = tmp_path / "profile.json", tmp_path / "profile.json.part"
+    target.write_bytes(saved.read_bytes())
+    part.write_text("mine")
+    words = ["estimate", "--python", sys.executable, "--measure-for", "1s", "--save", str(target)]
+    result = costgpu(*words, str(SCRIPTS / "loader.py"), cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert target.read_bytes() != saved.read_bytes()
+    assert part.read_text() == "mine"
+    assert {file.name for file in tmp_path.iterdir()} == {"profile.json", "profile.json.part"}

@@ -8,14 +8,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from costgpu.job import EndReason, EventKind, RunState
+from costgpu.cli.jobs import _question
+from costgpu.errors import AuthError
+from costgpu.job import EndReason, EventKind, Instance, InstanceRef, InstanceState, RunEvent, RunState
 from costgpu.ledger import Ledger
+from costgpu.ledger.codec import to_json
+from costgpu.run import Tagged
+from costgpu.runner.states import replay
 from tests.cli.here import LOCAL, Here, told, until
-from tests.runner.examples import intent
+from tests.runner.examples import START, facts_of, intent, option
 
 LONG = """\
 import signal, sys, time
@@ -229,6 +236,20 @@ class TestMistakes:
         assert (found, out) == (code, "")
         assert any(word in err for word in words.split("|")), err
 
+    @pytest.mark.parametrize("command", ["logs", "fetch"])
+    def test_a_machine_of_another_account_is_not_called_gone(self, command: str) -> None:
+        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
+            ledger.append(intent("away", options=[to_json(option(provider="local"))]))
+            machine = {"provider": "local", "region": "here", "instance_id": "local-away"}
+            tried = {**facts_of(EventKind.ATTEMPTED), "account": "another-computer"}
+            for number, (kind, data) in enumerate([(EventKind.ATTEMPTED, tried), (EventKind.CREATED, machine)], 1):
+                at = START + timedelta(seconds=number)
+                ledger.append(RunEvent(run_id="away", sequence=number, at=at, kind=kind, data=data))
+        found, out, err = told(command, "away")
+        assert (found, out) == (AuthError.exit_code, "")
+        assert "Run away belongs to local account another-computer" in err
+        assert "gone" not in err
+
     def test_the_list_needs_no_machine_to_answer(self) -> None:
         code, out, err = told("jobs", "--by-tag")
         assert (code, err) == (0, "")
@@ -244,6 +265,18 @@ class TestMistakes:
         assert code == 0
         assert "abef" in out
         assert "not listed: Run abcd" in err
+
+
+def test_the_question_before_the_end_names_owner_and_machine() -> None:
+    ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-abc")
+    machine = Instance(
+        ref=ref, zone=None, instance_type="g2-standard-4", state=InstanceState.RUNNING, launched_at=START,
+        endpoint=None, run_id="abc", name="train", owner="bob@lab",
+    )  # fmt: skip
+    words = "End run abc (train) of bob@lab on us-central1-a/costgpu-abc and lose what is on its machine?"
+    assert _question(Tagged(instance=machine), now=False) == words
+    view = replace(replay([intent("abcd")]), instance=ref)
+    assert _question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
 
 
 @pytest.mark.parametrize("command", ["run", "jobs", "logs", "attach", "cancel", "fetch", "reap"])

@@ -148,6 +148,9 @@ def test_without_infra_everybody_with_credentials_is_asked(
     refresh()  # only the two regions are in these lists
     assert "ListSkus" not in server.requests
     assert {found.provider for found in (live.kept("aws"), live.kept("gcp")) if found} == {"aws"}
+    kept = live.kept("aws")
+    assert kept is not None
+    assert set(kept.regions) == {"us-east-1", "us-east-2"}  # the others have no new price: they were not refreshed
 
 
 def test_without_credentials_nobody_is_asked(server: PriceServer, monkeypatch: pytest.MonkeyPatch) -> None:

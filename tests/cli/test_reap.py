@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job import EndReason, EventKind, RunEvent, RunState
+from costgpu.cli.wiring import Bench
+from costgpu.clock import ManualClock
+from costgpu.job import EndReason, EventKind, Identity, RunEvent, RunState
 from costgpu.ledger import Ledger
+from costgpu.ledger.codec import to_json
+from costgpu.providers.fake import FakeCloud
+from costgpu.providers.fake.provider import FakeProvider
 from tests.cli.here import LOCAL, Here, told, until
-from tests.runner.examples import START, facts_of, intent
+from tests.runner.examples import START, facts_of, intent, option
 
 STUBBORN = """\
 import os, signal, time
@@ -83,6 +88,12 @@ def test_a_machine_past_its_lease_is_listed_and_only_with_yes_ended(here: Here) 
     )
     with here.setting(COSTGPU_OWNER="somebody-else"):
         assert here.told("reap", "--mine").returncode == 0
+    with here.setting(COSTGPU_ALERT_URL="x"):  # wrong settings keep nobody from finding it
+        wrong = here.told("reap")
+        assert (wrong.returncode, wrong.stdout[:20]) == (48, looked.stdout[:20])
+        assert wrong.stderr.startswith(
+            "costgpu: No setting is called COSTGPU_ALERT_URL. The default settings are used.\n"
+        )
     assert here.told("reap", "--mine", "--older-than", "1s").returncode == 48
     for narrowed in (("--older-than", "2h"), ("--infra", "local", "--older-than", "3d")):
         spared = here.told("reap", "--yes", *narrowed)
@@ -161,7 +172,37 @@ class TestWithoutAnswers:
                 ledger.append(RunEvent(run_id="abcd", sequence=sequence, at=at, kind=kind, data=data))
         code, out, _ = told("reap")
         assert code == 46
-        assert "not asked: aws: no credentials here, and run abcd has a machine there" in out
+        assert "not asked: aws: no credentials here, and run abcd may have a machine there" in out
+
+    @pytest.mark.parametrize("refused", [False, True])
+    @pytest.mark.parametrize("older", [False, True])
+    def test_a_run_of_another_account_whose_create_call_was_not_answered(
+        self, monkeypatch: pytest.MonkeyPatch, refused: bool, older: bool
+    ) -> None:
+        class Elsewhere(FakeProvider):
+            name = "gcp"
+
+            def identity(self) -> Identity:
+                return Identity(provider="gcp", account="research-42", principal="ada")
+
+        provider = Elsewhere(FakeCloud(ManualClock()))
+        monkeypatch.setattr(Bench, "providers", lambda self: [provider])
+        offered, paid = option(provider="gcp"), Identity(provider="gcp", account="team-a", principal="ada")
+        tried = {**facts_of(EventKind.ATTEMPTED), "account": "team-a", "offer": to_json(offered.offer)}
+        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
+            ledger.append(intent("abc", options=[to_json(offered)], identity=to_json(paid)) if older else intent("abc"))
+            rows = [(EventKind.ATTEMPTED, facts_of(EventKind.ATTEMPTED) if older else tried)]
+            rows += [(EventKind.REFUSED, facts_of(EventKind.REFUSED))] if refused else []
+            for number, (kind, data) in enumerate(rows, 1):
+                at = START + timedelta(seconds=number)
+                ledger.append(RunEvent(run_id="abc", sequence=number, at=at, kind=kind, data=data))
+        code, out, err = told("reap")
+        words = "gcp project team-a: these credentials are of research-42, and run abc may have a machine there"
+        if refused:
+            assert (code, out) == (0, ""), err
+        else:
+            assert code == 46
+            assert words in " ".join(out.split())
 
     def test_a_provider_that_is_none(self) -> None:
         found, out, err = told("reap", "--infra", "mars")

@@ -12,13 +12,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from costgpu.cli.command import _after_module
-from costgpu.job import EndReason, RunState
-from costgpu.run import RunView
+from costgpu.cli.planning import plan_for
+from costgpu.cli.wiring import Bench
+from costgpu.clock import ManualClock
+from costgpu.errors import AuthError
+from costgpu.job import EndReason, Identity, RunState
+from costgpu.providers.fake import FakeCloud
+from costgpu.providers.fake.provider import FakeProvider
+from costgpu.run import Plan, RunView
+from costgpu.runner.plan import Limits, Place
 from tests.cli.here import LOCAL, Here, Result, Terminal, alive, told, until
+from tests.runner.examples import offer, spec
 
 STEPS = """\
 import signal, sys, time
@@ -404,8 +414,8 @@ BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
 FAR: list[tuple[tuple[str, ...], int, str]] = [
     ((*G5, "--max-cost", "0.001", "train.py"), 6, "Allow at least $0.0"),
     (("-t", "g5.xlrge", "--max-cost", "1", "train.py"), 4, "Did you mean g5.xlarge"),
-    (("--infra", "gcp", "--max-cost", "1", "train.py"), 2, "cannot launch on gcp yet"),
-    (("-t", "g2-standard-4", "--max-cost", "1", "train.py"), 2, "cannot launch on gcp yet"),
+    (("--infra", "gcp", "--max-cost", "1", "train.py"), 2, "Name one"),
+    (("-t", "g2-standard-4", "--max-cost", "1", "train.py"), 41, "gcloud auth application-default login"),
     (("--infra", "aws/us-esat-1", "--max-cost", "1", "train.py"), 2, "us-east-1"),
     (("--gpus", "A10O", "--max-cost", "1", "train.py"), 2, "A100"),
     (("--infra", "aws", "train.py"), 2, "Name one"),
@@ -507,3 +517,34 @@ def test_a_working_folder_that_cannot_take_the_outputs_keeps_them_and_says_so(he
     assert here.told("attach", "train").returncode == 0
     assert (here.project / "a").read_text() == "new"
     closed(here)
+
+
+def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refuses(tmp_path: Path) -> None:
+    class Cloud(FakeProvider):
+        def __init__(self, name: str, account: str) -> None:
+            super().__init__(FakeCloud(ManualClock()))
+            self.mine = Identity(provider=name, account=account, principal="ada")
+
+        def identity(self) -> Identity:
+            if not self.mine.account:
+                raise AuthError("Log in again.")
+            return self.mine
+
+    def planned(**accounts: str) -> Plan:
+        clouds = {name: Cloud(name, account) for name, account in accounts.items()}
+        tools = SimpleNamespace(
+            provider=clouds.__getitem__, clock=ManualClock(), depot=None, allow_from=lambda _: "192.0.2.1/32"
+        )
+        parts = cast(Bench, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
+        limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
+        places = [Place(offer=offer("us-east-1", provider=name)) for name in ("aws", "gcp")]
+        return plan_for(parts, spec(str(tmp_path)), places, limits, "", [])
+
+    both = planned(aws="123", gcp="team-a")
+    assert (both.identity.account, [who.account for who in both.others], both.notes) == ("123", ["team-a"], ())
+    for refusing, other in (("aws", "gcp"), ("gcp", "aws")):
+        one = planned(**{refusing: "", other: "mine"})
+        assert ([o.offer.provider for o in one.options], one.identity.provider, one.others) == ([other], other, ())
+        assert one.notes == (f"Not considered: {refusing} (Log in again.)",)
+    with pytest.raises(AuthError):
+        planned(aws="", gcp="")

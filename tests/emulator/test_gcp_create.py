@@ -242,6 +242,38 @@ def test_an_operation_that_cannot_be_followed(gce: RunningGce, gcp: GcpProvider)
     assert len(gce.instances()) == 1
 
 
+@pytest.mark.parametrize(
+    ("action", "skip", "code", "status"),
+    [
+        ("zoneOperations.get", 0, "forbidden", 403), ("zoneOperations.get", 0, "notFound", 404),
+        ("zoneOperations.get", 0, "rate-limited", None), ("zoneOperations.get", 0, "unauthenticated", None),
+        ("instances.get", 1, "forbidden", 403),
+    ],
+)  # fmt: skip
+def test_after_the_call_is_accepted_no_error_means_that_nothing_was_made(
+    gce: RunningGce, gcp: GcpProvider, action: str, skip: int, code: str, status: int | None
+) -> None:
+    wanted = request(cpu_offer())
+    gce.settings(insert_seconds=1.0)
+    gce.fault({"action": action, "skip": skip, "code": code, "status": status, "times": -1})
+    with pytest.raises(Unreachable, match="is not known"):
+        gcp.create(wanted)
+    gce.fault()
+    assert gcp.create(wanted).run_id == wanted.run_id
+    assert len(gce.instances()) == 1
+
+
+def test_a_later_attempt_brings_its_rules_up_to_date(gce: RunningGce, gcp: GcpProvider) -> None:
+    first = request(cpu_offer())
+    gcp.create(first)
+    later = first.lease_until + timedelta(hours=3)
+    gcp.create(request(cpu_offer(), run_id=first.run_id, attempt=2, lease_until=later))
+    found = rules(gce, first.run_id)
+    assert len(found) == 2
+    for rule in found:
+        assert f"{TAG_LEASE}={int(later.timestamp())} " in f"{rule['description']} "
+
+
 def test_what_google_does_not_have(gce: RunningGce, gcp: GcpProvider) -> None:
     with pytest.raises(InvalidRequest, match="no region 'us-central'") as caught:
         gcp.zones(cpu_offer(region="us-central"))

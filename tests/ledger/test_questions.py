@@ -13,7 +13,7 @@ from costgpu.ledger.accuracy import comparisons
 from costgpu.ledger.estimates import Estimate, recent_estimates, record_estimate
 from costgpu.ledger.history import Selection, closed_runs, spent
 from costgpu.ledger.outcomes import measured_speeds
-from costgpu.ledger.schema import billed
+from costgpu.ledger.schema import billed, to_microseconds
 from costgpu.ledger.totals import By, totals
 from tests.unit.closed import Closed, plant
 
@@ -67,7 +67,8 @@ def test_sums(ledger: Ledger, ids: list[str]) -> None:
 def test_outcomes_estimates_and_bills(ledger: Ledger, ids: list[str]) -> None:
     def bill(connection: Connection) -> None:
         for nano in (5, 2_100_000_000):
-            row = {"at_us": 1, "provider": "aws", "account": "1", "run_id": ids[0], "start_us": 1, "end_us": 2}
+            said = to_microseconds(AT + timedelta(days=9))  # late enough to be whole
+            row = {"at_us": said, "provider": "aws", "account": "1", "run_id": ids[0], "start_us": 1, "end_us": 2}
             connection.execute(billed.insert(), {**row, "nano_usd": nano, "source": "test"})
 
     ledger.write(bill)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.errors import AuthError, LedgerError, NoCapacity, TerminationUnconfirmed, Unreachable
+from costgpu.errors import AuthError, LedgerError, NoCapacity, TerminationUnconfirmed, Throttled, Unreachable
 from costgpu.job import EventKind, RunEvent, RunState
 from costgpu.providers.fake import FakeCloud
 from costgpu.runner.engine import Driver
@@ -44,6 +44,18 @@ def somebody_elses(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeCloud:
     return other
 
 
+def test_an_end_that_nobody_can_be_asked_for_is_loud(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_at(world, "provider.terminate", after=False, tmp_path=tmp_path)
+    theirs = tools(somebody_elses(world, monkeypatch), world.folder)
+    with pytest.raises(TerminationUnconfirmed, match="may be billing") as caught:
+        driver_for(load(world.book, "r1"), world.book, theirs, Nobody(), {}).drive()
+    (machine,) = world.cloud.alive()
+    assert machine.ref.instance_id in caught.value.message
+    assert machine.ref.instance_id in caught.value.hint
+
+
 def test_another_accounts_credentials_prove_nothing(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -67,6 +79,13 @@ def test_a_refusal_after_an_unanswered_call_does_not_mean_that_nothing_was_creat
     driver = world.start(Life())
     assert driver.error is None
     assert (world.folder / "work" / "model.pt").exists()
+    world.check("one machine, found again")
+
+
+def test_neither_does_one_after_a_throttled_call(world: World) -> None:
+    world.cloud.faults.next("create", error=Throttled("slow down"), after=True)
+    world.cloud.faults.next("create", error=NoCapacity("none left"), without_effect=True)
+    assert world.start(Life()).error is None
     world.check("one machine, found again")
 
 

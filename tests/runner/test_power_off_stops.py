@@ -13,12 +13,13 @@ from costgpu.errors import InstanceLost, RunError
 from costgpu.job import EndedBy, EndReason, InstanceState, RunState
 from costgpu.providers.fake import JobScript
 from costgpu.providers.fake.script import NEVER
+from costgpu.runner import landing
 from costgpu.runner.agent import limits
 from costgpu.runner.closing import request_of
 from costgpu.runner.engine import Detached
 from costgpu.runner.keys import make_keys
 from costgpu.runner.lease import GUEST_WAITS_SECONDS
-from costgpu.runner.service import collect_finished
+from costgpu.runner.service import collect_finished, driver_for
 from tests.runner.examples import START, option, spec
 from tests.runner.test_engine import RUN, World
 
@@ -106,6 +107,52 @@ def test_stopped_by_hand_is_somebody_elses_doing(world: World) -> None:
     assert "stopped by somebody" in driver.error.message
     assert driver.view.receipt is not None
     assert driver.view.receipt.ended_by is EndedBy.CLIENT
+    world.check_over()
+
+
+def stopped_with_outputs(tmp_path: Path) -> World:
+    """A job has finished, its client has died before it fetched anything, and somebody has stopped the machine."""
+    world = World(tmp_path)
+    world.cloud.power_off_stops = True
+    world.who.at[RunState.COLLECTING] = SystemError("the client dies")
+    with pytest.raises(SystemError):
+        world.launch()
+    world.cloud.stop_by_somebody(world.machine_id)
+    world.cloud.clock.sleep(30)
+    return world
+
+
+def test_outputs_on_the_disk_of_a_machine_that_somebody_stopped_are_kept(tmp_path: Path) -> None:
+    world = stopped_with_outputs(tmp_path)
+    (machine,) = world.cloud.instances_of(RUN)
+    with pytest.raises(InstanceLost) as caught:
+        world.resume()
+    assert f"costgpu fetch {RUN}" in caught.value.hint
+    assert f"costgpu cancel --now {RUN}" in caught.value.hint
+    assert (machine.state, machine.terminate_calls) == (InstanceState.STOPPED, 0)
+    assert collect_finished(world.book, world.tools, world.who) == []
+    assert (machine.state, machine.terminate_calls) == (InstanceState.STOPPED, 0)
+    driver = driver_for(world.view, world.book, world.tools, world.who, None)
+    driver.end(EndReason.CANCELLED, EndedBy.CLIENT, None)  # cancel --now
+    driver.drive()
+    world.check_over()
+
+
+def test_they_are_kept_no_longer_than_the_lease(tmp_path: Path) -> None:
+    world = stopped_with_outputs(tmp_path)
+    until = world.view.lease_until
+    assert until is not None
+    world.cloud.clock.sleep((until - world.cloud.clock.now()).total_seconds() + 1)
+    assert isinstance(world.resume().error, InstanceLost)
+    world.check_over()
+
+
+def test_outputs_that_are_in_the_bucket_need_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = stopped_with_outputs(tmp_path)
+    there: Any = SimpleNamespace(rescue=lambda view, folder: (view.status, (), landing.Arrived()))
+    monkeypatch.setattr(world.tools, "depot", there)
+    assert world.resume().error is None
+    assert world.view.collected
     world.check_over()
 
 

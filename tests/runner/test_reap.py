@@ -340,6 +340,17 @@ class TestNarrowed:
         assert disks[""] in things(found)
         assert next(item.owner for item in found.leftovers if item.resource_id == disks[""]) == "ann@laptop"
 
+    def test_to_what_is_mine_where_only_a_label_says_so(self, account: Account) -> None:
+        labelled = account.disk("ann000000000", owner="ann-laptop")
+        account.disk("anna00000000", owner="anna-laptop")
+        account.disk("ann200000000", owner="ann-laptop2")
+        known = account.disk("kept00000000", owner="ann-laptop")
+        view = view_of("kept00000000", state=RunState.CLOSED, owner="ann@laptop")
+        ledger = {"kept00000000": view}
+        found = account.look(ledger.get, only=Only(owner="ann@laptop"), regions=[HERE])
+        assert things(found) == {labelled, known}
+        assert things(account.look(ledger.get, only=Only(owner="ann"), regions=[HERE])) == {known}
+
 
 class TestPlaces:
     def test_a_provider_that_fails_hides_no_other(self, account: Account) -> None:

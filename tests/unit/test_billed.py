@@ -68,9 +68,36 @@ def test_what_is_not_said_any_more_is_zero_and_only_there(ledger: Ledger) -> Non
     found = {(one.provider, one.account, one.run_id): one.amount_usd for one in latest(ledger, START, END)}
     assert found == {("aws", "1", "b"): 2, ("aws", "1", "late"): 9, ("aws", "2", "a"): 3, ("gcp", "1", "a"): 4}
     assert said(ledger, cost("b", "2", said=42), end=START + 10 * DAY) == 0
-    assert said(ledger, cost("b", "2"), cost("a", "1"), cost("late", "9", day=20)) == 1
+    assert said(ledger, cost("b", "2", said=43), cost("a", "1", said=43), cost("late", "9", day=20, said=43)) == 1
     assert said(ledger) == 3
     assert amounts(ledger) == {("a", 0): 4} | {}
+
+
+def test_an_answer_that_is_older_than_what_is_known_changes_nothing(ledger: Ledger) -> None:
+    said(ledger, cost("a", "2", said=41), cost("new", "5", said=41))
+    assert said(ledger, cost("a", "1", said=40.8)) == 0  # a kept one, of before the run "new"
+    assert add(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 40.8 * DAY) == 0
+    assert amounts(ledger) == {("a", 0): 2, ("new", 0): 5}
+    assert add(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 42 * DAY) == 2
+    assert amounts(ledger) == {}
+
+
+def test_the_same_amount_is_kept_once_more_when_it_is_final(ledger: Ledger) -> None:
+    assert [said(ledger, cost("a", "2", said=day)) for day in (1, 2, 2.9, 3, 4)] == [1, 0, 0, 1, 0]
+    assert [one.said_at for one in latest(ledger, START, END)] == [START + 3 * DAY]
+
+
+def test_two_accounts_that_bill_the_same_run_count_once(ledger: Ledger) -> None:
+    said(ledger, cost("a", "2", said=41), cost("", "10", said=41))
+    said(
+        ledger,
+        cost("a", "1.5", account="2"),
+        cost("a", "1", day=1, account="2"),
+        cost("", "5", account="2"),
+        account="2",
+    )
+    found = {one.run_id: one.billed_usd for one in compared(ledger, START, END)}
+    assert found == {"a": Decimal(3), "": Decimal(15)}
 
 
 def test_money_is_exact(ledger: Ledger) -> None:

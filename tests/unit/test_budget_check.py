@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from pydantic import SecretStr
 
-from costgpu.cli.budgeting import Check, still_to_tell
+from costgpu.alert.send import Delivery
+from costgpu.cli.budgeting import Check, end_run, still_to_tell
 from costgpu.cli.wiring import Bench
 from costgpu.clock import ManualClock
-from costgpu.errors import AuthError, CostGpuError, Unreachable
+from costgpu.config import runs_folder
+from costgpu.errors import AuthError, CostGpuError, HostUnreachable, RunBusy, Unreachable
 from costgpu.job import Instance, InstanceRef, InstanceState, Leftover
 from costgpu.ledger import Ledger
 from costgpu.ledger.budget import Budget, Every
 from costgpu.ledger.budgets import Alert, set_budget
+from costgpu.runner.keys import USER_KEY
 from tests.unit.planted import HOUR, NOW, Answers, closed, machine, opened
 
 TOTAL = Budget(name="all", amount_usd=Decimal(5), every=Every.TOTAL)
@@ -59,12 +64,16 @@ class Desk:
         self.ledger, self.clock, self._cloud = ledger, ManualClock(NOW), cloud
         self.broken: CostGpuError | None = None
         self.owner = "me@here"
+        self.urls: tuple[SecretStr, ...] = ()
 
     @property
     def settings(self) -> Any:
         if self.broken is not None:
             raise self.broken
-        return type("Settings", (), {"owner": self.owner, "alert_urls": ()})
+        return type("Settings", (), {"owner": self.owner, "alert_urls": self.urls})
+
+    def checked_settings(self) -> Any:
+        return self.settings
 
     def provider(self, name: str) -> Answers:
         return self._cloud if name == "aws" else Answers(name=name)
@@ -196,6 +205,87 @@ def test_what_was_not_told_last_month_is_told(check: Any, ledger: Ledger) -> Non
     assert check(Cloud(), clock=december) == Told(0, "", "")
 
 
+def test_what_was_not_told_last_month_is_told_beside_what_is_new(check: Any, ledger: Ledger) -> None:
+    set_budget(ledger, replace(TOTAL, every=Every.MONTHLY), NOW - 89 * HOUR, replace=True)
+    closed(ledger, "a1", NOW - 30 * HOUR, 1, "4.50")
+    assert check(Cloud(), clock=ManualClock(NOW.replace(day=26)), broken=CostGpuError("No settings.")).code == 82
+    december = ManualClock(NOW.replace(month=12, day=1))
+    closed(ledger, "a2", NOW.replace(month=12, day=1) - 2 * HOUR, 1, "3.00")
+    told = check(Cloud(), clock=december)
+    assert told.code == 80
+    assert told.out.count("crossed 50 %") == 1
+    assert "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; it could not be told before." in told.out
+    assert check(Cloud(), clock=december).out == ""
+
+
+def test_the_last_of_many_addresses_that_fail_is_not_lost(
+    check: Any, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def refused(urls: Sequence[str], *_: str) -> list[Delivery]:
+        asked.append(len(urls))
+        return [Delivery(url == "json://1", "webhook", "refused with many words " * 3) for url in urls]
+
+    monkeypatch.setattr("costgpu.alert.send.deliver", refused)
+    closed(ledger, "a1", NOW - 30 * HOUR, 1, "3.00")
+    urls = tuple(SecretStr(f"json://{n}") for n in range(1, 16))
+    for _ in range(3):
+        assert check(Cloud(), urls=urls).code == 82
+    assert asked == [15, 14, 14]
+
+
+def test_runs_of_others_and_of_other_computers_are_named_and_not_ended(
+    check: Any, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(ledger, "b1", NOW - 9 * HOUR, owner="bob@there")
+    opened(ledger, "b2", NOW - 9 * HOUR, owner="me@here")
+    opened(ledger, "b3", NOW - 9 * HOUR, owner="me@here")
+    (runs_folder() / "b2").mkdir()  # as costgpu cancel leaves one
+    for run in ("b1", "b3"):
+        (runs_folder() / run).mkdir()
+        (runs_folder() / run / USER_KEY).touch()
+    ended: list[str] = []
+    monkeypatch.setattr("costgpu.cli.budgeting.end_run", lambda _, run_id: ended.append(run_id))
+    live = [machine(run, NOW - 9 * HOUR) for run in ("b1", "b2", "b3")]
+    check(Cloud(*live))
+    told = check(Cloud(*live), enforce=True)
+    assert (told.code, ended) == (81, ["b3"])
+    assert (
+        "not ended, it is of bob@there: run b1 (train); the budget all is exceeded. To end it: "
+        "costgpu cancel b1 where it was launched; elsewhere its outputs are lost "
+        "not ended, it was launched from another computer: run b2 (train); the budget all is exceeded. "
+    ) in told.out
+
+
+@pytest.mark.parametrize("past", [False, True])
+def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, past: bool
+) -> None:
+    opened(ledger, "b1", NOW - 9 * HOUR, lease=8 * HOUR if past else 20 * HOUR)
+    asked: list[bool] = []
+
+    def cancel(*_: object, now: bool) -> None:
+        asked.append(now)
+        if not now:
+            raise HostUnreachable("No answer.")
+
+    def busy(_: Path) -> None:
+        raise RunBusy("It is driven.")
+
+    monkeypatch.setattr("costgpu.cli.jobs._cancel_driven", cancel)
+    monkeypatch.setattr("costgpu.runner.lock.driving", busy)
+    parts = cast(
+        "Bench", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))
+    )
+    if past:
+        assert end_run(parts, "b1") is None
+    else:
+        with pytest.raises(RunBusy, match=r"not be asked to end: No answer; .* the next check tries again"):
+            end_run(parts, "b1")
+    assert asked == [False, True][: 1 + past]
+
+
 def alert(delivered: bool | None, detail: str) -> Alert:
     return Alert(number=1, period_start=NOW, threshold=50, crossed_at=NOW, spent_usd=Decimal(1), delivered=delivered,
                  detail=detail)  # fmt: skip
@@ -206,13 +296,16 @@ def alert(delivered: bool | None, detail: str) -> Alert:
     [
         ([], [1, 2, 3]),
         ([alert(None, "")], [1, 2, 3]),
-        ([alert(False, "1 of 3 delivered; failed: #2 Slack: no; #3 mail: refused, #1 is not meant")], [2, 3]),
-        ([alert(False, "2 of 3 delivered; failed: #2 Slack: no"),
-          alert(False, "2 of 3 delivered; failed: #3 mail: no")], [2, 3]),
-        ([alert(False, "2 of 3 delivered; failed: #2 Slack: no"), alert(None, "")], [1, 2, 3]),
-        ([alert(False, "1 of 2 delivered; failed: #2 Slack: no")], [1, 2, 3]),  # the addresses are others now
+        ([alert(False, "1 of 3 delivered; failed: #2,#3; #2 Slack: no; #3 mail: refused; #1 is not meant")], [2, 3]),
+        ([alert(False, "1 of 3 delivered; failed: #2,#3; #2 Sl")], [2, 3]),  # the ledger has cut it
+        ([alert(False, "1 of 3 delivered; failed: #2,#")], [1, 2, 3]),
+        ([alert(False, "2 of 3 delivered; failed: #2; #2 Slack: no"),
+          alert(False, "2 of 3 delivered; failed: #3; #3 mail: no")], [2, 3]),
+        ([alert(False, "2 of 3 delivered; failed: #2; #2 Slack: no"), alert(None, "")], [1, 2, 3]),
+        ([alert(False, "1 of 2 delivered; failed: #2; #2 Slack: no")], [1, 2, 3]),  # the addresses are others now
+        ([alert(False, "1 of 3 delivered; failed: #2 Slack: no; #3 ma")], [1, 2, 3]),  # as older versions wrote it
         ([alert(False, "No settings.")], [1, 2, 3]),
-        ([alert(False, "2 of 3 delivered; failed: #9 mail: no")], [1, 2, 3]),
+        ([alert(False, "2 of 3 delivered; failed: #9; #9 mail: no")], [1, 2, 3]),
     ],
 )  # fmt: skip
 def test_only_addresses_that_a_message_has_not_reached_get_it_again(alerts: list[Alert], positions: list[int]) -> None:

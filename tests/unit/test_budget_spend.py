@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from costgpu.errors import AuthError, LedgerDamaged, PriceNotFound, Unreachable
-from costgpu.job import EventKind, Instance, InstanceRef, InstanceState, RunEvent
+from costgpu.errors import AuthError, LedgerDamaged, PriceNotFound, ProviderError, Unreachable
+from costgpu.job import EventKind, Identity, Instance, InstanceRef, InstanceState, RunEvent
 from costgpu.ledger import Ledger
 from costgpu.ledger.budget import Budget, Every, Period, bounds
 from costgpu.ledger.budgets import set_budget
 from costgpu.ledger.sightings import last_of, seen
+from costgpu.pricing import live
 from costgpu.providers.base import Provider
 from costgpu.runner.meter import Machine
 from costgpu.runner.spend import Spending, gather, shipped_prices, state_of
@@ -301,6 +303,50 @@ class TestWhatCannotBeAsked:
         assert spent(gather(ledger, BUDGETS, answers(silent), NOW, prices)) == 3
 
 
+class OneAccount(Answers):
+    """A provider whose credentials are of one account, and which lists nobody else's machines."""
+
+    def __init__(self, account: str, name: str) -> None:
+        super().__init__(name=name)
+        self.account: str | ProviderError = account
+        self.asked = 0
+
+    def identity(self) -> Identity:
+        self.asked += 1
+        if isinstance(self.account, ProviderError):
+            raise self.account
+        return Identity(provider=self.name, account=self.account, principal="me")
+
+
+class TestOtherAccounts:
+    """A machine that these credentials cannot see is not gone."""
+
+    def test_a_run_of_another_account_stays_committed_until_its_lease_and_is_said(self, ledger: Ledger) -> None:
+        for run in ("h1", "h2"):
+            opened(ledger, run, NOW - 4 * HOUR, where=on("fake"))
+        cloud = OneAccount("111", "fake")
+        spending = gather(ledger, BUDGETS, answers(cloud), NOW, prices)
+        state = state_of(spending, ALL)
+        assert of(state.spent_usd, state.committed_usd, state.open_runs, state.at_least) == of(8, 32, 2, True)
+        assert spending.not_asked == {"fake account 000000000000": "these credentials are of another account"}
+        assert cloud.asked == 1
+        assert state_of(spending, Budget(name="f", amount_usd=Decimal(9), every=Every.TOTAL, provider="fake")).at_least
+        over = gather(ledger, BUDGETS, answers(cloud), NOW + 20 * HOUR, prices)
+        assert of(state_of(over, ALL).committed_usd, len(over.not_asked)) == of(0, 0)
+        own = gather(ledger, BUDGETS, answers(OneAccount("000000000000", "fake")), NOW, prices)
+        assert of(state_of(own, ALL).committed_usd, len(own.not_asked)) == of(0, 0)
+
+    def test_the_account_of_the_attempt_counts_and_one_that_does_not_say_is_not_asked(self, ledger: Ledger) -> None:
+        opened(ledger, "h1", NOW - 4 * HOUR)
+        change(ledger, "UPDATE events SET data = json_set(data, '$.account', '222') WHERE sequence = 1")
+        cloud = OneAccount("111", "aws")
+        assert list(gather(ledger, BUDGETS, answers(cloud), NOW, prices).not_asked) == ["aws account 222"]
+        cloud.account = AuthError("expired")
+        spending = gather(ledger, BUDGETS, answers(cloud), NOW, prices)
+        assert spending.not_asked == {"aws": "expired"}
+        assert state_of(spending, ALL).committed_usd == 16
+
+
 class TestTrouble:
     def test_an_open_run_that_makes_no_sense_does_not_hide_the_others(self, ledger: Ledger) -> None:
         closed(ledger, "a1", NOW - 9 * HOUR, 1, "5")
@@ -381,6 +427,15 @@ class TestPrices:
         assert set(found) == {usual.ref, spot.ref, free.ref}
         assert found[usual.ref] > found[spot.ref] > found[free.ref] == 0
         assert shipped_prices([free]) == {free.ref: 0}
+
+    def test_refreshed_prices_count_where_there_are_some(self) -> None:
+        one = machine("a", NOW)
+        before = shipped_prices([one])[one.ref]
+        live.keep(
+            "aws", ["us-east-1"], NOW,
+            lambda known: [replace(offer, price_usd_per_hour=offer.price_usd_per_hour * 3) for offer in known],
+        )  # fmt: skip
+        assert shipped_prices([one]) == {one.ref: before * 3}
 
 
 def count(ledger: Ledger) -> int:

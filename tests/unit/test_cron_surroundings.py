@@ -19,8 +19,8 @@ def nowhere(_name: str) -> str | None:
     return None
 
 
-def found(environment: dict[str, str], **more: str) -> tuple[dict[str, str], str]:
-    around = surroundings(environment, "/opt/venv/bin/costgpu", nowhere, **more)
+def found(environment: dict[str, str], home: str = "") -> tuple[dict[str, str], str]:
+    around = surroundings(environment, "/opt/venv/bin/costgpu", nowhere, home)
     return {k.decode(): v.decode() for k, v in around.variables.items()}, "\n".join(around.notes)
 
 
@@ -40,6 +40,9 @@ def test_places_and_plain_settings_travel_and_nothing_else() -> None:
     ("COSTGPU_LEDGER_URL", f"postgresql://me:{SECRET}@db/costgpu"),
     ("COSTGPU_LEDGER_URL", f"postgresql://db/costgpu?user=me&password={SECRET}"),
     ("COSTGPU_LEDGER_URL", f"postgresql://me:p@{SECRET}@db/costgpu"), ("COSTGPU_LEDGER_URL", SECRET),
+    *(("COSTGPU_LEDGER_URL", f"postgresql://bob:pa{sign}{SECRET}@h/db") for sign in "/#?"),
+    ("COSTGPU_LEDGER_URL", f"postgresql://db/costgpu?user=me&p%61ssword={SECRET}"),
+    *(("HTTPS_PROXY", f"{scheme}me:/{SECRET}@proxy:3128") for scheme in ("http://", "")),
     ("HTTPS_PROXY", f"http://me:{SECRET}@proxy:3128"), ("AWS_SECRET_ACCESS_KEY", SECRET), ("PGPASSWORD", SECRET),
 ])  # fmt: skip
 def test_secrets_stay_out_and_their_absence_is_said(name: str, value: str) -> None:
@@ -59,11 +62,40 @@ def test_a_password_in_a_ledger_url_never_travels(host: str, form: str) -> None:
     assert SECRET.encode() not in b"".join(around.variables.values())
 
 
-@pytest.mark.parametrize("url", ["sqlite:////srv/costgpu/ledger.sqlite", "postgresql://db.example.com/costgpu"])
+@pytest.mark.parametrize("name", [
+    "AWS_DEFAULT_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG", "COSTGPU_GCP_PROJECT",
+])  # fmt: skip
+def test_where_the_credentials_are_travels(name: str) -> None:
+    assert found({name: "/some/where"})[0][name] == "/some/where"
+
+
+def test_the_projects_gcp_project_travels_unless_a_variable_says_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "costgpu.toml").write_text('gcp_project = "research-42"')
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert found({})[0]["COSTGPU_GCP_PROJECT"] == "research-42"
+    assert found({"costgpu_gcp_project": "mine"})[0].get("COSTGPU_GCP_PROJECT") is None
+    (tmp_path / "costgpu.toml").write_text("max_lease_hours = 5")
+    assert "COSTGPU_GCP_PROJECT" not in found({})[0]
+
+
+@pytest.mark.parametrize("url", [
+    "sqlite:////srv/costgpu/ledger.sqlite", "postgresql://db.example.com/costgpu", "postgresql://me@db:5432/costgpu",
+    "postgresql://me@db/costgpu?passfile=/home/me/.pgpass",
+])  # fmt: skip
 def test_a_ledger_without_a_password_travels(url: str) -> None:
     variables, notes = found({"COSTGPU_LEDGER_URL": url})
     assert variables["COSTGPU_LEDGER_URL"] == url
     assert "LEDGER" not in notes
+
+
+@pytest.mark.parametrize("proxy", ["http://proxy:3128", "http://me@proxy:3128", "proxy:3128"])
+def test_a_proxy_without_a_password_travels(proxy: str) -> None:
+    assert found({"HTTPS_PROXY": proxy})[0]["HTTPS_PROXY"] == proxy
 
 
 def test_another_home_than_the_systems_travels() -> None:

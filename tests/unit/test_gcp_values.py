@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
-from costgpu.errors import AuthError, InvalidRequest
+from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
 from costgpu.job import CreateRequest, InstanceRef, InstanceState
 from costgpu.models import Accelerator
 from costgpu.pricing.catalog import Catalog
-from costgpu.providers.base import OUR_TAGS
+from costgpu.providers.base import OUR_TAGS, TAG_RUN
 from costgpu.providers.gcp import GcpProvider, launch, provider, quotas, storage
 from costgpu.providers.gcp.history import GUEST, PREEMPTED, history_from
 from costgpu.providers.gcp.images import Image, Images, families_for
@@ -29,6 +29,7 @@ from costgpu.providers.gcp.labels import facts_from, facts_of, label_value, labe
 from costgpu.providers.gcp.network import caller
 from costgpu.providers.gcp.session import Clients, endpoint
 from costgpu.runner import errands
+from costgpu.runner.reap import label_form
 from tests.emulator.gcp_requests import L4, T4, V100, cpu_offer, offer, request
 
 IMAGE = Image(path="projects/ubuntu-os-cloud/global/images/ubuntu-1", root_gib=10, architecture="x86_64")
@@ -425,3 +426,29 @@ def test_how_to_end_one_by_hand() -> None:
     ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
     by_hand = "gcloud compute instances delete costgpu-r1-1 --zone us-central1-a --quiet"
     assert errands.end_by_hand(ref) == provider.end_by_hand(ref) == by_hand
+    of_run = by_hand.replace(" --quiet", " --project research-42 --quiet")
+    assert errands.end_by_hand(ref, "research-42") == provider.end_by_hand(ref, "research-42") == of_run
+
+
+def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
+    robot: Any = SimpleNamespace(service_account_email="bot@x.test", project_id="research-42")
+    adapter = GcpProvider(clock=ManualClock(), credentials=robot)
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise AuthError("not allowed")
+
+    row = compute_v1.Instance(labels={TAG_RUN: "r1"})
+    monkeypatch.setattr(Clients, "read", lambda *_, **__: row)
+    monkeypatch.setattr(Clients, "write", refused)
+    with pytest.raises(TerminationUnconfirmed) as caught:
+        errands.terminate(adapter, ref, ManualClock())
+    assert "--project research-42" in caught.value.hint
+    with pytest.raises(AuthError) as inner:
+        adapter.terminate(ref)
+    assert "--project research-42" in inner.value.hint
+
+
+@given(st.text(max_size=90))
+def test_the_reaper_knows_owners_in_the_form_of_labels(owner: str) -> None:
+    assert label_form(owner) == label_value(owner)

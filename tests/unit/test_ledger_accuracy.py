@@ -31,12 +31,21 @@ def ran(seconds: float, cost: str, expected: float = 1000.0, price: float = 1.0,
     return Closed(started=AT, seconds=seconds, cost=Decimal(cost), **facts)
 
 
-def bill(run_id: str, cost: str, day: int = 0) -> dict[str, Any]:
+def bill(
+    run_id: str, cost: str, day: int = 0, said: timedelta = timedelta(days=9), account: str = "1"
+) -> dict[str, Any]:
     start = to_microseconds(AT + timedelta(days=day))
     return {
-        "at_us": start, "provider": "aws", "account": "1", "run_id": run_id, "start_us": start, "end_us": start + 1,
-        "nano_usd": to_nano(Decimal(cost)), "source": "test",
+        "at_us": to_microseconds(AT + said), "provider": "aws", "account": account, "run_id": run_id,
+        "start_us": start, "end_us": start + 1, "nano_usd": to_nano(Decimal(cost)), "source": "test",
     }  # fmt: skip
+
+
+def tell(ledger: Ledger, rows: list[dict[str, Any]]) -> None:
+    def write(connection: Connection) -> None:
+        connection.execute(billed.insert(), rows)
+
+    ledger.write(write)
 
 
 def test_run_by_run_and_by_provider() -> None:
@@ -84,6 +93,36 @@ def test_run_by_run_and_by_provider() -> None:
     assert "The 80 % interval held for 3 of 4 (75%)." in text
     assert "Billed differs from metered by 20% (1 run)." in text
     assert "+30%!" in text
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([("1", 0, 47.9)], None),  # less than 48 h after the run's end
+        ([("1", 0, 49.1)], Decimal(1)),
+        ([("1", 0, 49.1), ("2", 1, 49.1)], Decimal(3)),
+        ([("1", 0, 30), ("2", 1, 99)], None),  # the first part was never asked for again
+        ([("1", 0, 47), ("1", 0, 99)], Decimal(1)),
+    ],
+)
+def test_a_bill_that_may_be_incomplete_is_none(rows: list[tuple[str, int, float]], expected: Decimal | None) -> None:
+    with Ledger.open("sqlite://") as ledger:
+        (run,) = plant(ledger, [ran(3600.0, "3", expected=3600.0)])
+        facts = [bill(run, usd, day, timedelta(hours=hours)) for usd, day, hours in rows]
+        tell(ledger, facts)
+        found = comparisons(ledger, Selection())
+    assert [one.billed_usd for one in found] == [expected]
+    assert accuracy(found)[0].billed_runs == (expected is not None)
+    words = accuracy_text(accuracy(found), found).splitlines()[-1].split()
+    assert (words[-1] == "-") == (expected is None)
+
+
+def test_two_accounts_that_bill_the_same_run_count_once() -> None:
+    with Ledger.open("sqlite://") as ledger:
+        (run,) = plant(ledger, [ran(1000.0, "1")])
+        facts = [bill(run, "1", account=account) for account in ("1", "2")]
+        tell(ledger, facts)
+        assert [one.billed_usd for one in comparisons(ledger, Selection())] == [Decimal(1)]
 
 
 def test_nothing_to_compare_is_said() -> None:

@@ -308,6 +308,12 @@ class TestUrl:
         assert "hunter2" not in f"{caught.value.message} {caught.value.hint}"
         assert "postgresql://" in caught.value.hint
 
+    @pytest.mark.parametrize("key", ["password", "PassWord", "sslpassword", "oauth_client_secret", "token", "sslkey"])
+    def test_a_password_in_the_query_is_not_shown(self, key: str) -> None:
+        ledger = Ledger.open(f"postgresql://db/team?user=b&{key}=hunter2&sslmode=require")
+        assert ledger.place == "postgresql+psycopg://db/team?sslmode=require&user=b"
+        assert ledger._url.query[key] == "hunter2"
+
     def test_a_password_is_not_shown(self) -> None:
         assert Ledger.open("postgresql://me:hunter2@db.example.org/team").place == (
             "postgresql+psycopg://me:***@db.example.org/team"

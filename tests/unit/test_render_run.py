@@ -98,6 +98,14 @@ def view(**changes: object) -> RunView:
     return replace(whole, **changes)  # type: ignore[arg-type]
 
 
+def test_the_money_of_every_cloud_is_shown() -> None:
+    other = Identity(provider="gcp", account="team-a", principal="ada@example.com", source="gcloud")
+    lines = render.plan_text(plan(others=(other,)), NOW).splitlines()
+    assert "  identity   user/ada in aws 123456789012 (profile research)" in lines
+    assert "  identity   ada@example.com in gcp team-a (gcloud)" in lines
+    assert json.loads(render.plan_json(plan(others=(other,)), NOW))["plan"]["others"][0]["account"] == "team-a"
+
+
 def receipt(**changes: object) -> Receipt:
     whole = Receipt(
         run_id=RUN, instance=view().instance, instance_type="g5.xlarge", layers=LAYERS, reason=EndReason.SUCCEEDED,
@@ -287,7 +295,7 @@ def test_a_list_of_runs() -> None:
         b            a-job-with-a-… provisioning  g5.xlarge           10 min    $0.00
         c            train-resnet   intent        -                   10 min    $0.00
         k3v9x2m7q1ab train-resnet   host key mis… g5.xlarge           10 min   $0.075
-        e            train-resnet   running       g5.xlarge           10 min   $0.071
+        e            train-resnet   running       g5.xlarge           10 min   $0.039
         k3v9x2m7q1ab a-job-with-a-… running       p4d.24xlarge             2.0 h left
         k3v9x2m7q1ab a-job-with-a-… stopped       p4d.24xlarge               no lease
         k3v9x2m7q1ab: i-0123456789abcdef0, 2.0 h left
@@ -376,3 +384,11 @@ def test_documents_say_what_programs_need() -> None:
     assert jobs["runs"][0]["metered_seconds"] == 540.0
     assert Decimal(jobs["runs"][0]["metered_cost_usd"]) == pytest.approx(Decimal("0.0709"), abs=Decimal("0.0001"))
     assert jobs["tagged"][0]["ref"]["instance_id"] == "i-3"
+
+
+def test_an_open_run_that_nobody_follows_is_metered_until_its_lease_and_no_longer() -> None:
+    rows = render.jobs_text([view()], [], UNTIL + timedelta(seconds=60)).splitlines()
+    later = render.jobs_text([view()], [], UNTIL + timedelta(days=20)).splitlines()
+    assert later[1].split()[-1] == rows[1].split()[-1] != "$0.00"
+    document = json.loads(render.jobs_json([view()], [], UNTIL + timedelta(days=20)))
+    assert document["runs"][0]["metered_seconds"] == (UNTIL - NOW).total_seconds() + 60 + 540

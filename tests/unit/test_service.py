@@ -181,15 +181,26 @@ class TestFind:
         world.cloud.add_foreign(tags={"Name": "train"})
         world.detached("abc")
         (instance,) = world.cloud.instances_of("abc")
-        found = find(text or instance.ref.instance_id, book, world.providers)
+        found = find(text or instance.ref.instance_id, book, world.providers, owner=lambda: "me")
         assert isinstance(found, Tagged)
         assert found.instance.ref == instance.ref
+
+    @pytest.mark.parametrize("text", ["ab", "train"])
+    def test_by_tag_a_colleagues_machine_is_never_guessed(self, world: World, text: str) -> None:
+        world.detached("abc")
+        (instance,) = world.cloud.instances_of("abc")
+        machine = instance.ref.instance_id
+        with pytest.raises(RunNotFound, match=rf"no run of you@here.* abc \({machine}\) of me@here") as caught:
+            find(text, Shelf(), world.providers, owner=lambda: "you@here")
+        assert "whole run id" in caught.value.hint
+        for whole in ("abc", machine):
+            assert isinstance(find(whole, Shelf(), world.providers, owner=lambda: "you@here"), Tagged)
 
     def test_several_machines_are_no_answer_either(self, world: World) -> None:
         world.detached("abc")
         world.detached("abd")
         with pytest.raises(RunNotFound, match="could be 2 machines"):
-            find("train", Shelf(), world.providers)
+            find("train", Shelf(), world.providers, owner=lambda: "me@here")
 
     def test_a_machine_that_is_gone_is_nobodys(self, world: World) -> None:
         world.detached("abc")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costgpu.cli.wiring import Bench, job_environment
+from costgpu.config import config_file
 from costgpu.errors import ConfigError, UsageError
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
@@ -134,9 +136,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     ("flags", "option"),
     [({"sync_limit_mib": 0.0}, "--sync-limit"), ({"bucket": "b"}, "--bucket"), ({"aws_subnet": "s"}, "--subnet")],
 )
-def test_options_are_called_as_they_are_on_the_command_line(
-    tmp_path: Path, flags: dict[str, object], option: str
-) -> None:
+def test_options_are_called_as_they_are_on_the_command_line(tmp_path: Path, flags: dict[str, Any], option: str) -> None:
     with pytest.raises(UsageError, match=f"^{option} is ") as caught:
         _ = Bench(tmp_path, **flags).settings
     assert "aws" not in caught.value.message
@@ -145,4 +145,18 @@ def test_options_are_called_as_they_are_on_the_command_line(
 def test_a_file_of_settings_is_another_matter(tmp_path: Path) -> None:
     (tmp_path / "costgpu.toml").write_text("sync_limit_mib = 0\n")
     with pytest.raises(ConfigError):
-        _ = Bench(tmp_path).settings
+        _ = Bench(tmp_path, strict=True).settings
+
+
+def test_wrong_settings_are_said_once_and_keep_nobody_from_ending_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config_file().parent.mkdir(parents=True)
+    config_file().write_text('alert_url = ["json://x"]\nledger_url = "postgresql://db/team"\n')
+    parts = Bench(tmp_path)
+    assert parts.settings.sync_limit_mib == 500
+    assert parts.ledger.place == "postgresql+psycopg://db/team"
+    assert "local" in [provider.name for provider in parts.providers()]
+    assert capsys.readouterr().err.count("nothing is called 'alert_url'") == 1
+    with pytest.raises(ConfigError):
+        parts.checked_settings()

@@ -36,6 +36,7 @@ bench: $(VENV)/.ready-test
 	$(BIN)/python -m benchmarks.tracer_overhead
 	$(BIN)/python -m benchmarks.sync_speed
 	$(BIN)/python -m benchmarks.ledger_speed
+	$(BIN)/python -m benchmarks.budget_speed
 	$(BIN)/python -m benchmarks.termination
 
 # A venv without ensurepip (Debian without python3-venv) gets its pip from the system's pip.

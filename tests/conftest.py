@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,8 +27,12 @@ def nothing_of_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
         if name.startswith(SECRETS):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)  # an activated environment is not what machines have
+    ours = str(Path(sys.prefix, "bin"))
+    monkeypatch.setenv("PATH", os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != ours))
     for name in ("CONFIG", "CACHE", "DATA", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")  # nobody asks whether this machine is one of Google's
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "80")
     disable_socket(allow_unix_socket=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costgpu.cli.billing import billed
+from costgpu.cli.periods import period
 from costgpu.cli.report import report
 from costgpu.errors import UsageError
 
@@ -32,8 +32,6 @@ TAG = Annotated[list[str] | None, typer.Option(help="Only runs with key=value. R
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 ROWS = 20
 FORMATS = ("csv", "json", "focus", "focus-metadata")
-_AGO = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
-_MONTH = re.compile(r"(\d{4})(?:-(\d{2}))?")
 
 ledger = typer.Typer(
     name="ledger",
@@ -166,36 +164,6 @@ def accuracy(
             typer.echo(accuracy_json(summary(found), found, now))
         else:
             typer.echo(accuracy_text(summary(found), found[::-1][: limit or None]))
-
-
-def period(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """The period that is meant. Raises `UsageError` for what is no time, or ends before it begins."""
-    low = when("--since", since, now) if since is not None else None
-    high = when("--until", until, now) if until is not None else None
-    if low is not None and high is not None and low >= high:
-        raise UsageError(f"--until {until} is not after --since {since}.")
-    return low, high
-
-
-def when(option: str, text: str, now: datetime) -> datetime:
-    """A year, month, day or time of UTC, or so long ago; to the second."""
-    from costgpu.units import parse_duration
-
-    words = text.strip()
-    try:
-        if _AGO.fullmatch(words):
-            at = now - timedelta(seconds=parse_duration(words))
-        elif month := _MONTH.fullmatch(words):
-            at = datetime(int(month.group(1)), int(month.group(2) or 1), 1, tzinfo=UTC)
-        else:
-            at = datetime.fromisoformat(words)
-            at = (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC)
-        return at.replace(microsecond=0)
-    except (ValueError, OverflowError, UsageError) as error:
-        raise UsageError(
-            f"{option} {text!r} is no time.",
-            hint="Write 2026-11, 2026-11-01, 2026-11-01T12:00, or 30d for 30 days ago.",
-        ) from error
 
 
 def selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> Selection:

@@ -36,7 +36,7 @@ def report(
     """
     from costgpu import __version__
     from costgpu.cli.files import check_target, write_file
-    from costgpu.cli.ledger import period
+    from costgpu.cli.periods import period
     from costgpu.cli.wiring import bench
     from costgpu.render.report import report_html
 

@@ -9,16 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from pytest_socket import disable_socket, enable_socket
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # so in the background of a script: what is started here inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-settings.register_profile("any-machine", deadline=None)  # how long an example takes says how busy the machine is
-settings.load_profile("any-machine")
 
 SECRETS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "COSTGPU_", "WANDB_", "HF_")
 

@@ -32,7 +32,7 @@ def jobs(
 ) -> None:
     """List runs: what runs, since when, what it has cost so far, how much of its lease is left."""
     from costgpu.cli.wiring import bench
-    from costgpu.errors import LedgerError
+    from costgpu.errors import ConfigError, LedgerError
     from costgpu.render.run import jobs_json, jobs_text
 
     with bench() as parts:
@@ -40,7 +40,7 @@ def jobs(
         try:
             ids = parts.ledger.recent_runs(50) if everything else tuple(reversed(parts.ledger.open_runs()))
             views = _views(parts, ids)
-        except LedgerError as error:
+        except (ConfigError, LedgerError) as error:
             typer.echo(f"costgpu: {error.message} Asking the providers instead.", err=True)
             if error.hint:
                 typer.echo(f"hint: {error.hint}", err=True)

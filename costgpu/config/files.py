@@ -137,14 +137,16 @@ def ledger_url(environment: Mapping[str, str] | None = None) -> str | None:
 
 
 def ledger_url_at_any_rate(environment: Mapping[str, str]) -> str | None:
-    """Where the ledger is, as far as that can be told with settings that are wrong elsewhere: for ending machines."""
+    """Where the ledger is, if that can be told with settings that are wrong elsewhere; None for the default file.
+
+    Raises:
+        ConfigError: The user's file, which may say it, cannot be read at all.
+    """
     chosen = {name.upper(): text for name, text in environment.items()}.get(f"{PREFIX}LEDGER_URL")
     if chosen:
         return chosen
-    try:
-        value = tomllib.loads((_read(config_file()) or b"").decode()).get("ledger_url")
-    except (ConfigError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return None
+    path = config_file()
+    value = _parse(path, _read(path) or b"").get("ledger_url")
     return value if isinstance(value, str) else None
 
 

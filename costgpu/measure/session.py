@@ -129,7 +129,7 @@ def measure(
             }
         )
     )
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    before = {process.pid for process in psutil.Process().children()}
     marker, probe = uuid.uuid4().hex, write_probe(scratch)
     environment = {**os.environ, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
     limit = (
@@ -265,7 +265,8 @@ def end_everything(pid: int, marker: str, before: set[int]) -> int:
     Args:
         pid: Of the child.
         marker: In the environment of everything that it started.
-        before: Our own children from before; every other child of ours is one that the script left behind.
+        before: Our own children from before; every other child of ours is one that the script left behind, with all
+            that it has started.
 
     Returns:
         How many processes besides the child were ended.
@@ -290,9 +291,10 @@ def _ours(pid: int, marker: str, before: set[int]) -> list[psutil.Process]:
         for process in [root, *root.children(recursive=True)]:
             found[process.pid] = process
     with contextlib.suppress(psutil.Error):
-        for process in psutil.Process().children(recursive=True):
-            if process.pid not in before:
-                found[process.pid] = process
+        for orphan in psutil.Process().children():
+            if orphan.pid not in before:  # what those from before start meanwhile is none of the script's
+                for process in [orphan, *orphan.children(recursive=True)]:
+                    found[process.pid] = process
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.pid != os.getpid() and process.environ().get(MARKER) == marker:

@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from costgpu.errors import CostGpuError, LedgerError, MachineUnusable, ProviderError, RunBusy, RunNotFound
+from costgpu.errors import ConfigError, CostGpuError, LedgerError, MachineUnusable, ProviderError, RunBusy, RunNotFound
 from costgpu.job import (
     EndReason,
     EventKind,
@@ -179,7 +179,7 @@ def find(
     Raises:
         RunNotFound: Nobody knows it, or several are meant.
     """
-    damaged: LedgerError | None = None
+    damaged: CostGpuError | None = None
     if not text.strip():
         raise RunNotFound("Which run?", hint=HINT)
     try:
@@ -194,7 +194,7 @@ def find(
         if meant:
             some = ", ".join(view.run_id for view in meant[:4])
             raise RunNotFound(f"{text!r} could be {len(meant)} runs: {some}.", hint="Give more of the id.")
-    except LedgerError as error:
+    except (ConfigError, LedgerError) as error:
         damaged = error
     unasked: dict[str, str] = {}
     like = [i for p in providers() for i in _owned(p, unasked) if i.state.alive and _means(text, i)]

@@ -320,11 +320,10 @@ def test_a_process_that_forgets_to_close_ends_quietly(server: Server, root: Path
     )
     arguments = [str(server.endpoint.port), server.endpoint.user, str(server.keys.user_private.parent)]
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments], cwd=root, capture_output=True, timeout=120,
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments], cwd=root, capture_output=True, timeout=30,
         text=True, check=False,
     )  # fmt: skip
-    said = [line for line in ended.stderr.splitlines() if " took " not in line]  # asyncio's remark on a busy machine
-    assert (ended.returncode, ended.stdout, said) == (0, "b'x\\n'\n", [])
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "b'x\\n'\n", "")
 
 
 def test_closing_after_the_end_of_the_process_does_not_hang(server: Server, root: Path) -> None:
@@ -332,7 +331,7 @@ def test_closing_after_the_end_of_the_process_does_not_hang(server: Server, root
     code += textwrap.dedent(INTERRUPTED).split("try:")[0] + "transport.open()\n"
     arguments = [str(server.endpoint.port), server.endpoint.user, str(server.keys.user_private.parent)]
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments], cwd=root, capture_output=True, timeout=120,
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments], cwd=root, capture_output=True, timeout=30,
         text=True, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed\n", "")

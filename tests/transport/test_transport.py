@@ -22,7 +22,7 @@ def python(code: str, *args: str) -> list[str]:
     return [sys.executable, "-c", code, *args]
 
 
-def gone(pid: int, within: float = 40.0) -> bool:
+def gone(pid: int, within: float = 8.0) -> bool:
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         try:

@@ -253,23 +253,25 @@ class TestAlerts:
         with pytest.raises(LedgerError, match="result of an alert"):
             finish_turn(ledger, turn.alerts, NOW, delivered=True, detail="mail")
 
-    @settings(max_examples=25, deadline=None)
-    @given(st.lists(st.tuples(st.integers(-3000, 3000), st.integers(-20, 60)), min_size=1, max_size=12))
-    def test_a_clock_that_goes_back_repeats_and_unsends_nothing(self, checks: list[tuple[int, int]]) -> None:
-        told: list[tuple[datetime, int]] = []
-        now, spent = NOW, 90
-        with Ledger.open("sqlite://") as ledger:
-            set_budget(ledger, NLP, NOW)
-            for minutes, more in checks:
-                now, spent = now + minutes * MINUTE, max(0, spent + more)  # a figure may also become smaller
-                period = bounds(Every.MONTHLY, "Europe/Berlin", now)
-                turn = turn_of(ledger, str(spent), now, period)
-                assert turn.new == turn.alerts
-                told += [(alert.period_start, alert.threshold) for alert in turn.new]
-                finish_turn(ledger, turn.alerts, now, delivered=True, detail="mail")
-                known = {alert.threshold for alert in alerts_of(ledger, the_one(ledger), period)}
-                assert known == {threshold for start, threshold in told if start == period.start}
-        assert len(told) == len(set(told))
+
+# Not in a class: those run once more on PostgreSQL, and Hypothesis wants one instance per test.
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.integers(-3000, 3000), st.integers(-20, 60)), min_size=1, max_size=12))
+def test_a_clock_that_goes_back_repeats_and_unsends_nothing(checks: list[tuple[int, int]]) -> None:
+    told: list[tuple[datetime, int]] = []
+    now, spent = NOW, 90
+    with Ledger.open("sqlite://") as ledger:
+        set_budget(ledger, NLP, NOW)
+        for minutes, more in checks:
+            now, spent = now + minutes * MINUTE, max(0, spent + more)  # a figure may also become smaller
+            period = bounds(Every.MONTHLY, "Europe/Berlin", now)
+            turn = turn_of(ledger, str(spent), now, period)
+            assert turn.new == turn.alerts
+            told += [(alert.period_start, alert.threshold) for alert in turn.new]
+            finish_turn(ledger, turn.alerts, now, delivered=True, detail="mail")
+            known = {alert.threshold for alert in alerts_of(ledger, the_one(ledger), period)}
+            assert known == {threshold for start, threshold in told if start == period.start}
+    assert len(told) == len(set(told))
 
 
 class TestAtOnce:

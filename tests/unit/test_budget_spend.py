@@ -155,25 +155,27 @@ class TestRuns:
         state = state_of(spending, ALL)
         assert of(state.spent_usd, state.committed_usd, state.at_least) == of(0, 0, False)
 
-    @settings(max_examples=60, deadline=None)
-    @given(
-        st.integers(-60 * 86400, 0), st.integers(0, 90 * 86400), st.decimals("0.01", "90", places=2),
-        st.sampled_from([Every.DAILY, Every.WEEKLY, Every.MONTHLY]),
+
+# Not in a class: those run once more on PostgreSQL, and Hypothesis wants one instance per test.
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(-60 * 86400, 0), st.integers(0, 90 * 86400), st.decimals("0.01", "90", places=2),
+    st.sampled_from([Every.DAILY, Every.WEEKLY, Every.MONTHLY]),
+)  # fmt: skip
+def test_the_shares_of_all_periods_are_the_whole(start: int, long: int, cost: Decimal, every: Every) -> None:
+    started = NOW + timedelta(seconds=start)
+    one = Machine(
+        run_id="m", name="", owner="", tags={}, ref=None, provider="aws", started_at=started,
+        until=started + timedelta(seconds=long), cost_usd=cost, usd_per_hour=Decimal(1), going=False,
     )  # fmt: skip
-    def test_the_shares_of_all_periods_are_the_whole(self, start: int, long: int, cost: Decimal, every: Every) -> None:
-        started = NOW + timedelta(seconds=start)
-        one = Machine(
-            run_id="m", name="", owner="", tags={}, ref=None, provider="aws", started_at=started,
-            until=started + timedelta(seconds=long), cost_usd=cost, usd_per_hour=Decimal(1), going=False,
-        )  # fmt: skip
-        total, at = Decimal(0), started
-        while at <= one.until:
-            period = bounds(every, "America/St_Johns", at)
-            total += one.cost_in(period)
-            assert period.end is not None
-            at = period.end
-        assert total == pytest.approx(cost, rel=Decimal("1e-12"))
-        assert one.cost_in(Period()) == cost
+    total, at = Decimal(0), started
+    while at <= one.until:
+        period = bounds(every, "America/St_Johns", at)
+        total += one.cost_in(period)
+        assert period.end is not None
+        at = period.end
+    assert total == pytest.approx(cost, rel=Decimal("1e-12"))
+    assert one.cost_in(Period()) == cost
 
 
 class TestStrangers:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costgpu.cli.wiring import Bench, job_environment
+from costgpu.cli.wiring import Bench, bench, job_environment
 from costgpu.config import config_file
 from costgpu.errors import ConfigError, UsageError
 
@@ -160,3 +160,14 @@ def test_wrong_settings_are_said_once_and_keep_nobody_from_ending_a_machine(
     assert capsys.readouterr().err.count("nothing is called 'alert_url'") == 1
     with pytest.raises(ConfigError):
         parts.checked_settings()
+
+
+def test_a_ledger_whose_place_nobody_can_tell_is_not_taken_for_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config_file().parent.mkdir(parents=True)
+    config_file().write_text('ledger_url = "postgresql://db/team')
+    with bench(tmp_path) as parts, pytest.raises(ConfigError, match="line 1"):
+        parts.ledger.open_runs()
+    monkeypatch.setenv("COSTGPU_LEDGER_URL", "sqlite:////elsewhere")
+    assert Bench(tmp_path).ledger.place == "/elsewhere"

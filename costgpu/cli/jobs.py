@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -281,7 +281,7 @@ def _which(parts: Bench, text: str) -> tuple[RunView | None, Instance | None]:
 
 
 @contextlib.contextmanager
-def _connection(parts: Bench, instance: Instance):  # type: ignore[no-untyped-def]
+def _connection(parts: Bench, instance: Instance) -> Iterator[Host]:
     from costgpu.runner.keys import load_keys
 
     try:
@@ -292,7 +292,7 @@ def _connection(parts: Bench, instance: Instance):  # type: ignore[no-untyped-de
             hint="It is where the run was launched from. costgpu cancel works from anywhere.",
         ) from error
     try:
-        host: Host = parts.tools.connect(instance, keys)
+        host = parts.tools.connect(instance, keys)
     except HostUnreachable:  # perhaps this computer has another address than before
         parts.provider(instance.ref.provider).open_access(instance, parts.tools.allow_from(instance.ref.provider))
         host = parts.tools.connect(instance, keys)
@@ -382,9 +382,8 @@ def _tell_waiting(parts: Bench, views: list[RunView]) -> None:
     from costgpu.runner.lock import is_driven
 
     begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED)]
-    folders = {view.run_id: runs_folder() / view.run_id for view in begun}
-    ours = [view for view in begun if folders[view.run_id].exists()]  # only here are their keys
-    alone = [view for view in ours if not is_driven(folders[view.run_id])]
+    ours = [view for view in begun if (runs_folder() / view.run_id).exists()]  # only here are their keys
+    alone = [view for view in ours if not is_driven(runs_folder() / view.run_id)]
     if not alone:
         return
     from costgpu.runner.service import status_of

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -18,24 +15,12 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import AuthError
-from costgpu.job import EndReason, EventKind, RunEvent, RunState
 from costgpu.ledger import Ledger
 from costgpu.ledger.sightings import Sighting, add
-from tests.cli.here import LOCAL, Here, Result, until
-from tests.unit.planted import closed, on, opened
+from tests.cli.budgets import answer, plant, shown, words
+from tests.cli.here import Here, until
+from tests.unit.planted import on, opened
 
-STEPS = """\
-import signal, sys, time
-
-def bye(*_):
-    open("checkpoint", "w").write("kept")
-    sys.exit(9)
-
-signal.signal(signal.SIGTERM, bye)
-for step in range(3000):
-    print("step", step, flush=True)
-    time.sleep(0.02)
-"""
 # A webhook: appends what it is sent to a file, refuses as long as another file is there.
 HOOK = """\
 import http.server, pathlib, sys
@@ -65,7 +50,6 @@ print(server.getsockname()[1], flush=True)
 time.sleep(100)
 """
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
 
 
 @pytest.fixture
@@ -75,28 +59,6 @@ def here(tmp_path: Path) -> Iterator[Here]:
         yield place
     finally:
         place.close()
-
-
-def plant(here: Here, cost: str, run_id: str = "a1", **more: object) -> None:
-    """A run of an hour that has just ended."""
-    with Ledger.open(folder=here.data) as ledger:
-        closed(ledger, run_id, datetime.now(UTC) - timedelta(hours=1, seconds=5), 1, cost, **more)  # type: ignore[arg-type]
-
-
-def words(result: Result) -> str:
-    """Its stdout without line ends: what is said, however it is wrapped."""
-    return " ".join(result.stdout.split())
-
-
-def shown(here: Here, name: str = "") -> dict[str, object]:
-    document = json.loads(here.told("budget", "show", *([name] if name else []), "--json").stdout)
-    assert (document["schema"], document["version"]) == ("costgpu.budgets", 1)
-    found: dict[str, object] = document["budgets"][0]
-    return found
-
-
-def answer(result: Result) -> tuple[int, str, str]:
-    return result.returncode, result.stdout, result.stderr
 
 
 class TestSetShowRemove:
@@ -414,207 +376,6 @@ class TestDelivery:
         assert answer(here.told("budget", "check", "--offline")) == (80, "", "")  # it could still be at it
         assert "80 % being told" in here.told("budget", "show").stdout
         assert tries(here) == [1, 1]
-
-
-class TestTrouble:
-    def test_a_damaged_ledger(self, here: Here) -> None:
-        here.data.mkdir(parents=True)
-        (here.data / "ledger.sqlite").write_bytes(b"not a database" * 1000)
-        for command in (("check",), ("show",), ("set", "b", "--daily", "1"), ("remove", "b")):
-            result = here.told("budget", *command)
-            assert (result.returncode, result.stdout) == (72, ""), command
-            assert "damaged" in result.stderr
-            assert "hint: " in result.stderr
-
-    def test_one_damaged_run_does_not_hide_the_rest(self, here: Here) -> None:
-        here.told("budget", "set", "all", "--total", "200")
-        plant(here, "120")
-        with Ledger.open(folder=here.data) as ledger:
-            ledger.append(RunEvent(run_id="bad", sequence=0, at=datetime.now(UTC), kind=EventKind.INTENDED, data={}))
-        result = here.told("budget", "check", "--offline")
-        assert result.returncode == 80
-        assert words(result) == "all: at least $120.00 of $200.00 in all (60 %), crossed 50 %."
-        assert "Run bad is open and is not counted" in result.stderr
-        silent = here.told("budget", "check", "--offline")
-        assert (silent.returncode, silent.stdout) == (80, "")
-
-    def test_a_clock_years_off(self, here: Here) -> None:
-        here.told("budget", "set", "all", "--total", "200")
-        plant(here, "170")
-        with Ledger.open(folder=here.data) as ledger:  # the last entry is of next week: the clock here is behind it
-            at = datetime.now(UTC) + timedelta(days=7)
-            ledger.append(RunEvent(run_id="a1", sequence=9, at=at, kind=EventKind.NOTED))
-        for _ in range(2):
-            result = here.told("budget", "check")
-            assert result.returncode == 80
-            assert "crossed 80 %" in words(result)
-            assert "The clock of this computer says" in result.stderr
-        assert shown(here)["alerts"] == []
-        assert here.told("budget", "show").returncode == 79
-
-    @needs_root
-    @pytest.mark.parametrize("room", [None, 36])
-    def test_a_disk_that_cannot_be_written(self, here: Here, room: int | None) -> None:
-        """Read-only, or with so many KiB left that it can be read: what cannot be noted is said each time."""
-        with small_disk(here):
-            here.told("budget", "set", "all", "--total", "200")
-            plant(here, "170")
-            if room is None:
-                remount(here, "ro")
-            else:
-                fill(here, room)
-            for _ in range(2):
-                result = here.costgpu("budget", "check", "--enforce")
-                assert result.returncode == 82, result.stderr
-                assert "all: $170.00 of $200.00 in all (85 %), crossed 80 %." in words(result)
-                assert "could not be recorded, and was not sent" in words(result)
-                assert "Traceback" not in result.stderr
-            text = here.costgpu("budget", "show")
-            assert (text.returncode, text.stderr) == (0, "")
-            assert "80 % not told yet" in text.stdout
-            refused = here.costgpu("budget", "set", "b", "--daily", "1")
-            assert refused.returncode == 70
-            assert "costgpu reap" in refused.stderr
-            remount(here, "rw,size=20m")
-            assert "crossed 80 %" in here.costgpu("budget", "check").stdout
-            assert answer(here.costgpu("budget", "check")) == (80, "", "")
-
-    @needs_root
-    def test_a_disk_without_one_free_byte(self, here: Here) -> None:
-        with small_disk(here):
-            here.told("budget", "set", "all", "--total", "200")
-            plant(here, "170")
-            fill(here, 0)
-            for command in ("check", "show"):
-                result = here.costgpu("budget", command)
-                assert result.returncode in (70, 80, 82), result.stderr
-                assert "Traceback" not in result.stderr
-                assert result.stderr.count("hint: ") == (result.returncode == 70)
-            assert here.costgpu("reap").returncode == 0
-            remount(here, "size=20m")
-            assert "crossed 80 %" in here.costgpu("budget", "check").stdout
-
-
-class TestRun:
-    """What budgets say to `costgpu run`."""
-
-    def plan(self, here: Here, *more: str) -> Result:
-        return here.told(*LOCAL, "--max-cost", "5", "--assume-price", "1", *more, "train.py")
-
-    def test_the_plan_says_what_is_left(self, here: Here) -> None:
-        here.write("train.py", "print('ran')\n")
-        assert "Budget" not in self.plan(here, "--dry-run").stdout
-        here.told("budget", "set", "all", "--total", "200")
-        here.told("budget", "set", "small", "--total", "100", "--provider", "local")
-        here.told("budget", "set", "cloud", "--total", "10", "--provider", "aws")
-        here.told("budget", "set", "vision", "--total", "10", "--tag", "team=vision")
-        plant(here, "97", where=on("local"))
-        text = words(self.plan(here, "--dry-run"))
-        assert "- Budget all: $97.00 of $200.00 in all, 48 %; this run's cap of $5.00 leaves $98.00." in text
-        assert (
-            "- Budget small: $97.00 of $100.00 in all, 97 %; this run's cap of $5.00 could exceed it by $2.00." in text
-        )
-        assert "Budget cloud" not in text
-        assert "Budget vision" not in text
-        assert "Budget vision: $0.00" in words(self.plan(here, "--dry-run", "--tag", "team=vision"))
-
-    def test_only_a_budget_that_enforces_refuses_and_never_what_is_free(self, here: Here) -> None:
-        here.write("train.py", "print('ran')\n")
-        here.told("budget", "set", "soft", "--total", "50")
-        plant(here, "60")
-        allowed = self.plan(here, "-y")
-        assert (allowed.returncode, allowed.stdout) == (0, "ran\n"), allowed.stderr
-        assert "Budget soft: $60.00 of $50.00 in all, 120 %, exceeded: nothing is left for this run." in " ".join(
-            allowed.stderr.split()
-        )
-        here.told("budget", "set", "hard", "--monthly", "55", "--enforce", "--time-zone", "UTC")
-        plant(here, "70", "a2")
-        refused = self.plan(here, "-y")
-        assert (refused.returncode, refused.stdout) == (81, ""), refused.stderr
-        assert "exceeded: new runs are refused." in " ".join(refused.stderr.split())
-        assert "The budget hard is exceeded" in refused.stderr
-        assert "hint: It begins anew 20" in refused.stderr
-        shown_only = self.plan(here, "--dry-run")
-        assert shown_only.returncode == 0
-        assert "new runs are refused" in words(shown_only)
-        free = here.told(*LOCAL, "-y", "train.py")
-        assert (free.returncode, free.stdout) == (0, "ran\n")
-        here.quiet()
-
-
-class TestEnforce:
-    def test_runs_of_the_ledger_are_cancelled_with_their_outputs(self, here: Here) -> None:
-        here.write("train.py", STEPS)
-        run_id = here.detached("-y", "--assume-price", "5000", "--max-cost", "2000", "train.py")
-        here.told("budget", "set", "all", "--total", "1")
-        looked = here.costgpu("budget", "check")
-        assert looked.returncode == 81
-        assert here.living()
-        assert here.last().state is RunState.RUNNING
-        ended = here.costgpu("budget", "check", "--enforce")
-        assert ended.returncode == 81, ended.stderr
-        assert words(ended) == (
-            f"ended: run {run_id} (train): the budget all is exceeded; its outputs are in {here.project}"
-        )
-        assert ended.stderr == ""
-        here.quiet()
-        assert (here.last().state, here.last().reason) == (RunState.CLOSED, EndReason.CANCELLED)
-        assert (here.project / "checkpoint").read_text() == "kept"
-        again = here.costgpu("budget", "check", "--enforce")
-        assert answer(again) == (81, "", "")
-
-    def test_a_run_that_a_terminal_drives_is_ended_by_that_terminal(self, here: Here) -> None:
-        here.write("train.py", STEPS)
-        client = here.start(*LOCAL, "-y", "--assume-price", "5000", "--max-cost", "2000", "train.py")
-        until(lambda: here.data.exists() and any(view.state is RunState.RUNNING for view in here.runs()))
-        here.told("budget", "set", "all", "--total", "1")
-        until(lambda: here.costgpu("budget", "check").returncode == 81)
-        ended = here.costgpu("budget", "check", "--enforce", "--json")
-        assert ended.returncode == 81, ended.stderr
-        assert "being ended by the terminal that drives it: run " in json.loads(ended.stdout)["enforced"][0]
-        assert client.wait(60) in (9, 64)
-        assert (here.project / "checkpoint").read_text() == "kept"
-        here.quiet()
-
-    def test_what_is_free_and_what_another_budget_counts_is_left_alone(self, here: Here) -> None:
-        here.write("train.py", STEPS)
-        here.detached("train.py")
-        here.detached("-y", "--assume-price", "5000", "--max-cost", "2000", "--tag", "team=vision", "train.py")
-        here.told("budget", "set", "nlp", "--total", "1", "--tag", "team=nlp")
-        plant(here, "2", tags={"team": "nlp"})
-        result = here.costgpu("budget", "check", "--enforce")
-        assert result.returncode == 81
-        assert words(result) == "nlp: $2.00 of $1.00 in all (200 %), exceeded."
-        assert sum(view.state is RunState.RUNNING for view in here.runs()) == 2
-        for view in here.runs():
-            if view.state is RunState.RUNNING:
-                assert here.costgpu("cancel", "-y", "--now", view.run_id).returncode in (0, 64)
-        here.quiet()
-
-
-@contextlib.contextmanager
-def small_disk(here: Here) -> Iterator[None]:
-    """costgpu's data folder is a disk of 4 MiB."""
-    here.data.mkdir(parents=True, mode=0o700)
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(here.data)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("cannot mount a small disk")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(here.data)], check=True)
-
-
-def remount(here: Here, options: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{options}", str(here.data)], check=True)
-
-
-def fill(here: Here, room_kib: int) -> None:
-    with (here.data / "filler").open("wb", 0) as file, contextlib.suppress(OSError):
-        while file.write(b"x" * 4096):
-            pass
-    filler = here.data / "filler"
-    os.truncate(filler, filler.stat().st_size - room_kib * 1024)
 
 
 def tries(here: Here) -> list[int]:

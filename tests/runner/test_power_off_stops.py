@@ -21,7 +21,7 @@ from costgpu.runner.keys import make_keys
 from costgpu.runner.lease import GUEST_WAITS_SECONDS
 from costgpu.runner.service import collect_finished, driver_for
 from tests.runner.examples import START, option, spec
-from tests.runner.test_engine import RUN, World
+from tests.runner.world import RUN, World
 
 
 @pytest.fixture

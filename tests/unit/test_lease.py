@@ -3,12 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import CapTooSmall, UsageError
+from costgpu.job import Lease
 from costgpu.models import Accelerator, Offer, PurchaseOption
 from costgpu.runner.lease import POWER_OFF_SECONDS, boot_seconds, extras_usd_per_hour, lease_for
 from costgpu.runner.plan import Limits, Place, options_for, this_machine
@@ -23,11 +25,11 @@ CPU = replace(GPU, instance_type="c7a.2xlarge", family="c7a", accelerator=None, 
 HERE = this_machine(Decimal(0), date(2026, 9, 17), vcpus=2, memory_gib=8.0)
 
 
-def lease(offer: Offer = GPU, **limits: object) -> object:
-    asked = {
+def lease(offer: Offer = GPU, **limits: object) -> Lease:
+    asked: dict[str, Any] = {
         "on_demand_usd_per_hour": None, "max_cost_usd": None, "max_duration_seconds": None, "estimated_seconds": None,
     }  # fmt: skip
-    return lease_for(offer, **{**asked, **limits})  # type: ignore[arg-type]
+    return lease_for(offer, **{**asked, **limits})
 
 
 @given(
@@ -63,15 +65,15 @@ def test_a_spot_machine_is_capped_at_its_price_on_demand() -> None:
 
 def test_the_tightest_limit_counts() -> None:
     both = lease(max_cost_usd=Decimal(100), max_duration_seconds=3600.0)
-    assert both.limited_by.startswith("--max-duration")  # type: ignore[attr-defined]
-    assert 3600 < both.lifetime_seconds < 3600 + 2000  # type: ignore[attr-defined]
-    assert lease(max_cost_usd=Decimal(1), max_duration_seconds=36000.0).limited_by == "--max-cost $1.00"  # type: ignore[attr-defined]
+    assert both.limited_by.startswith("--max-duration")
+    assert 3600 < both.lifetime_seconds < 3600 + 2000
+    assert lease(max_cost_usd=Decimal(1), max_duration_seconds=36000.0).limited_by == "--max-cost $1.00"
 
 
 def test_without_limits_it_is_three_times_the_estimate_but_never_too_short_to_install_anything() -> None:
-    assert lease(estimated_seconds=7200.0).lifetime_seconds == 21600  # type: ignore[attr-defined]
-    assert lease(estimated_seconds=30.0).lifetime_seconds == 1800  # type: ignore[attr-defined]
-    assert lease(estimated_seconds=7200.0).limited_by == "3x the estimate"  # type: ignore[attr-defined]
+    assert lease(estimated_seconds=7200.0).lifetime_seconds == 21600
+    assert lease(estimated_seconds=30.0).lifetime_seconds == 1800
+    assert lease(estimated_seconds=7200.0).limited_by == "3x the estimate"
 
 
 def test_a_run_that_nothing_limits_is_refused() -> None:
@@ -86,20 +88,20 @@ def test_a_cap_too_small_to_boot_is_refused_and_says_what_would_do() -> None:
     with pytest.raises(CapTooSmall, match="before the job starts") as caught:
         lease(CPU, max_cost_usd=Decimal("0.02"))
     least = Decimal(caught.value.hint.split("$")[1].split(",")[0])
-    assert lease(CPU, max_cost_usd=least).lifetime_seconds >= boot_seconds(CPU) + 60  # type: ignore[attr-defined]
+    assert lease(CPU, max_cost_usd=least).lifetime_seconds >= boot_seconds(CPU) + 60
 
 
 def test_a_lease_of_more_than_a_week_is_refused() -> None:
     with pytest.raises(UsageError, match="longer than"):
         lease(lease_seconds=8 * 86400.0, longest_seconds=7 * 86400.0)
-    assert lease(lease_seconds=86400.0, longest_seconds=7 * 86400.0).lifetime_seconds == 86400  # type: ignore[attr-defined]
+    assert lease(lease_seconds=86400.0, longest_seconds=7 * 86400.0).lifetime_seconds == 86400
 
 
 def test_this_machine_is_free_and_still_ends() -> None:
     free = lease(HERE)
-    assert free.worst_cost_usd == 0  # type: ignore[attr-defined]
-    assert free.lifetime_seconds == 7 * 86400  # type: ignore[attr-defined]
-    assert lease(HERE, max_duration_seconds=60.0).lifetime_seconds < 2000  # type: ignore[attr-defined]
+    assert free.worst_cost_usd == 0
+    assert free.lifetime_seconds == 7 * 86400
+    assert lease(HERE, max_duration_seconds=60.0).lifetime_seconds < 2000
 
 
 def test_places_that_cost_far_more_than_the_first_are_no_replacement() -> None:

@@ -143,7 +143,8 @@ def _unpack(bucket: Bucket, name: str, folder: Path) -> None:
     bucket.download(name, archive)
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
+            for member in tar:  # tarfile's own filter is only there from Python 3.11.4 on
+                _extract(tar, member, folder)
     except (tarfile.TarError, OSError, EOFError) as error:
         raise OutputsDamaged(
             f"{name} in the bucket cannot be unpacked: {error}.", hint=f"It is kept as {archive}."
@@ -165,3 +166,21 @@ def _open(url: str) -> Bucket:
     from costgpu.providers.aws.bucket import S3Bucket  # noqa: PLC0415 - boto3 only with a bucket
 
     return S3Bucket(url)
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Writes one plain file below the folder; everything else in an archive is left out or refused.
+
+    Raises:
+        tarfile.TarError: Its name leads out of the folder.
+    """
+    target = folder / member.name
+    if Path(member.name).is_absolute() or ".." in Path(member.name).parts:
+        raise tarfile.TarError(f"{member.name!r} leads out of the folder")
+    source = tar.extractfile(member) if member.isfile() else None
+    if source is None:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source, target.open("wb") as file:
+        shutil.copyfileobj(source, file)
+    target.chmod(member.mode & 0o755 | 0o600)

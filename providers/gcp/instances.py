@@ -90,10 +90,11 @@ def instance_from(row: Any, history: History | None = None) -> Instance:
 def _will_be_deleted(row: Any, told: History) -> bool:
     """Of a machine that is stopping: whether its end is a deletion, or its own system just switched it off.
 
-    As long as nothing is on record it is one of the two. It is called a deletion then: whoever waits for that, and finds
+    The deletion may be over by the time that the operations are read. As long as nothing is on record it is one of the
+    two. It is called a deletion then: whoever waits for that, and finds
     the machine off instead, ends it.
     """
-    if told.deleting or (told.preempted and str(row.scheduling.instance_termination_action) == "DELETE"):
+    if told.deleting or told.deleted_at is not None or (told.preempted and str(row.scheduling.instance_termination_action) == "DELETE"):
         return True
     return not told.reason and bool(row.scheduling.termination_time)
 

@@ -264,8 +264,11 @@ def test_histories() -> None:
 
 @pytest.mark.parametrize(
     ("events", "state"),
-    [([GUEST], InstanceState.STOPPING), (["stop"], InstanceState.STOPPING), ([PREEMPTED], InstanceState.TERMINATING)],
-)
+    [
+        ([GUEST], InstanceState.STOPPING), (["stop"], InstanceState.STOPPING), ([PREEMPTED], InstanceState.TERMINATING),
+        (["delete"], InstanceState.TERMINATING),  # over by the time that the operations were read
+    ],
+)  # fmt: skip
 def test_whose_end_a_stopping_machine_meets(events: list[str], state: InstanceState) -> None:
     told = history_from([operation("insert", 1), *(operation(kind, 2) for kind in events)])
     assert instance_from(described(request(), "STOPPING"), told).state is state

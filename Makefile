@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+FRAMEWORKS ?= yes
 
 .PHONY: demo test testbed lint check bench clean
 .DELETE_ON_ERROR:
@@ -65,7 +66,8 @@ $(VENV)/.ready-demo: pyproject.toml $(VENV)/.ready-pip
 
 $(VENV)/.ready-test: pyproject.toml $(VENV)/.ready-demo
 	@echo "Installing the test tools into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group lint --group build
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group lint --group build \
+	  $(if $(filter no,$(FRAMEWORKS)),,--group frameworks)
 	@touch $@
 
 clean:

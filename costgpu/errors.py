@@ -19,7 +19,8 @@
     │   ├── NothingToMeasure (29)   the script ended without an optimizer step
     │   ├── OutOfMemory (30)
     │   ├── KilledBySignal (31)
-    │   └── WouldHarmFiles (32)     the script insists on a change that would lose the user's data
+    │   ├── WouldHarmFiles (32)     the script insists on a change that would lose the user's data
+    │   └── NoProgressLines (33)    the program printed nothing that tells its progress
     ├── ProviderError (40)          the provider refused or failed, in a way that has no name of its own
     │   ├── AuthError (41)          no credentials, expired ones, or without the permission
     │   ├── NoCapacity (42)         the provider has no such machine free there now
@@ -182,6 +183,12 @@ class WouldHarmFiles(ScriptError):
     """The script insists on a change that cannot be diverted from the user's own data."""
 
     exit_code = 32
+
+
+class NoProgressLines(ScriptError):
+    """The program printed no line that tells its progress, or none that the user's pattern matches."""
+
+    exit_code = 33
 
 
 class CapTooSmall(CostGpuError):

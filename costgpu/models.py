@@ -8,6 +8,7 @@ Units are in the names: seconds, GiB (2**30 bytes), USD, USD per hour, GB/s (1e9
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -141,3 +142,113 @@ class CpuSpec:
     read_vcpus: int | None
     matrix_mult_per_vcpu: float | None
     burstable: bool
+
+
+class Grade(StrEnum):
+    """How a speed-up is known."""
+
+    MEASURED = "measured"  # both machines are named, and their seconds are given
+    CLAIM = "claim"  # published without one of the machines, without the seconds, or without a source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    """One row of the benchmark table: the same work on a CPU and on a GPU. Source: pricing/data/speedups.csv.
+
+    Attributes:
+        kind: Of work, such as ``resnet50`` or ``gradient-boosted-trees``; ``any`` for a claim about no kind.
+        detail: Model, data and batch.
+        framework: With its version, as far as the source tells.
+        cpu: Name of the CPU; empty if the source does not tell.
+        cpu_cores: Physical cores that worked; None if the source does not tell.
+        cpu_core_gflops: fp32 GEMM rate of one core, GFLOP/s; None without a CPU.
+        gpu: A name of the hardware table; empty if the source does not tell.
+        gpu_tflops: Its fp32 peak, TFLOP/s; None without a GPU.
+        gpu_gbps: Its memory bandwidth, GB/s; None without a GPU.
+        cpu_seconds: On the CPU; None if only a ratio is known.
+        gpu_seconds: On the GPU; None if only a ratio is known.
+        ratio_low: CPU seconds over GPU seconds; of a claimed range its lower end.
+        ratio_high: The upper end of a claimed range, else the same.
+        unit: What the seconds are for: ``step``, ``round``, ``tree``, ``fit``; empty if unknown.
+        units: How many units the seconds are for; None if unknown.
+        grade: How it is known.
+        weight: In predictions, 0 to 1; 0 for a row that is shown and not used.
+        plausible: False for a figure that no comparison of whole machines can give.
+        remark: What a reader should know.
+        source: Address or publication.
+        measured: When: a year, a month or a day, ISO 8601; empty if the source does not tell.
+        as_of: The day on which the source was read.
+    """
+
+    kind: str
+    detail: str
+    framework: str
+    cpu: str
+    cpu_cores: int | None
+    cpu_core_gflops: float | None
+    gpu: str
+    gpu_tflops: float | None
+    gpu_gbps: float | None
+    cpu_seconds: float | None
+    gpu_seconds: float | None
+    ratio_low: float
+    ratio_high: float
+    unit: str
+    units: float | None
+    grade: Grade
+    weight: float
+    plausible: bool
+    remark: str
+    source: str
+    measured: str
+    as_of: date
+
+    @property
+    def ratio(self) -> float:
+        """CPU seconds over GPU seconds; the geometric middle of a range."""
+        return math.sqrt(self.ratio_low * self.ratio_high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A well-known training workload, for scripts that cannot be measured. Source: pricing/data/references.csv.
+
+    Attributes:
+        name: Such as ``resnet50``.
+        kind: Of work, as in the benchmark table.
+        detail: Model and data.
+        parameters: Trained.
+        tensors: That hold them.
+        flops_per_sample: Of matrix products and convolutions, forward and backward.
+        convolutions: Share of these that are convolutions.
+        bytes_per_sample: Moved to and from memory, forward and backward, fp32.
+        kernels_per_step: Launched, without the optimizer's.
+        saved_bytes_per_sample: Kept for the backward pass, fp32.
+        sample_bytes: Of one sample as it goes to the GPU.
+        optimizer: ``SGD`` or ``Adam``, as torch names them.
+        momentum: Whether the SGD has it.
+        batch_size: That fits a GPU of 16 GB.
+        samples_per_epoch: Of its data set; None where nobody speaks of epochs.
+        epochs: Usual; None where there is no usual number.
+        source: Of the model, and who counted.
+        as_of: The day on which it was counted.
+    """
+
+    name: str
+    kind: str
+    detail: str
+    parameters: int
+    tensors: int
+    flops_per_sample: float
+    convolutions: float
+    bytes_per_sample: float
+    kernels_per_step: float
+    saved_bytes_per_sample: float
+    sample_bytes: int
+    optimizer: str
+    momentum: bool
+    batch_size: int
+    samples_per_epoch: int | None
+    epochs: float | None
+    source: str
+    as_of: date

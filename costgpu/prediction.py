@@ -6,7 +6,7 @@ Apart from `models`, so that a command that only reads prices does not pay for t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
@@ -159,3 +159,137 @@ class Verdict:
     settle: str
     table: tuple[Prediction, ...]
     notes: tuple[str, ...]
+
+
+class AdviceKind(StrEnum):
+    """What a piece of advice changes."""
+
+    MIXED_PRECISION = "mixed_precision"
+    TF32 = "tf32"
+    WORKERS = "workers"
+    HOST_PYTHON = "host_python"
+    FEWER_ACCUMULATIONS = "fewer_accumulations"
+    LARGER_BATCH = "larger_batch"
+    TOGETHER = "together"
+    PREPROCESSING = "preprocessing"
+    BETWEEN_EPOCHS = "between_epochs"
+    OTHER_INSTANCE = "other_instance"
+    REGION = "region"
+    SPOT = "spot"
+    DOES_NOT_FIT = "does_not_fit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """One change that makes the job cheaper (or, where it costs nothing, shorter), with what the model says it saves.
+
+    Attributes:
+        kind: What is changed.
+        action: What to do, without a full stop.
+        saving_usd: Cost of `before` less that of `after` and `other_usd`; never negative; 0 where no cost is known.
+        saving_seconds: Wall clock of `before` less that of `after` and `other_seconds`; negative if it takes longer.
+        before: The verdict's recommendation; None where nothing is possible without the change.
+        after: The changed workload where it then runs best; None where no time of it is known.
+        other_usd: Cost of other machines that the change needs.
+        other_seconds: Wall-clock time of those machines.
+        probability: That it saves anything.
+        at_most: The saving is an upper bound.
+        basis: What it was computed from.
+        notes: What else a reader should know, one sentence each.
+    """
+
+    kind: AdviceKind
+    action: str
+    saving_usd: float
+    saving_seconds: float
+    before: Prediction | None
+    after: Prediction | None
+    other_usd: float = 0.0
+    other_seconds: float = 0.0
+    probability: float = 1.0
+    at_most: bool = False
+    basis: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float:
+        """Saved part of the cost, of the time where it costs nothing; 0 where nothing is known before."""
+        if self.before is None:
+            return 0.0
+        if self.before.cost_usd.value > 0:
+            return self.saving_usd / self.before.cost_usd.value
+        wall = self.before.wall_seconds.value
+        return self.saving_seconds / wall if wall > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """When a GPU that is bought has paid for itself against one cloud offer.
+
+    Attributes:
+        against: The offer.
+        saving_usd: What one job on the own GPU saves; negative if its energy alone costs more.
+        jobs: After how many; infinite if never. `low` and `high` are the intervals' favourable and worst ends.
+        hours: Of training on the own GPU until then.
+        in_life: Whether a GPU that runs day and night gets there before it is written off.
+    """
+
+    against: Prediction
+    saving_usd: float
+    jobs: Range
+    hours: float
+    in_life: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ownership:
+    """The script on a GPU that the user owns or would buy.
+
+    Attributes:
+        prediction: Its candidate has no offer; its cost is the energy.
+        price_usd: Of the GPU; None if it is owned already.
+        power_usd_per_kwh: Of electricity.
+        power_source: ``as given``, or where the default comes from.
+        card_watts: Average of the GPU while the script runs.
+        host_watts: Of the rest of the computer.
+        energy_kwh: Of one job, at the wall.
+        amortised_usd: Share of the price in one job; None unless the hours of use are known.
+        break_evens: Against the cheapest offer, and against the best GPU offer if that is another; none without a price.
+        notes: What a reader should know.
+    """
+
+    prediction: Prediction
+    price_usd: Decimal | None
+    power_usd_per_kwh: float
+    power_source: str
+    card_watts: float
+    host_watts: float
+    energy_kwh: Range
+    amortised_usd: float | None
+    break_evens: tuple[BreakEven, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeNotebook:
+    """A notebook service that lends a GPU for nothing, and whether the job fits one session of it.
+
+    Attributes:
+        name: Of the service.
+        accelerator: That it lends.
+        session_hours: After which it ends what runs.
+        run_seconds: Of the job there.
+        why_not: Why the job does not fit; empty if it does.
+        limits: What else is limited, for people.
+        source: Of the facts.
+        as_of: When they were read.
+    """
+
+    name: str
+    accelerator: str
+    session_hours: float
+    run_seconds: Range
+    why_not: str
+    limits: str
+    source: str
+    as_of: date

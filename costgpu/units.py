@@ -117,6 +117,30 @@ class AcceleratorRequest:
     count: NumberRange | None = None
 
 
+_COUNT = re.compile(rf"{_NUMBER}(?:e(\d{{1,2}}))?([kmgbt]?)", re.IGNORECASE)
+_COUNT_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
+
+
+def parse_count(text: str, *, what: str) -> float:
+    """A positive number of things: ``7B``, ``124M``, ``1.5e9``, ``300k``, ``1_000_000``, ``1,000,000``.
+
+    Args:
+        text: What the user wrote. B and G are 10**9, T is 10**12.
+        what: The option's name, for the message.
+
+    Raises:
+        UsageError: Not such a number, or not positive.
+    """
+    cleaned = text.strip().replace("_", "").replace(" ", "")
+    if re.fullmatch(r"\d{1,3}(,\d{3})+", cleaned):
+        cleaned = cleaned.replace(",", "")
+    match = _COUNT.fullmatch(cleaned)
+    number = float(match.group(1)) * 10.0 ** int(match.group(2) or 0) if match else 0.0
+    if match is None or number <= 0:
+        raise UsageError(f"{text!r} is not a number for {what}.", hint="Write it as 7B, 124M, 300k or 1.5e9.")
+    return number * _COUNT_UNITS[match.group(3).lower()]
+
+
 _MEMORY = re.compile(rf"{_NUMBER}\s*gi?b\+?", re.IGNORECASE)
 
 
@@ -167,7 +191,8 @@ def format_duration(seconds: float) -> str:
     if seconds < 3 * 86400:
         return f"{seconds / SECONDS_PER_HOUR:.1f} h"
     if seconds < 730 * 86400:
-        return f"{seconds / 86400:.1f} days"
+        days = seconds / 86400
+        return f"{days:.1f} days" if days < 99.95 else f"{days:.0f} days"
     return f"{seconds / (365.25 * 86400):.3g} years"
 
 

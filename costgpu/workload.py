@@ -41,6 +41,15 @@ class Rhythm(StrEnum):
     RUN = "run"
 
 
+class GpuPath(StrEnum):
+    """How the seconds of a step on a GPU can be known."""
+
+    TRACED = "traced"  # from the ops that were traced
+    COUNTED = "counted"  # from the FLOPs and bytes that the framework counts itself
+    TABLE = "table"  # from measured speed-ups of its kind of work
+    NONE = "none"  # a GPU does nothing for this code as it is written
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpRow:
     """One kind of op of the traced steps.
@@ -62,6 +71,27 @@ class OpRow:
     count: int
     seconds: float = 0.0
     attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTotals:
+    """What one step computes, in all, where single ops are not known.
+
+    Attributes:
+        flops: Of matrix multiplies and convolutions, forward and backward.
+        bytes_moved: To and from memory.
+        kernels: Launched.
+        convolutions: Share of `flops` that are convolutions.
+        dtype: In which most of it is computed.
+        source: Who counted.
+    """
+
+    flops: float
+    bytes_moved: float
+    kernels: float
+    convolutions: float = 0.0
+    dtype: str = "float32"
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +218,11 @@ class Phase:
         frozen_bytes: Of these, what takes no gradient.
         micro_batches: Backward passes per step.
         extras: Validation, checkpoints and other work beside the steps.
+        unit: What a step is called: ``step``, ``round``, ``tree``, ``fit``, ``iteration``.
+        gpu: How its seconds on a GPU can be known.
+        gpu_reason: For people: why it is only a table's figure, or why a GPU does nothing for it.
+        kind: Of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced.
+        totals: With `GpuPath.COUNTED`.
     """
 
     label: str
@@ -206,6 +241,11 @@ class Phase:
     frozen_bytes: int = 0
     micro_batches: float = 1.0
     extras: list[Extra] = field(default_factory=list)
+    unit: str = "step"
+    gpu: GpuPath = GpuPath.TRACED
+    gpu_reason: str = ""
+    kind: str = ""
+    totals: StepTotals | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,14 +300,20 @@ class Framework:
     """The script's framework and what it was told about precision.
 
     Attributes:
-        version: Of torch.
-        python: Of the interpreter.
+        version: Of the framework.
+        python: Of the interpreter; empty where no Python ran.
         cuda_build: CUDA version that this build is for; None for a CPU build.
         float32_matmul_precision: ``highest``, ``high`` or ``medium``.
         matmul_tf32: `torch.backends.cuda.matmul.allow_tf32`.
         conv_tf32: `torch.backends.cudnn.allow_tf32`.
         autocast: Distinct autocast regions.
         compiled: Calls of torch.compile.
+        name: Of the framework: ``torch``, ``keras``, ``jax``, ``xgboost``, ``log lines``, ...
+        device: On which the measured steps computed: ``cpu`` or ``cuda``.
+        pretended: The script insists on CUDA; there was none, and what it asked for landed on the CPU.
+        channels_last: Convolutions got tensors in channels-last order.
+        attention_kernels: Fused attention that the script calls or chooses, and packages that bring their own.
+        cudnn_benchmark: `torch.backends.cudnn.benchmark`.
     """
 
     version: str
@@ -278,6 +324,12 @@ class Framework:
     conv_tf32: bool = True
     autocast: list[Autocast] = field(default_factory=list)
     compiled: int = 0
+    name: str = "torch"
+    device: str = "cpu"
+    pretended: bool = False
+    channels_last: bool = False
+    attention_kernels: list[str] = field(default_factory=list)
+    cudnn_benchmark: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from costgpu.cli.offers import offers
 from costgpu.cli.prices import prices
 from costgpu.cli.reap import reap
 from costgpu.cli.run import run
+from costgpu.cli.speedups import speedups
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
 
 app = typer.Typer(
@@ -34,7 +35,7 @@ app = typer.Typer(
 # Our options stand before the script; what follows it is the script's own.
 app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(estimate)
 app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(run)
-for command in (jobs, logs, attach, cancel, fetch, reap, offers, doctor):
+for command in (jobs, logs, attach, cancel, fetch, reap, offers, speedups, doctor):
     app.command()(command)
 app.add_typer(budget)
 app.add_typer(ledger)

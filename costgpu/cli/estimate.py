@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.measuring import candidates, run_measurement, tell_about_files, to_request
-from costgpu.errors import ProfileError, UsageError
+from costgpu.cli.measuring import candidates
+from costgpu.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from costgpu.estimate.verdict import Preferences
 
 
 def estimate(
@@ -27,6 +27,14 @@ def estimate(
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many timed steps.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Predict for so many epochs.")] = None,
     total_steps: Annotated[float | None, typer.Option(help="Predict for so many optimizer steps.")] = None,
+    like: Annotated[
+        str | None, typer.Option(help="Nothing to measure: a kind of work, such as resnet50; see costgpu speedups.")
+    ] = None,
+    params: Annotated[str | None, typer.Option(help="Nothing to measure: a language model of so many (7B).")] = None,
+    tokens: Annotated[str | None, typer.Option(help="That --params is trained on: 1B.")] = None,
+    step_pattern: Annotated[
+        str | None, typer.Option(help="Of a program's progress lines: 'tick (?P<step>[0-9]+)'.")
+    ] = None,
     save: Annotated[str | None, typer.Option(help="Write what was measured to this JSON file.")] = None,
     objective: Annotated[str, typer.Option(help="cheapest, fastest or balanced.")] = "cheapest",
     deadline: Annotated[str | None, typer.Option(help="Only what is done in this time: 2h.")] = None,
@@ -38,6 +46,13 @@ def estimate(
     ] = None,
     spot: Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot prices.")] = False,
     top: Annotated[int, typer.Option(min=1, help="Rows of the table.")] = 8,
+    own: Annotated[str | None, typer.Option(help="Beside the offers: a GPU of your own, such as RTX 3090.")] = None,
+    own_price: Annotated[str | None, typer.Option(help="What it would cost to buy, USD.")] = None,
+    power_price: Annotated[str | None, typer.Option(help="Of electricity, USD per kWh.")] = None,
+    energy: Annotated[bool, typer.Option("--energy", help="Show kWh, modelled.")] = False,
+    chart: Annotated[bool, typer.Option("--chart", help="Draw time and interval of each row.")] = False,
+    report: Annotated[str | None, typer.Option(help="Write a page to look at to this HTML file.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let --report replace a file.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show every term and its source.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document; as -o json.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", help="Format: text or json.")] = "text",
@@ -46,22 +61,23 @@ def estimate(
 
     The script runs unmodified with its own arguments, which follow its name; options of
     costgpu stand before it. Its files stay as they were: saves go to a scratch folder.
+    Any other program is measured by the progress that it prints: costgpu estimate -- caffe train.
     """
     from datetime import UTC, datetime
-    from pathlib import Path
 
+    from costgpu import __version__
+    from costgpu.cli.besides import Besides
     from costgpu.cli.speeds import Speeds
+    from costgpu.cli.subject import Asked, check, subject
     from costgpu.estimate.amount import amount_of
     from costgpu.estimate.predict import predict, prepare
-    from costgpu.estimate.verdict import Preferences, decide
-    from costgpu.measure.document import load_profile, save_profile
-    from costgpu.prediction import Candidate, Objective
+    from costgpu.estimate.verdict import decide
+    from costgpu.prediction import Candidate
+    from costgpu.pricing.hardware import accelerators
+    from costgpu.pricing.speedups import speedups
     from costgpu.render.estimate import verdict_json, verdict_text
-    from costgpu.units import parse_duration, parse_usd
+    from costgpu.units import parse_duration
 
-    words = list(command or [])
-    if objective not in list(Objective):
-        raise UsageError(f"There is no objective {objective!r}.", hint="Choose cheapest, fastest or balanced.")
     if output not in ("text", "json"):
         raise UsageError(f"There is no output format {output!r}.", hint="Choose text or json.")
     if epochs is not None and total_steps is not None:
@@ -69,64 +85,49 @@ def estimate(
     for name, value in (("--epochs", epochs), ("--total-steps", total_steps)):
         if value is not None and not 0 < value < 1e15:
             raise UsageError(f"{name} {value:g} is not a positive number.")
-    if module is None and not words:
-        raise UsageError("Which script?", hint="costgpu estimate train.py, or costgpu estimate -m package")
-    preferences = Preferences(
-        objective=Objective(objective),
-        deadline_seconds=parse_duration(deadline) if deadline else None,
-        max_cost_usd=float(parse_usd(max_cost)) if max_cost else None,
-        value_of_time_usd_per_hour=float(parse_usd(value_of_time)) if value_of_time else 0.0,
-        rows=top,
-    )
+    asked = Asked(
+        words=tuple(command or ()), module=module, python=python, workdir=workdir,
+        measure_for_seconds=parse_duration(measure_for), start_limit_seconds=parse_duration(start_limit), steps=steps,
+        save=save, like=like, params=params, tokens=tokens, step_pattern=step_pattern, epochs=epochs,
+    )  # fmt: skip
+    check(asked)
+    preferences = _preferences(objective, deadline, max_cost, value_of_time, top)
+    besides = Besides.asked(own=own, own_price=own_price, power_price=power_price, energy=energy, chart=chart,
+                            report=report, force=force)  # fmt: skip
     places = candidates(gpus, tuple(infra or ()), spot=spot)  # a wrong name is an error before 30 s of measuring
-    log = None
-    if module is None and words[0].endswith(".json"):
-        if len(words) > 1:
-            raise UsageError(f"A profile takes no arguments: {' '.join(words[1:])}", hint="Put options before it.")
-        profile = load_profile(Path(words[0]))
-    else:
-        seconds, limit = parse_duration(measure_for), parse_duration(start_limit)
-        if save:
-            _check_save(Path(save))
-        request = to_request(words, module, workdir, seconds, limit, steps)
-        profile, outcome = run_measurement(request, python)
-        log = str(outcome.log)
-        if save:
-            save_profile(profile, Path(save))
-            typer.echo(f"Profile written to {save}", err=True)
-        tell_about_files(outcome)
-    if epochs is not None and not profile.phases[-1].total.steps_per_epoch:
-        raise UsageError("No epochs could be found in this script.", hint="Use --total-steps.")
     now = datetime.now(UTC)
-    amount = amount_of(profile, epochs=epochs, total_steps=total_steps)
-    workload = prepare(profile, amount, year=now.year)
+    found = subject(asked, now, __version__)
+    profile = found.profile
+    if found.epochs is not None and not profile.phases[-1].total.steps_per_epoch:
+        raise UsageError("No epochs could be found in this script.", hint="Use --total-steps.")
+    amount = amount_of(profile, epochs=found.epochs, total_steps=total_steps)
+    workload = prepare(profile, amount, year=now.year, speedups=speedups(), cards=accelerators().values())
     with Speeds(profile.workload) as known:
         here = predict(workload, Candidate(offer=None), known.of(None))
         offers = [predict(workload, place, known.of(place.offer)) for place in places]
         verdict = decide(amount, here, offers, preferences, ())
         known.record(verdict, profile, now)
+    besides.weigh(workload, verdict, offers, preferences, now.date(), gpus=gpus, infra=tuple(infra or ()), spot=spot)
     if json or output == "json":
-        typer.echo(verdict_json(verdict, profile, now.date()))
+        typer.echo(verdict_json(verdict, profile, now.date(), besides=besides.documents()))
     else:
-        typer.echo(verdict_text(verdict, profile, now.date(), explain=explain, log=log))
+        texts = besides.texts(sys.stdout.encoding or "ascii")
+        typer.echo(verdict_text(verdict, profile, now.date(), explain=explain, log=found.log, besides=texts))
 
 
-def _check_save(path: Path) -> None:
-    """Refuses, before anything is measured, to write over what no costgpu has saved: the script, say.
+def _preferences(
+    objective: str, deadline: str | None, max_cost: str | None, value_of_time: str | None, rows: int
+) -> Preferences:
+    from costgpu.estimate.verdict import Preferences
+    from costgpu.prediction import Objective
+    from costgpu.units import parse_duration, parse_usd
 
-    Raises:
-        UsageError: It is such a file, or its folder is not there.
-    """
-    from costgpu.cli.files import check_target
-    from costgpu.measure.document import load_profile
-
-    if os.path.lexists(path):
-        try:
-            ours = path.is_file() and bool(load_profile(path))
-        except ProfileError:
-            ours = False
-        if not ours:
-            raise UsageError(
-                f"--save {path}: it exists, and is no profile that costgpu has saved.", hint="Choose another name."
-            )
-    check_target(path, force=True)
+    if objective not in list(Objective):
+        raise UsageError(f"There is no objective {objective!r}.", hint="Choose cheapest, fastest or balanced.")
+    return Preferences(
+        objective=Objective(objective),
+        deadline_seconds=parse_duration(deadline) if deadline else None,
+        max_cost_usd=float(parse_usd(max_cost)) if max_cost else None,
+        value_of_time_usd_per_hour=float(parse_usd(value_of_time)) if value_of_time else 0.0,
+        rows=rows,
+    )

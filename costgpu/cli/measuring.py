@@ -15,7 +15,7 @@ from costgpu.errors import EXIT_INTERRUPTED, NotPython, ScriptNotFound, UsageErr
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from costgpu.measure import Interpreter, Outcome, Request
+    from costgpu.measure import Outcome, Request
     from costgpu.prediction import Candidate
     from costgpu.workload import WorkloadProfile
 
@@ -115,7 +115,8 @@ def run_measurement(request: Request, python: str | None) -> tuple[WorkloadProfi
     interpreter = find_interpreter(python, dict(os.environ))
     cache = platformdirs.user_cache_path("costgpu")
     try:
-        with _progress(request, interpreter) as tick:
+        words = f"Measuring {request.name} with {interpreter.path} (Python {interpreter.version}, {interpreter.origin})"
+        with progress(words, request.measure_for_seconds, request.start_limit_seconds) as tick:
             return measure_script(request, interpreter, cache, tick)
     except KeyboardInterrupt:
         typer.echo("Stopped. The script and everything that it started have been ended.", err=True)
@@ -123,9 +124,8 @@ def run_measurement(request: Request, python: str | None) -> tuple[WorkloadProfi
 
 
 @contextmanager
-def _progress(request: Request, interpreter: Interpreter) -> Iterator[Callable[[float, bool], None]]:
+def progress(words: str, measure_for_seconds: float, limit_seconds: float) -> Iterator[Callable[[float, bool], None]]:
     """A live line on a terminal, a plain line elsewhere; on stderr."""
-    words = f"Measuring {request.name} with {interpreter.path} (Python {interpreter.version}, {interpreter.origin})"
     typer.echo(words, err=True)
     if not sys.stderr.isatty():
         yield lambda *_: None
@@ -139,12 +139,10 @@ def _progress(request: Request, interpreter: Interpreter) -> Iterator[Callable[[
             if stepping and not reached:
                 reached.append(seconds)
             if stepping:
-                left = max(0.0, request.measure_for_seconds - (seconds - reached[0]))
+                left = max(0.0, measure_for_seconds - (seconds - reached[0]))
                 status.update(f"training steps are being timed: {left:.0f} s left (Ctrl-C ends it)")
             else:
-                status.update(
-                    f"waiting for the first step: {seconds:.0f} s (limit {request.start_limit_seconds:.0f} s)"
-                )
+                status.update(f"waiting for the first step: {seconds:.0f} s (limit {limit_seconds:.0f} s)")
 
         yield tick
 

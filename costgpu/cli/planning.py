@@ -135,11 +135,17 @@ def places_for(
     from costgpu.estimate.predict import predict, prepare
     from costgpu.estimate.verdict import Preferences, decide, weight
     from costgpu.prediction import Candidate, Choice
+    from costgpu.pricing.hardware import accelerators
+    from costgpu.pricing.speedups import speedups
     from costgpu.runner.plan import Place, this_machine
     from costgpu.units import parse_usd
 
     amount = amount_of(measured, epochs=None, total_steps=None) if measured else None
-    workload = prepare(measured, amount, year=today.year) if measured and amount else None
+    workload = (
+        prepare(measured, amount, year=today.year, speedups=speedups(), cards=accelerators().values())
+        if measured and amount
+        else None
+    )
     whole = amount is not None and amount.whole
     here_offer = this_machine(
         parse_usd(assume_price) if assume_price else Decimal(0), today, vcpus=os.cpu_count() or 1,

@@ -114,11 +114,22 @@ def split_step(seconds: float, work: StepWork, calls: float, host: float, machin
     return LocalStep((1 - share) * spread, share * spread, call, host, scaling_sigma(work, share))
 
 
-def step_there(step: LocalStep, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int) -> dict[str, float]:
-    """Seconds by term of the same step on a cloud CPU, data loading apart."""
+def step_there(
+    step: LocalStep, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
+) -> dict[str, float]:
+    """Seconds by term of the same step on a cloud CPU, data loading apart.
+
+    Args:
+        step: Measured, split.
+        work: Of its trace.
+        machine: That measured.
+        cpu: Of the cloud machine.
+        vcpus: Of the cloud machine.
+        spreads: Its parallel part is known to use every core, though no ops of it are.
+    """
     here, there = rates_here(machine), rates_there(cpu, vcpus)
     per_kernel = work.total_flops / work.kernels if work.kernels else 0.0
-    if per_kernel < TINY_FLOPS_PER_KERNEL:
+    if per_kernel < TINY_FLOPS_PER_KERNEL and not spreads:
         spread = min(speedup_of(here.cores, step.sigma), 2.0) / min(speedup_of(there.cores, step.sigma), 2.0)
     else:
         spread = speedup_of(here.cores, step.sigma) / speedup_of(there.cores, step.sigma)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from costgpu.estimate.anchor import CPU_UNKNOWN, measured_on_gpu
 from costgpu.estimate.gpu import ADAM_FAMILY, Precision
 from costgpu.models import AcceleratorSpec
 from costgpu.prediction import Candidate
-from costgpu.workload import Framework, Phase, WorkloadProfile
+from costgpu.workload import Framework, GpuPath, Phase, WorkloadProfile
 
 GIB = 2**30
 MARGIN = 1.25  # fits if so many times the need is below the memory. Source: benchmarks/README.md
@@ -17,6 +18,17 @@ HOST_RESERVE_GIB = 1.0  # the system of a cloud machine
 # From which torch release on the default wheels are for this CUDA. Source: PyTorch release notes (read 2026-10).
 DEFAULT_CUDA = (((2, 11), 13), ((2, 0), 12), ((1, 13), 11))
 OLDEST_FOR_BLACKWELL = (12, 8)
+# Least compute capability of the GPU builds of other frameworks: those of today are made with CUDA 12, which has dropped
+# Kepler (CUDA 12.0 release notes); cuML, which stands for scikit-learn on a GPU, needs 7.0 since its release 24.02 (RAPIDS
+# support notice 34, 2024-02). Read 2026-11-21.
+LEAST_CAPABILITY = {"scikit-learn": (7, 0)}
+OTHERS_LEAST_CAPABILITY = (5, 0)
+# Programs known by their output alone, or not at all: what their builds need is not known.
+ANY_BUILD = frozenset({"log lines", "reference", "caffe", "mxnet", "cntk", "theano"})
+# GPU builds for arm64 hosts that are known: JAX's and RAPIDS' own lists of platforms; XGBoost's says there is none (read
+# 2026-11-21).
+ON_ARM = ("scikit-learn", "jax")
+NOTHING_FOR_IT = "a GPU does nothing for this code as it is written"
 
 
 def accelerator_need_gib(phase: Phase, precision: Precision) -> float:
@@ -56,6 +68,8 @@ def incompatible(spec: AcceleratorSpec, candidate: Candidate, framework: Framewo
     """Why the script's framework build cannot use this accelerator; empty if it can."""
     if spec.vendor != "NVIDIA" or spec.compute_capability is None:
         return f"{spec.name} is not a CUDA device"
+    if framework.name != "torch" or not framework.version:
+        return _incompatible_elsewhere(spec.name, spec.compute_capability, candidate, framework)
     capability, cuda = spec.compute_capability, cuda_of(framework)
     word = f"torch {framework.version} (CUDA {cuda[0]}.{cuda[1]})"
     dotted = f"{capability[0]}.{capability[1]}"
@@ -72,6 +86,21 @@ def incompatible(spec: AcceleratorSpec, candidate: Candidate, framework: Framewo
     return ""
 
 
+def _incompatible_elsewhere(name: str, capability: tuple[int, int], candidate: Candidate, framework: Framework) -> str:
+    arm = candidate.offer is not None and candidate.offer.architecture == "arm64"
+    if arm and not any(known in framework.name for known in ON_ARM):
+        who = "its program" if framework.name in ANY_BUILD else framework.name
+        return f"no CUDA build of {who} for this arm64 host is known"
+    if framework.name in ANY_BUILD:
+        return ""
+    library = framework.name.split(" ")[0]
+    least = LEAST_CAPABILITY.get(library, OTHERS_LEAST_CAPABILITY)
+    if capability >= least:
+        return ""
+    what = "cuML" if library == "scikit-learn" else f"a GPU build of {framework.name}"
+    return f"{what} needs compute capability {least[0]}.{least[1]}; {name} has {capability[0]}.{capability[1]}"
+
+
 def host_need_gib(profile: WorkloadProfile) -> float:
     """Main memory that stays on the host of an accelerator: what the process took here without the model's tensors."""
     moved = max(
@@ -86,11 +115,17 @@ def why_not(profile: WorkloadProfile, candidate: Candidate, precision: Precision
     offer, spec = candidate.offer, candidate.accelerator
     if offer is None:
         return ""
+    if measured_on_gpu(profile) and spec is None:
+        return CPU_UNKNOWN
     if candidate.cpu is not None and candidate.cpu.burstable:
         return "its CPU is burstable: under load its speed and price cannot be predicted"
     if spec is not None and offer.accelerator is not None:
-        if any(phase.trace_steps == 0 for phase in profile.phases):
-            return f"no step could be traced with torch {profile.framework.version}, so that no GPU time is known"
+        nothing = next((phase for phase in profile.phases if phase.gpu is GpuPath.NONE), None)
+        if nothing is not None:
+            return nothing.gpu_reason or NOTHING_FOR_IT
+        if any(phase.gpu is GpuPath.TRACED and phase.trace_steps == 0 for phase in profile.phases):
+            name = f"{profile.framework.name} {profile.framework.version}".rstrip()
+            return f"no step could be traced with {name}, so that no GPU time is known"
         if offer.accelerator.count < 1:
             return "a slice of a GPU: its speed must be measured"
         reason = incompatible(spec, candidate, profile.framework)

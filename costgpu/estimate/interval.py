@@ -15,6 +15,12 @@ from costgpu.models import AcceleratorSpec
 GPU_BASE = (0.86, 1.17)
 LAUNCH_BOUND = (0.65, 1.50)
 UNRULED = (0.60, 1.70)
+# Only the sums of a step are known. Summing as such costs nearly nothing (p90 error 16.5 -> 17.7 % on the public rows,
+# benchmarks/counted.py, 2026-11-21), but frameworks count bytes and kernels before their compilers fuse them: assumed.
+COUNTED = (0.70, 1.45)
+# Nothing was measured: a reference workload's arithmetic, on a CPU at its nominal rate. Three of them took 0.85 to 1.5
+# times that on one core (see `like`); the user's own code is another program, so it is about doubled: assumed.
+PRIOR = (0.45, 2.20)
 CPU_SAME_FAMILY = (0.73, 1.26)
 CPU_OTHER_FAMILY = (0.65, 1.45)
 Z80 = 1.2816  # an 80 % interval of a normal distribution is +- this many standard deviations

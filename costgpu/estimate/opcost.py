@@ -25,7 +25,9 @@ from costgpu.estimate.ops import (
     SCATTER,
     UNRULED,
 )
-from costgpu.workload import OpRow, TensorShape
+from costgpu.workload import OpRow, StepTotals, TensorShape
+
+LARGE_BYTES = 4 << 20  # of one op: no CPU cache holds it
 
 
 @dataclass(slots=True)
@@ -86,6 +88,17 @@ def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> S
     return work
 
 
+def counted_work(totals: StepTotals) -> StepWork:
+    """The work of one step of which only totals are known: no op's rule applies, optimizers apart."""
+    work = StepWork(bytes_moved=totals.bytes_moved, kernels=totals.kernels)
+    for kind, share in (("conv", totals.convolutions), ("matmul", 1.0 - totals.convolutions)):
+        if share > 0 and totals.flops > 0:
+            work.flops[kind, totals.dtype] += share * totals.flops
+    if totals.bytes_moved > LARGE_BYTES * totals.kernels:
+        work.large_bytes = totals.bytes_moved
+    return work
+
+
 def _add(work: StepWork, row: OpRow, times: float) -> None:
     name = row.op
     if name in FREE:
@@ -110,7 +123,7 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
         work.flops[kind, dtype] += times * flops
     work.bytes_moved += times * moved
     work.kernels += times * kernels
-    if moved > 4 << 20:
+    if moved > LARGE_BYTES:
         work.large_bytes += times * moved
     if name in UNRULED or not name.startswith("aten::"):
         work.unruled_bytes += times * moved

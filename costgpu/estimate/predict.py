@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from costgpu.estimate import bench
 from costgpu.estimate import cpu as cpu_model
 from costgpu.estimate.amount import Amount, amount_of
+from costgpu.estimate.anchor import Anchor, anchor_of, anchored, spec_here
 from costgpu.estimate.cost import cost_range, ready_seconds
 from costgpu.estimate.feasible import why_not
 from costgpu.estimate.gpu import (
@@ -16,35 +19,67 @@ from costgpu.estimate.gpu import (
     gpu_terms,
     precision_of,
 )
-from costgpu.estimate.interval import CPU_OTHER_FAMILY, CPU_SAME_FAMILY, Z80, Interval, gpu_interval
+from costgpu.estimate.interval import (
+    COUNTED,
+    CPU_OTHER_FAMILY,
+    CPU_SAME_FAMILY,
+    PRIOR,
+    Z80,
+    Interval,
+    gpu_interval,
+)
 from costgpu.estimate.measured import applies, as_measured
-from costgpu.estimate.opcost import StepWork, step_work
+from costgpu.estimate.opcost import StepWork, counted_work, step_work
+from costgpu.models import AcceleratorSpec, Speedup
 from costgpu.prediction import Candidate, MeasuredSpeed, Prediction, Provenance, Range
-from costgpu.workload import ExtraKind, Phase, Rhythm, TotalKind, WorkloadProfile
+from costgpu.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
 
 STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
 HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
 FAR_SCALING = 8.0  # from so many times the cores on, the interval widens
 CHANGING_TOTAL_SIGMA = 0.5  # a number of steps that changes from epoch to epoch
+NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
 UNSEEN_SHARE_SIGMA = 0.35  # of the part of the time that was inferred and not measured
 
 
 @dataclass(slots=True)
 class Workload:
-    """A profile with everything that does not depend on the candidate computed once."""
+    """A profile with everything that does not depend on the candidate computed once; and the benchmark table."""
 
     profile: WorkloadProfile
     amount: Amount
     works: list[StepWork]
     splits: list[cpu_model.LocalStep]
     year: int
+    speedups: tuple[Speedup, ...] = ()
+    anchor: Anchor | None = None
 
 
-def prepare(profile: WorkloadProfile, amount: Amount, *, year: int) -> Workload:
-    """Computes what all candidates share; `year` is now, to tell a new architecture."""
-    works = [
-        step_work(phase.ops, phase.trace_steps, optimizer_ops=foreign_optimizer(phase)) for phase in profile.phases
-    ]
+@dataclass(slots=True)
+class _Step:
+    """One step on a candidate: seconds by term, interval, remarks, where it comes from; why it cannot be told."""
+
+    terms: dict[str, float]
+    interval: Interval
+    notes: list[str]
+    provenance: Provenance = Provenance.MODELLED
+    unknown: str = ""
+
+
+def prepare(
+    profile: WorkloadProfile, amount: Amount, *, year: int, speedups: Sequence[Speedup] = (),
+    cards: Iterable[AcceleratorSpec] = (),
+) -> Workload:  # fmt: skip
+    """Computes what all candidates share.
+
+    Args:
+        profile: Measured.
+        amount: How much of it.
+        year: Now, to tell a new architecture.
+        speedups: The benchmark table, for phases whose `gpu` is `GpuPath.TABLE`.
+        cards: All that are known, to find the GPU of this machine among, where that measured the profile.
+    """
+    works = [_work(phase) for phase in profile.phases]
     splits = [
         cpu_model.split_step(
             max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds),
@@ -52,7 +87,14 @@ def prepare(profile: WorkloadProfile, amount: Amount, *, year: int) -> Workload:
         )
         for phase, work in zip(profile.phases, works, strict=True)
     ]  # fmt: skip
-    return Workload(profile, amount, works, splits, year)
+    anchor = anchor_of(profile, works, spec_here(profile.machine.accelerators, cards))
+    return Workload(profile, amount, works, splits, year, tuple(speedups), anchor)
+
+
+def _work(phase: Phase) -> StepWork:
+    if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
+        return counted_work(phase.totals)
+    return step_work(phase.ops, phase.trace_steps, optimizer_ops=foreign_optimizer(phase))
 
 
 def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | None = None) -> Prediction:
@@ -77,9 +119,12 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     notes: list[str] = []
     interval = Interval(1.0, 1.0)
     provenance = Provenance.MEASURED if candidate.offer is None else Provenance.MODELLED
+    unknown = ""
     unseen = 0.0
     for index, phase in enumerate(profile.phases):
-        terms, interval, notes = _step(workload, index, candidate)
+        step = _step(workload, index, candidate)
+        terms, interval, notes, provenance = step.terms, step.interval, step.notes, step.provenance
+        unknown = unknown or step.unknown
         seconds = _step_seconds(phase, terms)
         steps_seconds.append(seconds)
         parts["steps"] += seconds * amount.steps[index]
@@ -118,34 +163,43 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         parts=parts,
         sigma=sigma,
         provenance=provenance,
-        infeasible=why_not(profile, candidate, precision_of(profile.framework)),
+        infeasible=why_not(profile, candidate, precision_of(profile.framework)) or unknown,
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
-def _step(workload: Workload, index: int, candidate: Candidate) -> tuple[dict[str, float], Interval, list[str]]:
+def _step(workload: Workload, index: int, candidate: Candidate) -> _Step:
+    phase = workload.profile.phases[index]
     if candidate.offer is None:
-        phase = workload.profile.phases[index]
+        if not phase.step.count:
+            return _Step({"nominal": phase.step.mean_seconds}, Interval(*PRIOR), [NOT_MEASURED])
         spread = 0.0
         if phase.step.median_seconds > 0 and phase.step.count >= 5:
             ratio = max(phase.step.high_seconds / max(phase.step.low_seconds, 1e-9), 1.0)
             spread = math.log(ratio) / (2 * Z80) / math.sqrt(phase.step.count)
         sigma = math.hypot(HERE_SIGMA if phase.step.count >= 5 else 0.2, spread)
-        return (
+        return _Step(
             {"measured": phase.step.mean_seconds},
             Interval(math.exp(-Z80 * sigma), math.exp(Z80 * sigma)),
             [],
+            Provenance.MEASURED,
         )
-    if candidate.accelerator is not None:
-        return _gpu_step(workload, index, candidate)
-    return _cpu_step(workload, index, candidate)
+    if candidate.accelerator is None:
+        return _cpu_step(workload, index, candidate)
+    if phase.gpu is GpuPath.TABLE:
+        return _table_step(workload, index, candidate)
+    return _gpu_step(workload, index, candidate)
 
 
-def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dict[str, float], Interval, list[str]]:
+def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
     offer, cpu, machine = candidate.offer, candidate.cpu, workload.profile.machine
+    phase = workload.profile.phases[index]
     assert offer is not None  # noqa: S101 - the caller's branch
     assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
-    terms = cpu_model.step_there(workload.splits[index], workload.works[index], machine, cpu, offer.vcpus)
+    terms = cpu_model.step_there(
+        workload.splits[index], workload.works[index], machine, cpu, offer.vcpus,
+        spreads=phase.gpu in (GpuPath.TABLE, GpuPath.NONE),
+    )  # fmt: skip
     same = cpu_model.same_chip(machine, cpu)
     low, high = CPU_SAME_FAMILY if same else CPU_OTHER_FAMILY
     notes = [] if same else ["another CPU family than this machine's"]
@@ -157,11 +211,37 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dic
     if swing < STEADY:
         low *= max(swing, LEAST_SWING)  # the steps may have been timed while a neighbour was busy
         notes.append(f"this machine is shared: its speed swung by a factor of {1 / swing:.1f} while it was measured")
-    terms["loading"] = _loading(workload.profile.phases[index], sum(terms.values()), max(1.0, cores - 1))
-    return terms, Interval(low, high), notes
+    if not phase.step.count:
+        low, high = min(low, PRIOR[0]), max(high, PRIOR[1])
+        notes.append(NOT_MEASURED)
+    terms["loading"] = _loading(phase, sum(terms.values()), max(1.0, cores - 1))
+    return _Step(terms, Interval(low, high), notes)
 
 
-def _gpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dict[str, float], Interval, list[str]]:
+def _table_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
+    """By the speed-ups that others measured on the same kind of work."""
+    offer, spec, machine = candidate.offer, candidate.accelerator, workload.profile.machine
+    assert offer is not None  # noqa: S101 - the caller's branch
+    assert spec is not None  # noqa: S101 - the caller's branch
+    phase = workload.profile.phases[index]
+    seconds = max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds)
+    serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
+    rate = bench.cpu_rate(cpu_model.rates_here(machine), serial)
+    work = bench.Work(phase.kind, workload.profile.framework.name, phase.unit, seconds, rate)
+    found = bench.table_speed(work, spec, workload.speedups)
+    if found is None:
+        why = f"no speed-up of {phase.kind or 'this kind of work'} on a GPU is known"
+        return _Step({"table": seconds}, Interval(*PRIOR), [], unknown=why)
+    notes = [phase.gpu_reason, *found.notes] if phase.gpu_reason else list(found.notes)
+    if offer.accelerator is not None and offer.accelerator.count > 1:
+        notes.append(f"taken to use one of its {offer.accelerator.count:g} GPUs")
+    terms = {"table": seconds / found.speedup}
+    cores = max(1.0, offer.vcpus / (candidate.cpu.vcpus_per_core if candidate.cpu else 2))
+    terms["loading"] = _loading(phase, terms["table"], cores)
+    return _Step(terms, Interval(found.low, found.high), notes, Provenance.BENCHMARKED)
+
+
+def _gpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
     offer, spec = candidate.offer, candidate.accelerator
     assert offer is not None  # noqa: S101 - the caller's branch
     assert spec is not None  # noqa: S101 - the caller's branch
@@ -171,9 +251,16 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dic
     found = gpu_terms(workload.works[index], phase.optimizers, precision, spec)
     low, high, notes = gpu_interval(found, spec, compiled=profile.framework.compiled > 0, as_of_year=workload.year)
     notes += found.notes
+    if phase.gpu is GpuPath.COUNTED:
+        low, high = min(low, COUNTED[0]), max(high, COUNTED[1])
+        if phase.step.count:
+            notes.append(f"from the sums of a step, not from its ops: {phase.totals.source if phase.totals else ''}")
+        else:
+            low, high = min(low, PRIOR[0]), max(high, PRIOR[1])
+            notes.append(NOT_MEASURED)
     if count > 1:
         notes.append(f"the script uses one of its {count:g} GPUs")
-    terms = {
+    modelled = {
         "compute": found.compute,
         "on-chip": found.on_chip,
         "memory": found.memory,
@@ -181,9 +268,12 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate) -> tuple[dic
         "host": phase.host_seconds_per_step,
         "copy": _copy_seconds(phase, spec.name),
     }
+    terms = anchored(workload.anchor, index, modelled, spec)
+    if workload.anchor is not None:
+        notes.append(f"set right by what was measured on the {workload.anchor.spec.name} here")
     cores = max(1.0, offer.vcpus / (candidate.cpu.vcpus_per_core if candidate.cpu else 2))
     terms["loading"] = _loading(phase, sum(terms.values()), cores)
-    return terms, Interval(low, high), notes
+    return _Step(terms, Interval(low, high), notes)
 
 
 def _copy_seconds(phase: Phase, accelerator: str) -> float:

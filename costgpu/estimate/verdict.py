@@ -15,6 +15,8 @@ CLOSE_LOW, CLOSE_HIGH = (
     0.5,
     2.0,
 )  # cost ratios between which the side is right 79 % of the time. Source: benchmarks/README.md
+# Of GPU figures from the benchmark table, which are off by factors: as sure as that, or it is too close to call.
+SURE = 0.79
 NEAR_TIE = 1.10  # of offers whose costs differ by less than this, the faster one is the better
 HERE_MINUTES_SECONDS = 600.0  # this machine is the answer if it is done in minutes
 WORTH_A_ROW = 0.95  # a dearer offer is shown if it takes less than this of the time of the next cheaper one
@@ -127,6 +129,7 @@ def decide(
         even = break_even(cpu, gpu)
         probability = probability_cheaper(gpu, cpu)
     choice, chosen = _choose(here, cpu, gpu, preferences, amount)
+    nowhere = _common_reason(offers) if gpu is None else ""
     if choice is Choice.TOO_CLOSE and gpu is not None and gpu.provenance is not Provenance.MEASURED:
         seconds = GPU_READY_SECONDS + MEASURE_SECONDS
         price = billed_usd(seconds, hourly_usd(gpu.candidate))
@@ -140,7 +143,7 @@ def decide(
         if wanted is not None and all(wanted is not p for p in table):
             table = tuple(sorted([*table, wanted], key=lambda p: p.wall_seconds.value))
     sentence = _sentence(
-        choice, chosen, here, cpu, gpu, amount, preferences, (speedup, premium, even, probability), settle
+        choice, chosen, here, cpu, gpu, amount, preferences, (speedup, premium, even, probability), settle, nowhere
     )
     return Verdict(
         choice=choice, sentence=sentence, unit=amount.unit, here=here, best_cpu=cpu, best_gpu=gpu, recommended=chosen,
@@ -185,9 +188,22 @@ def _choose_rented(
         return (Choice.GPU if better is gpu else Choice.CPU), better
     ratio = weight(gpu, preferences) / weight(cpu, preferences)
     better = gpu if ratio < 1 else cpu
-    if CLOSE_LOW < ratio < CLOSE_HIGH:
+    if CLOSE_LOW < ratio < CLOSE_HIGH or _unsure(better, cpu, gpu):
         return Choice.TOO_CLOSE, better
     return (Choice.GPU if better is gpu else Choice.CPU), better
+
+
+def _unsure(better: Prediction, cpu: Prediction, gpu: Prediction) -> bool:
+    """Whether a GPU figure from the benchmark table is too wide to tell the sides apart."""
+    if gpu.provenance is not Provenance.BENCHMARKED:
+        return False
+    return probability_cheaper(better, cpu if better is gpu else gpu) < SURE
+
+
+def _common_reason(offers: Sequence[Prediction]) -> str:
+    """Why no GPU will do, if it is the same for all that were looked at and none of the user's limits."""
+    reasons = {p.infeasible for p in offers if p.candidate.is_gpu}
+    return reasons.pop() if len(reasons) == 1 else ""
 
 
 def describe(prediction: Prediction) -> str:
@@ -221,6 +237,7 @@ def _sentence(
     preferences: Preferences,
     figures: tuple[float | None, float | None, float | None, float | None],
     settle: str,
+    nowhere: str,
 ) -> str:
     speedup, premium, even, probability = figures
     per = "" if amount.whole else f" for {amount.unit}"
@@ -247,6 +264,8 @@ def _sentence(
     if speedup is None or premium is None or even is None or probability is None or cpu is None or gpu is None:
         side = "GPU" if choice is Choice.GPU else "CPU"
         missing = "CPU" if side == "GPU" else "GPU"
+        if nowhere:
+            return f"Run it on a {side}: {where} No GPU will do: {nowhere}."
         return f"Run it on a {side}: {where} No {missing} offer is possible within the limits."
     pays = "no speed-up would make it pay" if math.isinf(even) else f"it would pay from {format_ratio(even)}"
     faster = (

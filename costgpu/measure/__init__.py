@@ -8,10 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from costgpu import __version__
-from costgpu.measure.build import build_profile
+from costgpu.errors import NeedsCuda
+from costgpu.measure.build import build_profile, trained_by_torch
 from costgpu.measure.failures import explain
 from costgpu.measure.fingerprint import workload_key
 from costgpu.measure.interpreter import Interpreter, describe_machine, find_interpreter
+from costgpu.measure.machine import plain_machine
+from costgpu.measure.refusal import only_on_a_gpu, wants_launcher
 from costgpu.measure.session import Outcome, Request, measure
 from costgpu.workload import WorkloadProfile
 
@@ -36,21 +39,47 @@ def measure_script(
     key = workload_key(
         script=request.script, module=request.module, arguments=request.arguments, workdir=request.workdir
     )  # before the script can change anything
-    outcome = measure(request, interpreter, cache, progress)
+    outcome = _measured(request, interpreter, cache, progress)
     record = outcome.record
-    if record is not None and record["status"] == "crashed" and record.get("while_tracing"):
-        # torch.func and some extensions do not allow saved-tensor hooks: once more without them
-        second = measure(request, interpreter, cache, progress, saved_hooks=False)
-        if explain(second, request, interpreter) is None:
-            outcome, record = second, second.record
     error = explain(outcome, request, interpreter)
     if error is not None:
         raise error
     assert record is not None  # noqa: S101 - explain() has an error for a missing record
-    facts = record["torch"]
-    machine = describe_machine(interpreter, outcome.probe, facts["threads"], facts["cuda_devices"])
+    if trained_by_torch(record):
+        facts = record["torch"]
+        machine = describe_machine(interpreter, outcome.probe, facts["threads"], facts["cuda_devices"])
+    else:
+        machine = plain_machine(python=interpreter.path).machine
     profile = build_profile(
         record, machine, script=request.name, arguments=list(request.arguments),
         created=datetime.now(UTC).isoformat(timespec="seconds"), version=__version__,
     )  # fmt: skip
     return replace(profile, workload=key), outcome
+
+
+def _measured(
+    request: Request, interpreter: Interpreter, cache: Path, progress: Callable[[float, bool], None]
+) -> Outcome:
+    """Runs the script as it is; if it refuses, once more for each of the reasons that there is an answer to."""
+    ways: dict[str, bool] = {}
+    while True:
+        outcome = measure(request, interpreter, cache, progress, **ways)
+        way = _another_way(outcome, request, interpreter)
+        if way is None or way[0] in ways:
+            return outcome
+        ways[way[0]] = way[1]
+
+
+def _another_way(outcome: Outcome, request: Request, interpreter: Interpreter) -> tuple[str, bool] | None:
+    """Keyword of `measure` that this script may need; None if it was measured, or nothing helps."""
+    record = outcome.record
+    error = explain(outcome, request, interpreter)
+    if record is None or error is None:
+        return None
+    if wants_launcher(record):
+        return "launched", True
+    if isinstance(error, NeedsCuda) and not (record["status"] == "crashed" and only_on_a_gpu(record)):
+        return "pretend", True
+    if record["status"] == "crashed" and record.get("while_tracing"):
+        return "saved_hooks", False  # torch.func and some extensions do not allow saved-tensor hooks
+    return None

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from costgpu.measure.beats import beat_phase, framework_of, notes_of, parallel_share
 from costgpu.measure.rhythm import data_loading, extras, step_times
 from costgpu.measure.total import batches_per_step, iterations_per_step, total_steps
 from costgpu.workload import (
@@ -19,6 +20,7 @@ from costgpu.workload import (
     OptimizerFacts,
     Phase,
     Rhythm,
+    Total,
     TotalKind,
     WorkloadProfile,
 )
@@ -48,6 +50,8 @@ def build_profile(
         created: ISO 8601 UTC.
         version: Of costgpu.
     """
+    if not trained_by_torch(record):
+        return _without_torch(record, machine, script, arguments, created, version)
     ended = record["status"] == "ended"
     stepped = [phase for phase in record["phases"] if phase["steps"] > 0]
     phases = [
@@ -79,11 +83,61 @@ def build_profile(
     )
 
 
+def trained_by_torch(record: dict[str, Any]) -> bool:
+    """Whether torch's optimizers (or backward passes) tell the steps; else it is the probe's series of beats."""
+    return any(phase["steps"] > 1 for phase in record.get("phases") or [])
+
+
+def _without_torch(
+    record: dict[str, Any], machine: Machine, script: str, arguments: list[str], created: str, version: str
+) -> WorkloadProfile:
+    phase = beat_phase(record)
+    step = phase.step.median_seconds
+    serial = 1.0 - parallel_share(record, machine.cores)
+    phase = replace(phase, host_seconds_per_step=serial * phase.step.mean_seconds)
+    name, number = framework_of(record)
+    notes = notes_of(record)
+    if phase.total.kind is TotalKind.UPPER_BOUND:
+        notes.append("The script may stop early: the number of steps is an upper bound.")
+    return WorkloadProfile(
+        script=script, arguments=arguments, created=created, costgpu_version=version, machine=machine,
+        framework=Framework(version=number, python=record["python"], name=name),
+        setup_seconds=max(0.0, record.get("setup_seconds", 0.0) - step), ended=record["status"] == "ended",
+        wall_seconds=record["wall_seconds"], peak_rss_bytes=record["peak_rss_bytes"], phases=[phase], notes=notes,
+    )  # fmt: skip
+
+
+def told_total(told: dict[str, Any], seen: int) -> Total | None:
+    """The number of steps as the trainer says it; None if it does not know either.
+
+    Args:
+        told: By the probe's readers of Lightning, Hugging Face, Ignite and Keras.
+        seen: Steps that really ran.
+    """
+    how = f"{told['trainer']}: {told['how']}"
+    if told["total"] == "inf":
+        return Total(
+            kind=TotalKind.UNBOUNDED,
+            steps=None,
+            steps_per_epoch=told["per_epoch"],
+            how=f"{how}: it has no end of its own",
+        )
+    if told["total"] is None:
+        return None
+    kind = TotalKind.EXACT
+    if told["may_stop"]:
+        kind, how = TotalKind.UPPER_BOUND, f"{how}; {told['may_stop'][0]} may stop it earlier"
+    steps = max(float(told["total"]), float(seen))
+    return Total(kind=kind, steps=steps, steps_per_epoch=told["per_epoch"], how=how)
+
+
 def _phase(raw: dict[str, Any], record: dict[str, Any], *, ended: bool, first: bool) -> Phase:
     step, used = step_times(raw)
     per_step = batches_per_step(raw)
     data = data_loading(raw, used, per_step)
     total = total_steps(raw, ended=ended)
+    if raw.get("told") and not ended:
+        total = told_total(raw["told"], raw["steps"]) or total
     accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]])
     before = record["before"]["validation"] if first else 0.0
     found = extras(raw, step, total, accumulation, before, data.batch_size)
@@ -185,7 +239,44 @@ def _framework(record: dict[str, Any]) -> Framework:
         conv_tf32=facts["conv_tf32"],
         autocast=[Autocast(device=a["device"], dtype=a["dtype"], enabled=a["enabled"]) for a in facts["autocast"]],
         compiled=facts["compiled"],
+        device="cuda" if any(phase.get("device") == "cuda" for phase in record["phases"]) else "cpu",
+        pretended=bool(facts.get("pretended")),
+        channels_last=any(_channels_last(row) for phase in record["phases"] for row in phase["ops"]),
+        attention_kernels=_attention_kernels(record),
+        cudnn_benchmark=bool(facts.get("cudnn_benchmark")),
     )
+
+
+def _channels_last(row: dict[str, Any]) -> bool:
+    """Whether this is a convolution whose input has its channels innermost, and that is not so by chance."""
+    if row["op"] != "aten::convolution" or not row["inputs"]:
+        return False
+    shape, strides, _ = row["inputs"][0]
+    return len(shape) == len(strides) >= 4 and strides[1] == 1 < shape[1] and math.prod(shape[2:]) > 1
+
+
+def _attention_kernels(record: dict[str, Any]) -> list[str]:
+    """What the script chose or brought along, and torch's own function where the trace shows it.
+
+    With dropout a CPU takes that function apart; the softmax that is left is used nowhere else.
+    """
+    found = [str(name) for name in record["torch"].get("attention", [])]
+    ops = {row["op"] for phase in record["phases"] for row in phase["ops"]}
+    if any(op.startswith("aten::_scaled_dot_product") or op == "aten::_safe_softmax" for op in ops):
+        found.append("scaled_dot_product_attention")
+    return found
+
+
+def _pretended(record: dict[str, Any]) -> list[str]:
+    facts = record["torch"]
+    if not facts.get("pretended"):
+        return []
+    notes = ["It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory."]
+    if any(cast["enabled"] and cast["device"] == "cuda" for cast in facts["autocast"]):
+        notes.append("Its mixed precision was not in effect here; GPU times are predicted with it.")
+    if facts.get("pretended_devices", 0) > 1:
+        notes.append(f"It names {facts['pretended_devices']} CUDA devices; the prediction is for all its work on one.")
+    return notes
 
 
 def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any]) -> list[str]:
@@ -205,6 +296,7 @@ def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any])
         notes.append(f"It trains again at {phase.label} ({phase.source}): {known}.")
     if record.get("open", {}).get("validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
+    notes += _pretended(record)
     if record["torch"]["compiled"]:
         notes.append("torch.compile was asked for: the trace is of the uncompiled model.")
     if record.get("probe_errors"):

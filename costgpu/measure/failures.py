@@ -21,15 +21,11 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
+from costgpu.measure.beats import usable
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.refusal import only_on_a_gpu, pretended, says_cuda
 from costgpu.measure.session import Outcome, Request
 
-_CUDA = re.compile(
-    r"not compiled with cuda enabled|no nvidia driver|no cuda gpus are available|torch\.cuda\.is_available\(\) is false"
-    r"|(cuda|gpu) (is )?(not available|not found|unavailable|required|needed)"
-    r"|(requires?|needs?|no|without) (a |any )?(nvidia )?(cuda|gpu)s?\b|invalid device string: 'cuda",
-    re.IGNORECASE,
-)
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
 
 
@@ -40,7 +36,7 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
         return _without_record(outcome, name)
     status = record["status"]
     stepped = any(phase["steps"] > 1 for phase in record.get("phases", []))
-    if status in ("cut", "ended") and stepped:
+    if status in ("cut", "ended") and (stepped or usable(record)):
         return None
     if status == "cut":
         return NeverStepped(
@@ -114,11 +110,13 @@ def _ended_without_steps(record: dict[str, Any], name: str, outcome: Outcome) ->
     if record.get("torch") is None:
         return NothingToMeasure(
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
-            hint="costgpu measures PyTorch training scripts; is this the one that trains, with the right arguments?",
+            hint="There is nothing to predict from: is this the script that trains, with the right arguments?",
         )
     tail = _tail(outcome.log)
-    if not record.get("optimizers_made") and _CUDA.search(tail):
-        return _needs_cuda(name, tail.strip())
+    if not record.get("optimizers_made") and says_cuda(tail):
+        return _needs_cuda(name, tail.strip(), record)
+    if record["torch"].get("processes_for_no_gpu"):
+        return _needs_cuda(name, "it starts one process for each, and here that is none", record)
     return NothingToMeasure(
         _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
         hint="Does it need arguments to train? If it only runs inference there is nothing to count.",
@@ -127,6 +125,12 @@ def _ended_without_steps(record: dict[str, Any], name: str, outcome: Outcome) ->
 
 def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
     limit = request.start_limit_seconds
+    if going := record.get("fit_going"):
+        return NeverStepped(
+            f"{request.name}: {going['estimator']}.fit ({going['label'] or 'in a library'}) did not end in {limit:.0f} s,"
+            " and does not say how far it is.",
+            hint="Measure with a tenth of the rows, or raise --start-limit; a search shows its fits with n_jobs=1.",
+        )
     if record.get("manual"):
         message = f"{request.name} made {record['manual']} backward passes but no optimizer step in {limit:.0f} s."
         hint = "With that much gradient accumulation, raise --start-limit. "
@@ -134,15 +138,15 @@ def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
         message = f"{request.name} made an optimizer but no step with it in {limit:.0f} s."
         hint = "Raise --start-limit if it prepares for longer than that. "
     else:
-        message = f"{request.name} did not reach an optimizer in {limit:.0f} s."
+        message = f"{request.name} did not reach a training step in {limit:.0f} s."
         hint = "Raise --start-limit if it prepares for longer than that. "
     return NeverStepped(message, hint=_where(record) + hint)
 
 
 def _exited(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
     said = (record.get("message") or "").strip() or _tail(outcome.log, 1).strip()
-    if _CUDA.search(said):
-        return _needs_cuda(name, said)
+    if says_cuda(said):
+        return _needs_cuda(name, said, record)
     if record.get("code") == 2 and "usage:" in _tail(outcome.log, 40):
         return ScriptCrashed(
             _with_tail(f"{name} does not accept its arguments.", outcome),
@@ -154,10 +158,19 @@ def _exited(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
     )
 
 
-def _needs_cuda(name: str, reason: str) -> NeedsCuda:
+def _needs_cuda(name: str, reason: str, record: dict[str, Any]) -> NeedsCuda:
+    even = ", even where its CUDA calls land on the CPU" if pretended(record) else ""
     return NeedsCuda(
-        f"{name} refuses to run without a CUDA device: {reason.splitlines()[-1][:200]}",
-        hint="Let it choose: device = 'cuda' if torch.cuda.is_available() else 'cpu'; then measure again.",
+        f"{name} refuses to run without a CUDA device{even}: {reason.splitlines()[-1][:200]}",
+        hint="Measure on a machine with an NVIDIA GPU, or let it use the CPU where torch.cuda.is_available() is false.",
+    )
+
+
+def _gpu_only(name: str, thing: str, record: dict[str, Any]) -> NeedsCuda:
+    said = (record["message"].strip() or record["kind"]).splitlines()[0][:200]
+    return NeedsCuda(
+        f"{name} uses {thing}, which a CPU cannot stand in for: {said}",
+        hint=f"Measure on a machine with an NVIDIA GPU, or give the script an option to do without {thing}.",
     )
 
 
@@ -180,6 +193,8 @@ def _crashed(
             f"There is no module {request.module!r} to run with -m.",
             hint="Run it from the folder that holds the package, or name that folder with --workdir.",
         )
+    if thing := only_on_a_gpu(record):
+        return _gpu_only(name, thing, record)
     if record.get("missing") and record.get("no_module"):
         missing = record["missing"]
         return MissingImport(
@@ -198,17 +213,18 @@ def _crashed(
             f"{name} waits for input on stdin, and a measurement gives it none.",
             hint="Pass what it asks for as an argument, or give it a default.",
         )
-    if _CUDA.search(message):
-        return _needs_cuda(name, message)
+    if says_cuda(message):
+        return _needs_cuda(name, message, record)
     asserted = next((line for line in reversed(record["trail"].splitlines()) if "assert" in line.split("#")[0]), "")
     if kind == "AssertionError" and "cuda" in asserted.lower():
-        return _needs_cuda(name, asserted.strip())
+        return _needs_cuda(name, asserted.strip(), record)
     if "MemoryError" in bases or _MEMORY.search(message):
         return OutOfMemory(
             f"{name} ran out of memory here: {message.splitlines()[0][:200] if message else kind}",
             hint="Measure with a smaller batch, or on a machine with more memory.",
         )
+    asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
         _with_tail(f"{name} crashed with {kind}: {message[:300]}.", outcome),
-        hint=f"Its whole output is in {outcome.log}",
+        hint=f"{asked if pretended(record) else ''}Its whole output is in {outcome.log}",
     )

@@ -39,7 +39,7 @@ def find_interpreter(asked: str | None, environment: dict[str, str]) -> Interpre
         if path is None:
             raise InterpreterError(f"There is no interpreter {asked!r}.", hint=hint)
     else:
-        path, origin = _default(environment)
+        path, origin = default_interpreter(environment)
         if path is None:
             raise InterpreterError("There is no python on PATH.", hint=hint)
     try:
@@ -59,7 +59,8 @@ def find_interpreter(asked: str | None, environment: dict[str, str]) -> Interpre
     return Interpreter(path, version, origin)
 
 
-def _default(environment: dict[str, str]) -> tuple[str | None, str]:
+def default_interpreter(environment: dict[str, str]) -> tuple[str | None, str]:
+    """The active environment's Python, else the one on PATH, and which of the two it is; None without any."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if folder := environment.get(variable):
             for place in ("bin/python", "Scripts/python.exe", "python.exe"):

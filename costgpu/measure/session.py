@@ -27,6 +27,8 @@ GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one tha
 MARKER = "COSTGPU_MEASUREMENT"
 KEEP_SECONDS = 6 * 3600.0
 KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
+LAUNCHED = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "0"}  # fmt: skip
 QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
 
 
@@ -96,6 +98,8 @@ def measure(
     progress: Callable[[float, bool], None],
     *,
     saved_hooks: bool = True,
+    pretend: bool = False,
+    launched: bool = False,
 ) -> Outcome:
     """Runs the script under the probe.
 
@@ -105,11 +109,13 @@ def measure(
         cache: Folder under which this measurement gets its own.
         progress: Called some times a second with the seconds since the start and whether it has stepped.
         saved_hooks: Count saved tensors; off for code that does not allow it (torch.func).
+        pretend: What the script asks of a CUDA device lands on the CPU, where there is no such device.
+        launched: With the environment of the only process that torchrun has started.
 
     Raises:
         KeyboardInterrupt: Ctrl-C (or SIGTERM, SIGHUP); everything has been ended and put back before.
     """
-    scratch = _new_scratch(cache, request.name)
+    scratch = new_scratch(cache, request.name)
     log = scratch / "output.log"
     config = scratch / "config.json"
     result = scratch / "result.json"
@@ -126,19 +132,22 @@ def measure(
                 "result": str(result),
                 "scratch": str(scratch),
                 "saved": saved_hooks,
+                "pretend": pretend,
             }
         )
     )
     before = {process.pid for process in psutil.Process().children()}
     marker, probe = uuid.uuid4().hex, write_probe(scratch)
     environment = {**os.environ, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
+    if launched:
+        environment = {**LAUNCHED, **environment}
     limit = (
         request.start_limit_seconds
         + max(5 * request.measure_for_seconds, request.measure_for_seconds + 60)
         + GRACE_SECONDS
     )
     start, timed_out, survivors = time.monotonic(), False, 0
-    with log.open("wb") as output, _interruptible(), _adopting():
+    with log.open("wb") as output, interruptible(), adopting():
         child = subprocess.Popen(
             [interpreter.path, str(probe), "run", str(config)],
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
@@ -153,7 +162,7 @@ def measure(
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=0.1)
         finally:
-            with _uninterrupted():
+            with uninterrupted():
                 survivors = end_everything(child.pid, marker, before)
                 child.wait()
                 restored = restore(scratch)
@@ -176,7 +185,7 @@ def measure(
 
 
 @contextlib.contextmanager
-def _adopting() -> Iterator[None]:
+def adopting() -> Iterator[None]:
     """Daemons that the script leaves behind become our children (Linux), so that they are found and ended."""
     set_subreaper = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 
@@ -195,7 +204,7 @@ def _adopting() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """SIGTERM and SIGHUP take the way of Ctrl-C, so that the script never outlives us."""
 
     def interrupt(*_: object) -> None:
@@ -213,7 +222,7 @@ def _interruptible() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """A second Ctrl-C must not leave processes running or files not put back."""
     before: dict[signal.Signals, Any] = {}
     for number in {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
@@ -226,7 +235,8 @@ def _uninterrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _new_scratch(cache: Path, name: str) -> Path:
+def new_scratch(cache: Path, name: str) -> Path:
+    """A folder of its own for one measurement; old ones are removed."""
     root = cache / "measurements"
     root.mkdir(parents=True, exist_ok=True)
     old = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)

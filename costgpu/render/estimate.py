@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from enum import Enum
@@ -13,7 +14,7 @@ from typing import Any
 from costgpu.models import Offer
 from costgpu.prediction import Prediction, Provenance, Verdict
 from costgpu.units import format_duration, format_ratio, format_usd
-from costgpu.workload import TotalKind, WorkloadProfile
+from costgpu.workload import Phase, TotalKind, WorkloadProfile
 
 WIDTH = 80
 FORMAT, VERSION = "costgpu.verdict", 1
@@ -28,6 +29,8 @@ TERM_WORDS = {
     "loading": "waiting for data",
     "measured": "a step, as measured",
     "run": "a step, as the run that was measured",
+    "table": "a step, by the benchmark table",
+    "nominal": "a step of the reference workload, by this CPU's rates",
 }
 
 
@@ -39,8 +42,9 @@ def _wrap(text: str, indent: str = "") -> str:
 
 
 def verdict_text(
-    verdict: Verdict, profile: WorkloadProfile, today: date, *, explain: bool = False, log: str | None = None
-) -> str:
+    verdict: Verdict, profile: WorkloadProfile, today: date, *, explain: bool = False, log: str | None = None,
+    besides: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The answer, what it rests on, and the offers worth a look.
 
     Args:
@@ -49,8 +53,10 @@ def verdict_text(
         today: From which the age of prices is counted.
         explain: Show every term and where each number comes from.
         log: Where the script's output went; None if nothing was run.
+        besides: Blocks of text that follow the table: a chart, advice, a GPU of one's own.
     """
     blocks = [_wrap(verdict.sentence), _measured(profile), _table(verdict, today)]
+    blocks += besides
     notes = list(dict.fromkeys([*profile.notes, *verdict.notes, *_offer_notes(verdict)]))
     if notes:
         blocks.append("\n".join(_wrap(note, "- ") for note in notes))
@@ -75,32 +81,54 @@ def _measured(profile: WorkloadProfile) -> str:
         total = phase.total
         if total.kind in (TotalKind.EXACT, TotalKind.APPROXIMATE, TotalKind.UPPER_BOUND):
             most = {TotalKind.UPPER_BOUND: "at most ", TotalKind.APPROXIMATE: "about "}.get(total.kind, "")
-            count = f"{most}{total.steps:,.0f} steps" if total.steps else "no steps"
+            count = f"{most}{total.steps:,.0f} {units(phase, total.steps)}" if total.steps else "no steps"
             if total.steps and total.steps_per_epoch and total.steps > total.steps_per_epoch:
                 epochs = total.steps / total.steps_per_epoch
                 count += f" in {_number(epochs)} epochs"
         elif total.kind is TotalKind.UNBOUNDED:
             count = "runs until it is stopped"
         else:
-            count = "an unknown number of steps"
-        lines.append(_wrap(f"{profile.script} ({phase.label}): {count}: {total.how}."))
+            count = f"an unknown number of {units(phase)}"
+        place = "" if phase.label == profile.script else f" ({phase.label})"
+        lines.append(_wrap(f"{profile.script}{place}: {count}: {total.how}."))
     last = profile.phases[-1]
     step = last.step
-    facts = [f"{format_duration(step.median_seconds)} a step (median of {step.count})"]
+    if not step.count:
+        where = f"{profile.machine.cores} cores of {profile.machine.cpu_model}"
+        lines.append(_wrap(f"Not measured: {_size(last)}; on {where} a {last.unit} would take about"
+                           f" {format_duration(step.mean_seconds)}."))  # fmt: skip
+        return "\n".join(lines)
+    facts = [f"{format_duration(step.median_seconds)} {_a(last.unit)} (median of {step.count})"]
+    if step.count == 1 and profile.ended:
+        facts = [f"{format_duration(step.median_seconds)} for the {last.unit}"]
     if last.data.batches_per_step:
         wait = last.data.wait_seconds_per_step / step.mean_seconds if step.mean_seconds else 0.0
         facts.append(f"{wait:.0%} of it waiting for data ({last.data.workers} workers)")
     facts.append(f"set-up {format_duration(profile.setup_seconds)}")
-    parameters = sum(o.parameters for o in last.optimizers)
-    if parameters:
-        names = "+".join(dict.fromkeys(o.name for o in last.optimizers))
-        facts.append(f"{parameters / 1e6:,.3g} M parameters ({names})")
+    if any(o.parameters for o in last.optimizers):
+        facts.append(_size(last))
     lines.append(
         _wrap(f"Measured on {profile.machine.cores} cores of {profile.machine.cpu_model}: {', '.join(facts)}.")
     )
     if last.extras:
         lines.append(_wrap("Beside the steps: " + "; ".join(_extra(e) for e in last.extras) + "."))
     return "\n".join(lines)
+
+
+def _size(phase: Phase) -> str:
+    parameters = sum(o.parameters for o in phase.optimizers)
+    names = "+".join(dict.fromkeys(o.name for o in phase.optimizers))
+    count = f"{parameters / 1e9:,.3g} B" if parameters >= 1e9 else f"{parameters / 1e6:,.3g} M"
+    return f"{count} parameters ({names})"
+
+
+def units(phase: Phase, count: float = 2) -> str:
+    """``steps``, ``trees``, ``iterations``: the word for so many."""
+    return phase.unit if count == 1 else f"{phase.unit}{'es' if phase.unit.endswith('h') else 's'}"
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[:1] in "aeiou" else f"a {word}"
 
 
 def _number(value: float) -> str:
@@ -132,7 +160,7 @@ def _age(offer: Offer, today: date) -> str:
 
 
 def _table(verdict: Verdict, today: date) -> str:
-    head = f"{'':2}{'':44} {'time':>8} {'cost':>8} {'80 %':>15}"
+    head = f"{'':2}{'':43} {'time':>9} {'cost':>8} {'80 %':>15}"
     lines = [
         f"For {verdict.unit}, boot included:" if verdict.unit == "the whole job" else f"For {verdict.unit}:",
         head,
@@ -148,10 +176,10 @@ def _table(verdict: Verdict, today: date) -> str:
             amounts = f"{format_usd(cost.value):>8} {span:>15}"
         name = _where(prediction)
         time = format_duration(prediction.wall_seconds.value)
-        if len(name) > 44:
+        if len(name) > 43:
             lines.append(f"{mark} {name}")
             name, mark = "", " "
-        lines.append(f"{mark} {name:44} {time:>8} {amounts}")
+        lines.append(f"{mark} {name:43} {time:>9} {amounts}")
     offers = [p.candidate.offer for p in rows if p.candidate.offer is not None]
     if offers:
         newest, oldest = max(o.price_as_of for o in offers), min(o.price_as_of for o in offers)
@@ -211,8 +239,10 @@ def _explanation(verdict: Verdict, profile: WorkloadProfile, today: date) -> str
     return "\n".join(lines)
 
 
-def verdict_json(verdict: Verdict, profile: WorkloadProfile, today: date) -> str:
-    """The versioned document; amounts in seconds and US dollars, the trace left out."""
+def verdict_json(
+    verdict: Verdict, profile: WorkloadProfile, today: date, *, besides: Mapping[str, Any] | None = None
+) -> str:
+    """The versioned document; amounts in seconds and US dollars, the trace left out; `besides` is put beside it."""
     document = {
         "format": FORMAT,
         "version": VERSION,
@@ -233,6 +263,7 @@ def verdict_json(verdict: Verdict, profile: WorkloadProfile, today: date) -> str
         "recommended": prediction_document(verdict.recommended, today),
         "table": [prediction_document(p, today) for p in verdict.table],
         "workload": _workload(profile),
+        **(besides or {}),
     }
     return json.dumps(document, indent=2)
 

@@ -109,7 +109,7 @@ def stacked_bars(
                 )
                 base += value
         parts.append(f"<g><title>{escape(title)}</title>{''.join(bars)}</g>")
-    return _picture(width, height, name, text, parts)
+    return picture(width, height, name, text, parts)
 
 
 def against(
@@ -142,7 +142,7 @@ def against(
         parts.append(f'<polygon class="area{over}" points="{area}"/><polyline class="sum{over}" points="{line}"/>')
     y = up(amount)
     parts.append(f'<line class="amount" x1="{LEFT}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-    return _picture(width, height, name, text, parts)
+    return picture(width, height, name, text, parts)
 
 
 def said_and_done(width: int, height: int, dots: Sequence[Dot], *, name: str, text: str) -> str:
@@ -178,7 +178,7 @@ def said_and_done(width: int, height: int, dots: Sequence[Dot], *, name: str, te
     parts.append(f'<text class="label" x="{middle_x:.0f}" y="{height - 6}" text-anchor="middle">estimated</text>')
     parts.append(f'<text class="label" x="{LEFT + 6}" y="{TOP + 10}">actual</text>')
     parts += _clusters(dots, across, up) if len(dots) > MOST_POINTS else [_dot(dot, across, up) for dot in dots]
-    return _picture(width, height, name, text, parts)
+    return picture(width, height, name, text, parts)
 
 
 def _dot(dot: Dot, across: Callable[[float], float], up: Callable[[float], float]) -> str:
@@ -255,7 +255,8 @@ def _days(width: int, height: int, days: Sequence[date], place: Callable[[float]
     return "".join(parts)
 
 
-def _picture(width: int, height: int, name: str, text: str, parts: Sequence[str]) -> str:
+def picture(width: int, height: int, name: str, text: str, parts: Sequence[str]) -> str:
+    """The frame: an image with a name and a text for those who cannot see it."""
     return (
         f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{escape(name)}: {escape(text)}">{"".join(parts)}</svg>'

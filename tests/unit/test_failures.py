@@ -107,8 +107,8 @@ def test_one_step_and_no_second() -> None:
     [
         ({"manual": 12, "optimizers_made": 1}, "12 backward passes but no optimizer step"),
         ({"manual": 0, "optimizers_made": 1}, "made an optimizer but no step"),
-        ({"manual": 0, "optimizers_made": 0}, "did not reach an optimizer"),
-        ({}, "did not reach an optimizer"),
+        ({"manual": 0, "optimizers_made": 0}, "did not reach a training step"),
+        ({}, "did not reach a training step"),
     ],
 )
 def test_no_step_within_the_limit(log: Path, facts: dict[str, int], words: str) -> None:

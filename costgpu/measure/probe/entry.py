@@ -12,9 +12,14 @@ import traceback
 import types
 
 from .guard import Guard
+from .jax_hooks import Jax
+from .keras_hooks import Keras
 from .nest import HERE
+from .progress import attach_tqdm
 from .recorder import Recorder
+from .sklearn_hooks import Fits
 from .tracer import clock
+from .tree_hooks import attach_lightgbm, attach_xgboost
 from .watchdog import Watchdog
 
 
@@ -22,20 +27,25 @@ class AfterImport(importlib.abc.MetaPathFinder):
     """Calls back when a module has been imported, and leaves the import itself to the finders that exist."""
 
     def __init__(self, callbacks):
-        self.callbacks = callbacks
+        self.callbacks, self.asking = callbacks, set()
 
     def find_spec(self, name, path=None, target=None):
-        if name not in self.callbacks:
+        if name not in self.callbacks or name in self.asking:
             return None
-        callback = self.callbacks.pop(name)
-        spec = importlib.util.find_spec(name)
+        self.asking.add(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self.asking.discard(name)
         if spec is None or spec.loader is None:
             return spec
         run = spec.loader.exec_module
 
         def exec_module(module):
             run(module)
-            callback(module)
+            callback = self.callbacks.pop(name, None)  # not before: a script may only ask whether it is there
+            if callback is not None:
+                callback(module)
 
         spec.loader.exec_module = exec_module
         return spec
@@ -59,6 +69,28 @@ def guard_safetensors(guard):
             setattr(module, name, save)
 
     return attach
+
+
+def frameworks(recorder):
+    """Module -> what to do when it has been imported."""
+    beats = recorder.beats
+    keras, fits = Keras(beats), Fits(beats)
+    recorder.fits = fits
+    return {
+        "torch": recorder.attach,
+        "keras": keras.attach,
+        "tf_keras": keras.attach,
+        "tensorflow.python.eager.polymorphic_function.polymorphic_function": keras.attach_functions,
+        "jax": Jax(beats).attach,
+        "xgboost.core": attach_xgboost(beats),
+        "lightgbm.basic": attach_lightgbm(beats),
+        "sklearn.base": fits.attach_base,
+        "sklearn.ensemble._forest": fits.attach_forest,
+        "sklearn.ensemble._gb": fits.attach_boosting,
+        "sklearn.ensemble._hist_gradient_boosting.grower": fits.attach_grower,
+        "sklearn.model_selection._validation": fits.attach_search,
+        "tqdm.std": attach_tqdm(beats),
+    }
 
 
 def die_with_parent():
@@ -130,7 +162,7 @@ def run(config):
     recorder = Recorder(config, guard)
     os.register_at_fork(after_in_child=lambda: setattr(recorder, "status", "child"))
     guard.install()
-    sys.meta_path.insert(0, AfterImport({"torch": recorder.attach, "safetensors.torch": guard_safetensors(guard)}))
+    sys.meta_path.insert(0, AfterImport({**frameworks(recorder), "safetensors.torch": guard_safetensors(guard)}))
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()

@@ -6,6 +6,8 @@ import sys
 import time
 import types
 
+from .asked import ASKED
+from .pretend import Pretend
 from .tracer import clock
 
 
@@ -21,6 +23,9 @@ class Hooks:
         self.attach_data(torch)
         self.attach_saving(torch)
         self.attach_modules(torch)
+        ASKED.attach(torch)
+        if self.recorder.config.get("pretend"):
+            Pretend(ASKED, self.recorder.libraries).attach(torch)
 
     def attach_optimizers(self, torch):
         recorder, hooks = self.recorder, self
@@ -39,6 +44,17 @@ class Hooks:
         if hooked:
             module.register_optimizer_step_pre_hook(lambda opt, args, kwargs: recorder.enter_optimizer())
             module.register_optimizer_step_post_hook(lambda opt, args, kwargs: recorder.step(opt, sys._getframe(1)))
+
+    def hook_again(self, kind):
+        """The compiler of torch 2.1 to 2.3 takes the step hooks off every optimizer, and says that they are on."""
+        hook = getattr(kind, "profile_hook_step", None)
+        step = vars(kind).get("step")
+        if hook is not None and getattr(step, "hooked", False):
+            if getattr(step, "__code__", None) is not hook(lambda one: None).__code__:
+                kind.step = hook(step)
+                kind.step.hooked = True
+        for derived in kind.__subclasses__():
+            self.hook_again(derived)
 
     def wrap_step(self, optimizer):
         """Torch before 2.0 has no global step hooks."""
@@ -220,7 +236,10 @@ class Hooks:
 
             def compile_(*args, **kwargs):
                 recorder.compiled += 1
-                return compiled(*args, **kwargs)
+                try:
+                    return compiled(*args, **kwargs)
+                finally:
+                    self.hook_again(torch.optim.Optimizer)
 
             torch.compile = compile_
 

@@ -3,6 +3,8 @@
 import os
 from array import array
 
+from .asked import ASKED
+
 
 class Phase:
     """One training phase: the steps inside one outermost loop of the script."""
@@ -34,6 +36,8 @@ class Phase:
         self.hooks = array("d")  # the probe's own time between steps; not part of `seconds`
         self.outer = None  # (frame, names): the outer loops' variables, to see an epoch end
         self.outer_values = None
+        self.told = None  # what a trainer says of its own length
+        self.own = None  # (file, line) of the script's code that led here, where the step is in a library
 
 
 def torch_facts(torch, autocast, compiled):
@@ -42,7 +46,9 @@ def torch_facts(torch, autocast, compiled):
     facts["cuda_build"] = getattr(torch.version, "cuda", None)
     facts["hip_build"] = getattr(torch.version, "hip", None)
     try:
-        facts["cuda_devices"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        facts["cuda_devices"] = (
+            [] if ASKED.pretended else [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        )
     except Exception:  # noqa: BLE001 - a broken driver is no device
         facts["cuda_devices"] = []
     precision = getattr(torch, "get_float32_matmul_precision", lambda: "highest")()
@@ -51,14 +57,16 @@ def torch_facts(torch, autocast, compiled):
     facts["matmul_tf32"] = bool(getattr(getattr(torch.backends.cuda, "matmul", None), "allow_tf32", False))
     facts["autocast"] = [{"device": d, "dtype": t, "enabled": e} for d, t, e in autocast]
     facts["compiled"] = compiled
+    facts.update(ASKED.facts(torch))
     return facts
 
 
 def phase_record(phase, torch, fetch):
     """A phase as JSON-ready values."""
     record = {
-        "line": phase.anchor[1] if phase.anchor else 0,
-        "file": os.path.basename(phase.anchor[0].co_filename) if phase.anchor else "",
+        "line": phase.own[1] if phase.own else phase.anchor[1] if phase.anchor else 0,
+        "file": os.path.basename(phase.own[0] if phase.own else phase.anchor[0].co_filename) if phase.anchor else "",
+        "told": phase.told,
         "top_line": phase.top_lines[0],
         "steps": phase.anchors,
         "seconds": [round(value, 7) for value in phase.seconds[:20000]],
@@ -74,6 +82,7 @@ def phase_record(phase, torch, fetch):
         "saved_tensor_bytes": phase.saved_bytes,
         "model": phase.model,
         "micro_batches": phase.micro_batches,
+        "device": device_type(phase, torch),
         "batch": phase.batch,
         "trace_steps": phase.trace_steps,
         "ops": list(phase.trace.rows.values()) if phase.trace is not None else [],
@@ -101,6 +110,18 @@ def phase_record(phase, torch, fetch):
             "fetch_waits": fetch[2].value if fetch else 0.0,
         }
     return record
+
+
+def device_type(phase, torch):
+    """Where the parameters of the phase's optimizers live: ``cpu``, ``cuda``, ..."""
+    for optimizer in phase.optimizers.values():
+        for group in optimizer.param_groups:
+            for value in group["params"]:
+                return value.device.type
+    try:  # updated by hand
+        return "cuda" if not ASKED.pretended and torch.cuda.memory_allocated() else "cpu"
+    except Exception:  # noqa: BLE001 - a broken driver is no device
+        return "cpu"
 
 
 def safe_length(value):

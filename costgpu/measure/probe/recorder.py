@@ -1,20 +1,22 @@
 """Follows the steps of a script: times, phases, snapshots, and the end of the measurement."""
 
-import json
 import os
 import sys
 import threading
 import traceback
 
 from .ahead import Ahead
+from .beats import FIT, TRAINERS, Beats
 from .hooks import Hooks
-from .nest import Nest
-from .phase import Phase, describe_batch, phase_record, torch_facts
+from .nest import HERE, Nest
+from .phase import Phase, describe_batch
+from .progress import Loops, plain_nest
+from .result import write_result
 from .source import Source
 from .steptrace import StepTrace
 from .tracer import clock
+from .trainers import told_by_trainer
 
-RESULT_VERSION = 1
 MOST_ERRORS = 3
 SNAPSHOT_AT = {1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 4097, 16385, 65537}
 
@@ -50,6 +52,27 @@ class Recorder:
         self.finished = threading.Lock()
         self.libraries = ()
         self.outer_stride, self.outer_due = 1, 0
+        self.beats, self.loops, self.nest_without_torch = Beats(self), Loops(self), None
+        self.fits = None
+
+    def plain_nest(self):
+        """Reads loops where torch is not what trains."""
+        if self.nest_without_torch is None:
+            roots = {os.path.dirname(os.__file__) + os.sep}
+            roots.update(path + os.sep for path in sys.path if path.endswith(("site-packages", "dist-packages")))
+            self.nest_without_torch = plain_nest(tuple(roots))
+        return self.nest_without_torch
+
+    @staticmethod
+    def trains():
+        """Whether something has been imported that trains, and whose steps will be seen."""
+        return any(name in sys.modules for name in TRAINERS)
+
+    def begun(self, now):
+        """The first step, of whatever kind."""
+        self.first_step = now
+        self.detail["setup_seconds"] = now - self.started
+        self.guard.real_open(os.path.join(self.guard.scratch, "stepping"), "w").close()
 
     # -- torch arrives
 
@@ -156,6 +179,8 @@ class Recorder:
         while caller is not None and caller.f_code.co_filename.startswith(self.nest.torch_root):
             caller = caller.f_back
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
+        if phase.own is None and site is not None and self.nest.is_library(site[0].co_filename):
+            phase.own = self.own_site(caller)
         key = (site, id(optimizer))
         phase.sites[key] = phase.sites.get(key, 0) + 1
         if optimizer is not None and id(optimizer) not in phase.optimizers:
@@ -175,6 +200,14 @@ class Recorder:
                 return
         phase.strangers = 0
         self.iteration(phase, frame, now)
+
+    def own_site(self, frame):
+        while frame is not None:
+            path = frame.f_code.co_filename
+            if not self.nest.is_library(path) and not path.startswith((HERE, self.nest.torch_root)):
+                return path, frame.f_lineno
+            frame = frame.f_back
+        return None
 
     def inside(self, phase, frame):
         walker = frame
@@ -203,10 +236,9 @@ class Recorder:
                 top = live
         self.phase = Phase(top, lines, now)
         self.phases.append(self.phase)
-        if self.first_step is None:
-            self.first_step = now
-            self.detail["setup_seconds"] = now - self.started
-            self.guard.real_open(os.path.join(self.guard.scratch, "stepping"), "w").close()
+        if len(self.phases) == 1:
+            if self.first_step is None:
+                self.begun(now)
             self.before["validation"] += self.events.get("validation", 0.0)
             self.before["save"] += self.events.get("save", 0.0)
         self.phase.batch = self.events.get("batch")
@@ -221,7 +253,7 @@ class Recorder:
             kept["validation_batches"] = drawn["validation"]
         opened = self.events.get("opened", [])
         training = self.phase.loader if self.phase is not None else None
-        if (training is None and opened) or (training is not None and id(training) in opened):
+        if (training is None and opened) or (training is not None and id(training) in opened) or FIT in opened:
             kept["opened"] = len(opened)
         return kept
 
@@ -268,6 +300,8 @@ class Recorder:
     def enough(self, elapsed):
         """Whether what was seen answers the question, after `elapsed` seconds from the first step."""
         phase, steps, limit = self.phase, self.config.get("steps"), self.config["measure_for"]
+        if phase is None:
+            return self.beats.enough(clock())
         untraced = len(phase.seconds) - phase.trace_steps
         if self.tracing is not None or (phase.trace is None and not phase.untraceable and phase is self.phases[0]):
             return False
@@ -289,6 +323,7 @@ class Recorder:
 
     def take_snapshot(self, phase, frame):
         loops = self.nest.snapshot(frame)
+        phase.told = told_by_trainer(frame) or self.beats.told() or phase.told
         phase.snapshots.append(
             {
                 "anchor": phase.anchors,
@@ -358,25 +393,4 @@ class Recorder:
 
     def write(self, status, **detail):
         self.status = status
-        result = {"version": RESULT_VERSION, "status": status, "python": sys.version.split()[0],
-                  "executable": sys.executable, "wall_seconds": clock() - self.started}  # fmt: skip
-        result.update(self.detail)
-        result.update(detail)
-        try:
-            import resource
-
-            scale = 1 if sys.platform == "darwin" else 1024
-            result["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-        except ImportError:
-            result["peak_rss_bytes"] = None
-        result["steps"] = self.optimizer_steps
-        result["before"] = self.before
-        if self.torch is not None:
-            result["torch"] = torch_facts(self.torch, self.autocast, self.compiled)
-            result["phases"] = [phase_record(phase, self.torch, self.fetch) for phase in self.phases]
-            result["optimizers_made"], result["backwards"] = self.optimizers_made, self.backwards
-            result["manual"] = len(self.manual)
-        path = self.config["result"]
-        with self.guard.real_open(path + ".part", "w") as stream:
-            json.dump(result, stream, default=str)
-        self.guard.raw_rename(path + ".part", path)
+        write_result(self, status, detail)

@@ -28,9 +28,16 @@ class Watchdog(threading.Thread):
             now = clock()
             if recorder.status != "running":
                 continue
+            if recorder.phase is None:
+                recorder.loops.look()
             if recorder.first_step is None:
                 if now - recorder.started > config["start_limit"]:
-                    self.finish("never_stepped")
+                    self.finish("cut" if recorder.beats.leading() or recorder.loops.moved() else "never_stepped")
+                elif (
+                    not recorder.trains() and now - recorder.started > config["measure_for"] and recorder.loops.moved()
+                ):
+                    recorder.begun(recorder.started)
+                    self.finish("cut")
             elif now - recorder.first_step > hard or (
                 now - recorder.first_step > config["measure_for"]
                 and self.idle(now)
@@ -41,6 +48,8 @@ class Watchdog(threading.Thread):
     def idle(self, now):
         """Whether the current gap between steps is far longer than a step: validation, or something that hangs."""
         last, phase = self.recorder.last, self.recorder.phase
+        if phase is None:
+            return True
         if last is None or not phase.seconds:
             return False
         return now - last > 3 * (sum(phase.seconds) / len(phase.seconds)) + 1.0

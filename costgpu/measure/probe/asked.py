@@ -1,0 +1,51 @@
+"""What the script asks for that only matters on a GPU, as far as torch's own settings do not say it."""
+
+import sys
+
+ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
+
+
+class Asked:
+    """One per process; the result takes `facts`."""
+
+    def __init__(self):
+        self.pretended = False
+        self.devices = set()  # indices of CUDA devices that the script names
+        self.attention = {}  # kernels that it chooses, in order
+        self.processes_for_no_gpu = False  # it starts one process per GPU, and so none here
+        self.failures = []  # of our own patches
+
+    def attach(self, torch):
+        """Follows the one call that trains nothing, and says nothing, where there is no GPU."""
+        for owner in (getattr(torch, "multiprocessing", None), sys.modules.get("torch.multiprocessing.spawn")):
+            inner = getattr(owner, "spawn", None)
+            if inner is not None and not isinstance(inner, type(sys)):
+                owner.spawn = self.spawn(inner)
+
+    def spawn(self, inner):
+        def spawn(fn, args=(), nprocs=1, *others, **kwargs):
+            if nprocs == 0:
+                self.processes_for_no_gpu = True
+            if self.pretended and nprocs == 1 and kwargs.get("join", others[0] if others else True):
+                return fn(0, *args)  # in this process, where its steps are seen
+            return inner(fn, args, nprocs, *others, **kwargs)
+
+        return spawn
+
+    def facts(self, torch):
+        """For the result: read at the end, when the script has set what it sets."""
+        found = dict(self.attention)
+        for name in ATTENTION_PACKAGES:
+            if sys.modules.get(name) is not None:
+                found[name] = True
+        return {
+            "pretended": self.pretended,
+            "pretended_devices": len(self.devices),
+            "pretend_failures": self.failures[:5],
+            "attention": list(found),
+            "cudnn_benchmark": bool(getattr(getattr(torch.backends, "cudnn", None), "benchmark", False)),
+            "processes_for_no_gpu": self.processes_for_no_gpu,
+        }
+
+
+ASKED = Asked()

@@ -1,0 +1,95 @@
+"""How a script that insists on an NVIDIA GPU says so, and what of it no CPU can stand in for. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_CUDA = re.compile(
+    r"not compiled with cuda enabled|no nvidia driver|no cuda gpus are available|torch\.cuda\.is_available\(\) is false"
+    r"|(cuda|gpu) (is )?(not available|not found|unavailable|required|needed)"
+    r"|(requires?|needs?|no|without) (a |any |at least )?(\d+ |one |two )?(nvidia )?(cuda|gpu)s?\b"
+    r"|invalid device string: 'cuda"
+    # torch 1.13 to 2.13, each for another function that is asked for a device
+    r"|without aten_cuda|without cuda support|requires cuda support|dummy base class (event|stream)"
+    r"|are you sure you have a cuda build|nccl built in|has no attribute '_cuda|access accelerator device when none"
+    r"|no viable backend for scaled_dot_product_attention"
+    # Lightning 2.x, transformers 4 and 5, accelerate 1.x
+    r"|cudaaccelerator|no supported gpu backend|support bf16/gpu|can only be used on cuda",
+    re.IGNORECASE,
+)
+_ONE_OF_MANY = re.compile(r"\b(LOCAL_RANK|RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT)\b")
+_LIBRARY = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nccl|nvrtc|nvinfer)\b")
+# Packages whose work is done by kernels of their own for NVIDIA GPUs. Source: their own documentation (read 2026-11).
+_PACKAGES = {
+    "cupy": "CuPy",
+    "nvidia.dali": "NVIDIA DALI",
+    "bitsandbytes": "bitsandbytes",
+    "flash_attn": "flash-attn",
+    "flash_attn_interface": "flash-attn",
+    "flashinfer": "FlashInfer",
+    "triton": "Triton kernels",
+    "apex": "NVIDIA Apex",
+    "transformer_engine": "NVIDIA Transformer Engine",
+    "pycuda": "PyCUDA",
+    "numba.cuda": "Numba's CUDA kernels",
+    "cudf": "RAPIDS cuDF",
+    "cuml": "RAPIDS cuML",
+    "tinycudann": "tiny-cuda-nn",
+    "mamba_ssm": "mamba-ssm",
+    "causal_conv1d": "causal-conv1d",
+    "spconv": "spconv",
+    "torch_tensorrt": "Torch-TensorRT",
+    "tensorrt": "TensorRT",
+}
+_SAYINGS = (
+    (re.compile(r"\d+ active drivers"), "Triton kernels"),
+    (re.compile(r"CUDA_HOME|\bnvcc\b"), "a CUDA extension that it compiles"),
+    (re.compile(r"base class CUDAGraph|_cuda_graph|CUDA graph", re.IGNORECASE), "CUDA graphs"),
+    (re.compile(r"cudaError(NoDevice|InsufficientDriver)"), "the CUDA runtime"),
+)
+
+
+def says_cuda(text: str) -> bool:
+    """Whether an error or a last line asks for a CUDA device."""
+    return _CUDA.search(text) is not None
+
+
+def pretended(record: dict[str, Any]) -> bool:
+    """Whether the script ran with what it asks a GPU for landing on the CPU."""
+    return bool((record.get("torch") or {}).get("pretended"))
+
+
+def wants_launcher(record: dict[str, Any] | None) -> bool:
+    """Whether the script crashed for want of what torchrun puts into its environment."""
+    if record is None or record["status"] != "crashed":
+        return False
+    message = record["message"]
+    missing = record["kind"] == "KeyError" or "environment variable" in message or "env://" in message
+    return missing and _ONE_OF_MANY.search(message) is not None
+
+
+def only_on_a_gpu(record: dict[str, Any]) -> str:
+    """What the script crashed in that runs on an NVIDIA GPU only; empty if it is nothing of the kind."""
+    missing, trail, message = record.get("missing") or "", record["trail"], record["message"]
+    for package, name in _PACKAGES.items():
+        if missing == package or missing.startswith(package + "."):
+            return name
+    inside = _package_of(trail)
+    if record["kind"] in ("ImportError", "OSError") and _LIBRARY.search(message):
+        return inside or f"a package that loads {message.split(':')[0].strip()[:80]}"
+    for saying, name in _SAYINGS:
+        if saying.search(message):
+            return inside or name
+    return inside if inside and (pretended(record) or says_cuda(message)) else ""
+
+
+def _package_of(trail: str) -> str:
+    """The innermost of such packages in a traceback."""
+    frames = re.findall(r'File "([^"]+)"', trail)
+    for path in reversed(frames):
+        dotted = path.replace("\\", "/").replace("/", ".")
+        for package, name in _PACKAGES.items():
+            if f"-packages.{package}." in dotted:
+                return name
+    return ""

@@ -1,0 +1,216 @@
+"""Every framework that a user may bring, each with its real package: steps, totals, FLOPs, and what a GPU could do."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import NeverStepped
+from costgpu.measure.failures import explain
+from costgpu.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
+from tests.measure.harness import HERE, SCRIPTS, profile_of, request, run
+
+FRAMEWORKS = SCRIPTS / "frameworks"
+pytestmark = pytest.mark.torch
+LIMIT = 120.0  # importing TensorFlow takes a busy machine half a minute
+
+
+def needs(*names: str) -> None:
+    """Skips where a framework is not installed; where everything has to be there, that is a failure."""
+    missing = [name for name in names if importlib.util.find_spec(name) is None]
+    if missing and os.environ.get("TESTBED_REQUIRED") == "1":
+        pytest.fail(f"not installed: {missing}")
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)} (pip install --group frameworks)")
+
+
+def measured(
+    folder: Path, script: str, *arguments: str, steps: int | None = 60, seconds: float = 30
+) -> tuple[WorkloadProfile, Phase]:
+    """By the number of steps, so that a busy machine sees the same."""
+    asked = request(FRAMEWORKS / script, *arguments, seconds=seconds, limit=LIMIT, workdir=folder)
+    asked = replace(asked, steps=steps)
+    profile, _ = profile_of(asked, folder)
+    assert len(profile.phases) == 1
+    return profile, profile.phases[0]
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
+def test_keras_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+    needs("keras", backend)
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    profile, phase = measured(tmp_path, "keras_fit.py")
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 4000, 20)
+    assert phase.label.startswith("keras_fit.py:")
+    validation = next(extra for extra in phase.extras if extra.kind is ExtraKind.VALIDATION)
+    assert (validation.rhythm, validation.every) == (Rhythm.EPOCH, 1)
+    if backend == "torch":
+        assert phase.gpu is GpuPath.TRACED
+        assert phase.ops
+        return
+    assert profile.framework.name == f"keras ({backend})"
+    assert phase.gpu is GpuPath.COUNTED
+    assert phase.totals is not None
+    convolution = 2 * 32 * 14 * 14 * 8 * (3 * 3 * 3)
+    dense = 2 * 32 * (7 * 7 * 8 * 32 + 32 * 10)
+    assert phase.totals.flops == pytest.approx(3 * (convolution + dense), rel=1e-6)
+    assert phase.totals.convolutions == pytest.approx(convolution / (convolution + dense))
+    assert phase.optimizers[0].name == "Adam"
+    assert phase.optimizers[0].parameters == 3 * 3 * 3 * 8 + 8 + 392 * 32 + 32 + 330
+
+
+def test_keras_that_may_stop_and_that_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("keras", "jax")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    _, phase = measured(tmp_path, "keras_fit.py", "300", "--stop")
+    assert (phase.total.kind, phase.total.steps) == (TotalKind.UPPER_BOUND, 6000)
+    profile, phase = measured(tmp_path, "keras_fit.py", "2", steps=None, seconds=60)
+    assert profile.ended
+    assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, 40)
+
+
+def test_tensorflow_with_its_own_loop(tmp_path: Path) -> None:
+    needs("tensorflow")
+    profile, phase = measured(tmp_path, "tf_loop.py")
+    assert profile.framework.name == "tensorflow"
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 20000, 40)
+    assert phase.totals is not None
+    assert phase.totals.flops == pytest.approx(3 * 2 * 50 * (784 * 128 + 128 * 10), rel=1e-6)
+
+
+def test_jax_finds_the_update_among_the_jitted_functions(tmp_path: Path) -> None:
+    needs("jax", "flax", "optax")
+    profile, phase = measured(tmp_path, "jax_flax.py")
+    assert profile.framework.name == "jax"
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 30000, 100)
+    assert phase.gpu is GpuPath.COUNTED
+    assert phase.totals is not None
+    convolution = 2 * 32 * 14 * 14 * 8 * 9  # of one channel: its input needs no gradient
+    dense = 2 * 32 * (14 * 14 * 8 * 64 + 64 * 10)
+    assert phase.totals.flops == pytest.approx(2 * convolution + 3 * dense, rel=0.01)
+
+
+def test_jax_counts_a_scan_with_its_length(tmp_path: Path) -> None:
+    needs("jax")
+    _, phase = measured(tmp_path, "jax_scan.py")
+    assert phase.total.steps == 100000
+    assert phase.totals is not None
+    forward = 100 * 2 * 16 * (64 * 64 + 32 * 64)
+    assert 2.5 * forward < phase.totals.flops < 3.2 * forward
+
+
+def test_xgboost(tmp_path: Path) -> None:
+    needs("xgboost")
+    profile, phase = measured(tmp_path, "xgboost_rounds.py")
+    assert profile.framework.name == "xgboost"
+    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.UPPER_BOUND, 20000)
+    assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
+    assert "device='cuda'" in phase.gpu_reason
+
+
+def test_xgboost_within_a_loop_of_folds_and_without_a_gpu(tmp_path: Path) -> None:
+    needs("xgboost")
+    _, phase = measured(tmp_path, "xgboost_rounds.py", "--folds")
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 20000, 4000)
+    _, phase = measured(tmp_path, "xgboost_rounds.py", "--linear")
+    assert phase.gpu is GpuPath.NONE
+    assert "gblinear" in phase.gpu_reason
+
+
+def test_lightgbm(tmp_path: Path) -> None:
+    needs("lightgbm")
+    profile, phase = measured(tmp_path, "lightgbm_rounds.py")
+    assert profile.framework.name == "lightgbm"
+    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.UPPER_BOUND, 50000)
+    assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
+
+
+@pytest.mark.parametrize(
+    ("model", "unit", "steps", "gpu", "words"),
+    [
+        ("forest", "tree", 5000, GpuPath.TABLE, "cuML"),
+        ("boosting", "stage", 5000, GpuPath.NONE, "no GPU implementation of scikit-learn's GradientBoostingClassifier"),
+        ("histogram", "tree", 20000, GpuPath.NONE, "no GPU implementation"),
+        ("grid", "search fit", 200, GpuPath.TABLE, "SVC"),
+    ],
+)
+def test_what_is_counted_inside_a_fit(
+    tmp_path: Path, model: str, unit: str, steps: float, gpu: GpuPath, words: str
+) -> None:
+    needs("sklearn")
+    profile, phase = measured(tmp_path, "sklearn_fits.py", model, steps=6)
+    assert profile.framework.name == "scikit-learn"
+    assert (phase.unit, phase.total.kind, phase.total.steps) == (unit, TotalKind.EXACT, steps)
+    assert phase.gpu is gpu
+    assert words in phase.gpu_reason
+
+
+def test_a_whole_fit_is_its_own_measure(tmp_path: Path) -> None:
+    needs("sklearn")
+    profile, phase = measured(tmp_path, "sklearn_fits.py", "svm", "3000", steps=None, seconds=60)
+    assert profile.ended
+    assert (phase.unit, phase.total.steps, phase.kind) == ("fit", 1, "svm")
+    assert 0.01 < phase.step.median_seconds < profile.wall_seconds
+
+
+def test_a_search_in_other_processes_still_runs(tmp_path: Path) -> None:
+    needs("sklearn")
+    profile, phase = measured(tmp_path, "sklearn_fits.py", "grid-processes", steps=None, seconds=60)
+    assert profile.ended
+    assert phase.total.steps == 1
+
+
+def test_a_fit_that_does_not_end_in_time_is_named(tmp_path: Path) -> None:
+    needs("sklearn")
+    asked = request(FRAMEWORKS / "sklearn_fits.py", "svm", "60000", limit=20.0, workdir=tmp_path)
+    error = explain(run(asked, tmp_path), asked, HERE)
+    assert isinstance(error, NeverStepped)
+    assert "SVC.fit (sklearn_fits.py:23) did not end in 20 s" in error.message
+    assert "a tenth of the rows" in error.hint
+
+
+def test_plain_loops(tmp_path: Path) -> None:
+    needs("numpy")
+    profile, phase = measured(tmp_path, "plain_numpy.py", steps=None, seconds=3)
+    assert profile.framework.name == "Python"
+    assert (phase.unit, phase.total.kind, phase.total.steps) == ("iteration", TotalKind.EXACT, 1_000_000)
+    assert phase.total.steps_per_epoch == 500
+    assert (phase.gpu, phase.gpu_reason) == (GpuPath.NONE, "a GPU does nothing for this code as it is written")
+
+
+def test_nested_bars(tmp_path: Path) -> None:
+    needs("tqdm")
+    _, phase = measured(tmp_path, "bars.py", steps=20)
+    assert phase.gpu is GpuPath.NONE
+    assert phase.total.kind is TotalKind.EXACT
+    assert (phase.total.steps, phase.total.steps_per_epoch) in ((600_000, 300), (2000, None))
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "package", "steps", "per_epoch", "words"),
+    [
+        ("huggingface.py", (), "transformers", 3150, 63, "Hugging Face Trainer: num_train_epochs=50"),
+        ("huggingface.py", ("--max-steps",), "transformers", 700, None, "Hugging Face Trainer: max_steps=700"),
+        ("lightning_fit.py", (), "lightning", 35000, 50, "Lightning Trainer: max_epochs=700"),
+        ("ignite_run.py", (), "ignite", 300_000, 100, "Ignite Engine: max_epochs=3000"),
+        ("accelerated.py", (), "accelerate", 40000, 100, "400 (accelerated.py:10) × 100 (accelerated.py:11)"),
+    ],
+)
+def test_trainers_of_torch(
+    tmp_path: Path, script: str, arguments: tuple[str, ...], package: str, steps: float, per_epoch: float | None,
+    words: str,
+) -> None:  # fmt: skip
+    needs(package)
+    profile, phase = measured(tmp_path, script, *arguments)
+    assert profile.framework.name == "torch"
+    assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, steps)
+    if per_epoch is not None:
+        assert phase.total.steps_per_epoch == per_epoch
+    assert words in phase.total.how
+    assert phase.label.startswith(script)
+    assert phase.gpu is GpuPath.TRACED
+    assert phase.ops

@@ -1,0 +1,270 @@
+"""Scripts that insist on CUDA, measured where there is none: what they ask for lands on the CPU."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from costgpu import errors, measure
+from costgpu.measure import session
+from costgpu.measure.build import build_profile
+from costgpu.measure.failures import explain
+from costgpu.measure.session import Outcome, Request
+from costgpu.workload import Autocast, Machine, TotalKind, WorkloadProfile
+from tests.measure.harness import HERE, MACHINE, request
+
+pytestmark = pytest.mark.torch
+
+
+def pretended(asked: Request, cache: Path, *, launched: bool = False) -> tuple[WorkloadProfile, Outcome]:
+    """The profile of a script that is measured with pretending at once."""
+    outcome = session.measure(asked, HERE, cache, lambda *_: None, pretend=True, launched=launched)
+    error = explain(outcome, asked, HERE)
+    assert error is None, (error, outcome.log.read_text()[-3000:])
+    assert outcome.record is not None
+    assert not outcome.record.get("probe_errors"), outcome.record["probe_errors"]
+    assert outcome.record["torch"]["pretend_failures"] == []
+    return build_profile(
+        outcome.record, MACHINE, script=asked.name, arguments=[], created="2026-01-01T00:00:00+00:00", version="test"
+    ), outcome
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bool]]:
+    """How `measure_script` ran the script, run by run; without the micro-benchmark."""
+    found: list[dict[str, bool]] = []
+    real = session.measure
+
+    def spy(*arguments: object, **way: bool) -> Outcome:
+        found.append(dict(way))
+        return real(*arguments, **way)  # type: ignore[arg-type]
+
+    def machine(_python: object, _probe: object, _threads: int, accelerators: list[str]) -> Machine:
+        return replace(MACHINE, accelerators=accelerators)
+
+    monkeypatch.setattr(measure, "measure", spy)
+    monkeypatch.setattr(measure, "describe_machine", machine)
+    return found
+
+
+def measured(script: str | Path, cache: Path) -> WorkloadProfile:
+    return measure.measure_script(request(script, workdir=cache), HERE, cache, lambda *_: None)[0]
+
+
+# ---------------------------------------------------------------------------------------------- when it begins
+
+
+def test_a_script_that_refuses_is_measured_again(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+    profile = measured("gpu_only_cnn.py", tmp_path)
+    assert ways == [{}, {"pretend": True}]
+    total = profile.phases[-1].total
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 300 * 20, 20)
+    facts = profile.framework
+    assert (facts.pretended, facts.device, facts.cudnn_benchmark) == (True, "cpu", True)
+    assert facts.cuda_build is None, "a CPU build stays one"
+    assert profile.machine.accelerators == [], "the pretended card is no device of this machine"
+    assert profile.phases[-1].data.pin_memory, "as asked for"
+    assert any("asks for CUDA and was measured on the CPU" in note for note in profile.notes)
+    assert {row.op for row in profile.phases[-1].ops} >= {"aten::convolution", "aten::convolution_backward"}
+
+
+def test_a_script_that_copes_is_measured_once_and_as_it_is(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "model = torch.nn.Linear(4, 1).to(device)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "assert torch.Tensor.to is torch._C.TensorBase.to and type(torch.zeros).__name__.startswith('builtin')\n"
+        "for n in range(90000):\n"
+        "    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == 'cuda'):\n"
+        "        loss = model(torch.randn(8, 4, device=device)).sum()\n"
+        "    loss.backward()\n"
+        "    assert loss.device.type == 'cpu' and not loss.is_cuda\n"
+        "    optimizer.step()\n"
+    )
+    profile = measured(script, tmp_path)
+    assert ways == [{}]
+    assert not profile.framework.pretended
+    assert profile.phases[-1].total.steps == 90000
+    assert not any("CUDA" in note for note in profile.notes)
+
+
+def test_a_script_for_torchrun_gets_its_environment_and_then_a_gpu(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+    profile = measured("gpu_only_ddp.py", tmp_path)
+    assert ways == [{}, {"launched": True}, {"launched": True, "pretend": True}]
+    total = profile.phases[-1].total
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 400 * 16, 16)
+
+
+def test_one_process_per_gpu_is_one_process(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+    profile = measured("gpu_only_spawn.py", tmp_path)
+    assert ways == [{}, {"pretend": True}]
+    assert profile.phases[-1].total.steps == 7000
+
+
+# ---------------------------------------------------------------------------------------------- what it asks for
+
+
+def test_mixed_precision_trains_and_is_recorded_as_asked_for(tmp_path: Path) -> None:
+    asked = replace(request("gpu_only_amp.py", workdir=tmp_path, seconds=60.0), steps=80)  # the script checks step 60
+    profile, outcome = pretended(asked, tmp_path)
+    assert profile.phases[-1].total.steps == 4000
+    facts = profile.framework
+    assert facts.autocast == [Autocast(device="cuda", dtype="float16", enabled=True)]
+    assert facts.channels_last
+    assert facts.float32_matmul_precision == "high"
+    optimizer = profile.phases[-1].optimizers[0]
+    assert (optimizer.name, optimizer.fused, optimizer.updates_per_step) == ("AdamW", True, 1.0)
+    dtypes = {row.inputs[0][2] for row in profile.phases[-1].ops if row.op == "aten::convolution"}
+    assert dtypes == {"float32"}, "what is timed here runs in fp32"
+    assert any("mixed precision was not in effect here" in note for note in profile.notes)
+    assert "NVIDIA A100" in outcome.log.read_text()
+
+
+def test_events_memory_figures_and_a_choice_of_attention_kernels(tmp_path: Path) -> None:
+    profile, outcome = pretended(request("gpu_only_transformer.py", workdir=tmp_path), tmp_path)
+    assert profile.phases[-1].total.steps == 5000
+    facts = profile.framework
+    assert facts.attention_kernels == ["efficient_attention", "scaled_dot_product_attention"]
+    assert facts.matmul_tf32
+    assert not facts.channels_last
+    assert " of memory, " in outcome.log.read_text()
+    assert profile.phases[-1].optimizers[0].foreach is True
+
+
+def test_data_parallel_checkpoints_and_an_assertion(tmp_path: Path) -> None:
+    profile, _ = pretended(request("gpu_only_assert.py", workdir=tmp_path), tmp_path)
+    assert profile.phases[-1].total.steps == 50 * 100
+    assert profile.framework.autocast == [Autocast(device="cuda", dtype="bfloat16", enabled=True)]
+
+
+def test_two_devices_are_one_and_a_note_says_so(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "first, second = torch.nn.Linear(4, 4).to('cuda:0'), torch.nn.Linear(4, 1).to('cuda:1')\n"
+        "optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)\n"
+        "for n in range(80000):\n"
+        "    second(first(torch.randn(2, 4).cuda(0)).to('cuda:1')).sum().backward()\n"
+        "    optimizer.step()\n"
+    )
+    profile, _ = pretended(request(script, workdir=tmp_path), tmp_path)
+    assert any("names 2 CUDA devices" in note for note in profile.notes)
+
+
+SEEN = """
+import io, sys
+import torch
+from torch.utils.checkpoint import checkpoint
+device = torch.device("cuda:0")
+x = torch.randn(3, 4, device=device)
+assert x.is_cuda and not x.is_cpu and x.device == device and x.get_device() == 0
+assert x.type() == "torch.cuda.FloatTensor" and x.cpu().half().type("torch.cuda.FloatTensor").dtype == torch.float32
+assert torch.empty(2, device="meta").device.type == "meta" and str(torch.zeros(1).cuda()).startswith("tensor(")
+g = torch.Generator(device="cuda"); g.manual_seed(3)
+assert isinstance(g, torch.Generator) and isinstance(torch.default_generator, torch.Generator)
+assert torch.randperm(4, generator=g, device="cuda").shape == (4,)
+with torch.device("cuda"):
+    layer = torch.nn.Linear(4, 1)
+torch.set_default_device("cuda"); torch.set_default_tensor_type("torch.cuda.FloatTensor")
+assert torch.cuda.FloatTensor([1.0, 2.0]).is_cuda and isinstance(torch.ones(2), torch.cuda.FloatTensor)
+kept = io.BytesIO(); torch.save({"w": x}, kept)
+for where in (None, "cuda", device, {"cuda:1": "cuda:0"}, lambda storage, location: storage.cuda(0)):
+    kept.seek(0)
+    assert torch.load(kept, map_location=where)["w"].equal(x)
+start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+start.record(); sum(range(200000)); end.record(); torch.cuda.synchronize()
+assert 0.1 < start.elapsed_time(end) < 10000
+with torch.cuda.stream(torch.cuda.Stream()), torch.cuda.device(device):
+    assert torch.cuda.current_device() == 0 and torch.cuda.current_stream().query()
+assert torch.cuda.is_bf16_supported() and torch.cuda.get_device_capability() == (8, 0)
+assert torch.cuda.max_memory_allocated() > 1e6 and torch.cuda.memory_stats()["num_alloc_retries"] == 0
+free, total = torch.cuda.mem_get_info()
+assert 0 < free < total == torch.cuda.get_device_properties(0).total_memory
+torch.cuda.set_rng_state(torch.cuda.get_rng_state()); torch.cuda.manual_seed_all(1)
+with torch.random.fork_rng():
+    torch.rand(1)
+assert torch.backends.cudnn.is_available() and torch.backends.cudnn.version() > 8000
+lstm = torch.nn.LSTM(4, 4).cuda()
+scripted = torch.jit.script(layer)
+assert x.new_ones(2, device="cuda").pin_memory().record_stream(None) is None
+optimizer = torch.optim.Adam([*layer.parameters(), *lstm.parameters()], fused=True)
+scaler = torch.cuda.amp.GradScaler()
+state = scaler.state_dict()
+for n in range(60000):
+    y, _ = lstm(x[None].to(0, non_blocking=True))
+    with torch.cuda.amp.autocast():
+        loss = checkpoint(layer, y[0], use_reentrant=False).mean() + scripted(y[0]).mean()
+    scaler.scale(loss).backward()
+    assert layer.bias.grad.item() > 60000
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() >= state["scale"] == 65536.0
+    optimizer.zero_grad()
+"""
+
+
+def test_what_the_script_sees_is_a_gpu_all_through(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SEEN)
+    profile, _ = pretended(request(script, workdir=tmp_path), tmp_path)
+    assert profile.phases[-1].total.steps == 60000
+
+
+@pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="lightning is not installed")
+def test_lightning_on_a_gpu(tmp_path: Path) -> None:
+    asked = request("gpu_only_lightning.py", workdir=tmp_path, limit=180.0)
+    refused = session.measure(asked, HERE, tmp_path, lambda *_: None)
+    assert type(explain(refused, asked, HERE)) is errors.NeedsCuda
+    profile, _ = pretended(asked, tmp_path)
+    assert profile.phases[-1].total.steps == 300 * 8
+    assert Autocast(device="cuda", dtype="float16", enabled=True) in profile.framework.autocast
+
+
+# ---------------------------------------------------------------------------------------------- what no CPU can do
+
+TRAIN = """
+model = torch.nn.Linear(4, 1).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for n in range(100000):
+    model(torch.randn(2, 4).cuda()).sum().backward()
+    optimizer.step()
+"""
+IMPOSSIBLE = [
+    ("import flash_attn_interface\nimport torch\n", "flash-attn", 1),
+    ("import cupy as cp\nimport torch\n", "CuPy", 1),
+    ("import torch\nfrom torch.utils.cpp_extension import CUDAExtension\nCUDAExtension('x', ['x.cu'])\n",
+     "a CUDA extension that it compiles", 1),
+    ("import torch\ntorch.zeros(1).cuda()\ngraph = torch.cuda.CUDAGraph()\n", "CUDA graphs", 2),
+    ("raise ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\n",
+     "libcudart.so.12", 1),
+    ("import torch\ncount = torch.cuda.device_count()\nassert count >= 2, f'Requires at least 2 GPUs, got {count}'\n",
+     "even where its CUDA calls land on the CPU", 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "thing", "runs"), IMPOSSIBLE, ids=[thing for _, thing, _ in IMPOSSIBLE])
+def test_what_cannot_be_pretended_is_named(
+    source: str, thing: str, runs: int, tmp_path: Path, ways: list[dict[str, bool]]
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(source + TRAIN)
+    with pytest.raises(errors.NeedsCuda) as caught:
+        measured(script, tmp_path)
+    assert thing in caught.value.message
+    assert "NVIDIA GPU" in caught.value.hint
+    assert len(ways) == runs
+
+
+def test_a_crash_while_pretending_says_so(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\ntorch.zeros(1).cuda()\nraise ValueError('no such config')\n")
+    with pytest.raises(errors.ScriptCrashed) as caught:
+        measured(script, tmp_path)
+    assert "no such config" in caught.value.message
+    assert "its CUDA calls landed on the CPU" in caught.value.hint
+    assert ways == [{}, {"pretend": True}]

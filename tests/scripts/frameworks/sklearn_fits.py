@@ -1,0 +1,24 @@
+"""scikit-learn: the estimator is the argument."""
+
+import sys
+
+import numpy as np
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+rng = np.random.default_rng(0)
+rows = int(sys.argv[2]) if len(sys.argv) > 2 else 2000
+x = rng.normal(size=(rows, 20))
+y = (x[:, 0] * x[:, 1] > 0).astype(int)
+models = {
+    "forest": RandomForestClassifier(n_estimators=5000, n_jobs=2),
+    "boosting": GradientBoostingClassifier(n_estimators=5000),
+    "histogram": HistGradientBoostingClassifier(max_iter=20000, early_stopping=False),
+    "svm": SVC(),
+    "grid": GridSearchCV(make_pipeline(StandardScaler(), SVC()), {"svc__C": list(np.logspace(-3, 3, 40))}, cv=5),
+    "grid-processes": GridSearchCV(make_pipeline(StandardScaler(), SVC()), {"svc__C": [0.1, 1.0]}, cv=2, n_jobs=2),
+}
+models[sys.argv[1]].fit(x, y)

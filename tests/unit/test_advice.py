@@ -1,0 +1,366 @@
+"""Advice: where the right one is known, where none must be given, and that a saving is what the prediction then says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from costgpu.estimate.advice import advise
+from costgpu.estimate.advice_case import LEAST_SECONDS, LEAST_SHARE, LEAST_USD
+from costgpu.estimate.advice_changes import weight_bytes, with_batch, with_workers
+from costgpu.estimate.advice_toll import HANDOVER_SECONDS, WORKER_START_SECONDS, worker_seconds
+from costgpu.estimate.predict import predict
+from costgpu.estimate.verdict import Preferences, decide
+from costgpu.prediction import Advice, AdviceKind, Candidate, Choice, MeasuredSpeed, Objective
+from costgpu.workload import Autocast, Framework, GpuPath, OpRow, Total, TotalKind, WorkloadProfile
+from tests.unit.advisable import (
+    GIB,
+    advice_of,
+    by_kind,
+    gpu,
+    host,
+    judged,
+    loading,
+    phase,
+    predictions,
+    product,
+    profile,
+    tensor,
+    tiny,
+    workload_of,
+)
+
+A100, A10G, T4, V100 = gpu("A100", 4.0), gpu("A10G", 1.0), gpu("T4", 0.5), gpu("V100", 2.0)
+CPU_HOST = host()
+HEAVY = product(4096, 20)  # 2.7 TFLOP a step: arithmetic decides
+AMP = Autocast(device="cuda", dtype="bfloat16", enabled=True)
+
+
+def framework(**facts: Any) -> Framework:
+    return Framework(version="2.6.0", python="3.11", cuda_build="12.4", **facts)
+
+
+def kinds(advice: tuple[Advice, ...]) -> set[AdviceKind]:
+    return {one.kind for one in advice}
+
+
+# ------------------------------------------------------------------------------------------------------- precision
+
+
+def test_idle_tensor_cores_of_an_ampere_get_bf16() -> None:
+    found = by_kind(advice_of(profile(phase(HEAVY)), [A100, CPU_HOST]))
+    advice = found[AdviceKind.MIXED_PRECISION]
+    assert "bfloat16" in advice.action
+    assert advice.share > 0.5, "312 TFLOP/s instead of 19.5"
+
+
+def test_a_turing_gets_fp16_and_a_scaler() -> None:
+    advice = by_kind(advice_of(profile(phase(HEAVY)), [T4, CPU_HOST]))[AdviceKind.MIXED_PRECISION]
+    assert "float16" in advice.action
+    assert "bfloat16" not in advice.action
+    assert "GradScaler" in advice.action
+
+
+def test_tf32_where_it_is_faster_than_fp32() -> None:
+    assert AdviceKind.TF32 in kinds(advice_of(profile(phase(HEAVY)), [A100, CPU_HOST]))
+    assert AdviceKind.TF32 not in kinds(advice_of(profile(phase(HEAVY)), [A10G, CPU_HOST])), "35 TFLOP/s either way"
+    assert AdviceKind.TF32 not in kinds(advice_of(profile(phase(HEAVY)), [V100, CPU_HOST])), "it has none"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [framework(autocast=[AMP]), framework(autocast=[replace(AMP, dtype="float16")]),
+     framework(float32_matmul_precision="high", autocast=[AMP])],
+)  # fmt: skip
+def test_no_precision_for_a_script_that_has_it(asked: Framework) -> None:
+    found = kinds(advice_of(profile(phase(HEAVY), framework=asked), [A100, CPU_HOST]))
+    assert not found & {AdviceKind.MIXED_PRECISION, AdviceKind.TF32, AdviceKind.TOGETHER}
+
+
+@pytest.mark.parametrize("asked", [framework(float32_matmul_precision="high"), framework(matmul_tf32=True)])
+def test_no_tf32_for_a_script_that_has_it(asked: Framework) -> None:
+    assert AdviceKind.TF32 not in kinds(advice_of(profile(phase(HEAVY), framework=asked), [A100, CPU_HOST]))
+
+
+def test_autocast_that_is_switched_off_or_for_the_cpu_is_not_mixed_precision() -> None:
+    for cast in (replace(AMP, enabled=False), replace(AMP, device="cpu")):
+        asked = framework(autocast=[cast])
+        assert AdviceKind.MIXED_PRECISION in kinds(advice_of(profile(phase(HEAVY), framework=asked), [A100, CPU_HOST]))
+
+
+def test_no_mixed_precision_for_a_model_in_half_already() -> None:
+    one = tensor(4096, 4096, dtype="bfloat16")
+    moves = OpRow(op="aten::mul", phase="forward", inputs=[one, one], outputs=[one], count=500)
+    half = phase(product(4096, 20, "bfloat16"), moves)
+    assert AdviceKind.MIXED_PRECISION not in kinds(advice_of(profile(half), [A100, CPU_HOST]))
+
+
+def test_no_precision_without_units_for_it() -> None:
+    old = gpu("P100", 1.0)
+    assert not kinds(advice_of(profile(phase(HEAVY)), [old, CPU_HOST])) & {AdviceKind.MIXED_PRECISION, AdviceKind.TF32}
+
+
+def test_no_mixed_precision_where_its_casts_cost_what_it_saves() -> None:
+    """Launches decide: half the bytes would save a little, two casts for each of 400 weights cost more."""
+    many = phase(*[product(512, 200)], tiny(400), optimizers=[replace(phase().optimizers[0], tensors=400)])
+    workload = workload_of(profile(many))
+    place = predictions(workload, [A10G])[0]
+    half = predict(workload_of(replace(profile(many), framework=framework(autocast=[AMP]))), A10G)
+    assert half.cost_usd.value < 0.95 * place.cost_usd.value, "the prediction alone would advise it"
+    assert AdviceKind.MIXED_PRECISION not in kinds(advice_of(profile(many), [A10G, CPU_HOST]))
+
+
+# ---------------------------------------------------------------------------------------------------------- loading
+
+
+def test_a_step_that_waits_for_data_gets_workers_and_a_bound() -> None:
+    slow = profile(phase(product(2048, 10), data=loading(0.4, workers=1)))
+    advice = by_kind(advice_of(slow, [A10G]))[AdviceKind.WORKERS]
+    assert "instead of 1" in advice.action
+    assert any("loading" in note and "no GPU" in note for note in advice.notes)
+    assert advice.share > 0.4
+
+
+def test_workers_come_with_a_host_that_has_the_cores() -> None:
+    small, large = gpu("A10G", 1.0, vcpus=4), gpu("A10G", 1.4, vcpus=32)
+    slow = profile(phase(product(2048, 10), data=loading(0.8, workers=2)))
+    advice = by_kind(advice_of(slow, [small, large]))[AdviceKind.WORKERS]
+    assert advice.before is not None
+    assert advice.after is not None
+    assert (advice.before.candidate, advice.after.candidate) == (small, large)
+    assert "on a host with 32 vCPUs" in advice.action
+
+
+def test_no_more_workers_than_do_nearly_the_same() -> None:
+    """The step takes 90 ms: four workers make a batch every 50 ms."""
+    slow = profile(phase(product(4096, 9), data=loading(0.2, workers=1)), framework=framework(autocast=[]))
+    advice = by_kind(advice_of(slow, [gpu("A10G", 1.0, vcpus=64), CPU_HOST]))[AdviceKind.WORKERS]
+    assert advice.action.startswith(("2 ", "4 "))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [loading(0.001, workers=2), replace(loading(0.4), fetch_seconds_per_batch=None, wait_seconds_per_step=0.3),
+     replace(loading(0.4), batches_per_step=0)],
+)  # fmt: skip
+def test_no_workers_where_loading_hides_or_is_not_a_loaders(data: Any) -> None:
+    assert AdviceKind.WORKERS not in kinds(advice_of(profile(phase(HEAVY, data=data)), [A10G, CPU_HOST]))
+
+
+def test_no_workers_where_the_host_has_no_core_for_them() -> None:
+    slow = profile(phase(product(2048, 10), data=loading(0.4, workers=2)))
+    assert AdviceKind.WORKERS not in kinds(advice_of(slow, [gpu("A10G", 1.0, vcpus=4), CPU_HOST]))
+
+
+def test_mixed_precision_behind_slow_loading_is_worth_something_only_together() -> None:
+    slow = profile(phase(HEAVY, data=loading(1.0, workers=4)))
+    found = by_kind(advice_of(slow, [gpu("A100", 4.0, vcpus=32)]))
+    assert AdviceKind.MIXED_PRECISION not in found, "the data come no faster"
+    both = found[AdviceKind.TOGETHER]
+    assert "workers" in both.action
+    assert "mixed precision" in both.action
+    assert both.saving_usd > found[AdviceKind.WORKERS].saving_usd
+
+
+def test_the_scripts_own_python_is_named_with_its_share() -> None:
+    chatty = profile(phase(product(2048, 10), host_seconds_per_step=0.2))
+    advice = by_kind(advice_of(chatty, [A10G]))[AdviceKind.HOST_PYTHON]
+    assert advice.at_most
+    assert "95 %" in advice.action or "96 %" in advice.action
+    assert AdviceKind.HOST_PYTHON not in kinds(advice_of(profile(phase(HEAVY)), [A10G, CPU_HOST]))
+
+
+def test_what_workers_cost_beside_their_work() -> None:
+    """Each is started in every epoch; batches are handed over; without a GPU, training wants the same cores."""
+    slow = workload_of(profile(phase(HEAVY, steps=1000, epochs=10, data=loading(0.4, workers=2))))
+    there, on_cpu = predictions(slow, [A10G, CPU_HOST])
+    assert worker_seconds(slow, 8, there) == pytest.approx(6 * 10 * WORKER_START_SECONDS)
+    assert worker_seconds(slow, 8, on_cpu) == pytest.approx(6 * 10 * WORKER_START_SECONDS + 1000 * 0.4 / 4)
+    assert worker_seconds(slow, 2, there) == 0, "it has two"
+    none = workload_of(profile(phase(HEAVY, steps=1000, epochs=10, data=loading(0.4, workers=0))))
+    assert worker_seconds(none, 1, there) == pytest.approx(10 * WORKER_START_SECONDS + 1000 * HANDOVER_SECONDS)
+
+
+# ---------------------------------------------------------------------------------------------------------- batches
+
+LAUNCHES = tiny(3000)  # 36 ms of launches
+
+
+def test_launches_are_spread_over_a_larger_batch() -> None:
+    small = profile(phase(product(512, 5), LAUNCHES, data=loading(1e-6, size=20)))
+    advice = by_kind(advice_of(small, [T4, CPU_HOST]))[AdviceKind.LARGER_BATCH]
+    assert advice.at_most
+    assert "(80)" in advice.action or "(160)" in advice.action
+    assert any("learning rate" in note for note in advice.notes)
+
+
+def test_no_larger_batch_without_the_memory_or_the_launches() -> None:
+    full = profile(phase(product(512, 5), LAUNCHES, saved_tensor_bytes=8 * GIB))
+    assert AdviceKind.LARGER_BATCH not in kinds(advice_of(full, [T4, CPU_HOST])), "16 GiB less the margin hold one"
+    assert AdviceKind.LARGER_BATCH not in kinds(advice_of(profile(phase(HEAVY)), [T4, CPU_HOST])), "arithmetic decides"
+    blind = profile(phase(product(512, 5), LAUNCHES, saved_tensor_bytes=0))
+    assert AdviceKind.LARGER_BATCH not in kinds(advice_of(blind, [T4, CPU_HOST])), "its memory is not known"
+
+
+def test_bytes_of_weights_do_not_grow_with_the_batch() -> None:
+    """A layer of 512 x 256 on 20 samples: weight in, gradient out; activations are told by their other shapes."""
+    weight, inner, out = tensor(512, 256), tensor(20, 256), tensor(20, 512)
+    layer = OpRow(op="aten::mm", phase="forward", inputs=[inner, tensor(256, 512)], outputs=[out], count=2)
+    back = OpRow(op="aten::mm", phase="backward", inputs=[tensor(512, 20), inner], outputs=[weight], count=2)
+    update = OpRow(op="aten::add_", phase="optimizer", inputs=[weight, weight], outputs=[weight], count=2)
+    view = OpRow(op="aten::view", phase="forward", inputs=[weight], outputs=[weight], count=2)
+    one = phase(layer, back, update, view, trace_steps=2)
+    assert weight_bytes(one) == 2 * 4 * 512 * 256
+    base = workload_of(profile(one))
+    four = with_batch(base, 4)
+    rest = base.works[0].bytes_moved - weight_bytes(one)
+    assert four.works[0].bytes_moved == pytest.approx(weight_bytes(one) + 4 * rest)
+    assert four.works[0].total_flops == 4 * base.works[0].total_flops
+    assert four.works[0].kernels == base.works[0].kernels
+    assert list(four.amount.steps) == [25_000]
+    sized = replace(one, data=replace(one.data, batch_size=256))
+    assert weight_bytes(sized) == 0, "what is it, a weight or a batch?"
+
+
+def test_gradient_accumulation_is_given_up_before_the_training_is_changed() -> None:
+    parts = profile(phase(product(512, 5), LAUNCHES, micro_batches=4.0))
+    found = by_kind(advice_of(parts, [T4, CPU_HOST]))
+    assert "4 times as large" in found[AdviceKind.FEWER_ACCUMULATIONS].action
+    assert not found[AdviceKind.FEWER_ACCUMULATIONS].at_most
+    assert AdviceKind.LARGER_BATCH not in found
+
+
+def test_as_few_accumulations_as_the_memory_allows() -> None:
+    parts = profile(phase(product(512, 5), LAUNCHES, micro_batches=4.0, saved_tensor_bytes=5 * GIB))
+    advice = by_kind(advice_of(parts, [T4, CPU_HOST]))[AdviceKind.FEWER_ACCUMULATIONS]
+    assert "2 times as large" in advice.action
+    assert "2 accumulations instead of 4" in advice.action
+
+
+# ---------------------------------------------------------------------------------------------- none, and the limits
+
+
+def test_nothing_to_say_of_a_job_that_has_it_all() -> None:
+    tuned = profile(phase(HEAVY, data=loading(0.01, workers=4)), framework=framework(autocast=[AMP]))
+    assert advice_of(tuned, [A100, A10G, CPU_HOST]) == ()
+
+
+def test_nothing_below_a_cent() -> None:
+    short = profile(phase(product(4096, 20), steps=100))
+    workload = workload_of(short)
+    verdict, offers = judged(workload, [A100, CPU_HOST], Preferences(objective=Objective.FASTEST))
+    assert verdict.choice is not Choice.HERE
+    for one in advise(workload, verdict, offers, Preferences(objective=Objective.FASTEST)):
+        assert one.saving_usd >= LEAST_USD
+
+
+def test_of_an_epoch_only_the_share_counts() -> None:
+    """No total is known: 2,000 steps are an epoch of which a saved cent would be a lot."""
+    total = Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=2000, how="")
+    workload = workload_of(profile(phase(product(2048, 20), total=total)))
+    assert workload.amount.unit == "one epoch"
+    verdict, offers = judged(workload, [T4])
+    advice = by_kind(advise(workload, verdict, offers, Preferences()))[AdviceKind.MIXED_PRECISION]
+    assert 0 < advice.saving_usd < 2 * LEAST_USD
+    assert advice.share > LEAST_SHARE
+
+
+@pytest.mark.parametrize("path", [GpuPath.TABLE, GpuPath.NONE, GpuPath.COUNTED])
+def test_what_was_not_traced_gets_no_advice_on_its_arithmetic(path: GpuPath) -> None:
+    untraced = profile(
+        phase(gpu=path, trace_steps=0, kind="gradient-boosted-trees"), framework=framework(name="xgboost")
+    )
+    cheap = (
+        replace(CPU_HOST.offer, price_usd_per_hour=CPU_HOST.offer.price_usd_per_hour / 3) if CPU_HOST.offer else None
+    )
+    found = advice_of(untraced, [A10G, CPU_HOST], spot=[replace(CPU_HOST, offer=_spot(cheap))])
+    assert kinds(found) <= {AdviceKind.SPOT}
+
+
+def _spot(one: Any) -> Any:
+    from costgpu.models import PurchaseOption
+
+    return replace(one, purchase_option=PurchaseOption.SPOT)
+
+
+def test_other_frameworks_choose_their_precision_in_other_words() -> None:
+    found = kinds(advice_of(profile(phase(HEAVY), framework=framework(name="keras (torch)")), [A100, CPU_HOST]))
+    assert not found & {AdviceKind.MIXED_PRECISION, AdviceKind.TF32}
+
+
+# ------------------------------------------------------------------------------------------------------ this machine
+
+
+def waiting_here(steps: float) -> WorkloadProfile:
+    """20 ms of training and 40 ms of loading a step, on two cores of which training uses one."""
+    facts = profile(phase(product(512, 3), steps=steps, data=loading(0.04, wait=0.04)))
+    step = replace(facts.phases[0].step, median_seconds=0.06, mean_seconds=0.06, low_seconds=0.06, high_seconds=0.06)
+    return replace(
+        facts, phases=[replace(facts.phases[0], step=step)], machine=replace(facts.machine, threads=1)
+    )  # fmt: skip
+
+
+def test_where_it_costs_nothing_time_counts() -> None:
+    workload = workload_of(waiting_here(9000))
+    verdict, offers = judged(workload, [A10G, CPU_HOST])
+    assert verdict.choice is Choice.HERE
+    (advice,) = advise(workload, verdict, offers, Preferences())
+    assert advice.kind is AdviceKind.WORKERS
+    assert advice.saving_usd == 0
+    assert advice.saving_seconds == pytest.approx(9000 * 0.02, rel=0.6)
+    assert advice.saving_seconds >= max(LEAST_SECONDS, LEAST_SHARE * verdict.here.wall_seconds.value)
+    assert advice.after is not None
+    assert advice.after.candidate.offer is None
+
+
+def test_a_small_gain_of_workers_that_share_the_cores_is_not_said() -> None:
+    """Training keeps both cores busy: of 60 ms 12 ms could be saved, which is within the error."""
+    facts = waiting_here(9000)
+    busy = replace(facts.phases[0], data=loading(0.024, wait=0.024))
+    workload = workload_of(replace(facts, phases=[busy], machine=replace(facts.machine, threads=2)))
+    here = Candidate(offer=None)
+    now, then = predict(workload, here), predict(with_workers(workload, 2), here)
+    assert then.wall_seconds.value / now.wall_seconds.value == pytest.approx(0.8, abs=0.02)
+    verdict, offers = judged(workload, [A10G, CPU_HOST])
+    assert verdict.choice is Choice.HERE
+    assert advise(workload, verdict, offers, Preferences()) == ()
+
+
+def test_less_than_a_minute_here_is_not_said() -> None:
+    workload = workload_of(waiting_here(1000))
+    verdict, offers = judged(workload, [A10G, CPU_HOST])
+    assert verdict.choice is Choice.HERE
+    assert advise(workload, verdict, offers, Preferences()) == ()
+
+
+def test_a_script_that_is_over_gets_none() -> None:
+    over = replace(waiting_here(9000), ended=True, wall_seconds=550.0)
+    workload = workload_of(over)
+    verdict, offers = judged(workload, [A10G, CPU_HOST])
+    assert verdict.choice is Choice.HERE
+    assert advise(workload, verdict, offers, Preferences()) == ()
+
+
+# --------------------------------------------------------------------------------------------- what the ledger knows
+
+
+def test_a_saving_is_of_the_measured_run_where_there_is_one() -> None:
+    """It took twice what the model says: the changed job is taken to take twice its prediction, too."""
+    workload = workload_of(profile(phase(HEAVY)))
+    modelled = predict(workload, A10G)
+    speed = MeasuredSpeed(
+        job_seconds=2 * modelled.run_seconds.value, runs=3, log_spread=0.02, last_at=datetime(2026, 11, 1, tzinfo=UTC),
+        steps=100_000,
+    )  # fmt: skip
+    offers = [predict(workload, A10G, speed)]
+    verdict = decide(workload.amount, predict(workload, Candidate(offer=None)), offers, Preferences(), ())
+    assert verdict.recommended is offers[0]
+    advice = by_kind(advise(workload, verdict, offers, Preferences()))[AdviceKind.MIXED_PRECISION]
+    plain = by_kind(advice_of(profile(phase(HEAVY)), [A10G]))[AdviceKind.MIXED_PRECISION]
+    assert advice.after is not None
+    assert plain.after is not None
+    assert advice.after.run_seconds.value == pytest.approx(2 * plain.after.run_seconds.value)
+    assert advice.saving_usd == pytest.approx(2 * plain.saving_usd, rel=0.01)

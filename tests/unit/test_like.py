@@ -1,0 +1,209 @@
+"""What cannot be measured: reference workloads and language models by their size."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from costgpu.errors import UsageError
+from costgpu.estimate.amount import amount_of
+from costgpu.estimate.feasible import GIB, accelerator_need_gib
+from costgpu.estimate.gpu import precision_of
+from costgpu.estimate.interval import PRIOR
+from costgpu.estimate.like import STEP_TOKENS, language_model_profile, like_profile, nominal_seconds
+from costgpu.estimate.predict import predict, prepare
+from costgpu.measure.document import to_document
+from costgpu.models import Accelerator, Offer, PurchaseOption, Reference
+from costgpu.prediction import Candidate, Prediction, Provenance
+from costgpu.pricing.hardware import accelerators, cpus
+from costgpu.pricing.references import reference, references
+from costgpu.units import parse_count
+from costgpu.workload import GpuPath, Machine, TotalKind, WorkloadProfile
+
+MACHINE = Machine(
+    cpu_model="test", cores=8, threads=8, memory_gib=32, gemm_gflops=600, gemm_gflops_low=580, copy_gbps=40, op_seconds=4e-6
+)  # fmt: skip
+NOW = "2026-11-21T00:00:00+00:00"
+
+
+def like(name: str, epochs: float | None = None) -> WorkloadProfile:
+    return like_profile(reference(name), MACHINE, NOW, "test", epochs)
+
+
+def again(profile: WorkloadProfile) -> WorkloadProfile:
+    """As it comes back from a document."""
+    return TypeAdapter(WorkloadProfile).validate_python(to_document(profile))
+
+
+def predicted(profile: WorkloadProfile, gpu: str | None) -> Prediction:
+    spec = accelerators()[gpu] if gpu else None
+    offer = Offer(
+        provider="aws", instance_type="x", family="c7a", region="us-east-1", zone=None,
+        purchase_option=PurchaseOption.ON_DEMAND, price_usd_per_hour=Decimal(1), vcpus=16, memory_gib=256,
+        architecture="x86_64", price_source="a list", price_as_of=date(2026, 11, 1),
+        accelerator=Accelerator(name=spec.name, count=1, memory_gib=spec.memory_gib) if spec else None,
+    )  # fmt: skip
+    place = Candidate(offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
+    return predict(prepare(profile, amount_of(profile), year=2026), place)
+
+
+def test_resnet50_for_90_epochs() -> None:
+    profile = like("resnet50", 90)
+    phase = profile.phases[0]
+    per_epoch = -(-1281167 // phase.data.batch_size) if phase.data.batch_size else 0
+    assert phase.total.steps == 90 * per_epoch
+    assert phase.total.steps_per_epoch == per_epoch
+    assert phase.gpu is GpuPath.COUNTED
+    assert phase.step.count == 0
+    assert profile.script == "like resnet50"
+    assert profile.framework.name == "reference"
+    assert "Nothing was measured" in profile.notes[0]
+    assert amount_of(profile).whole
+
+
+@pytest.mark.parametrize(
+    ("gpu", "images_per_second"),
+    [("V100", 369), ("A100", 928), ("A10", 349), ("RTX 3090", 513)],  # public rows, fp32 or TF32, larger batches
+)
+def test_resnet50_on_gpus_is_what_was_published(gpu: str, images_per_second: float) -> None:
+    profile = like("resnet50", 1)
+    there = predicted(profile, gpu)
+    batch = profile.phases[0].data.batch_size
+    assert batch is not None
+    assert not there.infeasible
+    assert batch / there.step_seconds == pytest.approx(images_per_second, rel=0.25)
+    assert there.run_seconds.low <= 1281167 / images_per_second <= there.run_seconds.high
+
+
+def test_nothing_of_it_is_called_measured_and_every_interval_is_wide() -> None:
+    profile = like("resnet50", 90)
+    here = predict(prepare(profile, amount_of(profile), year=2026), Candidate(offer=None))
+    for there in (here, predicted(profile, "V100"), predicted(profile, None)):
+        assert there.provenance is Provenance.MODELLED
+        assert there.run_seconds.high / there.run_seconds.low >= PRIOR[1] / PRIOR[0] * 0.95
+        assert "nothing was measured: a reference workload stands for the script" in there.notes
+    assert here.terms == {"nominal": here.step_seconds}
+
+
+def test_the_cpu_seconds_are_those_that_one_core_took() -> None:
+    core = replace(MACHINE, cores=1, threads=1, gemm_gflops=85, copy_gbps=10)
+    for name, per_sample in (
+        ("resnet50", 0.459),
+        ("bert-base", 3.30),
+        ("dcgan", 0.31),
+    ):  # Zen 3, torch 2.13, 2026-11-21
+        totals = like(name).phases[0].totals
+        batch = reference(name).batch_size
+        assert totals is not None
+        assert PRIOR[0] < nominal_seconds(totals, core) / (per_sample * batch) < PRIOR[1]
+
+
+@pytest.mark.parametrize("name", sorted(references()))
+def test_every_reference_can_be_predicted_and_saved(name: str) -> None:
+    profile = like(name)
+    assert again(profile) == profile
+    there = predicted(profile, "A100")
+    assert not there.infeasible
+    assert 0 < there.step_seconds < predicted(profile, None).step_seconds * 2
+    assert not predicted(profile, "T4").infeasible  # the batch fits 16 GB
+
+
+def test_epochs_of_what_has_none() -> None:
+    assert like("waveglow").phases[0].total.kind is TotalKind.UNKNOWN
+    assert not amount_of(like("waveglow")).whole
+    with pytest.raises(UsageError, match="waveglow has no epochs"):
+        like("waveglow", 3)
+    usual = like("resnet50")
+    assert usual.phases[0].total.how.startswith("90 epochs, as usual")
+    never = replace(reference("resnet50"), epochs=None)
+    total = like_profile(never, MACHINE, NOW, "test").phases[0].total
+    assert (total.kind, total.steps) == (TotalKind.UNKNOWN, None)
+    assert total.steps_per_epoch
+
+
+# -- language models
+
+
+def test_a_model_of_seven_billion_parameters() -> None:
+    profile = language_model_profile(7e9, 1e9, MACHINE, NOW, "test")
+    phase = profile.phases[0]
+    assert phase.totals is not None
+    assert phase.total.steps is not None
+    assert phase.totals.flops * phase.total.steps == pytest.approx(6 * 7e9 * 1e9)
+    need = accelerator_need_gib(phase, precision_of(profile.framework))
+    assert 7e9 * 18 / GIB < need < 7e9 * 18 / GIB + 20  # and the activations of one sequence
+    assert "GiB of accelerator memory" in predicted(profile, "H100").infeasible
+    assert any("33 layers of width 4,2" in note for note in profile.notes)
+
+
+def test_the_share_of_its_peak_that_a_gpu_reaches_is_what_is_published() -> None:
+    """Between 21 and 46 % of the peak: Chowdhery et al. 2022 (arXiv:2204.02311), table 3."""
+    profile = language_model_profile(1.3e9, 1e9, MACHINE, NOW, "test")
+    totals = profile.phases[0].totals
+    assert totals is not None
+    for gpu in ("A100-80GB", "H100"):
+        there = predicted(profile, gpu)
+        peak = accelerators()[gpu].bf16_tensor_tflops
+        assert peak is not None
+        assert not there.infeasible
+        assert 0.21 < totals.flops / there.step_seconds / (peak * 1e12) < 0.46
+
+
+def test_steps_are_no_longer_than_the_tokens() -> None:
+    short = language_model_profile(1e8, 10_000, MACHINE, NOW, "test").phases[0]
+    assert short.total.steps == 1
+    assert short.micro_batches == pytest.approx(10_000 / 2048)
+    long = language_model_profile(1e8, 1e9, MACHINE, NOW, "test").phases[0]
+    assert long.micro_batches == STEP_TOKENS / 2048
+
+
+@pytest.mark.parametrize(("parameters", "tokens"), [(1000.0, 1e9), (1e9, 100.0)])
+def test_sizes_that_the_rule_is_not_for(parameters: float, tokens: float) -> None:
+    with pytest.raises(UsageError):
+        language_model_profile(parameters, tokens, MACHINE, NOW, "test")
+
+
+@given(st.floats(1e6, 1e13), st.floats(2048, 1e14))
+def test_any_model_has_a_profile_that_can_be_saved(parameters: float, tokens: float) -> None:
+    profile = language_model_profile(parameters, tokens, MACHINE, NOW, "test")
+    assert again(profile).phases[0].totals == profile.phases[0].totals
+    assert profile.phases[0].step.mean_seconds > 0
+
+
+def test_a_reference_is_a_value() -> None:
+    assert isinstance(reference("mlp"), Reference)
+
+
+# -- numbers as people write them
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7B", 7e9), ("7b", 7e9), ("124M", 124e6), ("1.3e9", 1.3e9), ("300k", 3e5), ("2T", 2e12), ("1_000_000", 1e6),
+     ("1,000,000", 1e6), (" 70 B ", 7e10), ("5", 5.0), ("1G", 1e9)],
+)  # fmt: skip
+def test_counts(text: str, number: float) -> None:
+    assert parse_count(text, what="--params") == pytest.approx(number)
+
+
+@pytest.mark.parametrize("text", ["", "B", "7 billion", "-7B", "0", "1,00", "7BB", "nan", "1e999", "7.B"])
+def test_what_is_no_count(text: str) -> None:
+    with pytest.raises(UsageError, match="--params"):
+        parse_count(text, what="--params")
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_count_or_a_clear_error(text: str) -> None:
+    try:
+        assert parse_count(text, what="--tokens") > 0
+    except UsageError as error:
+        message = error.message
+    else:
+        message = "--tokens"
+    assert "--tokens" in message

@@ -1,0 +1,297 @@
+"""A verdict's page: its figures are the verdict's, its texts are harmless, and it needs nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from costgpu.estimate.energy import energy_kwh
+from costgpu.estimate.own import OwnTerms, own
+from costgpu.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
+from costgpu.pricing.hardware import accelerators
+from costgpu.render.verdict_figures import Spot, Stack, axis, cost_and_time, shares, time_ticks, usd_ticks
+from costgpu.render.verdict_length import extra_words
+from costgpu.render.verdict_report import verdict_html
+from costgpu.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
+from tests.unit.answers import OFFERS, TODAY, offer, profile, verdict, workload
+
+EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=y>\u202e\x07"
+LOOPS = ["train.py:12 for … in range(40): 40", "train.py:13 for … in loader: 391"]
+WORK, AMOUNT = workload(profile(loops=LOOPS))
+BASE = verdict(WORK, AMOUNT)
+
+
+class Page(HTMLParser):
+    """The tags and attributes of a page, and whether they are closed in order."""
+
+    VOID = frozenset({"meta", "br", "rect", "line", "circle", "polygon", "polyline"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def harmless(html: str) -> Page:
+    """No script, no handler, nothing from elsewhere; every picture says what it shows."""
+    page = Page(html)
+    banned = {
+        "script",
+        "img",
+        "iframe",
+        "link",
+        "object",
+        "embed",
+        "form",
+        "base",
+        "a",
+        "video",
+        "audio",
+        "use",
+        "image",
+    }
+    assert banned.isdisjoint(tag for tag, _ in page.tags)
+    for tag, attributes in page.tags:
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            assert name not in ("src", "href", "xlink:href", "action", "srcset", "data"), (tag, name)
+            assert "url(" not in (value or "")
+        if tag == "svg":
+            assert attributes["role"] == "img"
+            assert len(attributes["aria-label"] or "") > 20
+    assert "@import" not in html
+    assert "url(" not in html
+    assert not re.search(r"https?://", html)
+    assert "default-src 'none'" in html
+
+    return page
+
+
+def page_of(of: Verdict = BASE, whose: WorkloadProfile | None = None, **more: Any) -> Page:
+    return harmless(verdict_html(of, whose or WORK.profile, more.pop("advice", ()), TODAY, **more))
+
+
+def owned(**terms: Any) -> Ownership:
+    terms = {"price_usd": Decimal(699), "power_usd_per_kwh": 0.3, **terms}
+    return own(WORK, accelerators()["RTX 3090"], OwnTerms(**terms), BASE)
+
+
+def test_the_page_has_everything_that_was_asked_of_it() -> None:
+    energy = [energy_kwh(p, WORK.profile.machine) for p in (BASE.here, *BASE.table)]
+    page = page_of(advice=["Use mixed precision: saves $0.10."], own=owned(), energy=energy, notebooks=["Colab fits."])
+    assert BASE.sentence in page.text
+    for title in (
+        "Cost against time", "What a step's time goes into", "What would make it cheaper", "Rent or own",
+        "How long the script runs, and how that was found", "Prices, and where each number comes from",
+    ):  # fmt: skip
+        assert title in page.text
+    assert "Use mixed precision: saves $0.10." in page.text
+    assert "Colab fits." in page.text
+    assert "the loop says so" in page.text
+    assert "65 days old" in page.text  # prices of 17 September
+    assert "modelled" in page.text
+    assert "measured" in page.text
+    assert "Wh" in page.text
+
+
+def test_each_offer_is_in_picture_and_table() -> None:
+    html = verdict_html(BASE, WORK.profile, (), TODAY)
+    for number, prediction in enumerate(BASE.table, 1):
+        assert prediction.candidate.offer is not None
+        assert html.count(f"<title>{number}. ") == 2  # wide and narrow
+        assert f"{number}. <bdi>{prediction.candidate.offer.instance_type}</bdi>" in html
+    assert html.count('class="interval') == 2 * len(BASE.table)
+    assert html.count('class="chosen"') == 2 * (BASE.recommended is not BASE.here)
+    assert html.count('class="front"') >= 2
+    assert html.count('class="here"') == 2
+
+
+def test_the_terms_of_a_step_are_drawn_in_their_shares() -> None:
+    svg = shares(
+        400,
+        [Stack(name="a", total="1 s", parts=[("compute", "x", 3.0), ("memory", "y", 1.0), ("host", "z", 0.0)])],
+        name="n",
+        text="t",
+    )
+    widths = [float(w) for w in re.findall(r'<rect class="part [a-z-]+" x="[\d.]+" y="\d+" width="([\d.]+)"', svg)]
+    assert widths == [300.0, 100.0]
+    assert "75%" in svg
+
+
+def test_loops_are_nested_outermost_first() -> None:
+    page = page_of()
+    at = [page.words.index(loop) for loop in LOOPS]
+    assert at == sorted(at)
+    assert sum(tag == "ol" for tag, _ in page.tags) == 3
+
+
+def test_without_advice_own_or_offers_the_page_is_still_whole() -> None:
+    nowhere = replace(
+        BASE, table=(), best_cpu=None, best_gpu=None, recommended=None, choice=Choice.NOWHERE, speedup=None,
+        premium=None, break_even=None, probability_gpu_cheaper=None, sentence="No offer meets the deadline.",
+    )  # fmt: skip
+    page = page_of(nowhere)
+    assert "no offer is possible" in page.text
+    assert "Nothing was found" in page.text
+    assert "Rent or own" not in page.text
+
+
+def test_a_probability_is_never_certain() -> None:
+    assert "> 99" in page_of(replace(BASE, probability_gpu_cheaper=1.0)).text.replace(">99", "> 99")
+    assert "<1" in page_of(replace(BASE, probability_gpu_cheaper=0.0)).text
+
+
+def test_hostile_texts_are_shown_and_do_nothing() -> None:
+    evil = offer("0.81", gpu="L4", name=EVIL, region=EVIL, provider=EVIL)
+    found = verdict(
+        WORK, AMOUNT, [*OFFERS, evil, replace(evil, price_source=EVIL, price_usd_per_hour=Decimal("0.001"))]
+    )
+    found = replace(found, sentence=EVIL, notes=(EVIL,), unit=EVIL)
+    whose = profile(script=EVIL, loops=[EVIL], notes=[EVIL])
+    phase = replace(
+        whose.phases[0], gpu_reason=EVIL, unit=EVIL, label=EVIL, total=replace(whose.phases[0].total, how=EVIL),
+        extras=[Extra(kind=ExtraKind.VALIDATION, seconds_each=1, rhythm=Rhythm.EPOCH, note=EVIL)],
+    )  # fmt: skip
+    whose = replace(
+        whose, phases=[phase, phase], arguments=[EVIL], created=EVIL, costgpu_version=EVIL,
+        machine=replace(whose.machine, cpu_model=EVIL), framework=replace(whose.framework, version=EVIL, name=EVIL),
+        later_phases=[LaterPhase(label=EVIL, source=EVIL, steps=None)],
+    )  # fmt: skip
+    mine = replace(owned(), power_source=EVIL, notes=(EVIL,))
+    html = verdict_html(found, whose, [EVIL], TODAY, own=mine, notebooks=[EVIL], version=EVIL)
+    page = harmless(html)
+    assert "alert(1)" in page.text
+    assert "\u202e" not in html
+    assert "\x07" not in html
+
+
+def test_a_price_from_the_future_is_not_negatively_old() -> None:
+    ahead = verdict(WORK, AMOUNT, [replace(each, price_as_of=TODAY + timedelta(days=3)) for each in OFFERS])
+    assert "-3 day" not in page_of(ahead).text
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        (Extra(kind=ExtraKind.VALIDATION, seconds_each=3.0, rhythm=Rhythm.EPOCH), "validation 3 s every epoch"),
+        (Extra(kind=ExtraKind.CHECKPOINT, seconds_each=1.0, rhythm=Rhythm.STEPS, every=500, measured=False),
+         "checkpoint 1 s every 500 steps (inferred)"),
+        (Extra(kind=ExtraKind.OTHER, seconds_each=2.0, rhythm=Rhythm.RUN), "other 2 s once"),
+        (Extra(kind=ExtraKind.OTHER, seconds_each=2.0, rhythm=Rhythm.EPOCH, every=2), "other 2 s every 2 epochs"),
+    ],
+)  # fmt: skip
+def test_extras_in_words(extra: Extra, words: str) -> None:
+    assert extra_words(extra) == words
+
+
+@given(st.floats(1e-6, 1e10), st.floats(1.0, 1e8), st.integers(260, 1200))
+def test_ticks_are_inside_apart_and_rising(least: float, times: float, width: int) -> None:
+    scale = axis([least, least * times], 56.0, float(width))
+    for ticks, room in ((time_ticks(scale), 58), (usd_ticks(scale), 26)):
+        assert [t for t, _ in ticks] == sorted({t for t, _ in ticks})
+        places = [scale.at(t) for t, _ in ticks]
+        assert all(b - a >= room for a, b in pairwise(places))
+        assert all(56 <= p <= width for p in places)
+    if least >= 1e-3 and least * times < 1e9:
+        assert usd_ticks(scale)
+
+
+def test_marks_of_the_picture_are_where_the_scales_say() -> None:
+    cheap = Spot(label="1", title="a", style="cpu", seconds=(100.0, 90.0, 110.0), usd=(1.0, 0.9, 1.1))
+    dear = Spot(label="2", title="b", style="gpu", seconds=(10.0, 9.0, 11.0), usd=(5.0, 4.0, 6.0), chosen=True)
+    beaten = Spot(label="3", title="c", style="gpu", seconds=(120.0, 110.0, 130.0), usd=(6.0, 5.0, 7.0))
+    svg = cost_and_time(800, 400, [cheap, dear, beaten], 1000.0, "here", name="n", text="t")
+    [(cx, cy)] = re.findall(r'<circle class="chosen" cx="([\d.]+)" cy="([\d.]+)"', svg)
+    [(x, y)] = re.findall(r'<rect class="dot cpu" x="([\d.]+)" y="([\d.]+)"', svg)
+    assert float(cx) < float(x)  # faster is left
+    assert float(cy) < float(y)  # dearer is up
+    [line] = re.findall(r'<polyline class="front" points="([^"]+)"', svg)
+    assert len(line.split()) == 3  # the beaten one is not part of it
+
+
+AMOUNTS = st.tuples(st.floats(1e-6, 1e9), st.floats(1.0, 50.0), st.floats(1.0, 50.0)).map(
+    lambda t: Range(value=t[0] * t[1], low=t[0], high=t[0] * t[1] * t[2])
+)
+TEXT = st.text(max_size=30)
+
+
+@st.composite
+def predictions(draw: st.DrawFn, *, here: bool = False) -> Prediction:
+    base = BASE.here if here else draw(st.sampled_from(BASE.table))
+    where = base.candidate.offer
+    candidate = base.candidate
+    if where is not None:
+        where = replace(where, instance_type=draw(TEXT), region=draw(TEXT), price_source=draw(TEXT))
+        candidate = replace(candidate, offer=where)
+    terms = draw(st.dictionaries(st.sampled_from(["compute", "memory", "launch", "measured", "<i>", "run"]),
+                                 st.floats(0, 1e6), max_size=4))  # fmt: skip
+    return replace(
+        base, candidate=candidate, wall_seconds=draw(AMOUNTS), run_seconds=draw(AMOUNTS),
+        cost_usd=Range(value=0.0, low=0.0, high=0.0) if here else draw(AMOUNTS), terms=terms,
+        parts=draw(st.dictionaries(TEXT, st.floats(0, 1e6), max_size=3)), notes=tuple(draw(st.lists(TEXT, max_size=2))),
+        provenance=draw(st.sampled_from(Provenance)), step_seconds=draw(st.floats(1e-7, 1e5)),
+    )  # fmt: skip
+
+
+@st.composite
+def verdicts(draw: st.DrawFn) -> Verdict:
+    here = draw(predictions(here=True))
+    table = tuple(draw(st.lists(predictions(), max_size=6)))
+    some = st.sampled_from(table) if table else st.none()
+    known = bool(table) and draw(st.booleans())
+    return replace(
+        BASE, here=here, table=table, best_cpu=draw(st.none() | some), best_gpu=draw(st.none() | some),
+        recommended=draw(st.none() | st.just(here) | some), sentence=draw(TEXT),
+        notes=tuple(draw(st.lists(TEXT, max_size=2))), speedup=draw(st.floats(0.01, 1e4)) if known else None,
+        premium=draw(st.floats(0.01, 1e4)) if known else None,
+        break_even=draw(st.sampled_from([0.5, 30.0, float("inf")])) if known else None,
+        probability_gpu_cheaper=draw(st.floats(0, 1)) if known else None,
+        unit=draw(st.sampled_from(["the whole job", "one epoch", "1,000 steps"])),
+    )  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(verdicts(), st.lists(TEXT, max_size=3), st.booleans(), st.booleans())
+def test_any_verdict_makes_a_whole_harmless_page(
+    found: Verdict, advice: list[str], with_own: bool, with_energy: bool
+) -> None:
+    energy = [0.5] * (1 + len(found.table)) if with_energy else None
+    html = verdict_html(found, WORK.profile, advice, TODAY, own=owned() if with_own else None, energy=energy)
+    page = Page(html)
+    assert "default-src 'none'" in html
+    assert html.count('class="interval') == 2 * (len(found.table) + (with_own and bool(found.table or with_own)))
+    numbers = re.findall(r' (?:x|y|x1|y1|x2|y2|cx|cy|width|height)="([^"]*)"', html)
+    assert all(abs(float(number)) < 1e5 for number in numbers)
+    assert page.open == []

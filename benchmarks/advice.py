@@ -2,14 +2,14 @@
 
     python -m benchmarks.advice rows ROWS.csv       # the error of a predicted saving, on pairs of public measurements
     python -m benchmarks.advice scripts [SECONDS [SCRIPT]]  # carried out on copies of examples/*.py, measured again
-    python -m benchmarks.advice workers [RUNS]      # DataLoader workers here: predicted and really timed
+    python -m benchmarks.advice workers [RUNS [SCRIPT]]     # DataLoader workers here: predicted and really timed
     python -m benchmarks.advice toll                # what a batch from a worker, and a worker's start, cost here
 
 `rows` is where `PAIRED_SIGMA` comes from: both sides of a pair are the same GPU and model, so that what both
 predictions have wrong cancels, as it does in advice. ROWS.csv is that of `benchmarks.accuracy`. `scripts` compares the
 advice's saving with what the prediction says of the script after the change (each a measurement of its own); the
 change is made to a copy, by the advice's own words. `workers` runs the scripts without the probe, before and after in
-turn, so that a busy machine slows both.
+turn, so that a busy machine slows both; OMP_NUM_THREADS says how many cores training takes.
 """
 
 from __future__ import annotations
@@ -188,12 +188,12 @@ LOADINGS = [
 TIMED_EPOCHS = 4
 
 
-def workers(runs: int) -> None:
+def workers(runs: int, only: str = "") -> None:
     """Predicted and timed epochs here, without workers and with some."""
     print(f"{'script':10}{'workers':>8}{'said':>7}{'timed':>7}   medians of {runs} pairs: step before -> after, ms")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for loading in LOADINGS:
+        for loading in (one for one in LOADINGS if only in one.script):
             source = (EXAMPLES / loading.script).read_text()
             for old, new in loading.edits:
                 assert old in source, old
@@ -307,7 +307,7 @@ def main(words: list[str]) -> None:
     elif words[:1] == ["scripts"]:
         scripts(float(words[1]) if len(words) > 1 else 10.0, words[2] if len(words) > 2 else "")
     elif words[:1] == ["workers"]:
-        workers(int(words[1]) if len(words) > 1 else 3)
+        workers(int(words[1]) if len(words) > 1 else 3, words[2] if len(words) > 2 else "")
     elif words == ["toll"]:
         toll()
     else:

@@ -23,6 +23,9 @@ PACKAGES = {
 }
 """Command -> Debian package that has it."""
 
+BROWSER = {"chromium": "chromium"}
+"""For the tests that look at pages (110 MB to fetch); without it only those are skipped."""
+
 UNSHARE = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 """Own network, mounts and processes, which all end with this one."""
 
@@ -61,7 +64,23 @@ def install() -> None:
     Raises:
         RuntimeError: There is no apt-get, or it failed; with the end of its output.
     """
-    wanted = sorted(set(missing().values()))
+    apt_install(sorted(set(missing().values())))
+
+
+def install_browser() -> None:
+    """Installs one if there is none; a line on stderr says why if that fails."""
+    try:
+        apt_install([package for command, package in BROWSER.items() if shutil.which(command) is None])
+    except RuntimeError as error:
+        print(f"testbed: no browser, so that no page is looked at: {error}", file=sys.stderr)
+
+
+def apt_install(wanted: list[str]) -> None:
+    """Installs packages, if any are wanted.
+
+    Raises:
+        RuntimeError: There is no apt-get, or it failed; with the end of its output.
+    """
     if not wanted:
         return
     if shutil.which("apt-get") is None:
@@ -81,6 +100,7 @@ def prepare() -> int:
     try:
         if os.environ.get("TESTBED") != "no" and sys.platform == "linux" and os.geteuid() == 0:
             install()
+            install_browser()
         reason = obstacle()
         if not reason:
             from tests.emulator import rootfs

@@ -34,6 +34,7 @@ class Series:
         self.opened, self.last = clock(), None
         self.seconds, self.special, self.events = array("d"), {}, {}
         self.beats = 0
+        self.busy = 0.0  # all intervals together, also those that are not kept
         self.open = True
         self.lead = 0.0  # from the opening to the first beat
         self.label = own_place()
@@ -44,7 +45,8 @@ class Series:
         if self.last is None:
             self.lead += now - self.opened if not self.beats else 0.0
         else:
-            for _ in range(steps):
+            self.busy += now - self.last
+            for _ in range(steps if len(self.seconds) < MOST_TIMES else 0):
                 self.seconds.append((now - self.last) / steps)
             if self.events:
                 self.special[len(self.seconds) - 1] = self.events
@@ -54,8 +56,8 @@ class Series:
     def record(self):
         return {
             "source": self.source, "unit": self.unit, "total": self.total, "beats": self.beats, "open": self.open,
-            "seconds": [round(value, 7) for value in self.seconds[:MOST_TIMES]], "lead": self.lead,
-            "total_seconds": sum(self.seconds), "label": self.label, "facts": self.facts,
+            "seconds": [round(value, 7) for value in self.seconds], "lead": self.lead,
+            "total_seconds": self.busy, "label": self.label, "facts": self.facts,
             "special": {str(k): v for k, v in list(self.special.items())[:5000]}, "snapshots": self.snapshots,
             "openings": self.openings, "around": self.around,
         }  # fmt: skip
@@ -178,7 +180,7 @@ class Beats:
 def weight(series):
     """The series that most of the time went to: of two, the one still open."""
     busy = series.facts.get("busy")
-    return (series.open, busy if busy is not None else sum(series.seconds) + series.lead)
+    return (series.open, busy if busy is not None else series.busy + series.lead)
 
 
 def own_place():

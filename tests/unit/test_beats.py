@@ -1,0 +1,170 @@
+"""Phases from the probe's series of beats, from hand-made records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.measure.beats import beat_phase, framework_of, notes_of, parallel_share, usable
+from costgpu.workload import GpuPath, TotalKind
+
+
+def series(
+    source: str = "xgboost", unit: str = "round", total: float | None = 100, beats: int = 12, **more: Any
+) -> dict[str, Any]:
+    facts = {"per_epoch": None, "may_stop": False, **more.pop("facts", {})}
+    return {
+        "source": source, "unit": unit, "total": total, "beats": beats, "open": True, "seconds": [0.5] * (beats - 1),
+        "lead": 0.5, "total_seconds": 0.5 * (beats - 1), "label": "train.py:3", "facts": facts, "special": {},
+        "snapshots": [], "openings": 1, "around": [], **more,
+    }  # fmt: skip
+
+
+def record(*beats: dict[str, Any], status: str = "cut", **more: Any) -> dict[str, Any]:
+    return {
+        "status": status, "beats": list(beats), "loops": None, "versions": {}, "wall_seconds": 10.0, "cpu_seconds": 10.0,
+        "python": "3.11.7", **more,
+    }  # fmt: skip
+
+
+def loop(trips: Any, line: int = 2, **more: Any) -> dict[str, Any]:
+    return {"file": "train.py", "line": line, "trips": trips, "source": "range(n)", "early": False, "index": 3, **more}
+
+
+def test_rounds_are_steps() -> None:
+    phase = beat_phase(record(series()))
+    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.EXACT, 100)
+    assert phase.step.median_seconds == 0.5
+    assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
+    assert phase.steps_observed == 12
+
+
+@pytest.mark.parametrize("beats", [0, 1, 2])
+def test_too_few_beats_are_no_measure(beats: int) -> None:
+    assert not usable(record(series(beats=max(beats, 1), seconds=[0.5] * max(0, beats - 1))))
+
+
+def test_what_may_stop_is_an_upper_bound_and_what_ended_is_known() -> None:
+    assert beat_phase(record(series(facts={"may_stop": True}))).total.kind is TotalKind.UPPER_BOUND
+    ended = beat_phase(record(series(facts={"may_stop": True}), status="ended"))
+    assert (ended.total.kind, ended.total.steps) == (TotalKind.EXACT, 12)
+
+
+def test_the_loops_around_a_fit_multiply() -> None:
+    phase = beat_phase(record(series(around=[loop(5), loop(1)], openings=2)))
+    assert (phase.total.steps, phase.total.steps_per_epoch) == (500, 100)
+    assert "5 (train.py:2)" in phase.total.how
+    unread = beat_phase(record(series(around=[loop(None)], openings=2)))
+    assert (unread.total.kind, unread.total.steps_per_epoch) == (TotalKind.UNKNOWN, 100)
+    once = beat_phase(record(series(around=[loop(None)])))
+    assert once.total.steps == 100, "a loop that has not come round is not known to"
+
+
+@given(total=st.integers(1, 10**9), folds=st.integers(1, 50), beats=st.integers(3, 40))
+def test_a_total_is_never_less_than_what_was_seen(total: int, folds: int, beats: int) -> None:
+    found = beat_phase(record(series(total=total, beats=beats, around=[loop(folds)]))).total
+    assert found.steps is not None
+    assert found.steps >= beats
+    assert found.steps in (beats, total * folds)
+
+
+def bar(label: str, each: int | None, beats: int, outer: str = "") -> dict[str, Any]:
+    return series("tqdm", "it", None, beats, label=label, facts={"each": each, "outer": outer})
+
+
+def test_nested_bars() -> None:
+    inner, outer = bar("a.py:5", 300, 50, "a.py:4"), bar("a.py:4", 100, 0, "")
+    outer["seconds"] = []
+    phase = beat_phase(record(inner, outer))
+    assert (phase.total.steps, phase.total.steps_per_epoch, phase.gpu) == (30_000, 300, GpuPath.NONE)
+    fast = beat_phase(record(inner, bar("a.py:4", 100, 9)))
+    assert (fast.label, fast.total.steps) == ("a.py:4", 100)
+    nameless = beat_phase(record(bar("a.py:4", None, 9)))
+    assert (nameless.total.kind, nameless.unit) == (TotalKind.UNKNOWN, "iteration")
+    assert beat_phase(record(inner, bar("a.py:4", None, 0))).total.steps is None
+
+
+def test_keras_says_its_own_length_and_counts() -> None:
+    totals = {"flops": 1e9, "bytes": 6e6, "kernels": 30.0, "convolutions": 2.5e8, "dtype": "float16"}
+    facts = {"epochs": 20, "per_epoch": 50, "totals": totals, "optimizer": "Adam", "parameters": 1000, "backend": "jax",
+             "batch": 32, "model_bytes": 4000}  # fmt: skip
+    kept = record(series("keras", "step", 1000, facts=facts), versions={"keras": "3.15.1"})
+    phase = beat_phase(kept)
+    assert phase.gpu is GpuPath.COUNTED
+    assert phase.totals is not None
+    assert (phase.totals.convolutions, phase.totals.dtype) == (0.25, "float16")
+    assert (phase.total.steps, phase.total.steps_per_epoch) == (1000, 50)
+    assert phase.total.how == "epochs=20 × 50 steps"
+    assert phase.optimizers[0].state_bytes == 8000
+    assert framework_of(kept) == ("keras (jax)", "3.15.1")
+    without = beat_phase(record(series("keras", "step", 1000, facts={**facts, "totals": None})))
+    assert (without.gpu, without.totals) == (GpuPath.NONE, None)
+    assert "could not be counted" in without.gpu_reason
+
+
+def test_loops_of_the_script_itself() -> None:
+    times = [[0.0, 10.0], [1.0, 20.0], [2.0, 40.0]]
+    progress = {
+        "loops": [loop(4, 2), loop(500, 3)],
+        "from": 10.0,
+        "to": 40.0,
+        "seconds": 2.0,
+        "at": 1.0,
+        "times": times,
+    }
+    phase = beat_phase(record(loops=progress))
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 2000, 500)
+    assert phase.step.mean_seconds == pytest.approx(2 / 30)
+    assert phase.label == "train.py:3"
+    early = {**progress, "loops": [loop(4, 2, early=True), loop(500, 3)]}
+    assert beat_phase(record(loops=early)).total.kind is TotalKind.UPPER_BOUND
+
+
+def test_a_script_that_ends_is_one_run_if_it_did_something() -> None:
+    phase = beat_phase(record(status="ended"))
+    assert (phase.unit, phase.total.steps, phase.step.median_seconds) == ("run", 1, 10)
+    assert not usable(record(status="ended", wall_seconds=0.2))
+    assert not usable(record(status="ended", cpu_seconds=0.1)), "it slept"
+    assert not usable(record(status="ended", versions={"torch": "2"})), "it should have trained"
+    assert not usable(record())
+
+
+@pytest.mark.parametrize(
+    ("estimator", "gpu", "words"),
+    [
+        ("RandomForestClassifier", GpuPath.TABLE, "cuML"),
+        ("HistGradientBoostingRegressor", GpuPath.NONE, "XGBoost and LightGBM have one"),
+        ("GaussianNB", GpuPath.NONE, "no GPU implementation of scikit-learn's GaussianNB: CPU"),
+    ],
+)
+def test_what_a_gpu_does_for_an_estimator(estimator: str, gpu: GpuPath, words: str) -> None:
+    phase = beat_phase(record(series("sklearn", "tree", 50, facts={"estimator": estimator})))
+    assert phase.gpu is gpu
+    assert words in phase.gpu_reason
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cores", "share"), [(10, 4, 0), (40, 4, 1), (25, 4, 0.5), (80, 4, 1), (2, 4, 0), (10, 1, 1)]
+)
+def test_how_much_more_cores_would_shorten(cpu: float, cores: int, share: float) -> None:
+    assert parallel_share(record(cpu_seconds=cpu), cores) == pytest.approx(share)
+
+
+def test_what_a_reader_is_told_of_jax() -> None:
+    totals = {
+        "flops": 1e9,
+        "bytes": 1.0,
+        "kernels": 1.0,
+        "convolutions": 0.0,
+        "dtype": "float32",
+        "unknown_loops": False,
+    }
+    assert notes_of(record(series("jax", "step", None, facts={"totals": totals, "cost_analysis_flops": 1.1e9}))) == []
+    far = notes_of(record(series("jax", "step", None, facts={"totals": totals, "cost_analysis_flops": 9e9})))
+    assert "JAX's own cost analysis says 9e+09" in far[0]
+    loops = {**totals, "unknown_loops": True}
+    assert "counted once" in notes_of(record(series("jax", "step", None, facts={"totals": loops})))[0]
+    assert "could not be counted" in notes_of(record(series("jax", "step", None, facts={"uncounted": "X"})))[0]

@@ -25,7 +25,8 @@ LEAST_PROBABILITY = 0.8  # that the change saves anything: as sure as the interv
 # error 7 %), 0.06 over 12 pairs of batch sizes. The larger one is taken for every change.
 PAIRED_SIGMA = 0.15
 # The same where DataLoader workers and the training share the cores of a CPU, which may have other work as well.
-# Source: benchmarks/advice.py workers on two busy cores (2026-11-21): errors of +0.35, -0.01 and -0.22.
+# Source: benchmarks/advice.py workers on two busy cores (2026-11-21): errors of +0.35, -0.01 and -0.22; far larger ones
+# while neighbours used the cores, so that nothing is said of a machine whose speed swings.
 SHARED_CORES_SIGMA = 0.25
 
 

@@ -16,7 +16,7 @@ from costgpu.estimate.advice_changes import (
 from costgpu.estimate.advice_toll import cast_seconds, worker_seconds
 from costgpu.estimate.gpu import foreign_optimizer, precision_of
 from costgpu.estimate.ops import HALF_TYPES
-from costgpu.estimate.predict import Workload
+from costgpu.estimate.predict import STEADY, Workload
 from costgpu.prediction import AdviceKind, Candidate, Prediction
 
 GPU_MODEL = "the four-term GPU model and the traced step"
@@ -94,13 +94,19 @@ def tf32(case: Case) -> list[Option]:
 def workers(case: Case) -> list[Option]:
     """More DataLoader workers, on a host with the cores for them."""
     loaders = [phase.data for phase in case.workload.profile.phases if uses_loader(phase.data)]
-    if not loaders or case.before is None:
+    if not loaders or case.before is None or (case.free and not _steady(case.workload)):
         return []
     now = min(data.workers for data in loaders)
     notes = [bound] if (bound := amdahl(case.before)) else []
     if any((phase.total.steps or 0) > (phase.total.steps_per_epoch or 1e30) for phase in case.workload.profile.phases):
         notes.append("With persistent_workers=True they start once, not in every epoch.")
     return [_with_workers(case, now, number, tuple(notes)) for number in WORKERS if number > now]
+
+
+def _steady(workload: Workload) -> bool:
+    """Whether this machine's cores are its own: workers on cores that neighbours use make nothing faster."""
+    machine = workload.profile.machine
+    return machine.gemm_gflops_low >= STEADY * machine.gemm_gflops
 
 
 def _with_workers(case: Case, now: int, number: int, notes: tuple[str, ...]) -> Option:

@@ -193,7 +193,8 @@ def format_duration(seconds: float) -> str:
     if seconds < 730 * 86400:
         days = seconds / 86400
         return f"{days:.1f} days" if days < 99.95 else f"{days:.0f} days"
-    return f"{seconds / (365.25 * 86400):.3g} years"
+    years = seconds / (365.25 * 86400)
+    return f"{years:.1f} years" if years < 9.95 else f"{years:,.0f} years"
 
 
 def format_ratio(ratio: float) -> str:

@@ -179,7 +179,7 @@ def _table(verdict: Verdict, today: date) -> str:
         if len(name) > 43:
             lines.append(f"{mark} {name}")
             name, mark = "", " "
-        lines.append(f"{mark} {name:43} {time:>9} {amounts}")
+        lines.append(f"{mark} {name:43} {time:>9} {amounts}".rstrip())
     offers = [p.candidate.offer for p in rows if p.candidate.offer is not None]
     if offers:
         newest, oldest = max(o.price_as_of for o in offers), min(o.price_as_of for o in offers)

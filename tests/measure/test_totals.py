@@ -21,6 +21,7 @@ pytestmark = pytest.mark.torch
         ("gan.py", 400 * 100, 100),
         ("lbfgs.py", 7000, None),
         ("by_hand.py", 250 * 10, 10),
+        ("same_name.py", 5000 * 100, 100),
     ],
 )
 def test_total_is_exact(script: str, steps: int, per_epoch: int | None, tmp_path: Path) -> None:

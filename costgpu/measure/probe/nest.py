@@ -67,6 +67,7 @@ class Nest:
             if comprehension or sys.version_info >= (3, 12):
                 for generator in source.comprehension(scope, live.f_lineno):
                     loops.append(self.comprehension_loop(generator, source, live, evaluator, depth))
+        forget_shadowed(loops)
         return loops
 
     def base(self, node, source, live, depth, kind):
@@ -307,6 +308,17 @@ class Nest:
                 if assigns(statement, text, source) and increment(statement, text, source) is None:
                     info["reset_line"] = candidate.lineno
         return info
+
+
+def forget_shadowed(loops):
+    """Of loops with one variable (`for _ in ...` in `for _ in ...`) only the innermost one's value is in it."""
+    seen = set()
+    for loop in reversed(loops):
+        key = (loop["depth"], loop.get("target"))
+        if key[1] is not None and key in seen:
+            loop["index"] = None
+            del loop["target"]
+        seen.add(key)
 
 
 SETTINGS_NAMES = ("arg", "opt", "cfg", "conf", "hparam", "param", "flag", "setting", "hp")

@@ -35,7 +35,7 @@ CASES: list[tuple[str, type[errors.ScriptError], str]] = [
      "CUDA is required"),
     ("name = input('run name: ')\n", errors.WaitsForInput, "stdin"),
     (TRAIN + "while True:\n    pass\n", errors.NeverStepped, "no step with it"),
-    ("import time\nimport torch\ntime.sleep(100)\n", errors.NeverStepped, "did not reach an optimizer"),
+    ("import time\nimport torch\ntime.sleep(100)\n", errors.NeverStepped, "did not reach a training step"),
     ("print(1)\n", errors.NothingToMeasure, "never imported torch"),
     (TRAIN + "step()\n", errors.NothingToMeasure, "single training step"),
     ("import torch\ntorch.empty(10**15)\n", errors.OutOfMemory, "out of memory"),

@@ -313,6 +313,39 @@ def test_a_stopped_supervisor_does_not_hold_up_the_end(
     assert stuck.follow().reason is EndReason.CANCELLED
 
 
+# As an init system shuts a machine down: all are stopped, all are sent SIGTERM, all go on. The orphans keep the
+# supervisor at work, so that it is not always stopped in the same place.
+_SHUT_DOWN = """
+import os, signal, subprocess, time
+supervisor = os.getppid()
+subprocess.Popen(["sh", "-c", "sleep 0.5; kill -CONT %d" % supervisor], start_new_session=True)
+for helper in range(3):
+    if os.fork() == 0:
+        end = time.monotonic() + 0.25
+        while time.monotonic() < end:
+            if os.fork() == 0:
+                os.fork()
+                os._exit(0)
+            os.wait()
+        os._exit(0)
+time.sleep(0.1)
+os.kill(supervisor, signal.SIGSTOP)
+while open("/proc/%d/stat" % supervisor).read().rpartition(")")[2].split()[0] != "T":
+    pass
+os.kill(supervisor, signal.SIGTERM)
+os._exit(0)  # a job that has saved its checkpoint
+"""
+
+
+def test_a_job_that_a_shutdown_has_ended_has_not_succeeded(new_machine: Callable[..., Machine]) -> None:
+    for _ in range(4):
+        machine = new_machine()
+        machine.run(_SHUT_DOWN)
+        status = machine.follow()
+        assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, 0)
+        assert "shut down or restarted" in status.detail
+
+
 def test_fifty_megabytes_on_both_streams_come_complete_and_in_order(machine: Machine) -> None:
     machine.run(
         "import os, threading\n"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import time
 from typing import Any
 
+from . import machine
 from .calls import ask
-from .files import Home
+from .files import Home, setting
 
 UNIT = "costgpu-agent.service"
 _UNIT_FILE = """[Unit]
@@ -47,18 +50,38 @@ def start_service(home: Home, program: str) -> None:
 
 
 def install(home: Home, program: str) -> dict[str, Any]:
-    """Makes sure that a daemon of this very program guards the machine."""
+    """Makes sure that a daemon of this very program guards the machine.
+
+    Raises:
+        OSError: It does not come up.
+        TimeoutError: Other programs' daemons come up in its place, again and again.
+    """
     home.note_contact()
+    until = machine.uptime() + setting("INSTALL_SECONDS", 60.0)
     try:
         running = ask(home, {"method": "ping"}, patience=0.0)
     except OSError:
         running = {}
-    if running.get("program") == program:
-        return running
-    if running:
-        ask(home, {"method": "stop"}, patience=0.0)
-    start_service(home, program)
-    while True:
-        reply = ask(home, {"method": "ping"})
-        if reply["program"] == program:
-            return reply
+    while running.get("program") != program:
+        if machine.uptime() >= until:
+            raise TimeoutError("%s is always there before it" % running["program"])
+        if running:
+            try:
+                ask(home, {"method": "stop"}, patience=0.0)
+            except OSError:
+                pass  # gone by itself
+            _await_end(home, until)
+        start_service(home, program)
+        running = ask(home, {"method": "ping"})
+    return running
+
+
+def _await_end(home: Home, until: float) -> None:
+    """A daemon that finds the lock held ends, so the new one must not come too early."""
+    with open(home.file("agent.lock"), "w", encoding="ascii") as lock:
+        while machine.uptime() < until:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except OSError:
+                time.sleep(0.02)

@@ -111,6 +111,8 @@ class Supervisor:
             status = self._wait(self._next_deadline())
             if status is not None:
                 self.main = None
+                if signal.sigtimedwait({signal.SIGTERM}, 0.0) is not None:
+                    self._end()  # a shutdown stops all, sends it to all, and lets all go on: the job may be the first
                 return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
             self._press()
 

@@ -202,6 +202,14 @@ def format_ratio(ratio: float) -> str:
     return f"{ratio:.0f}x" if ratio >= 10 else f"{ratio:.2g}x" if ratio < 1 else f"{ratio:.1f}x"
 
 
+def format_count(count: float) -> str:
+    """``950``, ``25 k``, ``11.2 M``, ``7 B``, ``1 T``."""
+    for least, unit in ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e3, " k")):
+        if count >= least * 0.9995:
+            return f"{count / least:,.3g}{unit}" if count < 999.5 * least else f"{count / least:,.0f}{unit}"
+    return f"{count:.3g}"
+
+
 def format_size(count: float) -> str:
     """Bytes as people say them: ``17 bytes``, ``3.4 kB``, ``1.2 GB`` (decimal, as disks and networks are sold)."""
     if count < 1000:

@@ -183,7 +183,8 @@ def spot_machine(case: Case, spot: Sequence[Prediction]) -> Advice | None:
         lost = _lost_seconds(case.workload, found)
         rate = hourly_usd(found.candidate)
         if lost is None:
-            action = "Spot with checkpoints (none was seen in what was measured)"
+            seen = "none was seen in what was measured" if case.workload.profile.phases[-1].step.count else "a must"
+            action = f"Spot with checkpoints ({seen})"
             wall = found.wall_seconds.value
             once = format_usd(wall * rate / 3600)
             note = f"Without a checkpoint an interruption loses all since the start: {format_duration(wall)}, {once}."

@@ -12,6 +12,7 @@ from costgpu.errors import UsageError
 from costgpu.estimate.cpu import SIGMA_LARGE, rates_here, speedup_of
 from costgpu.estimate.opcost import LARGE_BYTES
 from costgpu.models import Reference
+from costgpu.units import format_count
 from costgpu.workload import (
     Autocast,
     DataLoading,
@@ -118,7 +119,7 @@ def language_model_profile(
     width = max(1.0, math.sqrt(parameters / (PARAMETERS_PER_LAYER * layers)))
     step_tokens = min(float(STEP_TOKENS), tokens)
     micro_batches = step_tokens / CONTEXT_TOKENS
-    size = f"{parameters:.3g} parameters, {tokens:.3g} tokens"
+    size = f"{format_count(parameters)} parameters, {format_count(tokens)} tokens"
     totals = StepTotals(
         flops=FLOPS_PER_TOKEN_AND_PARAMETER * parameters * step_tokens,
         bytes_moved=MOVED_BYTES * layers * width * step_tokens,

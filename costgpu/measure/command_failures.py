@@ -53,7 +53,7 @@ def explain_command(
         return None
     if watch.log.unreadable:
         return NoProgressLines(
-            f"--step-pattern {pattern!r} matches, but its step is no number: {watch.log.unreadable[:SHOWN_CHARS]}",
+            f"--step-pattern '{pattern}' matches, but its step is no number: {watch.log.unreadable[:SHOWN_CHARS]}",
             hint="Let the group take digits only.",
         )
     if not watch.log.lines:
@@ -63,7 +63,7 @@ def explain_command(
             hint="It is measured by the progress that it prints: is there an option to make it (--verbose)?",
         )
     if not seen:
-        what = f"--step-pattern {pattern!r} matches none" if pattern else "None tells its progress"
+        what = f"--step-pattern '{pattern}' matches none" if pattern else "None tells its progress"
         return NoProgressLines(
             _with_tail(f"{name} printed {_lines(watch.log.lines)} in {_time(watch)}. {what}.", watch.tail),
             hint=f"Its output is in {log}" if pattern else _PATTERN_HINT,

@@ -42,6 +42,7 @@ def find_interpreter(asked: str | None, environment: dict[str, str]) -> Interpre
         path, origin = default_interpreter(environment)
         if path is None:
             raise InterpreterError("There is no python on PATH.", hint=hint)
+    path = os.path.abspath(path)  # noqa: PTH100 - it is started from other folders; a link is what makes it a venv's
     try:
         answer = subprocess.run(
             [path, "-c", "import sys; print('%d.%d.%d' % sys.version_info[:3])"],

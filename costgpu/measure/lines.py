@@ -207,9 +207,9 @@ def user_pattern(text: str) -> Pattern:
     try:
         regex = re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise UsageError(f"--step-pattern {text!r} is not a regular expression: {error}.", hint=hint) from None
+        raise UsageError(f"--step-pattern '{text}' is not a regular expression: {error}.", hint=hint) from None
     if not text or regex.match(""):
-        raise UsageError(f"--step-pattern {text!r} matches every line, also an empty one.", hint=hint)
+        raise UsageError(f"--step-pattern '{text}' matches every line, also an empty one.", hint=hint)
     names = set(regex.groupindex)
     if names - _USER_GROUPS:
         raise UsageError(

@@ -13,7 +13,7 @@ from typing import Any
 
 from costgpu.models import Offer
 from costgpu.prediction import Prediction, Provenance, Verdict
-from costgpu.units import format_duration, format_ratio, format_usd
+from costgpu.units import format_count, format_duration, format_ratio, format_usd
 from costgpu.workload import Phase, TotalKind, WorkloadProfile
 
 WIDTH = 80
@@ -118,8 +118,7 @@ def _measured(profile: WorkloadProfile) -> str:
 def _size(phase: Phase) -> str:
     parameters = sum(o.parameters for o in phase.optimizers)
     names = "+".join(dict.fromkeys(o.name for o in phase.optimizers))
-    count = f"{parameters / 1e9:,.3g} B" if parameters >= 1e9 else f"{parameters / 1e6:,.3g} M"
-    return f"{count} parameters ({names})"
+    return f"{format_count(parameters)} parameters ({names})"
 
 
 def units(phase: Phase, count: float = 2) -> str:

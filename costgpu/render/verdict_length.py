@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from costgpu.render import pieces
-from costgpu.units import format_duration
+from costgpu.units import format_count, format_duration
 from costgpu.workload import Extra, Phase, Rhythm, TotalKind, WorkloadProfile
 
 LEAST_STEPS = 5  # for tenths of them to mean anything
@@ -53,7 +53,7 @@ def _phase(phase: Phase, *, single: bool) -> str:
     parameters = sum(o.parameters for o in phase.optimizers)
     if parameters:
         names = "+".join(dict.fromkeys(o.name for o in phase.optimizers))
-        facts.append(f"{parameters / 1e6:,.3g} M parameters ({names})")
+        facts.append(f"{format_count(parameters)} parameters ({names})")
     title = "" if single else f"<h3>{pieces.text(phase.label)}</h3>"
     beside = (
         f"<p>Beside the {said(plural)}: {said('; '.join(map(extra_words, phase.extras)))}.</p>" if phase.extras else ""

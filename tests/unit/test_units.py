@@ -12,6 +12,7 @@ from costgpu.errors import UsageError
 from costgpu.units import (
     AcceleratorRequest,
     NumberRange,
+    format_count,
     format_duration,
     format_ratio,
     format_usd,
@@ -153,6 +154,15 @@ def test_a_formatted_amount_is_near_the_amount(amount: Decimal) -> None:
 )
 def test_formatted_time_spans(seconds: float, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (950, "950"), (999.9, "1 k"), (25_450, "25.4 k"), (999_900, "1 M"), (11.2e6, "11.2 M"), (7e9, "7 B"),
+     (1.4e12, "1.4 T"), (5e15, "5,000 T")],
+)  # fmt: skip
+def test_formatted_counts(count: float, text: str) -> None:
+    assert format_count(count) == text
 
 
 @pytest.mark.parametrize(("ratio", "text"), [(14.2, "14x"), (2.6, "2.6x"), (1, "1.0x"), (0.314, "0.31x")])

@@ -20,22 +20,33 @@ SIZE = 1024  # of the square matrices, as with torch
 COPY_BYTES = 1 << 26  # far more than the caches hold
 
 
-def windows(work: Callable[[], object], amount: float, seconds: float) -> list[float]:
-    """`amount` of one call of `work` over its time, in thousand millions per second, of several windows, sorted."""
-    found: list[float] = []
-    work()
+def window(work: Callable[[], object], amount: float, seconds: float) -> float:
+    """`amount` of one call of `work` over its time, in thousand millions per second."""
+    work()  # what the others have left in the caches
+    repeats, begin = 0, time.perf_counter()
+    while repeats == 0 or time.perf_counter() - begin < seconds:
+        work()
+        repeats += 1
+    return amount * repeats / (time.perf_counter() - begin) / 1e9
+
+
+def by_turns(works: dict[str, tuple[Callable[[], object], float]], seconds: float) -> dict[str, list[float]]:
+    """Windows of every work, sorted: a neighbour who comes for a moment slows some of each and all of none.
+
+    Args:
+        works: What to call, and how much of it one call is.
+        seconds: For each, together.
+    """
+    found: dict[str, list[float]] = {name: [] for name in works}
     start = time.perf_counter()
-    while len(found) < 5 or time.perf_counter() - start < seconds:
-        repeats, begin = 0, time.perf_counter()
-        while repeats == 0 or time.perf_counter() - begin < seconds / 12:
-            work()
-            repeats += 1
-        found.append(amount * repeats / (time.perf_counter() - begin) / 1e9)
-    return sorted(found)
+    while min(map(len, found.values())) < 5 or time.perf_counter() - start < seconds * len(works):
+        for name, (work, amount) in works.items():
+            found[name].append(window(work, amount, seconds / 12))
+    return {name: sorted(rates) for name, rates in found.items()}
 
 
-def copy_windows(threads: int, seconds: float) -> list[float]:
-    """Bytes read plus written by all threads together, GB/s; `memmove` runs without the interpreter's lock."""
+def copier(threads: int) -> Callable[[], None]:
+    """Copies `COPY_BYTES` with all threads; `memmove` runs without the interpreter's lock."""
     share = COPY_BYTES // threads
     pairs = [(ctypes.create_string_buffer(share), ctypes.create_string_buffer(share)) for _ in range(threads)]
 
@@ -49,7 +60,7 @@ def copy_windows(threads: int, seconds: float) -> list[float]:
         for worker in workers:
             worker.join()
 
-    return windows(all_at_once, 2.0 * share * threads, seconds)
+    return all_at_once
 
 
 def bench(threads: int, seconds: float) -> dict[str, object]:
@@ -59,20 +70,20 @@ def bench(threads: int, seconds: float) -> dict[str, object]:
         threads: For the copy. Those of the GEMM are the BLAS library's, set by the environment.
         seconds: For each figure.
     """
-    figures: dict[str, object] = {
-        "copy_gbps": copy_windows(threads, seconds), "gemm_gflops": [], "op_seconds": None, "numpy": "",
-    }  # fmt: skip
+    copied = 2.0 * (COPY_BYTES // threads) * threads
+    works: dict[str, tuple[Callable[[], object], float]] = {"copy_gbps": (copier(threads), copied)}
     try:
         import numpy as np  # noqa: PLC0415 - whether it is there is the question
     except Exception:  # noqa: BLE001 - a broken installation raises anything
-        return figures
+        return {**by_turns(works, seconds), "gemm_gflops": [], "op_seconds": None, "numpy": ""}
     left: Any = np.full((SIZE, SIZE), 1.25, dtype=np.float32)
     right, out = left.copy(), left.copy()
     tiny: Any = np.zeros(8, dtype=np.float32)
-    figures["gemm_gflops"] = windows(lambda: np.dot(left, right, out=out), 2.0 * SIZE**3, seconds)
-    figures["op_seconds"] = 1.0 / windows(lambda: np.add(tiny, 1.0, out=tiny), 1e9, seconds / 3)[-1]
-    figures["numpy"] = np.__version__
-    return figures
+    works["gemm_gflops"] = (lambda: np.dot(left, right, out=out), 2.0 * SIZE**3)
+    works["calls"] = (lambda: np.add(tiny, 1.0, out=tiny), 1e9)
+    found = by_turns(works, seconds)
+    op_seconds = 1.0 / found.pop("calls")[-1]
+    return {**found, "op_seconds": op_seconds, "numpy": np.__version__}
 
 
 if __name__ == "__main__":

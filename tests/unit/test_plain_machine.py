@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from costgpu.measure.bench import copy_windows, windows
+from costgpu.measure.bench import COPY_BYTES, by_turns, copier
 from costgpu.measure.machine import flops_per_cycle, local_accelerators
 
 
@@ -36,13 +38,31 @@ def test_gpus_by_their_drivers_own_words(tmp_path: Path) -> None:
 
 
 def test_windows_are_sorted_rates() -> None:
-    calls = []
-    rates = windows(lambda: calls.append(1), 1e9, 0.01)
-    assert rates == sorted(rates)
-    assert len(rates) >= 5
-    assert min(rates) > 1000
-    assert calls
+    found = by_turns({"one": (lambda: None, 1e9), "thousand": (lambda: sum(range(1000)), 1e12)}, 0.01)
+    for rates in found.values():
+        assert rates == sorted(rates)
+        assert len(rates) >= 5
+        assert min(rates) > 1000
+
+
+def test_who_disturbs_for_a_moment_slows_some_windows_of_each_work_and_all_of_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For a third of the time: as long as one of three works would take without turns."""
+    now = 0.0
+
+    def work() -> None:
+        nonlocal now
+        now += 0.003 if 0.1 <= now < 0.22 else 0.001
+
+    monkeypatch.setattr("costgpu.measure.bench.time", SimpleNamespace(perf_counter=lambda: now))
+    for rates in by_turns(dict.fromkeys("abc", (work, 1e6)), 0.12).values():
+        assert rates[0] < 0.4
+        assert rates[-1] == pytest.approx(1.0)
 
 
 def test_the_copy_of_several_threads_counts_all_of_them() -> None:
-    assert all(rate > 0.01 for rate in copy_windows(2, 0.01))
+    copy = copier(2)
+    began = time.perf_counter()
+    copy()
+    assert COPY_BYTES / (time.perf_counter() - began) > 1e6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -12,23 +11,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
-from costgpu.cli.command import _after_module
-from costgpu.cli.planning import plan_for
-from costgpu.cli.wiring import Bench
-from costgpu.clock import ManualClock
-from costgpu.errors import AuthError
-from costgpu.job import EndReason, Identity, RunState
-from costgpu.providers.fake import FakeCloud
-from costgpu.providers.fake.provider import FakeProvider
-from costgpu.run import Plan, RunView
-from costgpu.runner.plan import Limits, Place
-from tests.cli.here import LOCAL, Here, Result, Terminal, alive, told, until
-from tests.runner.examples import offer, spec
+from costgpu.job import EndReason, RunState
+from costgpu.run import RunView
+from tests.cli.here import LOCAL, Here, Result, Terminal, alive, until
 
 STEPS = """\
 import signal, sys, time
@@ -365,132 +353,6 @@ class TestSignals:
         closed(here)
 
 
-G5 = ("-t", "g5.xlarge")
-BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
-    ((), 2, "Which script?", True),
-    (("nope.py",), 21, "no script nope.py", True),
-    (("trian.py",), 21, "Did you mean train.py?", True),
-    ((".",), 22, "is a folder", True),
-    (("pack",), 22, "-m pack", True),
-    (("notes.ipynb",), 22, "nbconvert", True),
-    (("--tag", "team", "train.py"), 2, "not key=value", True),
-    (("--tag", "costgpu-run=x", "train.py"), 2, "reserved", True),
-    (("--tag", "k=" + "v" * 61, "train.py"), 2, "too long", True),
-    (("--nproc", "0", "train.py"), 2, "number of processes", True),
-    (("--nproc", "all", "train.py"), 2, "--nproc auto", True),
-    (("-e", "NOT_SET", "train.py"), 2, "no such variable", True),
-    (("-e", "1A=2", "train.py"), 2, "'1A' is not the name", True),
-    (("--env-file", "nope.env", "train.py"), 2, "No such file", False),
-    (("--env-file", "bad.env", "train.py"), 2, "line 1", True),
-    (("--lease", "2h", "train.py"), 2, "--no-auto-shutdown", True),
-    (("--lease", "9d", "--no-auto-shutdown", "train.py"), 2, "longer than 7.0 days", True),
-    (("--lease", "soon", "--no-auto-shutdown", "train.py"), 2, "time span", True),
-    (("--max-duration", "-1", "train.py"), 2, "time span", True),
-    (("--idle-duration", "x", "train.py"), 2, "time span", True),
-    (("--grace", "x", "train.py"), 2, "time span", True),
-    (("--max-cost", "5 EUR", "train.py"), 2, "only USD", True),
-    (("--max-cost", "0", "train.py"), 2, "only USD", True),
-    (("--assume-price", "-1", "train.py"), 2, "only USD", True),
-    (("--assume-price", "0.5", "--max-cost", "0.001", "train.py"), 6, "used up", True),
-    (("--assume-price", "0.5", "--max-cost", "5", "train.py"), 7, "Nobody is there", True),
-    (("--outputs", "../x", "train.py"), 2, "leaves the working folder", True),
-    (("--outputs", "/x", "train.py"), 2, "leaves the working folder", True),
-    (("--workdir", "/no/such", "train.py"), 2, "no folder", True),
-    (("--workdir", "pack", "train.py"), 2, "not in the folder that is sent", True),
-    (("--sync-limit", "0.000001", "train.py"), 56, "--sync-limit", True),
-    (("--sync-limit", "0", "train.py"), 2, "--sync-limit is", False),
-    (("--bucket", "runs", "train.py"), 2, "s3://name/prefix", False),
-    (("--bucket", "s3://ada/runs", "train.py"), 41, "s3://ada/runs", True),
-    (("--profile", "nope.json", "train.py"), 5, "Cannot read", True),
-    (("--python", "/no/such", "train.py"), 23, "no interpreter", True),
-    (("-o", "yaml", "train.py"), 2, "text or json", True),
-    (("--gpus", "L4", "train.py"), 2, "as it is", True),
-    (("--spot", "train.py"), 2, "as it is", True),
-    (("--disk", "100", "train.py"), 2, "as it is", True),
-    (("--subnet", "subnet-0123456789abcdef0", "train.py"), 2, "as it is", True),
-    (("--disk", "5", "train.py"), 2, "--disk", False),
-    (("--no-such", "train.py"), 2, "No such option", False),
-]
-FAR: list[tuple[tuple[str, ...], int, str]] = [
-    ((*G5, "--max-cost", "0.001", "train.py"), 6, "Allow at least $0.0"),
-    (("-t", "g5.xlrge", "--max-cost", "1", "train.py"), 4, "Did you mean g5.xlarge"),
-    (("--infra", "gcp", "--max-cost", "1", "train.py"), 2, "Name one"),
-    (("-t", "g2-standard-4", "--max-cost", "1", "train.py"), 41, "gcloud auth application-default login"),
-    (("--infra", "aws/us-esat-1", "--max-cost", "1", "train.py"), 2, "us-east-1"),
-    (("--gpus", "A10O", "--max-cost", "1", "train.py"), 2, "A100"),
-    (("--infra", "aws", "train.py"), 2, "Name one"),
-    (("train.py",), 2, "Name one"),
-    ((*G5, "--infra", "local", "--max-cost", "1", "train.py"), 2, "as it is"),
-    ((*G5, "--subnet", "here", "--max-cost", "1", "train.py"), 2, "--subnet is not the id of a subnet"),
-    ((*G5, "--max-cost", "1", "train.py"), 41, "aws configure"),
-    ((*G5, "--max-cost", "1", "--dry-run", "train.py"), 41, "--infra local needs no account"),
-]
-
-
-class TestBadInput:
-    @pytest.fixture(autouse=True)
-    def project(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-        (tmp_path / "pack").mkdir()
-        for name, text in {"train.py": "print(1)", "notes.ipynb": "{}", "bad.env": "KEY VALUE\n"}.items():
-            (tmp_path / name).write_text(text)
-        monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        yield
-        place = Path(os.environ["XDG_DATA_HOME"]) / "costgpu"
-        assert not (place / "ledger.sqlite").exists()
-        assert not list(place.glob("machines/local-*"))
-
-    @pytest.mark.parametrize(("words", "code", "text", "hints"), BAD)
-    def test_on_this_machine(self, words: tuple[str, ...], code: int, text: str, hints: bool) -> None:
-        found, out, err = told(*LOCAL, *words)
-        assert (found, out) == (code, ""), err
-        assert text in err
-        assert ("hint: " in err) is hints, err
-
-    @pytest.mark.parametrize(("words", "code", "text"), FAR)
-    def test_elsewhere(self, words: tuple[str, ...], code: int, text: str) -> None:
-        found, out, err = told("run", "--no-estimate", *words)
-        assert (found, out) == (code, ""), err
-        assert text in err
-
-    @pytest.mark.parametrize(
-        ("words", "code"),
-        [
-            (("--infra", "local", "--tag", "team"), 2), (("--infra", "local", "--nproc", "x"), 2),
-            (("--infra", "local", "--outputs", "/x"), 2), (("-t", "g5.xlarge", "--max-cost", "1"), 41),
-            (("--infra", "aws", "--max-cost", "1"), 41),
-        ],
-    )  # fmt: skip
-    def test_what_can_be_told_at_once_is_told_before_anything_is_measured(
-        self, words: tuple[str, ...], code: int
-    ) -> None:
-        found, _, err = told("run", "--python", sys.executable, *words, "train.py")
-        assert found == code, err
-        assert "Measuring" not in err
-
-    def test_a_type_is_never_this_machine_whatever_the_settings_say(self, tmp_path: Path) -> None:
-        (tmp_path / "costgpu.toml").write_text('default_infra = "local"\n')
-        code, out, err = told("run", "--no-estimate", *G5, "--max-cost", "1", "train.py")
-        assert (code, out) == (41, ""), err
-        code, out, _ = told("run", "--no-estimate", "--python", sys.executable, "--dry-run", "train.py")
-        assert code == 0
-        assert "this machine" in out
-
-
-@pytest.mark.parametrize(
-    ("line", "end"),
-    [
-        ("-m pack --x", 2), ("-d -m pack", 3), ("-dm pack --x", 2), ("-mpack --x", 1), ("--name a -m pack b", 4),
-        ("--name=a -m pack", 3), ("-n -m pack", None), ("-dn -m -m pack", 4), ("-e A=1 -m pack -m other", 4),
-        ("--infra -m -m pack", 4), ("train.py -m pack", None), ("-d train.py -m pack", None), ("-- -m pack", None),
-        ("-d", None), ("-", None),
-    ],
-)  # fmt: skip
-def test_what_follows_a_module_is_its_own(line: str, end: int | None) -> None:
-    valued = {"-m", "-n", "-e", "--name", "--infra"}
-    assert _after_module(line.split(), valued.__contains__) == end
-
-
 def test_a_data_folder_that_cannot_be_written(here: Here) -> None:
     here.write("train.py", BOTH)
     result = here.run("train.py", "0", XDG_DATA_HOME="/proc/costgpu")
@@ -517,34 +379,3 @@ def test_a_working_folder_that_cannot_take_the_outputs_keeps_them_and_says_so(he
     assert here.told("attach", "train").returncode == 0
     assert (here.project / "a").read_text() == "new"
     closed(here)
-
-
-def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refuses(tmp_path: Path) -> None:
-    class Cloud(FakeProvider):
-        def __init__(self, name: str, account: str) -> None:
-            super().__init__(FakeCloud(ManualClock()))
-            self.mine = Identity(provider=name, account=account, principal="ada")
-
-        def identity(self) -> Identity:
-            if not self.mine.account:
-                raise AuthError("Log in again.")
-            return self.mine
-
-    def planned(**accounts: str) -> Plan:
-        clouds = {name: Cloud(name, account) for name, account in accounts.items()}
-        tools = SimpleNamespace(
-            provider=clouds.__getitem__, clock=ManualClock(), depot=None, allow_from=lambda _: "192.0.2.1/32"
-        )
-        parts = cast(Bench, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
-        limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
-        places = [Place(offer=offer("us-east-1", provider=name)) for name in ("aws", "gcp")]
-        return plan_for(parts, spec(str(tmp_path)), places, limits, "", [])
-
-    both = planned(aws="123", gcp="team-a")
-    assert (both.identity.account, [who.account for who in both.others], both.notes) == ("123", ["team-a"], ())
-    for refusing, other in (("aws", "gcp"), ("gcp", "aws")):
-        one = planned(**{refusing: "", other: "mine"})
-        assert ([o.offer.provider for o in one.options], one.identity.provider, one.others) == ([other], other, ())
-        assert one.notes == (f"Not considered: {refusing} (Log in again.)",)
-    with pytest.raises(AuthError):
-        planned(aws="", gcp="")

@@ -15,6 +15,11 @@ from tests.ledger import postgres
 from tests.ledger.postgres import Server
 
 
+def numbers(ledger: Ledger, run_id: str) -> list[int]:
+    """Of the events of a run."""
+    return [event.sequence for event in ledger.events(run_id)]
+
+
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A running server; skips, with the reason, where there can be none."""

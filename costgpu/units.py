@@ -203,8 +203,8 @@ def format_ratio(ratio: float) -> str:
 
 
 def format_count(count: float) -> str:
-    """``950``, ``25 k``, ``11.2 M``, ``7 B``, ``1 T``."""
-    for least, unit in ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e3, " k")):
+    """``950``, ``25k``, ``11.2M``, ``7B``, ``1T``: as models are called by their parameters."""
+    for least, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
         if count >= least * 0.9995:
             return f"{count / least:,.3g}{unit}" if count < 999.5 * least else f"{count / least:,.0f}{unit}"
     return f"{count:.3g}"

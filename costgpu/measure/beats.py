@@ -223,7 +223,7 @@ def _total(series: dict[str, Any], raw: dict[str, Any], record: dict[str, Any], 
     if each is None and series["snapshots"]:
         return total_steps(raw, ended=False)
     around = [loop for loop in series["around"] if loop["trips"] not in (None, 1)]
-    where = " × ".join(f"{loop['trips']:,} ({loop['file']}:{loop['line']})" for loop in around)
+    where = " × ".join(f"{loop['trips']:,} ({_place(loop)})" for loop in around)
     unread = any(loop["trips"] is None or loop["trips"] == "inf" for loop in series["around"])
     if each is None and series["unit"] == "fit":
         each = 1.0
@@ -235,14 +235,26 @@ def _total(series: dict[str, Any], raw: dict[str, Any], record: dict[str, Any], 
         )
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=how)
     times = math.prod(float(loop["trips"]) for loop in around) if not unread else 1.0
+    if series["openings"] > times and not unread:
+        how = (
+            f"{each:,.0f} by its own settings, begun {series['openings']} times so far; what repeats it cannot be read"
+        )
+        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=how)
     steps = max(float(each) * times, beats)
     how = f"{each:,.0f} by its own settings" + (f" × {where}" if where and not unread else "")
     if facts.get("epochs") and per_epoch:
         how = f"epochs={facts['epochs']} × {per_epoch:,} steps" + (f" × {where}" if where and not unread else "")
+    if series["unit"] == "fit" and where and not unread:  # nothing inside it counts
+        return Total(kind=TotalKind.EXACT, steps=steps, steps_per_epoch=None, how=where)
     kind = TotalKind.EXACT
     if facts.get("may_stop"):
         kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early"
     return Total(kind=kind, steps=steps, steps_per_epoch=per_epoch or (float(each) if times > 1 else None), how=how)
+
+
+def _place(loop: dict[str, Any]) -> str:
+    """``train.py:31``, or the library's function that repeats."""
+    return f"{loop['file']}:{loop['line']}" if loop["line"] else str(loop["file"])
 
 
 def _of_bars(series: dict[str, Any], record: dict[str, Any]) -> Total:

@@ -137,6 +137,12 @@ def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
     elif record.get("optimizers_made"):
         message = f"{request.name} made an optimizer but no step with it in {limit:.0f} s."
         hint = "Raise --start-limit if it prepares for longer than that. "
+    elif not record.get("versions"):
+        message = (
+            f"{request.name} did nothing in {limit:.0f} s that can be counted: it imports no framework, shows no"
+            " progress bar, and no loop of it has a length that can be read."
+        )
+        hint = "Wrap its loop in tqdm, or let it print how far it is and name that line with --step-pattern. "
     else:
         message = f"{request.name} did not reach a training step in {limit:.0f} s."
         hint = "Raise --start-limit if it prepares for longer than that. "

@@ -6,10 +6,12 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -23,6 +25,8 @@ from costgpu.measure.bundle import write_probe
 from costgpu.measure.interpreter import Interpreter
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is left there is not the user's output
+# What Python's tempfile calls its own, and TensorFlow's autograph with it.
+TEMPORARY = re.compile(r"(tmp|__autograph_generated_file)[a-z0-9_]{8}(\.\w+)?")
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 MARKER = "COSTGPU_MEASUREMENT"
 KEEP_SECONDS = 6 * 3600.0
@@ -249,7 +253,13 @@ def new_scratch(cache: Path, name: str) -> Path:
 
 
 def _left_behind(path: Path, scratch: Path) -> bool:
-    return path.is_file() and scratch not in path.parents and SHARED_MEMORY not in path.parents
+    """Whether a file that the script made is still there; its temporary ones, which it had no time to remove, go."""
+    if not path.is_file() or scratch in path.parents or SHARED_MEMORY in path.parents:
+        return False
+    if path.parent == Path(tempfile.gettempdir()).resolve() and TEMPORARY.fullmatch(path.name):
+        with contextlib.suppress(OSError):
+            path.unlink()
+    return path.exists()
 
 
 def _record(path: Path) -> dict[str, Any] | None:

@@ -104,7 +104,8 @@ def _measured(profile: WorkloadProfile) -> str:
     if last.data.batches_per_step:
         wait = last.data.wait_seconds_per_step / step.mean_seconds if step.mean_seconds else 0.0
         facts.append(f"{wait:.0%} of it waiting for data ({last.data.workers} workers)")
-    facts.append(f"set-up {format_duration(profile.setup_seconds)}")
+    if profile.setup_seconds > 0:
+        facts.append(f"set-up {format_duration(profile.setup_seconds)}")
     if any(o.parameters for o in last.optimizers):
         facts.append(_size(last))
     lines.append(
@@ -123,7 +124,8 @@ def _size(phase: Phase) -> str:
 
 def units(phase: Phase, count: float = 2) -> str:
     """``steps``, ``trees``, ``iterations``: the word for so many."""
-    return phase.unit if count == 1 else f"{phase.unit}{'es' if phase.unit.endswith('h') else 's'}"
+    sibilant = phase.unit.endswith(("ch", "sh", "s", "x")) and phase.unit != "epoch"
+    return phase.unit if count == 1 else f"{phase.unit}{'es' if sibilant else 's'}"
 
 
 def _a(word: str) -> str:

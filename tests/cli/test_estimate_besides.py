@@ -38,8 +38,9 @@ class TestPrior:
         assert max(map(len, result.stdout.splitlines())) <= 80
         words = " ".join(result.stdout.split())
         assert "in 90 epochs" in words
-        assert "Not measured: 25.6 M parameters" in words
+        assert "Not measured: 25.6M parameters" in words
         assert "Nothing was measured" in words
+        assert "none was seen" not in words  # of checkpoints: there was nothing to see them in
         assert "Measured on" not in words
 
     def test_a_language_model(self) -> None:

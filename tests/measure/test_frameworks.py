@@ -133,6 +133,9 @@ def test_lightgbm(tmp_path: Path) -> None:
     assert profile.framework.name == "lightgbm"
     assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.UPPER_BOUND, 50000)
     assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
+    _, phase = measured(tmp_path, "lightgbm_rounds.py", "--cross")
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 12000, 3000)
+    assert "4 (cross_validate)" in phase.total.how
 
 
 @pytest.mark.parametrize(
@@ -142,6 +145,8 @@ def test_lightgbm(tmp_path: Path) -> None:
         ("boosting", "stage", 5000, GpuPath.NONE, "no GPU implementation of scikit-learn's GradientBoostingClassifier"),
         ("histogram", "tree", 20000, GpuPath.NONE, "no GPU implementation"),
         ("grid", "search fit", 200, GpuPath.TABLE, "SVC"),
+        ("grid-trees", "tree", 1500, GpuPath.TABLE, "RandomForestClassifier"),
+        ("crossed", "search fit", 180, GpuPath.TABLE, "SVC"),
     ],
 )
 def test_what_is_counted_inside_a_fit(
@@ -153,6 +158,13 @@ def test_what_is_counted_inside_a_fit(
     assert (phase.unit, phase.total.kind, phase.total.steps) == (unit, TotalKind.EXACT, steps)
     assert phase.gpu is gpu
     assert words in phase.gpu_reason
+
+
+def test_a_network_of_scikit_learn_may_stop(tmp_path: Path) -> None:
+    needs("sklearn")
+    _, phase = measured(tmp_path, "sklearn_fits.py", "network", steps=6)
+    assert (phase.unit, phase.total.kind, phase.total.steps) == ("epoch", TotalKind.UPPER_BOUND, 4000)
+    assert phase.gpu is GpuPath.NONE
 
 
 def test_a_whole_fit_is_its_own_measure(tmp_path: Path) -> None:

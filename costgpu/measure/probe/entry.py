@@ -89,6 +89,7 @@ def frameworks(recorder):
         "sklearn.ensemble._gb": fits.attach_boosting,
         "sklearn.ensemble._hist_gradient_boosting.grower": fits.attach_grower,
         "sklearn.model_selection._validation": fits.attach_search,
+        "sklearn.neural_network._multilayer_perceptron": fits.attach_network,
         "tqdm.std": attach_tqdm(beats),
     }
 

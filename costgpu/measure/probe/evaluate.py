@@ -195,13 +195,48 @@ class Evaluator:
                 return self.trips(node.func.value)
             if last == "split" and len(node.args) == 1 and isinstance(node.func, ast.Attribute):
                 return math.ceil(self.length(self.value(node.func.value)) / self.number(node.args[0]))
+            if last in self.DATASET:
+                return self.chained(node)
             return self.length(self.value(node))
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             return len(node.elts)
         return self.length(self.value(node))
 
+    SAME_LENGTH = {"shuffle", "prefetch", "cache", "map", "with_options", "as_numpy_iterator", "enumerate"}
+    DATASET = {"take", "skip", "batch", "repeat", *SAME_LENGTH}
+
+    def chained(self, node):
+        """The length of `ds.shuffle(9).take(5)`: what the methods of TensorFlow's datasets make of it."""
+        if not isinstance(node, ast.Call):
+            value = self.value(node)
+            if type(value).__module__.split(".")[0] != "tensorflow":
+                raise Unknown("call of a method")
+            return self.length(value)
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in self.DATASET:
+            raise Unknown("call of " + dotted(node.func))
+        length, how = self.chained(node.func.value), node.func.attr
+        if how in self.SAME_LENGTH:
+            return length
+        options = {k.arg: k.value for k in node.keywords if k.arg}
+        wanted = node.args[0] if node.args else options.get("count", options.get("batch_size"))
+        number = -1 if wanted is None or is_none(wanted) else self.number(wanted)
+        if how == "repeat":
+            return math.inf if number < 0 else length * number
+        if how == "batch":
+            whole = math.inf if math.isinf(length) else length // number
+            kept = "drop_remainder" in options and self.truth(options["drop_remainder"])
+            return whole if kept or math.isinf(length) else math.ceil(length / number)
+        if how == "take":
+            return length if number < 0 else min(length, number)
+        return 0 if number < 0 else max(0, length - number)
+
     def length(self, value):
         module = type(value).__module__.split(".")[0]
+        if module == "tensorflow" and hasattr(value, "cardinality"):
+            length = int(value.cardinality())
+            if length == -2:
+                raise Unknown("no length")
+            return math.inf if length == -1 else length
         if module == "itertools":
             if type(value).__name__ in ("count", "cycle"):
                 return math.inf

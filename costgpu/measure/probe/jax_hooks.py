@@ -4,7 +4,7 @@ import os
 import sys
 import threading
 
-from .beats import patched
+from .beats import harmless, patched
 from .tracer import clock
 
 HEAVY = ("dot_general", "conv_general_dilated", "gather", "scatter", "sort", "fft", "cumsum", "cumlogsumexp", "cummax",
@@ -48,6 +48,11 @@ class Jax:
             self.jax.block_until_ready(result)
         finally:
             self.depth -= 1
+        self.stepped(series, compiled, place, shapes, begin, sys._getframe(2))
+        return result
+
+    @harmless
+    def stepped(self, series, compiled, place, shapes, begin, frame):
         if series is None:
             series = self.beats.open(
                 "jax", "step", None, key=("jax", place), function=place, may_stop=False, per_epoch=None, busy=0.0,
@@ -57,8 +62,7 @@ class Jax:
             series.facts["busy"] += clock() - begin
         if shapes is not None and series.beats == 1:
             self.count(series, compiled, shapes)
-        self.beats.beat(series, frame=sys._getframe(2))
-        return result
+        self.beats.beat(series, frame=frame)
 
     def tracing(self):
         try:

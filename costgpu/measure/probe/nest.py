@@ -7,6 +7,7 @@ import sys
 
 from .binding import generator_trips
 from .evaluate import FOREVER, Evaluator, Unknown, dotted, is_none
+from .position import position
 from .source import (
     Source,
     assigns,
@@ -27,8 +28,8 @@ HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 class Nest:
     """The loops around the current step, with their trip counts and bounds, read from the live stack."""
 
-    def __init__(self, torch, library_roots, loaders_by_line):
-        self.torch, self.library_roots = torch, library_roots
+    def __init__(self, torch, library_roots, loaders_by_line, positions=False):
+        self.torch, self.library_roots, self.positions = torch, library_roots, positions
         self.loaders_by_line = loaders_by_line
         self.torch_root = os.path.dirname(torch.__file__) + os.sep
 
@@ -97,6 +98,8 @@ class Nest:
         record = self.base(node, source, live, depth, "for")
         record["source"] = source.segment(node)
         self.count(record, node, evaluator, live, node.lineno)
+        if self.positions:
+            record["position"] = (record["trips"], None, False)
         return record
 
     def loop(self, node, source, scope, live, evaluator, depth):
@@ -124,6 +127,8 @@ class Nest:
                 if encloses_any(statement.body, live.f_lineno) and is_bool(statement.test, ast.Or):
                     record["ragged"] = True  # `(i + 1) % n == 0 or last`: a partial group steps too
                 self.exits(record, statement, node, source, scope, live, evaluator)
+        if self.positions:
+            record["position"] = position(record, node, scope, source, evaluator)
         return record
 
     def count(self, record, node, evaluator, live, line):
@@ -318,6 +323,8 @@ def forget_shadowed(loops):
         if key[1] is not None and key in seen:
             loop["index"] = None
             del loop["target"]
+            if "position" in loop:
+                loop["position"] = (loop["position"][0], None, loop["position"][2])
         seen.add(key)
 
 

@@ -4,7 +4,7 @@ import math
 import sys
 import types
 
-from .beats import own_place, patched
+from .beats import harmless, own_place, patched
 from .nest import Nest
 from .tracer import clock
 
@@ -17,6 +17,12 @@ NO_TORCH = types.SimpleNamespace(
 
 def attach_tqdm(beats):
     """A callback for when ``tqdm.std`` has been imported."""
+    open_series = harmless(opened)
+
+    @harmless
+    def count(bar, n):
+        if not getattr(bar, "_costgpu_iterated", False) and isinstance(n, int) and n > 0:
+            beats.beat(opened(beats, bar), min(n, 1000))
 
     def attach(module):
         def make_iter(inner):
@@ -25,19 +31,20 @@ def attach_tqdm(beats):
                     for item in inner(bar):
                         yield item
                     return
-                series = opened(beats, bar)
+                series = open_series(beats, bar, iterated=True)
                 for item in inner(bar):
                     yield item
-                    beats.beat(series)
-                beats.close(series)
+                    if series is not None:
+                        beats.beat(series)
+                if series is not None:
+                    beats.close(series)
 
             return __iter__
 
         def make_update(inner):
             def update(bar, n=1):
                 result = inner(bar, n)
-                if not getattr(bar, "_costgpu_iterated", False) and isinstance(n, int) and n > 0:
-                    beats.beat(opened(beats, bar), min(n, 1000))
+                count(bar, n)
                 return result
 
             return update
@@ -48,7 +55,7 @@ def attach_tqdm(beats):
     return attach
 
 
-def opened(beats, bar):
+def opened(beats, bar, iterated=False):
     series = getattr(bar, "_costgpu_series", None)
     if series is not None:
         return series
@@ -63,7 +70,7 @@ def opened(beats, bar):
     series.facts["each"] = total
     series.facts["opened"] = series.facts.get("opened", 0) + 1
     bar._costgpu_series = series
-    bar._costgpu_iterated = sys._getframe(1).f_code.co_name == "__iter__"
+    bar._costgpu_iterated = iterated
     return series
 
 
@@ -132,15 +139,12 @@ class Loops:
 
 
 def brief(loop):
-    trips, index = loop["trips"], loop["index"]
+    trips, at, early = loop["position"]
     if isinstance(trips, str) or (trips is not None and not math.isfinite(trips)):
         trips = None
-    at = None
-    if index is not None and loop["stride"]:
-        at = (index - loop["start"]) / loop["stride"]
     return {"key": (loop["path"], loop["line"], loop["function"]), "file": loop["file"], "line": loop["line"],
             "source": loop.get("source", ""), "trips": trips, "index": at,
-            "early": bool(loop["early_exit"])}  # fmt: skip
+            "early": early}  # fmt: skip
 
 
 def position(loops):
@@ -152,4 +156,4 @@ def position(loops):
 
 
 def plain_nest(libraries):
-    return Nest(NO_TORCH, libraries, {})
+    return Nest(NO_TORCH, libraries, {}, positions=True)

@@ -2,7 +2,7 @@
 
 import threading
 
-from .beats import frame_called, own_place, patched
+from .beats import frame_called, harmless, own_place, patched, repeats
 from .tracer import clock
 
 
@@ -60,21 +60,26 @@ class Fits:
                 continue
         return fit
 
+    @harmless
     def ended(self, estimator, args, since):
-        if light(estimator):
-            return
+        if light(estimator) or frame_called("_fit_and_score", "model_selection/_validation.py", 60) is not None:
+            return  # what searches and cross-validates counts its fits itself
         inside = [one for one in self.beats.series if one.source == "sklearn" and one.unit != "fit" and one.beats]
         if inside:
             for one in inside:
                 self.beats.close(one)
             return  # its trees were counted
         name, place = type(estimator).__name__, own_place()
+        key = ("fit", name, place)
+        before = self.beats.keyed.get(key)
+        ended = before.last if before is not None else None
         series = self.beats.open(
-            "sklearn", "fit", None, key=("fit", name, place), estimator=name, module=type(estimator).__module__,
+            "sklearn", "fit", None, key=key, estimator=name, module=type(estimator).__module__,
             settings=settings_of(estimator), rows=rows_of(args), columns=columns_of(args), may_stop=False,
         )  # fmt: skip
         if not series.beats:
             series.opened = since
+        series.last = ended  # from one end to the next: what the script does between its fits is part of them
         self.beats.beat(series)
 
     # -- what is inside of a fit
@@ -94,6 +99,12 @@ class Fits:
         if owner is not None:
             self.count(owner, "grow", "tree", trees_of_histograms, stops="early_stopping")
 
+    def attach_network(self, module):
+        """Epochs of MLPClassifier and MLPRegressor with SGD or Adam; the loss may end them any time."""
+        owner = getattr(module, "BaseMultilayerPerceptron", None)
+        if owner is not None:
+            self.count(owner, "_update_no_improvement_count", "epoch", lambda model: model.max_iter, stops="tol")
+
     def attach_search(self, module):
         """Fits of GridSearchCV and its kin, and of cross_val_score."""
         self.count(module, "_fit_and_score", "search fit", None)
@@ -101,25 +112,31 @@ class Fits:
     def count(self, owner, name, unit, total, stops=None):
         fits = self
 
+        @harmless
+        def beat(first=None, *_):
+            going = fits.going
+            if unit == "search fit":
+                whose = going[0] if going is not None else first
+                fits.beats.beat(fits.inner_series(whose, unit, total, stops))
+            elif going is not None and not fits.searching():
+                fits.beats.beat(fits.inner_series(going[0], unit, total, stops))
+
         def make(inner):
             def counted(*args, **kwargs):
                 result = inner(*args, **kwargs)
-                going = fits.going
-                if going is not None:
-                    fits.beats.beat(fits.inner_series(going[0], unit, total, stops))
-                elif unit == "search fit":
-                    fits.beats.beat(fits.inner_series(args[0] if args else None, unit, total, stops))
+                beat(*args)
                 return result
 
             return counted
 
         patched(owner, name, make)
 
+    def searching(self):
+        """Whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
+        return any(one.unit == "search fit" and one.open and one.source == "sklearn" for one in self.beats.series)
+
     def inner_series(self, estimator, unit, total, stops):
         beats = self.beats
-        for one in beats.series:  # a search counts its fits, not the trees inside them
-            if one.source == "sklearn" and one.unit == "search fit" and one.open:
-                unit = one.unit
         name = type(estimator).__name__
         key = (unit, name, self.going[1] if self.going is not None else own_place())
         with beats.lock:
@@ -127,19 +144,27 @@ class Fits:
             if known is not None and known.open:
                 return known
             place = key[2]
-        count = searched() if unit == "search fit" else None
-        if total is not None and unit != "search fit":
-            count = safe_count(total, estimator)
-        inner = getattr(estimator, "estimator", None) if unit == "search fit" else None
-        model = inner if inner is not None else estimator
+        if unit == "search fit":
+            loops = repeats()
+            count = loops[-1]["trips"] if loops else None
+            for one in beats.series:
+                if one.source == "sklearn":
+                    beats.close(one)
+        model = estimator
+        if hasattr(estimator, "param_grid") or hasattr(estimator, "param_distributions"):
+            model = estimator.estimator
         while hasattr(model, "steps") and getattr(model, "steps", None):  # the last step of a pipeline
             model = model.steps[-1][1]
+        if unit != "search fit":
+            count = None if varies_length(estimator) else safe_count(total, model)
         made = beats.open(
             "sklearn", unit, count, key=key, estimator=type(model).__name__, module=type(model).__module__,
             settings=settings_of(model), rows=None, columns=None,
             may_stop=bool(stops and getattr(estimator, stops, None) not in (None, False)),
         )  # fmt: skip
         made.label = place or made.label
+        if unit == "search fit" and made.around and not made.around[-1]["line"]:
+            made.around = made.around[:-1]  # it is the total
         return made
 
 
@@ -148,15 +173,10 @@ def light(estimator):
     return hasattr(estimator, "transform") and not hasattr(estimator, "predict")
 
 
-def searched():
-    """How many fits the search on the stack will make; None if it does not say."""
-    frame = frame_called("evaluate_candidates", "model_selection/_search.py", 60)
-    if frame is None:
-        return None
-    try:
-        return int(frame.f_locals["n_candidates"]) * int(frame.f_locals["n_splits"])
-    except (KeyError, TypeError, ValueError):
-        return None
+def varies_length(search):
+    """Whether a search tries several numbers of trees (stages, epochs)."""
+    tried = str(getattr(search, "param_grid", "")) + str(getattr(search, "param_distributions", ""))
+    return any(name in tried for name in ("n_estimators", "max_iter"))
 
 
 def trees_of_histograms(model):

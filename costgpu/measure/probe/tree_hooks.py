@@ -1,6 +1,6 @@
 """Boosting rounds of XGBoost and LightGBM."""
 
-from .beats import frame_called, own_place, patched
+from .beats import frame_called, harmless, own_place, patched
 
 STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
 
@@ -8,11 +8,15 @@ STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
 def attach_xgboost(beats):
     """A callback for when ``xgboost.core`` has been imported."""
 
+    @harmless
+    def count(booster, dtrain):
+        beats.beat(xgboost_series(beats, booster, dtrain))
+
     def attach(module):
         def make(update):
             def update_and_count(booster, dtrain, *args, **kwargs):
                 result = update(booster, dtrain, *args, **kwargs)
-                beats.beat(xgboost_series(beats, booster, dtrain))
+                count(booster, dtrain)
                 return result
 
             return update_and_count
@@ -44,11 +48,15 @@ def xgboost_series(beats, booster, dtrain):
 def attach_lightgbm(beats):
     """A callback for when ``lightgbm.basic`` has been imported."""
 
+    @harmless
+    def count(booster):
+        beats.beat(lightgbm_series(beats, booster))
+
     def attach(module):
         def make(update):
             def update_and_count(booster, *args, **kwargs):
                 result = update(booster, *args, **kwargs)
-                beats.beat(lightgbm_series(beats, booster))
+                count(booster)
                 return result
 
             return update_and_count

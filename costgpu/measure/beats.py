@@ -32,6 +32,8 @@ ON_CUML = {
 }  # fmt: skip
 BETTER_ON_GPU = {"HistGradientBoostingClassifier", "HistGradientBoostingRegressor", "GradientBoostingClassifier",
                  "GradientBoostingRegressor"}  # fmt: skip
+GPU_WORDS = {"xgboost": "device='cuda'", "lightgbm": "a CUDA build of LightGBM and device_type='cuda'",
+             "catboost": "task_type='GPU'"}  # fmt: skip
 NOTHING = "a GPU does nothing for this code as it is written"
 
 
@@ -86,6 +88,8 @@ def notes_of(record: dict[str, Any]) -> list[str]:
     if series is None:
         return []
     facts, notes = series["facts"], []
+    if facts.get("asks_gpu"):
+        notes.append("It asks for a GPU and was measured on the CPU.")
     if (facts.get("totals") or {}).get("unknown_loops"):
         notes.append("A loop inside the jitted function has no length that can be read: its FLOPs were counted once.")
     if facts.get("uncounted"):
@@ -280,12 +284,11 @@ def _gpu(series: dict[str, Any]) -> tuple[GpuPath, str, str]:
         if facts.get("totals"):
             return GpuPath.COUNTED, "", ""
         return GpuPath.NONE, "what its step computes could not be counted, so that no GPU time is known", ""
-    if source in ("xgboost", "lightgbm"):
+    if source in GPU_WORDS:
         settings = facts.get("settings") or {}
         if settings.get("booster") == "gblinear":
             return GpuPath.NONE, "XGBoost's gblinear has no GPU implementation that is kept up", ""
-        word = "device='cuda'" if source == "xgboost" else "a CUDA build of LightGBM and device_type='cuda'"
-        return GpuPath.TABLE, f"on a GPU it takes {word}", TREES
+        return GpuPath.TABLE, "" if facts.get("asks_gpu") else f"on a GPU it takes {GPU_WORDS[source]}", TREES
     if source == "sklearn":
         name = facts.get("estimator", "")
         if name in ON_CUML:

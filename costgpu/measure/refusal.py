@@ -13,6 +13,8 @@ _CUDA = re.compile(
     # torch 1.13 to 2.13, each for another function that is asked for a device
     r"|without aten_cuda|without cuda support|requires cuda support|dummy base class (event|stream)"
     r"|are you sure you have a cuda build|nccl built in|has no attribute '_cuda|access accelerator device when none"
+    # LightGBM 4, CatBoost 1.2
+    r"|no opencl device|(gpu|cuda) tree learner was not enabled|cuda driver version is insufficient"
     r"|no viable backend for scaled_dot_product_attention"
     # Lightning 2.x, transformers 4 and 5, accelerate 1.x
     r"|cudaaccelerator|no supported gpu backend|support bf16/gpu|can only be used on cuda",

@@ -14,7 +14,7 @@ from typing import Any
 from costgpu.models import Offer
 from costgpu.prediction import Prediction, Provenance, Verdict
 from costgpu.units import format_count, format_duration, format_ratio, format_usd
-from costgpu.workload import Phase, TotalKind, WorkloadProfile
+from costgpu.workload import Extra, Phase, Rhythm, TotalKind, WorkloadProfile
 
 WIDTH = 80
 FORMAT, VERSION = "costgpu.verdict", 1
@@ -112,7 +112,7 @@ def _measured(profile: WorkloadProfile) -> str:
         _wrap(f"Measured on {profile.machine.cores} cores of {profile.machine.cpu_model}: {', '.join(facts)}.")
     )
     if last.extras:
-        lines.append(_wrap("Beside the steps: " + "; ".join(_extra(e) for e in last.extras) + "."))
+        lines.append(_wrap(f"Beside the {units(last)}: " + "; ".join(_extra(e, last) for e in last.extras) + "."))
     return "\n".join(lines)
 
 
@@ -136,10 +136,11 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _extra(extra: Any) -> str:
-    every = "once" if extra.rhythm.value == "run" else f"every {_number(extra.every)} {extra.rhythm.value}"
-    every = every.replace("every 1 epoch", "every epoch").replace("every 1 steps", "every step")
-    every = every + "s" if extra.rhythm.value == "epoch" and extra.every > 1 else every
+def _extra(extra: Extra, phase: Phase) -> str:
+    each = "epoch" if extra.rhythm is Rhythm.EPOCH else phase.unit
+    several = "epochs" if extra.rhythm is Rhythm.EPOCH else units(phase)
+    every = f"every {each}" if extra.every == 1 else f"every {_number(extra.every)} {several}"
+    every = "once" if extra.rhythm is Rhythm.RUN else every
     word = extra.kind.value.replace("_", " ")
     return f"{word} {format_duration(extra.seconds_each)} {every}" + ("" if extra.measured else " (inferred)")
 

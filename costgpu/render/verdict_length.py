@@ -55,9 +55,8 @@ def _phase(phase: Phase, *, single: bool) -> str:
         names = "+".join(dict.fromkeys(o.name for o in phase.optimizers))
         facts.append(f"{format_count(parameters)} parameters ({names})")
     title = "" if single else f"<h3>{pieces.text(phase.label)}</h3>"
-    beside = (
-        f"<p>Beside the {said(plural)}: {said('; '.join(map(extra_words, phase.extras)))}.</p>" if phase.extras else ""
-    )
+    extras = "; ".join(extra_words(extra, plural) for extra in phase.extras)
+    beside = f"<p>Beside the {said(plural)}: {said(extras)}.</p>" if extras else ""
     reason = f"<p>On a GPU: {said(phase.gpu_reason)}</p>" if phase.gpu_reason else ""
     return (
         f"{title}<p>{said(f'{phase.label}: {count}: {total.how}')}.</p>{_loops(total.loops)}"
@@ -65,11 +64,11 @@ def _phase(phase: Phase, *, single: bool) -> str:
     )
 
 
-def extra_words(extra: Extra) -> str:
+def extra_words(extra: Extra, units: str = "steps") -> str:
     """``validation 3.1 s every epoch``."""
-    number = f"{extra.every:,.3g}"
-    every = "once" if extra.rhythm is Rhythm.RUN else f"every {number} {extra.rhythm.value.removesuffix('s')}s"
-    every = f"every {extra.rhythm.value.removesuffix('s')}" if every.startswith("every 1 ") else every
+    word = "epochs" if extra.rhythm is Rhythm.EPOCH else units
+    every = f"every {word.removesuffix('s')}" if extra.every == 1 else f"every {extra.every:,.3g} {word}"
+    every = "once" if extra.rhythm is Rhythm.RUN else every
     word = extra.kind.value.replace("_", " ")
     return f"{word} {format_duration(extra.seconds_each)} {every}{'' if extra.measured else ' (inferred)'}"
 

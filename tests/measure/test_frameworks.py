@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.errors import NeverStepped
+from costgpu.errors import NeedsCuda, NeverStepped
+from costgpu.measure import session
+from costgpu.measure.beats import beat_phase, notes_of
 from costgpu.measure.failures import explain
 from costgpu.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
 from tests.measure.harness import HERE, SCRIPTS, profile_of, request, run
@@ -136,6 +138,31 @@ def test_lightgbm(tmp_path: Path) -> None:
     _, phase = measured(tmp_path, "lightgbm_rounds.py", "--cross")
     assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 12000, 3000)
     assert "4 (cross_validate)" in phase.total.how
+
+
+def test_catboost_whose_own_callbacks_still_decide(tmp_path: Path) -> None:
+    needs("catboost")
+    profile, phase = measured(tmp_path, "catboost_rounds.py")
+    assert profile.framework.name == "catboost"
+    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.UPPER_BOUND, 60000)
+    assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
+    profile, phase = measured(tmp_path, "catboost_rounds.py", "--callback", steps=None, seconds=60)
+    assert (profile.ended, phase.total.steps) == (True, 300)
+    assert not list(FRAMEWORKS.glob("catboost_info"))
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
+def test_trees_that_ask_for_a_gpu_are_measured_without(tmp_path: Path, library: str) -> None:
+    needs(library)
+    asked = request(FRAMEWORKS / "gpu_trees.py", library, seconds=1, limit=LIMIT, workdir=tmp_path)
+    outcome = session.measure(asked, HERE, tmp_path, lambda *_: None)
+    if library != "xgboost":  # whose CPU build goes on without one
+        assert isinstance(explain(outcome, asked, HERE), NeedsCuda)
+        outcome = session.measure(asked, HERE, tmp_path, lambda *_: None, pretend=True)
+    assert outcome.record is not None
+    phase = beat_phase(outcome.record)
+    assert (phase.unit, phase.total.steps, phase.gpu) == ("round", 20000, GpuPath.TABLE)
+    assert notes_of(outcome.record)[0] == "It asks for a GPU and was measured on the CPU."
 
 
 @pytest.mark.parametrize(

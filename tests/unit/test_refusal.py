@@ -32,6 +32,9 @@ def crash(kind: str, message: str, **other: Any) -> dict[str, Any]:
         "Your setup doesn't support bf16/gpu.",
         "Requires at least 2 GPUs to run, but got 0",
         "You need at least one GPU",
+        "No OpenCL device found",
+        "CUDA Tree Learner was not enabled in this build.",
+        "catboost/cuda/cuda_lib/cuda_base.h:265: CUDA error 35: CUDA driver version is insufficient for CUDA runtime version",
     ],
 )
 def test_libraries_refusals(words: str) -> None:

@@ -12,7 +12,17 @@ from array import array
 from .nest import HERE
 from .tracer import clock
 
-RANKS = {"keras": 0, "tensorflow": 1, "jax": 2, "xgboost": 3, "lightgbm": 3, "sklearn": 4, "tqdm": 8, "loops": 9}
+RANKS = {
+    "keras": 0,
+    "tensorflow": 1,
+    "jax": 2,
+    "xgboost": 3,
+    "lightgbm": 3,
+    "catboost": 3,
+    "sklearn": 4,
+    "tqdm": 8,
+    "loops": 9,
+}
 TRAINS = 5  # ranks below it are training; the others only may be
 # Whoever imports one of these will probably train with it: then a bar or a loop before it is not what counts.
 TRAINERS = ("torch", "keras", "tensorflow", "jax", "xgboost", "lightgbm", "sklearn", "catboost")

@@ -19,7 +19,7 @@ from .progress import attach_tqdm
 from .recorder import Recorder
 from .sklearn_hooks import Fits
 from .tracer import clock
-from .tree_hooks import attach_lightgbm, attach_xgboost
+from .tree_hooks import attach_catboost, attach_lightgbm, attach_xgboost
 from .watchdog import Watchdog
 
 
@@ -84,6 +84,7 @@ def frameworks(recorder):
         "jax": Jax(beats).attach,
         "xgboost.core": attach_xgboost(beats),
         "lightgbm.basic": attach_lightgbm(beats),
+        "catboost.core": attach_catboost(beats),
         "sklearn.base": fits.attach_base,
         "sklearn.ensemble._forest": fits.attach_forest,
         "sklearn.ensemble._gb": fits.attach_boosting,

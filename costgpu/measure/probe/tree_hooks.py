@@ -1,7 +1,10 @@
-"""Boosting rounds of XGBoost and LightGBM."""
+"""Boosting rounds of XGBoost, LightGBM and CatBoost."""
+
+import os
 
 from .beats import frame_called, harmless, own_place, patched
 
+DEVICES = ("device", "device_type")
 STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
 
 
@@ -30,7 +33,7 @@ def xgboost_series(beats, booster, dtrain):
     known = getattr(booster, "_costgpu_series", None)
     if known is not None:
         return known
-    frame = frame_called("train", "xgboost/training.py")
+    frame = frame_called("train", "xgboost/training.py")  # its CPU build takes device="cuda" for "cpu", with a warning
     local = dict(frame.f_locals) if frame is not None else {}
     settings = {str(k): str(v) for k, v in dict(local.get("params") or {}).items() if v is not None}
     callbacks = [type(one).__name__ for one in local.get("callbacks") or ()]
@@ -40,6 +43,7 @@ def xgboost_series(beats, booster, dtrain):
         "xgboost", "round", local.get("num_boost_round"), key=("xgboost", own_place()), settings=settings,
         rows=size_of(dtrain, "num_row"), columns=size_of(dtrain, "num_col"), may_stop=stops,
         estimator="Booster", held_out=len(local.get("evals") or ()),
+        asks_gpu="gpu" in settings.get("tree_method", "") or settings.get("device", "cpu").startswith(("cuda", "gpu")),
     )  # fmt: skip
     booster._costgpu_series = series
     return series
@@ -62,8 +66,15 @@ def attach_lightgbm(beats):
             return update_and_count
 
         patched(module.Booster, "update", make)
+        if beats.recorder.config.get("pretend"):
+            patched(module, "_param_dict_to_str", lambda inner: lambda params: inner(on_cpu(params)))
 
     return attach
+
+
+def on_cpu(params):
+    """LightGBM's parameters without its GPU."""
+    return {k: "cpu" if k in DEVICES else v for k, v in (params or {}).items()}
 
 
 def lightgbm_series(beats, booster):
@@ -80,9 +91,53 @@ def lightgbm_series(beats, booster):
         "lightgbm", "round", local.get("num_boost_round"), key=("lightgbm", own_place()),
         settings={str(k): str(v) for k, v in params.items()}, rows=size_of(data, "num_data"),
         columns=size_of(data, "num_feature"), may_stop=stops, estimator="Booster", held_out=0,
+        asks_gpu=any(str(params.get(name, "cpu")) != "cpu" for name in DEVICES),
     )  # fmt: skip
     booster._costgpu_series = series
     return series
+
+
+class CatBoostRounds:
+    """CatBoost's own callbacks: after every round it asks each of them whether to go on."""
+
+    def __init__(self, beats, series, others):
+        self._beats, self._series, self._callbacks = beats, series, others
+
+    def after_iteration(self, info):
+        harmless(self._beats.beat)(self._series)
+        return all(one.after_iteration(info) for one in self._callbacks)
+
+
+def attach_catboost(beats):
+    """A callback for when ``catboost.core`` has been imported."""
+
+    @harmless
+    def counting(train_pool, params):
+        asks_gpu = str(params.get("task_type", "CPU")).upper() == "GPU"
+        if asks_gpu and not beats.recorder.config.get("pretend"):
+            return params  # which takes no callbacks
+        params = {k: v for k, v in params.items() if not asks_gpu or k not in ("task_type", "devices", "gpu_ram_part")}
+        series = beats.open(
+            "catboost", "round", params.get("iterations", 1000), key=("catboost", own_place()),
+            settings={str(k): str(v)[:100] for k, v in params.items()}, rows=size_of(train_pool, "num_row"),
+            columns=size_of(train_pool, "num_col"), may_stop=any(name in params for name in ("od_wait", "od_pval")),
+            estimator="CatBoost", held_out=0, asks_gpu=asks_gpu,
+        )  # fmt: skip
+        others = getattr(params.get("callbacks"), "_callbacks", [])
+        folder = os.path.join(beats.recorder.guard.scratch, "catboost_info")  # it writes there in native code
+        return dict(params, callbacks=CatBoostRounds(beats, series, others), train_dir=folder)
+
+    def attach(module):
+        def make(train):
+            def train_and_count(model, train_pool, test_pool, params, *args, **kwargs):
+                params = counting(train_pool, params) or params
+                return train(model, train_pool, test_pool, params, *args, **kwargs)
+
+            return train_and_count
+
+        patched(module._CatBoostBase, "_train", make)
+
+    return attach
 
 
 def size_of(data, method):

@@ -34,7 +34,7 @@ def crash(kind: str, message: str, **other: Any) -> dict[str, Any]:
         "You need at least one GPU",
         "No OpenCL device found",
         "CUDA Tree Learner was not enabled in this build.",
-        "catboost/cuda/cuda_lib/cuda_base.h:265: CUDA error 35: CUDA driver version is insufficient for CUDA runtime version",
+        "cuda_base.h:265: CUDA error 35: CUDA driver version is insufficient for CUDA runtime version",
     ],
 )
 def test_libraries_refusals(words: str) -> None:

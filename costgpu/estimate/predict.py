@@ -137,8 +137,8 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     sigma = interval.sigma
     all_steps = amount.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
     if candidate.offer is None and profile.ended and amount.whole and all_steps:
-        run, sigma = profile.wall_seconds, 0.02
-    fixed = parts.get("set-up", 0.0) / run if run > 0 else 0.0
+        run, sigma, unseen = profile.wall_seconds, 0.02, 0.0
+    fixed = min(1.0, parts.get("set-up", 0.0) / run) if run > 0 else 0.0
     sigma = math.hypot(sigma * (1 - fixed), UNSEEN_SHARE_SIGMA * unseen / run if run > 0 else 0.0)
     if any(phase.total.kind is TotalKind.APPROXIMATE for phase in profile.phases) and amount.whole:
         sigma = math.hypot(sigma, CHANGING_TOTAL_SIGMA)

@@ -45,8 +45,9 @@ def main() -> int:
             codes = [run(1, arguments), first.wait()]
         finally:
             if first.poll() is None:
-                for process in (*psutil.Process(first.pid).children(), first):
-                    process.terminate()
+                for child in psutil.Process(first.pid).children():
+                    child.terminate()
+                first.terminate()
         log.seek(0)
         sys.stdout.flush()
         sys.stdout.buffer.write(log.read())

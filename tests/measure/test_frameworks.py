@@ -174,13 +174,15 @@ def test_trees_that_ask_for_a_gpu_are_measured_without(tmp_path: Path, library: 
         ("grid", "search fit", 200, GpuPath.TABLE, "SVC"),
         ("grid-trees", "tree", 1500, GpuPath.TABLE, "RandomForestClassifier"),
         ("crossed", "search fit", 180, GpuPath.TABLE, "SVC"),
+        ("aftertrees", "fit", 399, GpuPath.TABLE, "SVC"),
+        ("afterfolds", "tree", 7000, GpuPath.TABLE, "cuML"),
     ],
 )
 def test_what_is_counted_inside_a_fit(
     tmp_path: Path, model: str, unit: str, steps: float, gpu: GpuPath, words: str
 ) -> None:
     needs("sklearn")
-    profile, phase = measured(tmp_path, "sklearn_fits.py", model, steps=6)
+    profile, phase = measured(tmp_path, "sklearn_fits.py", model, steps=30 if model.startswith("after") else 6)
     assert profile.framework.name == "scikit-learn"
     assert (phase.unit, phase.total.kind, phase.total.steps) == (unit, TotalKind.EXACT, steps)
     assert phase.gpu is gpu
@@ -214,7 +216,7 @@ def test_a_fit_that_does_not_end_in_time_is_named(tmp_path: Path) -> None:
     asked = request(FRAMEWORKS / "sklearn_fits.py", "svm", "60000", limit=20.0, workdir=tmp_path)
     error = explain(run(asked, tmp_path), asked, HERE)
     assert isinstance(error, NeverStepped)
-    where = line_of("sklearn_fits.py", ".fit(x, y)")
+    where = line_of("sklearn_fits.py", "models[sys.argv[1]].fit")
     assert f"SVC.fit (sklearn_fits.py:{where}) did not end in 20 s" in error.message
     assert "a tenth of the rows" in error.hint
 

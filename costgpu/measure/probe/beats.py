@@ -113,13 +113,13 @@ class Beats:
     def around(self):
         """The script's own loops around this place, outermost first."""
         try:
-            loops = self.recorder.plain_nest().snapshot(sys._getframe(2))
+            loops = self.recorder.plain_nest().snapshot(sys._getframe(2), own=True)
         except Exception:  # noqa: BLE001 - only a help for the total
             return []
         for loop in loops:
             if loop["trips"] is None:
                 loop["trips"] = loop["position"][0]
-        return [loop for loop in loops if not loop["library"]] + repeats()
+        return loops + repeats()
 
     def look(self, series, frame):
         """The loops around a step that no framework counts."""

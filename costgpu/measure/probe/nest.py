@@ -48,8 +48,16 @@ class Nest:
     def is_library(self, path):
         return path.startswith(self.library_roots) or path.startswith("<")
 
-    def snapshot(self, frame):
+    def snapshot(self, frame, own=False):
+        """The loops, outermost first.
+
+        Args:
+            frame: The innermost.
+            own: Without those of libraries, whose sources then need not be parsed.
+        """
         loops, frames = [], self.frames(frame)
+        if own:
+            frames = [live for live in frames if not self.is_library(live.f_code.co_filename)]
         for depth, live in enumerate(frames):
             code = live.f_code
             source = Source.of(code.co_filename)

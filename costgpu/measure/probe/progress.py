@@ -99,7 +99,7 @@ class Loops:
         if self.nest is None:
             self.nest = recorder.plain_nest()
         try:
-            loops = [loop for loop in self.nest.snapshot(frame) if not loop["library"]]
+            loops = self.nest.snapshot(frame, own=True)
         except Exception:  # noqa: BLE001 - the script runs on while we look
             return
         finally:

@@ -2,7 +2,7 @@
 
 import threading
 
-from .beats import frame_called, harmless, own_place, patched, repeats
+from .beats import harmless, own_place, patched, repeats
 from .tracer import clock
 
 
@@ -12,6 +12,7 @@ class Fits:
     def __init__(self, beats):
         self.beats = beats
         self.depth = threading.local()
+        self.scoring = 0  # fits of searches and cross-validations that are going on
         self.going = None  # (estimator, since) of the outermost fit of the main thread
 
     # -- whole fits
@@ -62,9 +63,10 @@ class Fits:
 
     @harmless
     def ended(self, estimator, args, since):
-        if light(estimator) or frame_called("_fit_and_score", "model_selection/_validation.py", 60) is not None:
+        if light(estimator) or self.scoring:
             return  # what searches and cross-validates counts its fits itself
-        inside = [one for one in self.beats.series if one.source == "sklearn" and one.unit != "fit" and one.beats]
+        inside = [one for one in self.beats.series if one.source == "sklearn" and one.unit != "fit"
+                  and one.last is not None and one.last >= since]  # fmt: skip
         if inside:
             for one in inside:
                 self.beats.close(one)
@@ -123,7 +125,14 @@ class Fits:
 
         def make(inner):
             def counted(*args, **kwargs):
-                result = inner(*args, **kwargs)
+                if unit != "search fit":
+                    result = inner(*args, **kwargs)
+                else:
+                    fits.scoring += 1
+                    try:
+                        result = inner(*args, **kwargs)
+                    finally:
+                        fits.scoring -= 1
                 beat(*args)
                 return result
 
@@ -133,7 +142,9 @@ class Fits:
 
     def searching(self):
         """Whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
-        return any(one.unit == "search fit" and one.open and one.source == "sklearn" for one in self.beats.series)
+        return self.scoring and any(
+            one.unit == "search fit" and one.open and one.source == "sklearn" for one in self.beats.series
+        )
 
     def inner_series(self, estimator, unit, total, stops):
         beats = self.beats

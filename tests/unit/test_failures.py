@@ -107,11 +107,11 @@ def test_one_step_and_no_second() -> None:
     [
         ({"manual": 12, "optimizers_made": 1}, "12 backward passes but no optimizer step"),
         ({"manual": 0, "optimizers_made": 1}, "made an optimizer but no step"),
-        ({"manual": 0, "optimizers_made": 0}, "did not reach a training step"),
-        ({}, "did not reach a training step"),
+        ({"manual": 0, "optimizers_made": 0, "versions": {"torch": "2.13.0"}}, "did not reach a training step"),
+        ({"versions": {"jax": "0.10.2"}}, "did not reach a training step"),
     ],
 )
-def test_no_step_within_the_limit(log: Path, facts: dict[str, int], words: str) -> None:
+def test_no_step_within_the_limit(log: Path, facts: dict[str, Any], words: str) -> None:
     where = "/w/data.py:40 in download: sleep(1)"
     error = error_of(outcome(log, {"status": "never_stepped", "phases": [], "where": [where]} | facts))
     assert type(error) is NeverStepped
@@ -119,6 +119,14 @@ def test_no_step_within_the_limit(log: Path, facts: dict[str, int], words: str) 
     assert "180 s" in error.message
     assert where in error.hint
     assert "--start-limit" in error.hint
+
+
+def test_a_script_that_trains_nothing_is_told_what_could_be_counted(log: Path) -> None:
+    error = error_of(outcome(log, {"status": "never_stepped", "phases": [], "where": [], "versions": {}}))
+    assert type(error) is NeverStepped
+    assert "did nothing in 180 s that can be counted" in error.message
+    assert "tqdm" in error.hint
+    assert "--step-pattern" in error.hint
 
 
 def test_it_hangs_in_native_code(log: Path) -> None:

@@ -86,7 +86,8 @@ def notes_of(record: dict[str, Any]) -> list[str]:
     """What a reader should know of how it was measured."""
     series = _chosen(record)
     if series is None:
-        return []
+        only = f"Only the loops at {_loops_at(record)} are in it, not what the script does after them."
+        return [only] if record.get("loops") else []
     facts, notes = series["facts"], []
     if facts.get("asks_gpu"):
         notes.append("It asks for a GPU and was measured on the CPU.")
@@ -100,6 +101,11 @@ def notes_of(record: dict[str, Any]) -> list[str]:
             f"JAX's own cost analysis says {analysis:.3g} FLOPs a step, the count of its operations {counted:.3g}."
         )
     return notes
+
+
+def _loops_at(record: dict[str, Any]) -> str:
+    loops = (record.get("loops") or {}).get("loops", [])
+    return ", ".join(f"{loop['file']}:{loop['line']}" for loop in loops)
 
 
 # -- choosing
@@ -248,12 +254,13 @@ def _total(series: dict[str, Any], raw: dict[str, Any], record: dict[str, Any], 
     how = f"{each:,.0f} by its own settings" + (f" × {where}" if where and not unread else "")
     if facts.get("epochs") and per_epoch:
         how = f"epochs={facts['epochs']} × {per_epoch:,} steps" + (f" × {where}" if where and not unread else "")
-    if series["unit"] == "fit" and where and not unread:  # nothing inside it counts
-        return Total(kind=TotalKind.EXACT, steps=steps, steps_per_epoch=None, how=where)
+    whole_fits = series["unit"] == "fit" and bool(where) and not unread  # nothing inside of one counts
+    how = where if whole_fits else how
     kind = TotalKind.EXACT
-    if facts.get("may_stop"):
+    if facts.get("may_stop") or any((loop.get("position") or (None, None, False))[2] for loop in around):
         kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early"
-    return Total(kind=kind, steps=steps, steps_per_epoch=per_epoch or (float(each) if times > 1 else None), how=how)
+    inner = None if whole_fits or times <= 1 else float(each)
+    return Total(kind=kind, steps=steps, steps_per_epoch=per_epoch or inner, how=how)
 
 
 def _place(loop: dict[str, Any]) -> str:

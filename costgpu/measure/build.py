@@ -30,6 +30,8 @@ UNMAP_BYTES_PER_SECOND = 15e9  # measured: 2 ms for 33 MB (Linux 6, 2026-11)
 VIEW_SECONDS = 50e-6  # an op that is quicker than this made no large tensor
 CALL_SECONDS = 40e-6  # an op's way through Python under the tracer, beyond what the tracer itself times
 
+PROBE_FAILED = "The probe failed at some steps; its figures may be incomplete."
+
 
 def build_profile(
     record: dict[str, Any],
@@ -99,6 +101,8 @@ def _without_torch(
     notes = notes_of(record)
     if phase.total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
+    if record.get("probe_errors"):
+        notes.append(PROBE_FAILED)
     return WorkloadProfile(
         script=script, arguments=arguments, created=created, costgpu_version=version, machine=machine,
         framework=Framework(version=number, python=record["python"], name=name),
@@ -300,7 +304,7 @@ def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any])
     if record["torch"]["compiled"]:
         notes.append("torch.compile was asked for: the trace is of the uncompiled model.")
     if record.get("probe_errors"):
-        notes.append("The probe failed at some steps; its figures may be incomplete.")
+        notes.append(PROBE_FAILED)
     if any(phase.trace_steps == 0 for phase in phases):
         version = record["torch"]["version"]
         notes.append(f"No step could be traced with torch {version} (2.0 or newer is needed): GPU times are not known.")

@@ -25,8 +25,7 @@ from costgpu.measure.bundle import write_probe
 from costgpu.measure.interpreter import Interpreter
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is left there is not the user's output
-# What Python's tempfile calls its own, and TensorFlow's autograph with it.
-TEMPORARY = re.compile(r"(tmp|__autograph_generated_file)[a-z0-9_]{8}(\.\w+)?")
+TEMPORARY = re.compile(r"__autograph_generated_file[a-z0-9_]{8}\.py")  # TensorFlow removes them when Python ends
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 MARKER = "COSTGPU_MEASUREMENT"
 KEEP_SECONDS = 6 * 3600.0
@@ -253,7 +252,7 @@ def new_scratch(cache: Path, name: str) -> Path:
 
 
 def _left_behind(path: Path, scratch: Path) -> bool:
-    """Whether a file that the script made is still there; its temporary ones, which it had no time to remove, go."""
+    """Whether a file that the script made is still there; TensorFlow's temporary ones, left by its end, go."""
     if not path.is_file() or scratch in path.parents or SHARED_MEMORY in path.parents:
         return False
     if path.parent == Path(tempfile.gettempdir()).resolve() and TEMPORARY.fullmatch(path.name):

@@ -318,7 +318,10 @@ def test_a_stopped_supervisor_does_not_hold_up_the_end(
 _SHUT_DOWN = """
 import os, signal, subprocess, time
 supervisor = os.getppid()
-subprocess.Popen(["sh", "-c", "sleep 0.5; kill -CONT %d" % supervisor], start_new_session=True)
+ended, alive = os.pipe()  # the other end is closed when the job and all its helpers are gone
+go_on = "cat <&%d; kill -CONT %d" % (ended, supervisor)
+subprocess.Popen(["sh", "-c", go_on], pass_fds=[ended], start_new_session=True)
+os.close(ended)
 for helper in range(3):
     if os.fork() == 0:
         end = time.monotonic() + 0.25

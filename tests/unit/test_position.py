@@ -90,6 +90,18 @@ def for_that_converges(n: int) -> Any:
     return found
 
 
+def set_back(n: int) -> Any:
+    t, passes = 0, 0
+    while t < n:
+        if passes == 0 and t == 7:
+            return seen()
+        t += 1
+        if t == 19 and passes < 3:
+            t = 0
+            passes = passes + 1
+    return None
+
+
 def waits() -> Any:
     error = 1.0
     while error > 1e-6:
@@ -147,6 +159,7 @@ def one_name(n: int) -> Any:
         (until_broken, 50, 8, False),
         (lambda: unless_it_converges(5000), 5000, 3, True),
         (lambda: for_that_converges(5000), 5000, 3, True),
+        (lambda: set_back(20), None, None, True),
         (waits, None, None, True),
         (lambda: of_unknown_beginning(5, 20), 20, 7, False),
         (lambda: over(["a", "b", "c", "d"], "c"), 4, 2, False),

@@ -104,3 +104,49 @@ def test_ranges_are_python_s(low: int, high: int, step: int) -> None:
 )
 def test_a_plain_generator_function_is_counted_without_running_it(text: str, count: int) -> None:
     assert generator_trips(ast.parse(text, mode="eval").body, Evaluator(NAMES, {})) == count
+
+
+class Dataset:
+    """As TensorFlow's say how long they are: -1 without end, -2 unknown."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def cardinality(self) -> int:
+        return self.length
+
+    def take(self, count: int) -> None:
+        raise AssertionError("nothing of the user's is called")
+
+
+Dataset.__module__ = "tensorflow.python.data.ops"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("ds", 1000),
+        ("ds.take(30)", 30),
+        ("ds.take(-1)", 1000),
+        ("ds.shuffle(9).batch(30).prefetch(2)", 34),
+        ("ds.batch(30, drop_remainder=True)", 33),
+        ("ds.batch(batch_size=n)", 334),
+        ("ds.skip(10).take(5000)", 990),
+        ("ds.repeat(3)", 3000),
+        ("ds.repeat()", math.inf),
+        ("endless_ds.batch(2).take(7)", 7),
+        ("enumerate(ds.repeat().take(12))", 12),
+    ],
+)
+def test_methods_of_tensorflows_datasets(text: str, count: float) -> None:
+    names = NAMES | {"ds": Dataset(1000), "endless_ds": Dataset(-1)}
+    assert Evaluator(names, {}).trips(ast.parse(text, mode="eval").body) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["unknown.take(3)", "ds.filter(explode).take(3)", "data.take(3)", "ds.take(explode())"]
+)
+def test_lengths_of_datasets_that_nobody_knows(text: str) -> None:
+    names = NAMES | {"ds": Dataset(1000), "unknown": Dataset(-2)}
+    with pytest.raises(Unknown):
+        Evaluator(names, {}).trips(ast.parse(text, mode="eval").body)

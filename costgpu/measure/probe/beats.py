@@ -7,6 +7,7 @@ Frameworks rank before bars, and bars before the script's bare loops: a bar over
 import os
 import sys
 import threading
+import traceback
 from array import array
 
 from .nest import HERE
@@ -246,6 +247,10 @@ REPEATERS = {
 }
 
 
+FAILURES: "list[str]" = []  # of hooks, for the result
+MOST_FAILURES = 5
+
+
 def harmless(hook):
     """For what we do on behalf of the measurement: if it fails on something unheard of, the script goes on uncounted."""
 
@@ -253,6 +258,8 @@ def harmless(hook):
         try:
             return hook(*args, **kwargs)
         except Exception:  # noqa: BLE001 - objects of any library's next version, and of the user's own
+            if len(FAILURES) < MOST_FAILURES:
+                FAILURES.append(traceback.format_exc()[-1500:])
             return None
 
     return call

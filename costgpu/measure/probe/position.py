@@ -43,6 +43,8 @@ def of_counter(bound, record, node, scope, source):
     if len(sides) != 1 or "inf" in values:
         return None
     counter = bound["counters"][sides[0]]
+    if counter["reset_line"] == record["line"]:
+        return None  # set back inside the loop
     step, now, limit = counter["increment"], values[sides[0]], values[1 - sides[0]]
     operator = bound["operator"] if bound["how"] == "while" else NEGATED[bound["operator"]]
     if sides[0] == 1:

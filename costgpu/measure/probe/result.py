@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from .beats import TRAINERS
+from .beats import FAILURES, TRAINERS
 from .phase import phase_record, torch_facts
 from .tracer import clock
 
@@ -17,6 +17,8 @@ def write_result(recorder, status, detail):
               "executable": sys.executable, "wall_seconds": clock() - recorder.started}  # fmt: skip
     result.update(recorder.detail)
     result.update(detail)
+    if FAILURES:
+        result["probe_errors"] = result.get("probe_errors", []) + FAILURES
     try:
         import resource
 

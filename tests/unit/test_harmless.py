@@ -1,4 +1,4 @@
-"""A hook of the probe that fails on something unheard of must not end the script that it watches."""
+"""The probe's hooks leave the script as it is: one that fails does not end it, and parameters keep their meaning."""
 
 from __future__ import annotations
 
@@ -16,6 +16,15 @@ def test_what_fails_is_nothing() -> None:
 
     assert probe.harmless(fails)(1) is None
     assert probe.harmless(lambda a, b=2: a + b)(1, b=4) == 5
+
+
+def test_parameters_without_a_gpu_are_the_same_otherwise() -> None:
+    assert trees.on_cpu({"device": "cuda", "eta": 0.1}) == {"device": "cpu", "eta": 0.1}
+    assert trees.on_cpu({"device_type": "gpu"}) == {"device_type": "cpu"}
+    pairs = [("eval_metric", "auc"), ("tree_method", "gpu_hist"), ("eval_metric", "logloss")]
+    assert trees.on_cpu(pairs) == [pairs[0], ("tree_method", "hist"), pairs[2]]
+    assert trees.on_cpu("device") == "device"
+    assert trees.on_cpu(None) is None
 
 
 def test_a_booster_of_another_kind_is_updated_all_the_same() -> None:

@@ -83,8 +83,11 @@ def on_cpu(params):
     """Without a GPU, also where there is one: the benchmark table starts from the time on a CPU."""
     if isinstance(params, str) or params is None:
         return params
-    pairs = list(params.items() if hasattr(params, "items") else params)
-    return {k: "cpu" if k in DEVICES else "hist" if (k, v) == ("tree_method", "gpu_hist") else v for k, v in pairs}
+    pairs = params.items() if hasattr(params, "items") else params
+    changed = [
+        (k, "cpu" if k in DEVICES else "hist" if k == "tree_method" and v == "gpu_hist" else v) for k, v in pairs
+    ]
+    return dict(changed) if hasattr(params, "items") else changed  # of pairs, one key may come several times
 
 
 def lightgbm_series(beats, booster):

@@ -185,7 +185,7 @@ def gone(driver: Driver, instance: Instance | None) -> bool:
     if instance is not None and instance.state is InstanceState.TERMINATING:
         instance = errands.confirm(driver.provider(), ref, clock, known_since=view.known_since)
     landing.rescue(driver)
-    why = (instance.reason if instance is not None else "") or "the provider gives no reason"
+    why = (instance.reason if instance is not None else "").rstrip(".") or "the provider gives no reason"
     marker = marker or _last_words(driver)
     past = errands.past_lease(view, instance, clock.now())
     error: CostGpuError | None = InstanceLost(

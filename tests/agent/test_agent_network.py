@@ -10,6 +10,7 @@ import json
 import tarfile
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -28,6 +29,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.stored: dict[str, bytes] = {}
         self.refuse: list[int] = []  # statuses for the next requests
         self.answers: dict[str, str] = {}
+        self.etags = False  # whether who asks can wait for a change
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
 
 
@@ -37,9 +39,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         pass
 
-    def _reply(self, code: int, body: bytes = b"") -> None:
+    def _reply(self, code: int, body: bytes = b"", etag: str = "") -> None:
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
+        if etag:
+            self.send_header("ETag", etag)
         self.end_headers()
         self.wfile.write(body)
 
@@ -63,8 +67,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         aws = self.headers.get("X-aws-ec2-metadata-token") == "TOKEN"
         google = self.headers.get("Metadata-Flavor") == "Google"
-        answer = self.server.answers.get(self.path) if aws or google else None
-        self._reply(404 if answer is None else 200, (answer or "").encode())
+        path, _, query = self.path.partition("?")
+        asked = dict(urllib.parse.parse_qsl(query))
+        if asked.get("wait_for_change") == "true":
+            end = time.monotonic() + float(asked["timeout_sec"])
+            while _etag(self.server.answers[path]) == asked["last_etag"] and time.monotonic() < end:
+                time.sleep(0.02)
+        answer = self.server.answers.get(path) if aws or google else None
+        etag = _etag(answer) if self.server.etags and answer is not None else ""
+        self._reply(404 if answer is None else 200, (answer or "").encode(), etag)
+
+
+def _etag(answer: str) -> str:
+    return f'"{answer}/etag"'
 
 
 @pytest.fixture
@@ -196,6 +211,19 @@ def test_the_providers_notice_ends_the_job_in_time(
     server.answers[path] = answer
     status = machine.follow()
     assert status.reason is EndReason.PREEMPTED
+    assert (machine.home / "work/checkpoint").exists()
+
+
+def test_googles_notice_comes_while_somebody_waits_for_it(new_machine: Callable[..., Machine], server: Server) -> None:
+    path = "/computeMetadata/v1/instance/preempted"
+    server.answers[path], server.etags = "FALSE", True
+    machine = new_machine(metadata_url=server.url, notice_seconds=3600)
+    machine.run(LISTENS, spot=True, provider="gcp")
+    until((machine.home / "work/up").exists)
+    time.sleep(0.5)
+    assert machine.host.status().reason is None
+    server.answers[path] = "TRUE"
+    until(lambda: machine.host.status().reason is EndReason.PREEMPTED)
     assert (machine.home / "work/checkpoint").exists()
 
 

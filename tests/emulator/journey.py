@@ -162,6 +162,15 @@ class Person:
         path.write_text(text)
         return path
 
+    def holds(self, name: str, text: str) -> bool:
+        """Whether a file in their folder holds this; one that is not there fails with all that was said to them."""
+        path = self.work / name
+        if not path.exists():
+            said = sorted(self.folder.glob("said-*/*"))
+            texts = (f"--- {each.parent.name}/{each.name}\n{each.read_text(errors='replace')}" for each in said)
+            raise AssertionError(f"{path} is not there\n" + "\n".join(texts))
+        return path.read_text() == text
+
     def start(self, *words: str, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
         """A command, in the background."""
         self._count += 1

@@ -79,7 +79,7 @@ def test_a_spot_instance_is_told_before_it_is_taken_back(guest_cloud: RunningClo
     spot = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
     instance_id = launch(ec2, keys, InstanceMarketOptions=spot)
     address = address_of(ec2, keys, instance_id)
-    guest_cloud.interrupt(instance_id, notice_seconds=3)
+    guest_cloud.interrupt(instance_id, notice_seconds=10)
     token = "curl -sX PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token"
     ask = "http://169.254.169.254/latest/meta-data/spot/instance-action"
     notice = keys.ssh(address, f'curl -s -H "X-aws-ec2-metadata-token: $({token})" {ask}').stdout

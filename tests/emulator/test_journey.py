@@ -108,7 +108,7 @@ def a_whole_run(person: Person) -> None:
     assert OUT[:64] not in client.err
     assert (person.work / "out/model.bin").read_bytes() == bytes(range(256)) * 4096
     assert (person.work / "out/deep/\u00fc.txt").read_text("utf-8") == "\u00fc"
-    assert (person.work / "data.csv").read_text() == "a,b\nmore"
+    assert person.holds("data.csv", "a,b\nmore")
     for words in ("At most", "Receipt", "ended by this client", "confirmed terminated at", "+ watchdog: user data"):
         assert client.says(words) or client.says(words.lower()), f"{words}\n{client}"
     ended(person)
@@ -138,7 +138,7 @@ def an_estimate_becomes_a_run(person: Person) -> None:
     assert person.instances() == []
     person.do(*words, "train.py")
     assert [each["type"] for each in person.instances()] == [chosen["offer"]["instance_type"]]
-    assert (person.work / "model.bin").read_text() == "weights"
+    assert person.holds("model.bin", "weights")
     ended(person)
 
 
@@ -188,7 +188,7 @@ def detach_watch_attach(person: Person) -> None:
         assert each.wait() == 0, str(each)
         assert each.out == b"begun\ndone\n"
     assert first.says("Receipt")
-    assert (person.work / "model.bin").read_text() == "weights"
+    assert person.holds("model.bin", "weights")
     ended(person)
 
 
@@ -224,7 +224,7 @@ def ctrl_c_detach_attach(person: Person) -> None:
     person.guest().run("touch", "/opt/costgpu/work/go")
     attached = person.do("attach", person.name)
     assert attached.says("Receipt")
-    assert (person.work / "model.bin").read_text() == "weights"
+    assert person.holds("model.bin", "weights")
     ended(person)
 
 
@@ -235,11 +235,11 @@ def fetch_and_cancel(person: Person) -> None:
     assert client.wait() == 0, str(client)
     until(lambda: b"begun" in person.do("logs", person.name).out)
     person.do("fetch", person.name)
-    assert (person.work / "partial").read_text() == "half"
+    assert person.holds("partial", "half")
     assert person.instances()[0]["state"] == "running"
     cancelled = person.do("cancel", "-y", person.name)
     assert cancelled.says("Receipt")
-    assert (person.work / "checkpoint").read_text() == "saved"
+    assert person.holds("checkpoint", "saved")
     assert receipt(person)["reason"] == "cancelled"
     assert person.do("cancel", "-y", person.name).says("closed already")
     ended(person)
@@ -252,7 +252,7 @@ def cancel_from_another_terminal(person: Person) -> None:
     client.until(lambda: b"begun" in client.out, what="the job runs")
     assert person.do("cancel", "-y", person.name).says("being ended by the terminal that drives it")
     assert client.wait() == 64, str(client)
-    assert (person.work / "checkpoint").read_text() == "saved"
+    assert person.holds("checkpoint", "saved")
     ended(person)
 
 
@@ -267,7 +267,7 @@ def the_client_is_killed(person: Person) -> None:
     until(lambda: person.do("jobs").says("is over; its outputs wait"))
     attached = person.do("attach", person.run_id()[:6])
     assert b"done" in attached.out
-    assert (person.work / "model.bin").read_text() == "weights"
+    assert person.holds("model.bin", "weights")
     ended(person)
 
 
@@ -310,7 +310,7 @@ def only_the_bucket_is_left(person: Person) -> None:
     person.do("fetch", person.name, "--to", str(person.folder / "fetched"))
     assert (person.folder / "fetched/model.bin").read_text() == "weights"
     attached = person.do("attach", person.name, code=3)
-    assert (person.work / "model.bin").read_text() == "weights"
+    assert person.holds("model.bin", "weights")
     assert attached.says("ended by the agent on the machine")
     assert receipt(person)["reason"] == "job_failed"
     assert person.do("logs", person.name).out == b"begun\ndone\n"
@@ -383,5 +383,5 @@ def end_it_with_a_signal(person: Person) -> None:
     attached.until(lambda: b"begun" in attached.out, what="it shows the output")
     attached.process.send_signal(signal.SIGINT)
     assert attached.wait() == 64, str(attached)
-    assert (person.work / "checkpoint").read_text() == "saved"
+    assert person.holds("checkpoint", "saved")
     ended(person)

@@ -219,7 +219,7 @@ def spot_with_a_notice(person: Person) -> None:
     client, guest = begun(person, "--spot", kind="c6i.large")
     person.cloud.interrupt(guest.instance_id, notice_seconds=100)
     assert client.wait() == 61, str(client)
-    assert (person.work / "checkpoint").read_text() == "saved"
+    assert person.holds("checkpoint", "saved")
     assert receipt(person)["reason"] == "preempted"
     ended(person)
 
@@ -266,7 +266,7 @@ def a_reboot(person: Person) -> None:
     assert client.wait() in (50, 137, 143), str(client)  # what the machine's shutdown leaves the job time for
     assert client.says("restarted")
     assert client.out == b"begun\n"
-    assert (person.work / "partial").read_text() == "half"
+    assert person.holds("partial", "half")
     assert person.facts("finished")["reason"] == "job_failed"
     assert "restarted" in person.facts("finished")["detail"]
     ended(person)
@@ -278,7 +278,7 @@ def max_duration(person: Person) -> None:
     client = person.launch("--max-duration", "2s", cap="0.10")
     assert client.wait() == 62, str(client)
     assert client.says("--max-duration")
-    assert (person.work / "checkpoint").read_text() == "saved"
+    assert person.holds("checkpoint", "saved")
     assert receipt(person)["reason"] == "max_duration"
     ended(person)
 
@@ -289,7 +289,7 @@ def idle(person: Person) -> None:
     client = person.launch("--idle-duration", "4s", "--grace", "1s")
     assert client.wait() == 62, str(client)
     assert client.says("--idle-duration")
-    assert (person.work / "partial").read_text() == "half"
+    assert person.holds("partial", "half")
     assert receipt(person)["reason"] == "idle"
     ended(person)
 
@@ -307,7 +307,7 @@ def disk_full(person: Person) -> None:
     client = person.launch("--outputs", "*.txt", "--grace", "1s", kind="m6a.large", cap="0.10")
     assert client.wait() == 63, str(client)
     assert client.says("disk")
-    assert (person.work / "log.txt").read_text() == "half"
+    assert person.holds("log.txt", "half")
     assert not (person.work / "big").exists()
     ended(person)
 

@@ -63,7 +63,7 @@ def from_aws_to_google(person: Person) -> None:
     person.write("open('model', 'w').write('weights')")
     client = launched(person)
     assert client.wait() == 0, str(client)
-    assert (person.work / "model").read_text() == "weights"
+    assert person.holds("model", "weights")
     assert client.says("sufficient g4dn.xlarge capacity")
     assert client.says("n1-standard-4")
     kinds = person.events()
@@ -88,7 +88,7 @@ def killed_after_the_failover(person: Person) -> None:
     assert refused.says("belongs to gcp account costgpu-emulated")
     person.extra = mine
     person.do("attach", person.run_id())
-    assert (person.work / "model").read_text() == "weights"
+    assert person.holds("model", "weights")
     ended(person)
 
 

@@ -38,7 +38,7 @@
     │   ├── MachineUnusable (55)    the image lacks what a run needs
     │   ├── SyncRefused (56)        the working folder cannot be sent as it is
     │   ├── SetupFailed (57)
-    │   ├── OutputsMissing (58)     the job ended without the outputs that were asked for
+    │   ├── OutputsMissing (58)     outputs that were asked for are not there, or cannot be read
     │   ├── OutputsDamaged (59)     a checksum does not match
     │   ├── InstanceLost (60)       it was terminated by somebody or something else
     │   ├── Preempted (61)
@@ -306,7 +306,7 @@ class SetupFailed(RunError):
 
 
 class OutputsMissing(RunError):
-    """The job ended, but without the outputs that were asked for."""
+    """The job ended, but outputs that were asked for are not there, or cannot be read."""
 
     exit_code = 58
 

@@ -463,3 +463,18 @@ class FileEntry:
     size: int
     sha256: str = ""
     mode: int = 0o644
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outputs:
+    """What a job has made.
+
+    Attributes:
+        files: With checksums; paths are relative to the working folder.
+        missing: Patterns of the order that match nothing.
+        unreadable: Path of a file or folder that should come home -> why it cannot be read there.
+    """
+
+    files: tuple[FileEntry, ...] = ()
+    missing: tuple[str, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)

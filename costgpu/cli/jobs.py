@@ -176,6 +176,7 @@ def fetch(
         run_id = view.run_id if view is not None else instance.run_id if instance else ""
         folder = parts.tools.folder / run_id
         home = Path(to).resolve() if to else Path(view.spec.workdir) if view is not None else Path.cwd()
+        unread: RunError | None = None
         if view is not None and view.collected and to is None:
             typer.echo(f"The outputs of run {run_id} are home already, in {home}.", err=True)
             return
@@ -191,15 +192,18 @@ def fetch(
         else:
             with _connection(parts, instance) as host:
                 host.fetch_logs(folder)
+                outputs = host.outputs()
                 landed = bring_home(
-                    host, host.outputs(), workdir=home, sent=landing.read_sent(folder), run_id=run_id
+                    host, outputs.files, workdir=home, sent=landing.read_sent(folder), run_id=run_id
                 )  # fmt: skip
+                unread = landing.unreadable(outputs) if outputs.unreadable else None
         typer.echo(landing.landed_words(landed, str(home), run_id), err=True)
         if instance is not None and instance.state.alive:
             until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
             typer.echo(f"Its machine stays until {until}; costgpu cancel {run_id} ends it now.", err=True)
-        if landed.problem is not None:
-            raise landed.problem
+        problem = unread or landed.problem
+        if problem is not None:
+            raise problem
 
 
 def _views(parts: Bench, ids: Sequence[str]) -> list[RunView]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged, SyncRefused
-from costgpu.job import EndReason, FileEntry, JobOrder, JobPhase, JobStatus
+from costgpu.job import EndReason, FileEntry, JobOrder, JobPhase, JobStatus, Outputs
 from costgpu.runner.agent.follow import HEADER, MAGIC, POSITION
 from costgpu.runner.agent.main import REPLY
 from costgpu.runner.agent_bundle import agent_file, agent_sha256
@@ -93,8 +93,6 @@ class AgentHost:
         self._python = python
         self._patience = patience or Patience()
         self._agent = ("/bin/sh", f"{transport.home}/agent")
-        self._missing: tuple[str, ...] = ()
-        self._listed: tuple[FileEntry, ...] | None = None
 
     def install(self) -> None:
         """Puts the agent there and starts it, if it is not running. Idempotent.
@@ -215,16 +213,14 @@ class AgentHost:
                     sink(Stream.STDOUT, b"")  # a sign of life: whoever watches can look at the clock
         raise HostUnreachable("The connection to the machine ended while the job was running.")
 
-    def outputs(self) -> tuple[FileEntry, ...]:
-        """The outputs with checksums. `missing_outputs` then tells what was asked for and is not there."""
+    def outputs(self) -> Outputs:
+        """What the job has made, as the machine tells it."""
         answer = self._call("outputs", self._patience.checksums)
-        self._missing = tuple(str(pattern) for pattern in answer["missing"])
-        self._listed = tuple(_entry(row) for row in answer["files"])
-        return self._listed
-
-    def missing_outputs(self) -> tuple[str, ...]:
-        """Patterns of the order that matched nothing when `outputs` was last called."""
-        return self._missing
+        return Outputs(
+            files=tuple(_entry(row) for row in answer["files"]),
+            missing=tuple(str(pattern) for pattern in answer["missing"]),
+            unreadable={str(path): str(why) for path, why in answer.get("unreadable", {}).items()},
+        )
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Brings outputs into `folder`, each verified before it gets its name.

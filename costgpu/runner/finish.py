@@ -73,15 +73,17 @@ def _bring_home(driver: Driver) -> None:
     view, host = driver.view, driver.talk()
     driver.observer.waiting(view, "bringing outputs home")
     host.fetch_logs(driver.folder)
-    entries = host.outputs()
-    missing = tuple(host.missing_outputs())
-    if missing and view.status is not None and view.status.exit_code == 0:
+    outputs = host.outputs()
+    if outputs.missing and view.status is not None and view.status.exit_code == 0:
         driver.error = driver.error or OutputsMissing(
-            f"The job ended well, but {', '.join(missing)} is not there.",
+            f"The job ended well, but {', '.join(outputs.missing)} is not there.",
             hint="--outputs are paths or patterns relative to the working folder.",
         )
-    landing.write_entries(driver.folder, entries)
-    landing.landed(driver, host, entries, missing)
+    landing.write_entries(driver.folder, outputs.files)
+    if outputs.unreadable:
+        landing.land(driver, host, outputs.files)
+        raise landing.unreadable(outputs)
+    landing.landed(driver, host, outputs.files, outputs.missing)
     with contextlib.suppress(CostGpuError):
         host.collected()
 

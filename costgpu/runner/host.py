@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from costgpu import job
-from costgpu.job import FileEntry, Instance, JobOrder, JobStatus
+from costgpu.job import FileEntry, Instance, JobOrder, JobStatus, Outputs
 
 Stream = job.Stream
 
@@ -136,11 +136,8 @@ class Host(Protocol):
         While the job is silent `sink` gets empty bytes now and then; it may raise to end the call.
         """
 
-    def outputs(self) -> tuple[FileEntry, ...]:
-        """The finished job's outputs with checksums; paths are relative to the working folder."""
-
-    def missing_outputs(self) -> Sequence[str]:
-        """Patterns of the order that matched nothing, after `outputs`."""
+    def outputs(self) -> Outputs:
+        """What the finished job has made."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Brings outputs into `folder`, each verified before it gets its name.

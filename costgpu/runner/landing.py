@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.errors import CostGpuError, HostUnreachable
-from costgpu.job import EventKind, FileEntry, RunState
+from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing
+from costgpu.job import EventKind, FileEntry, Outputs, RunState
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.runner.home import Landed, bring_home
 from costgpu.runner.host import Fetches, Selection
 from costgpu.runner.moves import is_file_with
+from costgpu.runner.sync import printable
 from costgpu.units import format_size
 
 if TYPE_CHECKING:
     from costgpu.runner.engine import Driver
+
+_LISTED = 5
 
 
 def rescue(driver: Driver) -> None:
@@ -39,17 +42,33 @@ def rescue(driver: Driver) -> None:
 
 
 def landed(driver: Driver, host: Fetches, entries: Sequence[FileEntry], missing: Sequence[str]) -> None:
-    """Puts outputs into the working folder and records it."""
+    """Puts outputs into the working folder and records that these are all."""
+    found = land(driver, host, entries)
+    driver.record.add(
+        EventKind.COLLECTED, files=found.files, bytes=found.bytes, replaced=len(found.replaced),
+        stuck=len(found.stuck), missing=list(missing),
+    )  # fmt: skip
+
+
+def land(driver: Driver, host: Fetches, entries: Sequence[FileEntry]) -> Landed:
+    """Puts outputs into the working folder and tells whoever watches."""
     view = driver.view
     found = bring_home(
         host, entries, workdir=Path(view.spec.workdir), sent=read_sent(driver.folder), run_id=view.run_id
     )
     driver.error = driver.error or found.problem
-    driver.record.add(
-        EventKind.COLLECTED, files=found.files, bytes=found.bytes, replaced=len(found.replaced),
-        stuck=len(found.stuck), missing=list(missing),
-    )  # fmt: skip
     driver.observer.note(landed_words(found, view.spec.workdir, view.run_id))
+    return found
+
+
+def unreadable(outputs: Outputs) -> OutputsMissing:
+    """The error to show for what is on the machine and cannot be read there."""
+    shown = "; ".join(f"{printable(path)} ({why})" for path, why in sorted(outputs.unreadable.items())[:_LISTED])
+    more = len(outputs.unreadable) - _LISTED
+    return OutputsMissing(
+        f"Outputs cannot be read on the machine: {shown}{f'; and {more} more' if more > 0 else ''}.",
+        hint="All others are home.",
+    )
 
 
 class Arrived:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
-from costgpu.job import FileEntry, JobOrder, JobPhase, JobStatus, Stream
+from costgpu.job import FileEntry, JobOrder, JobPhase, JobStatus, Outputs, Stream
 from costgpu.providers.fake.guest import FakeJob, Guest
 
 if TYPE_CHECKING:
@@ -102,29 +102,21 @@ class FakeHost:
                     return self._call("follow_end", self._status)
                 self._wait(guest)
 
-    def outputs(self) -> tuple[FileEntry, ...]:
-        """Those that match the order's patterns."""
+    def outputs(self) -> Outputs:
+        """Those that match the order's patterns, and the patterns that match nothing."""
 
-        def look(guest: Guest) -> tuple[FileEntry, ...]:
+        def look(guest: Guest) -> Outputs:
             job = self._finished(guest)
-            return tuple(
+            patterns = job.order.outputs
+            files = tuple(
                 FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
                 for path, data in sorted(job.outputs.items())
-                if not job.order.outputs or any(_matches(path, pattern) for pattern in job.order.outputs)
+                if not patterns or any(_matches(path, pattern) for pattern in patterns)
             )
+            missing = tuple(each for each in patterns if not any(_matches(path, each) for path in job.outputs))
+            return Outputs(files=files, missing=missing, unreadable=job.script.unreadable)
 
         return self._call("outputs", look)
-
-    def missing_outputs(self) -> Sequence[str]:
-        """Patterns of the order that match nothing."""
-
-        def look(guest: Guest) -> Sequence[str]:
-            job = self._finished(guest)
-            return tuple(
-                pattern for pattern in job.order.outputs if not any(_matches(path, pattern) for path in job.outputs)
-            )
-
-        return self._call("missing_outputs", look)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Writes them into the folder, one after the other; each is a call of its own (``fetch_file``)."""

@@ -21,6 +21,7 @@ class JobScript:
         stdout: (seconds since the job's start, bytes), in order of time.
         stderr: Likewise.
         outputs: Path relative to the working folder -> content, once the job has ended by itself.
+        unreadable: What of the working folder cannot be read there, and why.
         checkpoint: What is there instead if it was ended early.
         idle_after: Seconds since the job's start from which on it does nothing; None if it is always busy.
         disk_full_after: Seconds since the job's start; None for never.
@@ -36,6 +37,7 @@ class JobScript:
     stdout: Sequence[tuple[float, bytes]] = ()
     stderr: Sequence[tuple[float, bytes]] = ()
     outputs: Mapping[str, bytes] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     checkpoint: Mapping[str, bytes] = field(default_factory=dict)
     idle_after: float | None = None
     disk_full_after: float | None = None

@@ -138,7 +138,7 @@ def test_a_thousand_small_files_there_and_back(machine: Machine, tmp_path: Path)
         "import os, shutil\nfor n in range(1000): shutil.copy(f'd{n % 10}/f{n}', f'd{n % 10}/g{n}')", outputs=("d*/g*",)
     )
     assert machine.follow().exit_code == 0
-    entries = machine.host.outputs()
+    entries = machine.host.outputs().files
     assert len(entries) == 1000
     machine.host.fetch(entries, tmp_path / "out")
     for n in range(1000):
@@ -200,8 +200,9 @@ def test_nothing_is_sent_into_a_running_job(machine: Machine) -> None:
 def test_outputs_and_logs_come_home(machine: Machine, tmp_path: Path) -> None:
     machine.run("open('model.pt', 'wb').write(bytes(range(256))); print('done')", outputs=("*.pt", "report/"))
     machine.follow()
-    (entry,) = machine.host.outputs()
-    assert machine.host.missing_outputs() == ("report/",)
+    outputs = machine.host.outputs()
+    (entry,) = outputs.files
+    assert outputs.missing == ("report/",)
     target = tmp_path / "target"
     machine.host.fetch([entry], target)
     machine.host.fetch_logs(target)

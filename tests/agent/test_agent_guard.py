@@ -113,7 +113,7 @@ def test_without_a_bucket_the_outputs_wait_for_a_client(new_machine: Callable[..
     machine.follow()
     time.sleep(1.5)
     assert machine.ended_by() == ""
-    assert [entry.path for entry in machine.host.outputs()] == ["model"]
+    assert [entry.path for entry in machine.host.outputs().files] == ["model"]
 
 
 def test_once_all_is_collected_a_client_that_dies_does_not_keep_the_machine(

@@ -165,7 +165,7 @@ def test_a_refused_upload_leaves_the_outputs_and_shows_no_address(
     assert not status.uploaded
     time.sleep(1.0)
     assert machine.ended_by() == ""
-    assert len(machine.host.outputs()) == 3
+    assert len(machine.host.outputs().files) == 3
     for path in machine.home.rglob("*"):
         assert not path.is_file() or b"s3cret" not in path.read_bytes(), path
 

@@ -33,7 +33,7 @@ def test_the_agent_runs_on_every_python_from_3_8_on(machine: Machine, tmp_path: 
     status = machine.follow()
     assert (status.reason, status.exit_code) == (EndReason.SUCCEEDED, 0)
     assert machine.stdout == b"hello\n"
-    machine.host.fetch(machine.host.outputs(), tmp_path / "out")
+    machine.host.fetch(machine.host.outputs().files, tmp_path / "out")
     assert (tmp_path / "out/o").read_text() == "1"
     assert (machine.home / "agent.log").read_text() == ""
 
@@ -54,7 +54,7 @@ def test_a_rented_machine_gets_an_environment_of_its_own_for_the_setup(machine: 
     assert (work / "prefix.txt").read_text().strip() == venv
     assert (work / "venv.txt").read_text().strip() == venv
     assert "include-system-site-packages = true" in (machine.home / "venv/pyvenv.cfg").read_text()
-    assert {entry.path for entry in machine.host.outputs()} == {"pip.txt", "prefix.txt", "venv.txt"}
+    assert {entry.path for entry in machine.host.outputs().files} == {"pip.txt", "prefix.txt", "venv.txt"}
 
 
 def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Machine, tmp_path: Path) -> None:

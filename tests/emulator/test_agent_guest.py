@@ -106,7 +106,7 @@ def test_a_job_on_a_rented_machine(new_rented: Callable[..., Rented], tmp_path: 
     status = rented.host.follow(LogPosition(), lambda stream, data: output.extend(data))
     assert (status.reason, status.exit_code) == (EndReason.SUCCEEDED, 0)
     assert output == b"secret /root\n"
-    rented.host.fetch(rented.host.outputs(), tmp_path / "out")
+    rented.host.fetch(rented.host.outputs().files, tmp_path / "out")
     assert (tmp_path / "out/model").read_text() == "w"
     assert rented.inside("systemctl is-active costgpu-deadline costgpu-agent") == "active\nactive"
     assert rented.inside("systemctl is-enabled costgpu-agent") == "enabled"

@@ -323,6 +323,21 @@ class TestCollecting:
         assert (world.work / "model.pt").read_bytes() == b"weights"
         world.check_over()
 
+    def test_what_cannot_be_read_there_keeps_it_and_the_others_come_home(self, tmp_path: Path) -> None:
+        locked = {"logs/": "Permission denied"}
+        world = World(tmp_path, JobScript(outputs={"model.pt": b"weights"}, unreadable=locked))
+        with pytest.raises(OutputsMissing) as caught:
+            world.launch()
+        assert "logs/ (Permission denied)" in caught.value.message
+        assert caught.value.hint.startswith("All others are home.")
+        assert f"costgpu fetch {RUN}" in caught.value.hint
+        assert (world.work / "model.pt").read_bytes() == b"weights"
+        assert not world.view.collected
+        assert len(world.cloud.alive()) == 1
+        locked.clear()
+        assert world.resume().error is None
+        world.check_over()
+
     def test_outputs_that_are_not_there_are_an_error_and_the_others_come_home(self, world: World) -> None:
         driver = world.launch(outputs=("model.pt", "log.csv"))
         assert isinstance(driver.error, OutputsMissing)

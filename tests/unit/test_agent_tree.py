@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import os
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -50,7 +52,7 @@ def _arrive(home: Home, members: dict[str, bytes], links: dict[str, str] | None 
 
 
 def _outputs(home: Home, *patterns: str) -> list[str]:
-    return [each.path for each in tree.find_outputs(home, patterns)[0]]
+    return [each.path for each in tree.find_outputs(home, patterns).outputs]
 
 
 @given(
@@ -175,7 +177,7 @@ def test_patterns_are_files_folders_and_globs(home: Home) -> None:
     assert _outputs(home, "*.pt", "m.pt", "data") == ["data/in.csv", "m.pt"]
     assert _outputs(home, "**/*.csv") == ["data/in.csv"]
     assert _outputs(home, "o?t") == ["out/[1].txt", "out/deep/.hidden"]
-    outputs, missing = tree.find_outputs(home, ["m.pt", "nothing", "*.zip", "../home", "/etc", "data/../../x"])
+    outputs, missing, _ = tree.find_outputs(home, ["m.pt", "nothing", "*.zip", "../home", "/etc", "data/../../x"])
     assert [each.path for each in outputs] == ["m.pt"]
     assert missing == ["nothing", "*.zip", "../home", "/etc", "data/../../x"]
 
@@ -183,14 +185,46 @@ def test_patterns_are_files_folders_and_globs(home: Home) -> None:
 def test_checksums_are_remembered_as_long_as_the_file_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Path(home.work)
     (work / "a").write_text("1")
-    first = tree.with_checksums(home, tree.find_outputs(home, ["a"])[0])
+    first = tree.with_checksums(home, tree.find_outputs(home, ["a"]))
     assert first == [["a", 1, hashlib.sha256(b"1").hexdigest(), 0o644]]
     monkeypatch.setattr(tree, "file_sha256", lambda path: pytest.fail("read again"))
-    assert tree.with_checksums(home, tree.find_outputs(home, ["a"])[0]) == first
+    assert tree.with_checksums(home, tree.find_outputs(home, ["a"])) == first
     monkeypatch.undo()
     os.utime(work / "a", ns=(1, 1))
     (work / "a").write_text("2")
-    assert tree.with_checksums(home, tree.find_outputs(home, ["a"])[0]) != first
+    assert tree.with_checksums(home, tree.find_outputs(home, ["a"])) != first
+
+
+def test_what_cannot_be_read_is_told_and_what_went_meanwhile_is_not(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = Path(home.work)
+    for name in ("locked", "went", "well", "far/below", "gone/below"):
+        (work / name).parent.mkdir(exist_ok=True)
+        (work / name).write_text("1")
+    refuse(monkeypatch, tree, "file_sha256", {"locked": errno.EACCES, "went": errno.ENOENT})
+    refuse(monkeypatch, os, "scandir", {"far": errno.EIO, "gone": errno.ENOENT})
+    for patterns in ((), (".",), ("**/*",)):
+        found = tree.find_outputs(home, patterns)
+        assert [row[0] for row in tree.with_checksums(home, found)] == ["well"]
+        assert found.unreadable == {"locked": "Permission denied", "far/": "Input/output error"}
+    refuse(monkeypatch, os, "open", {"locked": errno.EACCES, "went": errno.ENOENT})
+    found = tree.readable(tree.find_outputs(home, []))
+    assert [each.path for each in found.outputs] == ["well"]
+    assert found.unreadable == {"locked": "Permission denied", "far/": "Input/output error"}
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, where: object, name: str, errors: dict[str, int]) -> None:
+    """A function of a path fails for paths with these last parts."""
+    real = getattr(where, name)
+
+    def called(path: Any, *rest: Any) -> Any:
+        number = errors.get(Path(path).name) if isinstance(path, str) else None
+        if number is not None:
+            raise OSError(number, os.strerror(number), path)
+        return real(path, *rest)
+
+    monkeypatch.setattr(where, name, called)
 
 
 @pytest.mark.parametrize("change", [lambda p: p.unlink(), lambda p: p.write_text("")])

@@ -98,9 +98,10 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert (status.stdout_bytes, status.stderr_bytes) == (8, 16)
     assert status.finished_epoch == pytest.approx((status.started_epoch or 0) + 120)
     assert machine.heard == {Stream.STDOUT: b"one\ntwo\n", Stream.STDERR: b"collecting\nwarn\n"}
-    assert [entry.path for entry in host.outputs()] == ["out/model.pt"]
-    assert tuple(host.missing_outputs()) == ("*.csv",)
-    host.fetch(host.outputs(), tmp_path)
+    outputs = host.outputs()
+    assert [entry.path for entry in outputs.files] == ["out/model.pt"]
+    assert outputs.missing == ("*.csv",)
+    host.fetch(outputs.files, tmp_path)
     host.fetch_logs(tmp_path)
     assert (tmp_path / "out" / "model.pt").read_bytes() == b"weights"
     assert (tmp_path / "stdout.log").read_bytes() == b"one\ntwo\n"
@@ -194,7 +195,7 @@ def test_outputs_wait_under_the_lease_for_a_client_that_is_gone() -> None:
     machine.start()
     machine.clock.sleep(3400)
     assert machine.truth.state is InstanceState.RUNNING
-    assert machine.connect().outputs()
+    assert machine.connect().outputs().files
     machine.clock.sleep(3600)
     assert machine.truth.ended_by is EndedBy.AGENT
     assert not machine.cloud.past_lease()
@@ -227,7 +228,7 @@ def test_a_client_that_took_everything_and_died(tmp_path: Path) -> None:
     host = machine.start()
     host.follow(LogPosition(), machine.sink)
     host.fetch_logs(tmp_path)
-    host.fetch(host.outputs(), tmp_path)
+    host.fetch(host.outputs().files, tmp_path)
     host.collected()
     machine.clock.sleep(119)
     assert machine.truth.state is InstanceState.RUNNING
@@ -324,9 +325,9 @@ def test_a_damaged_output_arrives_the_second_time(tmp_path: Path) -> None:
     host.follow(LogPosition(), machine.sink)
     machine.cloud.damage_transfers("b")
     with pytest.raises(OutputsDamaged, match="b arrived"):
-        host.fetch(host.outputs(), tmp_path)
+        host.fetch(host.outputs().files, tmp_path)
     assert not (tmp_path / "b").exists()
-    host.fetch(host.outputs(), tmp_path)
+    host.fetch(host.outputs().files, tmp_path)
     assert (tmp_path / "b").read_bytes() == b"2"
     assert [call.subject for call in machine.cloud.calls if call.method == "fetch_file"] == ["a", "b", "a", "b"]
 
@@ -337,7 +338,7 @@ def test_faults_strike_hosts_too(tmp_path: Path) -> None:
     host.follow(LogPosition(), machine.sink)
     machine.cloud.faults.next("fetch_file", error=HostUnreachable("cut"), skip=1)
     with pytest.raises(HostUnreachable):
-        host.fetch(host.outputs(), tmp_path)
+        host.fetch(host.outputs().files, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     machine.cloud.faults.next("start", after=True, error=HostUnreachable("lost"))
     with pytest.raises(HostUnreachable):

@@ -315,7 +315,7 @@ class Daemon:
         if now - self.reserve_at >= 60.0:
             size = None
             if self._secret_uploads() and remaining < 3600.0:
-                size = sum(each.size for each in tree.find_outputs(self.home, self.order["outputs"])[0])
+                size = sum(each.size for each in tree.find_outputs(self.home, self.order["outputs"]).outputs)
             self.reserve = limits.reserve_seconds(self.order["grace_seconds"], self.order["whole_seconds"], size)
             self.reserve_at = now
         return self.reserve
@@ -378,16 +378,20 @@ class Daemon:
         assert self.order is not None
         changes: dict[str, Any] = {"settled": True}
         try:
-            outputs, _ = tree.find_outputs(self.home, self.order["outputs"])
+            found = tree.readable(tree.find_outputs(self.home, self.order["outputs"]))
             if uploads:
-                files = [(each.path, each.full, each.size, each.mode) for each in outputs]
+                files = [(each.path, each.full, each.size, each.mode) for each in found.outputs]
                 self.home.write(STATUS, {**job_status(self.home), "uploaded": True})  # who reads it has found it there
                 logs = [(name, self.home.file(name), self.home.size(name), 0o644) for name in (*LOGS, STATUS)]
                 for name, members in (("outputs", files), ("logs", logs)):
                     if name in uploads:
                         upload.put(uploads[name], members, lambda: self._remaining() < 5.0)
-                changes.update(uploaded=True, uploaded_uptime=machine.uptime(), uploaded_boot=machine.boot_id())
-            tree.with_checksums(self.home, outputs)
+                if not found.unreadable:  # what exists only here waits under the lease
+                    changes.update(uploaded=True, uploaded_uptime=machine.uptime(), uploaded_boot=machine.boot_id())
+            tree.with_checksums(self.home, found)
+            if found.unreadable:
+                path, why = min(found.unreadable.items())
+                changes["trouble"] = "%d outputs cannot be read (%s: %s)." % (len(found.unreadable), path, why)
         except upload.UploadFailed as error:
             changes["trouble"] = "The upload failed (%s): the outputs wait on the machine." % error
         except Exception as error:

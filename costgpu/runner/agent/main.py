@@ -80,8 +80,9 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
     if method == "outputs":
         from .tree import find_outputs, with_checksums
 
-        outputs, missing = find_outputs(home, (home.read("order.json") or {}).get("outputs", []))
-        return {"files": with_checksums(home, outputs), "missing": missing}
+        found = find_outputs(home, (home.read("order.json") or {}).get("outputs", []))
+        files = with_checksums(home, found)
+        return {"files": files, "missing": found.missing, "unreadable": found.unreadable}
     if method == "logs":
         from .status import LOGS
         from .tree import file_sha256

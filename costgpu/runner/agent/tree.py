@@ -149,15 +149,26 @@ class Output(NamedTuple):
     mode: int
 
 
-def walk(root: str, prefix: str = "", everything: bool = False) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Files and links below, with forward slashes; links to folders are not entered."""
+class Found(NamedTuple):
+    """The outputs, sorted by path; the patterns that match nothing; path -> why it cannot be read."""
+
+    outputs: list[Output]
+    missing: list[str]
+    unreadable: dict[str, str]
+
+
+def walk(
+    root: str, prefix: str = "", everything: bool = False, unreadable: dict[str, str] | None = None
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Files and links below, with forward slashes; links to folders are not entered, what went meanwhile is not there."""
     folders = [prefix]
     while folders:
         folder = folders.pop()
         try:
             with os.scandir(os.path.join(root, folder) if folder else root) as listing:
                 entries = list(listing)
-        except OSError:
+        except OSError as error:
+            note_unreadable(unreadable, folder + "/", error)
             continue
         for entry in entries:
             path = folder + "/" + entry.name if folder else entry.name
@@ -166,6 +177,12 @@ def walk(root: str, prefix: str = "", everything: bool = False) -> Iterator[tupl
                     folders.append(path)
             elif everything or not any(fnmatch.fnmatchcase(entry.name, each) for each in _NOT_OUTPUT_FILES):
                 yield path, entry
+
+
+def note_unreadable(unreadable: dict[str, str] | None, path: str, error: OSError) -> None:
+    """A path that has gone meanwhile is no trouble."""
+    if unreadable is not None and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        unreadable[path] = error.strerror or str(error)
 
 
 def _is_tool_folder(entry: os.DirEntry[str]) -> bool:
@@ -189,23 +206,24 @@ def _inside(home: Home, path: str) -> Output | None:
     return Output(path, full, found.st_size, found.st_mtime_ns, stat.S_IMODE(found.st_mode) & 0o777)
 
 
-def find_outputs(home: Home, patterns: Sequence[str]) -> tuple[list[Output], list[str]]:
-    """Outputs, sorted by path, and the patterns that match nothing. Without patterns: whatever is new or changed."""
+def find_outputs(home: Home, patterns: Sequence[str]) -> Found:
+    """Looks for them. Without patterns: whatever is new or changed."""
     manifest = home.read("manifest.json") or {"files": {}, "links": {}}
+    unreadable: dict[str, str] = {}
     if not patterns:
-        return sorted(_changed(home, manifest)), []
+        return Found(sorted(_changed(home, manifest, unreadable)), [], unreadable)
     found: dict[str, Output] = {}
     missing = []
     for pattern in patterns:
-        matched = list(_matching(home, pattern))
+        matched = list(_matching(home, pattern, unreadable))
         found.update((entry.path, entry) for entry in matched)
         if not matched:
             missing.append(pattern)
-    return sorted(found.values()), missing
+    return Found(sorted(found.values()), missing, unreadable)
 
 
-def _changed(home: Home, manifest: dict[str, Any]) -> Iterator[Output]:
-    for path, entry in walk(home.work):
+def _changed(home: Home, manifest: dict[str, Any], unreadable: dict[str, str]) -> Iterator[Output]:
+    for path, entry in walk(home.work, unreadable=unreadable):
         if entry.is_symlink() and manifest["links"].get(path) == os.readlink(entry.path):
             continue
         output = _inside(home, path)
@@ -216,23 +234,26 @@ def _changed(home: Home, manifest: dict[str, Any]) -> Iterator[Output]:
             try:
                 if output.mtime_ns == known[1] or file_sha256(output.full) == known[2]:
                     continue
-            except OSError:
+            except OSError as error:
+                note_unreadable(unreadable, path, error)
                 continue
         yield output
 
 
-def _matching(home: Home, pattern: str) -> Iterator[Output]:
+def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[Output]:
     pattern = os.path.normpath(pattern)
     if pattern.startswith(("/", "..")):
         return
     full = os.path.join(home.work, pattern)
     if os.path.isdir(full):
-        names = [path for path, _ in walk(home.work, "" if pattern == "." else pattern, everything=True)]
+        below = "" if pattern == "." else pattern
+        names = [path for path, _ in walk(home.work, below, everything=True, unreadable=unreadable)]
     elif os.path.lexists(full):
         names = [pattern]
     else:
         wanted = pattern.split("/")
-        names = [path for path, _ in walk(home.work, everything=True) if _matches(path.split("/"), wanted)]
+        every = walk(home.work, everything=True, unreadable=unreadable)
+        names = [path for path, _ in every if _matches(path.split("/"), wanted)]
     for name in names:
         output = _inside(home, name)
         if output is not None:
@@ -248,16 +269,32 @@ def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
 
 
-def with_checksums(home: Home, outputs: Sequence[Output]) -> list[list[Any]]:
-    """``[path, size, sha256, mode]`` each; checksums are remembered as long as size and time stay."""
+def readable(found: Found) -> Found:
+    """The same without what cannot be opened, which is noted."""
+    outputs = []
+    for each in found.outputs:
+        try:
+            os.close(os.open(each.full, os.O_RDONLY | os.O_NONBLOCK))
+            outputs.append(each)
+        except OSError as error:
+            note_unreadable(found.unreadable, each.path, error)
+    return found._replace(outputs=outputs)
+
+
+def with_checksums(home: Home, found: Found) -> list[list[Any]]:
+    """``[path, size, sha256, mode]`` each; what cannot be read is noted there.
+
+    Checksums are remembered as long as size and time stay.
+    """
     known = (home.read("outputs.json") or {}).get("files", {})
     rows, remembered = [], {}
-    for each in outputs:
+    for each in found.outputs:
         before = known.get(each.full)
         try:
             sha256 = before[2] if before and before[:2] == [each.size, each.mtime_ns] else file_sha256(each.full)
-        except OSError:
-            continue  # it went meanwhile
+        except OSError as error:
+            note_unreadable(found.unreadable, each.path, error)
+            continue
         remembered[each.full] = [each.size, each.mtime_ns, sha256]
         rows.append([each.path, each.size, sha256, each.mode])
     if remembered != known:

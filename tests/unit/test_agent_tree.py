@@ -199,19 +199,21 @@ def test_what_cannot_be_read_is_told_and_what_went_meanwhile_is_not(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work = Path(home.work)
-    for name in ("locked", "went", "well", "far/below", "gone/below"):
+    for name in ("locked", "went", "well", "hidden", "far/below", "gone/below"):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("1")
     refuse(monkeypatch, tree, "file_sha256", {"locked": errno.EACCES, "went": errno.ENOENT})
+    refuse(monkeypatch, os, "lstat", {"hidden": errno.EACCES})
     refuse(monkeypatch, os, "scandir", {"far": errno.EIO, "gone": errno.ENOENT})
+    unreadable = {"locked": "Permission denied", "hidden": "Permission denied", "far/": "Input/output error"}
     for patterns in ((), (".",), ("**/*",)):
         found = tree.find_outputs(home, patterns)
         assert [row[0] for row in tree.with_checksums(home, found)] == ["well"]
-        assert found.unreadable == {"locked": "Permission denied", "far/": "Input/output error"}
+        assert found.unreadable == unreadable
     refuse(monkeypatch, os, "open", {"locked": errno.EACCES, "went": errno.ENOENT})
     found = tree.readable(tree.find_outputs(home, []))
     assert [each.path for each in found.outputs] == ["well"]
-    assert found.unreadable == {"locked": "Permission denied", "far/": "Input/output error"}
+    assert found.unreadable == unreadable
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, where: object, name: str, errors: dict[str, int]) -> None:

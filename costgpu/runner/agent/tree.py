@@ -191,7 +191,7 @@ def _is_tool_folder(entry: os.DirEntry[str]) -> bool:
     )
 
 
-def _inside(home: Home, path: str) -> Output | None:
+def _inside(home: Home, path: str, unreadable: dict[str, str]) -> Output | None:
     """The regular file at this path; None if there is none, or if it is really somewhere else."""
     full = os.path.realpath(os.path.join(home.work, path))
     root = os.path.realpath(home.work)
@@ -199,7 +199,8 @@ def _inside(home: Home, path: str) -> Output | None:
         return None
     try:
         found = os.lstat(full)
-    except OSError:
+    except OSError as error:
+        note_unreadable(unreadable, path, error)
         return None
     if not stat.S_ISREG(found.st_mode):
         return None
@@ -226,7 +227,7 @@ def _changed(home: Home, manifest: dict[str, Any], unreadable: dict[str, str]) -
     for path, entry in walk(home.work, unreadable=unreadable):
         if entry.is_symlink() and manifest["links"].get(path) == os.readlink(entry.path):
             continue
-        output = _inside(home, path)
+        output = _inside(home, path, unreadable)
         if output is None:
             continue
         known = manifest["files"].get(path)
@@ -255,7 +256,7 @@ def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[
         every = walk(home.work, everything=True, unreadable=unreadable)
         names = [path for path, _ in every if _matches(path.split("/"), wanted)]
     for name in names:
-        output = _inside(home, name)
+        output = _inside(home, name, unreadable)
         if output is not None:
             yield output
 

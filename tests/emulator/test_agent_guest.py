@@ -192,7 +192,6 @@ def test_a_job_that_listens_to_nothing_does_not_hold_up_the_deadline(new_rented:
     guests.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
     rented.inside("rm /opt/costgpu/agent-*.pyz; kill -9 $(systemctl show -p MainPID --value costgpu-agent)")
     assert rented.gone(60)
-    assert time.monotonic() - rented.booted.started < 35
     assert "watchdog lifetime: powering off" in rented.console()
 
 

@@ -55,7 +55,7 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(cloud: RunningCloud
 def test_it_returns_before_the_machine_runs_and_describe_shows_it_come_up(
     cloud: RunningCloud, aws: AwsProvider
 ) -> None:
-    cloud.settings(pending_seconds=0.4)
+    cloud.settings(pending_seconds=3.0)
     wanted = request()
     instance = aws.create(wanted)
     assert instance.state is InstanceState.PENDING

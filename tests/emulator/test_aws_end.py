@@ -49,7 +49,7 @@ def role(cloud: RunningCloud) -> str:
 
 
 def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningCloud, aws: AwsProvider) -> None:
-    cloud.settings(shutdown_seconds=0.4)
+    cloud.settings(shutdown_seconds=3.0)
     instance = running(cloud, aws)
     aws.terminate(instance.ref)
     asked = aws.describe(instance.ref)
@@ -92,7 +92,7 @@ def test_what_is_gone_already_is_no_error(cloud: RunningCloud, aws: AwsProvider)
 
 
 def test_an_instance_that_ec2_does_not_show_yet_is_not_taken_for_gone(cloud: RunningCloud, aws: AwsProvider) -> None:
-    cloud.settings(invisible_seconds=0.5)
+    cloud.settings(invisible_seconds=60.0)
     instance = aws.create(request())
     assert aws.describe(instance.ref) is None
     with pytest.raises(Unreachable, match="too new") as caught:
@@ -188,7 +188,7 @@ def test_a_spot_machine_that_we_ended_is_not_preempted(cloud: RunningCloud, aws:
 
 
 def test_the_console(cloud: RunningCloud, aws: AwsProvider) -> None:
-    cloud.settings(pending_seconds=0.3)
+    cloud.settings(pending_seconds=3.0)
     instance = aws.create(request())
     assert aws.console(instance.ref) == ""
     cloud.until(lambda: bool(cloud.instances("running")))
@@ -198,7 +198,7 @@ def test_the_console(cloud: RunningCloud, aws: AwsProvider) -> None:
 
 
 def test_the_group_goes_when_the_machine_is_gone_and_not_before(cloud: RunningCloud, aws: AwsProvider) -> None:
-    cloud.settings(shutdown_seconds=0.6)
+    cloud.settings(shutdown_seconds=4.0)
     instance = running(cloud, aws)
     waiting = aws.clean_up(RUN, "us-east-1")
     assert {each.kind for each in waiting} == {"disk", "network interface", "security group"}

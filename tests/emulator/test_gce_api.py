@@ -27,7 +27,7 @@ def google(gce: RunningGce) -> Google:
 
 
 def test_an_operation_goes_its_way_and_the_instance_with_it(gce: RunningGce, google: Google) -> None:
-    gce.settings(pending_seconds=0.3, insert_seconds=0.6)
+    gce.settings(pending_seconds=2.0, insert_seconds=4.0)
     operation = google.insert()
     assert operation.status.name == "PENDING"
     refused(404, google.get)
@@ -123,7 +123,7 @@ def test_stop_and_start(google: Google) -> None:
 
 
 def test_deleted_while_it_is_made(gce: RunningGce, google: Google) -> None:
-    gce.settings(insert_seconds=0.6)
+    gce.settings(insert_seconds=3.0)
     operation = google.insert()
     gce.until(lambda: google.names() == ["vm"])
     done(google.delete())

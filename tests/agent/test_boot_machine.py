@@ -114,9 +114,9 @@ def test_nobody_came(box: Box) -> None:
 
 
 def test_somebody_came(box: Box) -> None:
-    box.boot(unclaimed=2)
+    box.boot(unclaimed=4)
     (box.home / "claimed").touch()
-    time.sleep(4)
+    time.sleep(6)
     assert box.off() == ""
     assert len(box.watchdogs()) == 1
 

@@ -139,13 +139,13 @@ def test_a_recipient_that_is_none_is_named_and_the_others_get_it(smtp: Smtp) -> 
 
 
 def test_a_service_that_hangs_ends_after_its_time(silent: str, smtp: Smtp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "SECONDS", 3.0)
+    monkeypatch.setattr(send, "SECONDS", 15.0)  # the import of apprise included
     began = time.monotonic()
     done = deliver([f"json://{silent}/?rto=600", smtp.url, f"mailto://{silent}/?{QUERY}&cto=600"], "title", "body")
-    assert time.monotonic() - began < 60
-    assert done[0] == Delivery(False, "webhook (JSON)", "no answer within 3 s")
+    assert time.monotonic() - began < 100
+    assert done[0] == Delivery(False, "webhook (JSON)", "no answer within 15 s")
     assert done[1].ok
-    assert done[2] == Delivery(False, "mail", "no answer within 3 s")
+    assert done[2] == Delivery(False, "mail", "no answer within 15 s")
 
 
 def test_usable_addresses_are_named_by_their_service(smtp: Smtp) -> None:

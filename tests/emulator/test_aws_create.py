@@ -170,9 +170,9 @@ def test_a_lost_reply_before_ec2_shows_the_instance_is_one_instance(cloud: Runni
 
 
 def test_a_reply_that_takes_too_long_is_uncertain(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costgpu.providers.aws.session.READ_SECONDS", 0.3)
+    monkeypatch.setattr("costgpu.providers.aws.session.READ_SECONDS", 2.0)
     aws, wanted = AwsProvider(clock=SystemClock()), request()
-    cloud.fault({"action": "RunInstances", "hang_seconds": 0.8})
+    cloud.fault({"action": "RunInstances", "hang_seconds": 5.0})
     with pytest.raises(Unreachable, match="No answer from AWS"):
         aws.create(wanted)
     cloud.until(lambda: len(cloud.instances()) == 1)

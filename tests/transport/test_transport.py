@@ -89,10 +89,10 @@ def test_stdin_is_taken_only_as_fast_as_it_is_read(transport: Transport) -> None
 def test_silence_is_counted_anew_with_each_piece(transport: Transport) -> None:
     def slow() -> Iterator[bytes]:
         for number in range(6):
-            time.sleep(0.3 if number else 1.2)
+            time.sleep(0.8 if number else 3.5)
             yield b"x" * 300_000
 
-    assert transport.run(["wc", "-c"], stdin=slow(), timeout_seconds=1).stdout.strip() == b"1800000"
+    assert transport.run(["wc", "-c"], stdin=slow(), timeout_seconds=3).stdout.strip() == b"1800000"
 
 
 def test_a_command_that_leaves_its_input_is_no_error(transport: Transport) -> None:

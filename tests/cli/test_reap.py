@@ -71,7 +71,7 @@ def test_all_is_well(here: Here) -> None:
 
 
 def test_a_machine_past_its_lease_is_listed_and_only_with_yes_ended(here: Here) -> None:
-    here.detached("--no-auto-shutdown", "--lease", "20s", "train.py")
+    here.detached("--no-auto-shutdown", "--lease", "30s", "train.py")
     kept = here.told("reap")
     assert (kept.returncode, kept.stdout) == (0, ""), kept.stderr
     kill_guards(here)
@@ -137,7 +137,7 @@ def test_yes_brings_home_what_is_finished_and_ends_what_never_began(here: Here) 
 
 
 def test_no_ledger_at_all_is_no_reason_to_let_machines_run(here: Here) -> None:
-    here.detached("--no-auto-shutdown", "--lease", "20s", "train.py")
+    here.detached("--no-auto-shutdown", "--lease", "30s", "train.py")
     kill_guards(here)
     with here.setting(COSTGPU_LEDGER_URL="mysql://h/d"):
         until(lambda: bool(json.loads(here.told("reap", "--json").stdout)["orphans"]))

@@ -85,7 +85,7 @@ JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
             "--grace", "1s", "-m", "pack.train", "--x", "--name", "1",
         ),
     ),
-    "max_duration": ({"train.py": STEPS}, ("--max-duration", "1s", "train.py")),
+    "max_duration": ({"train.py": STEPS}, ("--max-duration", "4s", "train.py")),
     "max_cost": ({"train.py": STEPS}, ("-y", "--assume-price", "60", "--max-cost", "1.09", "train.py")),
     "kept": ({"train.py": BOTH}, ("--no-auto-shutdown", "--lease", "20s", "train.py", "0")),
     "torchrun": (

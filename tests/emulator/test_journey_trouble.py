@@ -275,7 +275,7 @@ def a_reboot(person: Person) -> None:
 @journeys
 def max_duration(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("--max-duration", "2s", cap="0.10")
+    client = person.launch("--max-duration", "6s", cap="0.10")
     assert client.wait() == 62, str(client)
     assert client.says("--max-duration")
     assert person.holds("checkpoint", "saved")

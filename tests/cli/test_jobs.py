@@ -34,7 +34,7 @@ def bye(*_):
 signal.signal(signal.SIGTERM, bye)
 open("first.pt", "w").write("1")
 print("on stderr", file=sys.stderr, flush=True)
-for step in range(3000):
+for step in range(30_000):
     print("step", step, flush=True)
     time.sleep(0.02)
 """

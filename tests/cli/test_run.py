@@ -26,7 +26,7 @@ def bye(*_):
     sys.exit(9)
 
 signal.signal(signal.SIGTERM, bye)
-for step in range(3000):
+for step in range(30_000):
     print("step", step, flush=True)
     time.sleep(0.02)
 """

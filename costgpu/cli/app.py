@@ -12,10 +12,11 @@ import typer
 
 from costgpu import __version__
 from costgpu.cli.budget import budget
+from costgpu.cli.cancel import cancel
 from costgpu.cli.command import ScriptCommand
 from costgpu.cli.doctor import doctor
 from costgpu.cli.estimate import estimate
-from costgpu.cli.jobs import attach, cancel, fetch, jobs, logs
+from costgpu.cli.jobs import attach, fetch, jobs, logs
 from costgpu.cli.ledger import ledger
 from costgpu.cli.offers import offers
 from costgpu.cli.prices import prices

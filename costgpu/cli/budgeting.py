@@ -294,7 +294,7 @@ def end_run(parts: Bench, run_id: str) -> RunView | None:
     Raises:
         CostGpuError: It goes on, or its end is not confirmed.
     """
-    from costgpu.cli.jobs import _cancel_driven
+    from costgpu.cli.cancel import cancel_driven
     from costgpu.runner.engine import Detached
     from costgpu.runner.lock import driving
     from costgpu.runner.observer import Nobody
@@ -309,14 +309,14 @@ def end_run(parts: Bench, run_id: str) -> RunView | None:
         return None
     except RunBusy:
         try:
-            _cancel_driven(parts, view, now=False)
+            cancel_driven(parts, view, now=False)
         except CostGpuError as error:
             if view.lease_until is None or parts.clock.now() <= view.lease_until:
                 raise RunBusy(
                     f"its job could not be asked to end: {error.message.rstrip('.')}; the terminal that drives it may be"
                     " saving its outputs, and the next check tries again."
                 ) from error
-            _cancel_driven(parts, view, now=True)  # its driver ends the machine
+            cancel_driven(parts, view, now=True)  # its driver ends the machine
         return None
 
 

@@ -1,26 +1,23 @@
-"""`costgpu jobs`, `logs`, `attach`, `cancel`, `fetch`: come back to a run from any terminal."""
+"""`costgpu jobs`, `logs`, `attach`, `fetch`: come back to a run from any terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.errors import CostGpuError, HostUnreachable, RunBusy, RunError, RunNotFound, UsageError
+from costgpu.cli.runs import RUN, connection, recorded_run, run_and_machine
+from costgpu.errors import RunBusy, RunError, UsageError
 
 if TYPE_CHECKING:
     from costgpu.cli.watch import Terminal
     from costgpu.cli.wiring import Bench
-    from costgpu.job import Instance, InstanceRef
     from costgpu.run import RunView, Tagged
-    from costgpu.runner.host import Host
-
-RUN = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, instance id.")]
 
 
 def jobs(
@@ -62,7 +59,7 @@ def logs(
     from costgpu.runner.host import LogPosition
 
     with bench() as parts:
-        view, instance = _which(parts, run)
+        view, instance = run_and_machine(parts, run)
         run_id = view.run_id if view is not None else instance.run_id if instance else ""
         folder = parts.tools.folder / run_id
         if view is not None and (view.collected or instance is None or not instance.state.alive):
@@ -70,7 +67,7 @@ def logs(
             return
         if instance is None:
             raise RunError(f"Run {run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
-        with _connection(parts, instance) as host:
+        with connection(parts, instance) as host:
             if follow:
                 with contextlib.suppress(KeyboardInterrupt):
                     host.follow(LogPosition(), Terminal(parts.clock).output)
@@ -90,7 +87,7 @@ def attach(run: RUN) -> None:
     from costgpu.runner.service import driver_for, load, status_of, tail_position
 
     with bench() as parts:
-        view = _ours(parts, run)
+        view = recorded_run(parts, run)
         if view.state is RunState.CLOSED:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
         terminal = Terminal(parts.tools.clock)
@@ -115,53 +112,6 @@ def attach(run: RUN) -> None:
         finish(driver)
 
 
-def cancel(
-    run: RUN,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
-    now: Annotated[bool, typer.Option("--now", help="At once: what is on the machine is lost.")] = False,
-) -> None:
-    """End a run: the job is asked to end, what there is comes home, the machine is terminated."""
-    from costgpu.cli.watch import Terminal
-    from costgpu.cli.wiring import bench
-    from costgpu.job import RunState
-    from costgpu.render.run import receipt_text
-    from costgpu.run import Tagged
-    from costgpu.runner.engine import Detached
-    from costgpu.runner.lock import driving
-    from costgpu.runner.service import driver_for, load, status_of, tail_position
-
-    with bench() as parts:
-        found = _found(parts, run)
-        if not yes and sys.stdin.isatty() and not typer.confirm(_question(found, now=now), err=True):
-            return
-        if isinstance(found, Tagged):
-            _end_by_tag(parts, found.instance)
-            return
-        view = load(parts.ledger, found.run_id)
-        if view.state is RunState.CLOSED:
-            typer.echo(f"Run {view.run_id} is closed already.", err=True)
-            return
-        terminal = Terminal(parts.tools.clock, ask=False)
-        try:
-            with driving(parts.tools.folder / view.run_id):
-                driver = driver_for(view, parts.ledger, parts.tools, terminal, None)
-                driver.cancelling = now
-                if status := status_of(view, parts.tools):
-                    driver.position = tail_position(status, 0)  # what it wrote before is for costgpu logs
-                driver.cancel()
-        except Detached:
-            return
-        except RunBusy:
-            _cancel_driven(parts, view, now=now)
-            return
-        finally:
-            terminal.close()
-        if driver.view.receipt is not None:
-            typer.echo(receipt_text(driver.view.receipt, driver.view), err=True)
-        if driver.record.broken is not None:
-            raise driver.record.broken
-
-
 def fetch(
     run: RUN,
     to: Annotated[str | None, typer.Option(help="Folder; else where the job was sent from.")] = None,
@@ -172,7 +122,7 @@ def fetch(
     from costgpu.runner.home import bring_home
 
     with bench() as parts:
-        view, instance = _which(parts, run)
+        view, instance = run_and_machine(parts, run)
         run_id = view.run_id if view is not None else instance.run_id if instance else ""
         folder = parts.tools.folder / run_id
         home = Path(to).resolve() if to else Path(view.spec.workdir) if view is not None else Path.cwd()
@@ -190,7 +140,7 @@ def fetch(
             _, entries, depot_host = rescued
             landed = bring_home(depot_host, entries, workdir=home, sent=landing.read_sent(folder), run_id=run_id)
         else:
-            with _connection(parts, instance) as host:
+            with connection(parts, instance) as host:
                 host.fetch_logs(folder)
                 outputs = host.outputs()
                 landed = bring_home(
@@ -237,113 +187,16 @@ def _tagged(parts: Bench, known: set[str]) -> list[Tagged]:
     return found
 
 
-def _found(parts: Bench, text: str) -> RunView | Tagged:
-    from costgpu.runner.service import find, whoami
-
-    return find(text, parts.ledger, parts.providers, lambda: parts.settings.owner or whoami())
-
-
-def _question(found: RunView | Tagged, *, now: bool) -> str:
-    """Names whose run is ended, and which machine."""
-    from costgpu.run import Tagged
-
-    ref: InstanceRef | None
-    if isinstance(found, Tagged):
-        name, owner, ref = found.instance.name, found.instance.owner, found.instance.ref
-    else:
-        name, owner, ref = found.name, found.owner, found.instance
-    machine = f" on {ref.instance_id}" if ref is not None else ""
-    lost = " and lose what is on its machine" if now or isinstance(found, Tagged) else ""
-    return f"End run {found.run_id} ({name}) of {owner or 'nobody known'}{machine}{lost}?"
-
-
-def _ours(parts: Bench, text: str) -> RunView:
-    """A run that the ledger knows."""
-    from costgpu.run import Tagged
-
-    found = _found(parts, text)
-    if isinstance(found, Tagged):
-        raise RunNotFound(
-            f"Run {found.run_id} is known only by the tag on its machine: this ledger has no record of it.",
-            hint=f"costgpu logs -f, fetch and cancel {found.run_id} work by the tag.",
-        )
-    return found
-
-
-def _which(parts: Bench, text: str) -> tuple[RunView | None, Instance | None]:
-    """The run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
-    from costgpu.job import RunState
-    from costgpu.run import Tagged
-    from costgpu.runner.service import provider_of
-
-    found = _found(parts, text)
-    if isinstance(found, Tagged):
-        return None, found.instance
-    if found.instance is None or found.state is RunState.CLOSED:  # then its end is confirmed: nobody need be asked
-        return found, None
-    return found, provider_of(found, parts.ledger, parts.tools).describe(found.instance)
-
-
-@contextlib.contextmanager
-def _connection(parts: Bench, instance: Instance) -> Iterator[Host]:
-    from costgpu.runner.keys import load_keys
-
-    try:
-        keys = load_keys(parts.tools.folder / instance.run_id)
-    except CostGpuError as error:
-        raise HostUnreachable(
-            f"The key of run {instance.run_id} is not on this computer.",
-            hint="It is where the run was launched from. costgpu cancel works from anywhere.",
-        ) from error
-    try:
-        host = parts.tools.connect(instance, keys)
-    except HostUnreachable:  # perhaps this computer has another address than before
-        parts.provider(instance.ref.provider).open_access(instance, parts.tools.allow_from(instance.ref.provider))
-        host = parts.tools.connect(instance, keys)
-    try:
-        yield host
-    finally:
-        host.close()
-
-
 def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
     from costgpu.runner.service import tail_position
 
-    _, instance = _which(parts, view.run_id)
+    _, instance = run_and_machine(parts, view.run_id)
     if instance is None:
         raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
-    with contextlib.suppress(KeyboardInterrupt), _connection(parts, instance) as host:
+    with contextlib.suppress(KeyboardInterrupt), connection(parts, instance) as host:
         status = host.follow(tail_position(host.status()), terminal.output)
         terminal.close()
         raise typer.Exit(status.exit_code or 0)
-
-
-def _cancel_driven(parts: Bench, view: RunView, *, now: bool) -> None:
-    """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
-    from costgpu.job import EndedBy, EndReason, EventKind, RunState
-    from costgpu.runner.record import Record
-
-    record = Record(parts.ledger, parts.tools.clock, view.run_id)
-    if view.state is RunState.RUNNING and view.instance is not None and not now:
-        _, instance = _which(parts, view.run_id)
-        if instance is not None:
-            with _connection(parts, instance) as host:
-                host.cancel()
-    elif view.state is not RunState.TERMINATING and (now or view.state not in (RunState.INTENT, RunState.COLLECTING)):
-        record.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
-    typer.echo(f"Run {view.run_id} is being ended by the terminal that drives it.", err=True)
-
-
-def _end_by_tag(parts: Bench, instance: Instance) -> None:
-    from costgpu.runner import errands
-
-    provider = parts.tools.provider(instance.ref.provider)
-    errands.terminate(provider, instance.ref, parts.tools.clock)
-    errands.confirm(provider, instance.ref, parts.tools.clock, known_since=instance.launched_at)
-    left = errands.clean_up(provider, instance.run_id, instance.ref.region, parts.tools.clock)
-    typer.echo(f"{instance.ref.instance_id} in {instance.ref.region} is terminated; {instance.ref.provider} confirms.")
-    if left:
-        typer.echo(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.", err=True)
 
 
 def _environment(view: RunView) -> dict[str, str] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.cli.jobs import _question
+from costgpu.cli.cancel import question
 from costgpu.errors import AuthError
 from costgpu.job import EndReason, EventKind, Instance, InstanceRef, InstanceState, RunEvent, RunState
 from costgpu.ledger import Ledger
@@ -274,9 +274,9 @@ def test_the_question_before_the_end_names_owner_and_machine() -> None:
         endpoint=None, run_id="abc", name="train", owner="bob@lab",
     )  # fmt: skip
     words = "End run abc (train) of bob@lab on us-central1-a/costgpu-abc and lose what is on its machine?"
-    assert _question(Tagged(instance=machine), now=False) == words
+    assert question(Tagged(instance=machine), now=False) == words
     view = replace(replay([intent("abcd")]), instance=ref)
-    assert _question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
+    assert question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
 
 
 @pytest.mark.parametrize("command", ["run", "jobs", "logs", "attach", "cancel", "fetch", "reap"])

@@ -273,7 +273,7 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
     def busy(_: Path) -> None:
         raise RunBusy("It is driven.")
 
-    monkeypatch.setattr("costgpu.cli.jobs._cancel_driven", cancel)
+    monkeypatch.setattr("costgpu.cli.cancel.cancel_driven", cancel)
     monkeypatch.setattr("costgpu.runner.lock.driving", busy)
     parts = cast(
         "Bench", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))

@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pytest_socket import disable_socket, enable_socket
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # so in the background of a script: what is started here inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # how fast a machine is that does other things, too, is no property of the code
 
 SECRETS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "COSTGPU_", "WANDB_", "HF_")
 

@@ -19,18 +19,18 @@ import time
 import traceback
 from typing import Any
 
-from . import limits, machine, tree, upload
+from . import limits, machine, tree
 from .activity import IdleWatch
 from .calls import SOCKET, in_memory
 from .files import Home, setting
 from .interpreter import OUTPUTS_VARIABLE
 from .notice import POLL_SECONDS, NoticeWatch
 from .power import power_off
+from .settle import settle
 from .status import LOGS, job_status
 from .supervisor import read_secrets
 from .watchdog import lifetime_left
 
-STATUS = "status.json"  # the job's end, beside the logs in the bucket
 _STUCK_SECONDS = 10.0  # a supervisor that has not finished so long after the grace is taken for dead
 
 
@@ -374,30 +374,9 @@ class Daemon:
         return machine.uptime() - float(at) if self.state.get(what + "_boot") == machine.boot_id() else 0.0
 
     def _settle(self, uploads: dict[str, str]) -> None:
-        """Checksums and uploads; in its own thread."""
+        """In its own thread."""
         assert self.order is not None
-        changes: dict[str, Any] = {"settled": True}
-        try:
-            found = tree.readable(tree.find_outputs(self.home, self.order["outputs"]))
-            if uploads:
-                files = [(each.path, each.full, each.size, each.mode) for each in found.outputs]
-                self.home.write(STATUS, {**job_status(self.home), "uploaded": True})  # who reads it has found it there
-                logs = [(name, self.home.file(name), self.home.size(name), 0o644) for name in (*LOGS, STATUS)]
-                for name, members in (("outputs", files), ("logs", logs)):
-                    if name in uploads:
-                        upload.put(uploads[name], members, lambda: self._remaining() < 5.0)
-                if not found.unreadable:  # what exists only here waits under the lease
-                    changes.update(uploaded=True, uploaded_uptime=machine.uptime(), uploaded_boot=machine.boot_id())
-            tree.with_checksums(self.home, found)
-            if found.unreadable:
-                path, why = min(found.unreadable.items())
-                changes["trouble"] = "%d outputs cannot be read (%s: %s)." % (len(found.unreadable), path, why)
-        except upload.UploadFailed as error:
-            changes["trouble"] = "The upload failed (%s): the outputs wait on the machine." % error
-        except Exception as error:
-            traceback.print_exc()
-            changes["trouble"] = "The outputs could not be prepared: %s." % type(error).__name__
-        self._save(**changes)
+        self._save(**settle(self.home, self.order, uploads, lambda: self._remaining() < 5.0))
 
     def _power_off(self, reason: str) -> None:
         power_off(self.home, reason)

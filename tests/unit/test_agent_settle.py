@@ -1,0 +1,78 @@
+"""What a job has left, made ready: what is uploaded, and what is remembered of it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.runner.agent import tree, upload
+from costgpu.runner.agent.files import Home
+from costgpu.runner.agent.settle import settle
+from tests.unit.test_agent_tree import refuse
+
+ORDER: dict[str, Any] = {"outputs": []}
+URLS = {"outputs": "https://b/outputs", "logs": "https://b/logs"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    folder = tmp_path / "home"
+    (folder / "work").mkdir(parents=True)
+    for name in ("stdout.log", "stderr.log", "work/model", "work/locked"):
+        (folder / name).write_text("x")
+    return Home(str(folder))
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """Address -> names that were uploaded there."""
+    found: dict[str, list[str]] = {}
+    monkeypatch.setattr(upload, "put", lambda url, files, _: found.update({url: [each[0] for each in files]}))
+    return found
+
+
+def test_outputs_and_logs_go_to_the_bucket(home: Home, sent: dict[str, list[str]]) -> None:
+    changes = settle(home, ORDER, URLS, lambda: False)
+    assert sent == {
+        "https://b/outputs": ["locked", "model"],
+        "https://b/logs": ["stdout.log", "stderr.log", "status.json"],
+    }
+    assert (changes["settled"], changes["uploaded"]) == (True, True)
+    assert "trouble" not in changes
+    assert set((home.read("outputs.json") or {})["files"]) == {home.work + "/model", home.work + "/locked"}
+
+
+def test_what_cannot_be_read_does_not_keep_the_others_here(
+    home: Home, sent: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse(monkeypatch, os, "open", {"locked": errno.EACCES})
+    changes = settle(home, ORDER, URLS, lambda: False)
+    assert sent["https://b/outputs"] == ["model"]
+    assert changes == {"settled": True, "trouble": "Not all outputs can be read: locked (Permission denied)."}
+
+
+def test_without_a_bucket_nothing_is_sent(home: Home, sent: dict[str, list[str]]) -> None:
+    assert settle(home, ORDER, {}, lambda: False) == {"settled": True}
+    assert sent == {}
+
+
+def test_a_failed_upload_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    def put(*_: object) -> None:
+        raise upload.UploadFailed("HTTP 403 AccessDenied")
+
+    monkeypatch.setattr(upload, "put", put)
+    changes = settle(home, ORDER, URLS, lambda: False)
+    assert changes == {
+        "settled": True, "trouble": "The upload failed (HTTP 403 AccessDenied): the outputs wait on the machine.",
+    }  # fmt: skip
+
+
+def test_it_never_raises(home: Home, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(tree, "find_outputs", lambda *_: 1 / 0)
+    changes = settle(home, ORDER, {}, lambda: False)
+    assert changes == {"settled": True, "trouble": "The outputs could not be prepared: ZeroDivisionError."}
+    assert "ZeroDivisionError" in capfd.readouterr().err

@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,12 +62,18 @@ def append_shared(ledger: Ledger, run_id: str, count: int, me: str) -> None:
 
 
 def race_for(ledger: Ledger, run_id: str, count: int) -> None:
-    """Tries to write each event of a run that others try to write, too, and says which ones it was that wrote."""
+    """Tries to write each event of a run that others try to write, too, and says which ones it was that wrote.
+
+    Whoever has written one leaves the next to the others: else the first to begin may be done before they do.
+    """
     sequence = 0
     while sequence < count:
         try:
             ledger.append(note(run_id, sequence, who=os.getpid()))
             say(sequence)
+            leave_until = time.monotonic() + 20
+            while len(ledger.events(run_id)) <= sequence + 1 < count and time.monotonic() < leave_until:
+                time.sleep(0.001)
         except LedgerConflict:
             pass
         sequence = max(sequence, len(ledger.events(run_id)))

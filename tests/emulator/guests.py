@@ -5,9 +5,10 @@ Guests are named by their instance ids. Everything here fails with `NoGuest` if 
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.emulator import cgroups, network
@@ -70,7 +71,7 @@ class InGuest:
             AssertionError: It failed; with what it said.
         """
         enter = ["nsenter", f"--target={self.leader}", "--mount", "--uts", "--ipc", "--net", "--pid", "--", *argv]
-        done = subprocess.run(enter, input=stdin, capture_output=True, text=True, check=False, timeout=60)
+        done = carry_out(enter, stdin)
         if check and done.returncode != 0:
             raise AssertionError(f"{argv} in {self.instance_id}: {done.returncode} {done.stdout}{done.stderr}")
         return done
@@ -120,6 +121,24 @@ class InGuest:
             except OSError:
                 continue
         return total / 1024
+
+
+def carry_out(argv: Sequence[str], stdin: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
+    """Also while the guest shuts down: its init stops all processes for a moment, and nsenter then stops itself, too."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        deadline = time.monotonic() + seconds
+        given: str | None = stdin
+        while True:
+            try:
+                out, err = process.communicate(given, timeout=1)
+                return subprocess.CompletedProcess(argv, process.returncode, out, err)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > deadline:
+                    process.kill()
+                    raise
+                process.send_signal(signal.SIGCONT)
+                given = None
 
 
 def until(condition: Callable[[], object], seconds: float = 20.0, what: str = "") -> None:

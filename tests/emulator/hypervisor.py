@@ -28,6 +28,11 @@ ROOTFS = STATE / "rootfs"
 GUESTS = STATE / "guests"
 REBOOT = 133  # nspawn's exit status with --keep-unit when the guest has asked for a reboot
 DISKS_KEPT = 12  # of ended guests: a stopped instance can be started again
+OWN_SYS = """
+mount --rbind /sys/fs/cgroup /mnt && mount -t sysfs sysfs /sys && mount --rbind /mnt /sys/fs/cgroup && exec "$@"
+"""
+"""Runs nspawn with the /sys of the network namespace that it is in. Otherwise a guest sees the interfaces of all the
+others in there come and go, and its cloud-init, which reads them one after the other, fails at times."""
 
 
 class MetadataService(Protocol):
@@ -144,6 +149,8 @@ class Guest:
         enter = "".join(f"echo $$ > {each}/cgroup.procs && " for each in group)
         command = [
             "sh", "-c", f'{enter}exec "$@"', "sh",
+            "nsenter", f"--net=/run/netns/{self._cable.namespace}", "unshare", "--mount", "--propagation=slave",
+            "sh", "-c", OWN_SYS, "sh",
             "systemd-nspawn", "--quiet", f"--directory={self.folder / 'root'}", "--boot", "--register=no", "--keep-unit",
             f"--machine={self.spec.instance_id}", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
             "--console=read-only", f"--network-namespace-path=/run/netns/{self._cable.namespace}",

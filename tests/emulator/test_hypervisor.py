@@ -47,6 +47,7 @@ def test_every_guest_has_host_keys_of_its_own(machines: NspawnMachines, keys: On
     one, two = (started(machines, keys, number) for number in (1, 2))
     shown = {(each.inside.root / "etc/ssh/ssh_host_ed25519_key.pub").read_text() for each in (one, two)}
     assert len(shown) == 2
+    assert [each.inside.run("ls", "/sys/class/net").stdout.split() for each in (one, two)] == [["eth0", "lo"]] * 2
     refused = keys.ssh(one.spec.public_ip, "true")  # nobody has told this machine which key to show
     assert (refused.returncode, "Host key verification failed" in refused.stderr) == (255, True)
 
@@ -59,6 +60,11 @@ def test_a_boothook_runs_at_every_boot_and_a_reboot_is_no_exit(machines: NspawnM
     wait_for_banner(booted)
     assert keys.ssh(booted.spec.public_ip, "ls /root/kept; sort -u /root/ids | wc -l").stdout == "/root/kept\n2\n"
     assert booted.exits == []
+
+
+def test_a_command_that_the_end_of_its_guest_has_stopped_goes_on() -> None:
+    done = guests.carry_out(["sh", "-c", "kill -STOP $$; cat"], "said")
+    assert (done.returncode, done.stdout) == (0, "said")
 
 
 def test_a_script_runs_at_the_first_boot_only(machines: NspawnMachines) -> None:

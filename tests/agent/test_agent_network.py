@@ -24,13 +24,13 @@ from tests.agent.test_agent_guard import LISTENS
 class Server(http.server.ThreadingHTTPServer):
     """A bucket, and the metadata services of two clouds."""
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+    def __init__(self, address: str = "127.0.0.1") -> None:
+        super().__init__((address, 0), Handler)
         self.stored: dict[str, bytes] = {}
         self.refuse: list[int] = []  # statuses for the next requests
         self.answers: dict[str, str] = {}
         self.etags = False  # whether who asks can wait for a change
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.url = f"http://{address}:{self.server_address[1]}"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
+import tarfile
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +19,8 @@ from costgpu.runner.boot import boot_script
 from costgpu.runner.host import Keys, LogPosition
 from costgpu.runner.transport.ssh import SshTransport
 from tests.agent.harness import order, selection
-from tests.emulator import guests
+from tests.agent.test_agent_network import Server
+from tests.emulator import guests, network
 from tests.emulator.hypervisor import NspawnMachines
 from tests.emulator.login import Booted, OneRunKeys, boot, spec, wait_for_banner
 from tests.emulator.seed import Traits
@@ -71,13 +76,14 @@ class Rented:
     def inside(self, command: str, *, check: bool = True) -> str:
         return self.booted.inside.run("sh", "-c", command, check=check).stdout.strip()
 
-    def run(self, script: str, **changes: object) -> None:
+    def run(self, script: str, uploads: Mapping[str, str] | None = None, **changes: object) -> None:
         source = self.folder / "source"
         source.mkdir(exist_ok=True)
         (source / "train.py").write_text(script)
         self.host.install()
         self.host.send(selection(source))
-        self.host.start(order("train.py", **{"provider": "aws", "python": "", **changes}), {"TOKEN": "secret"}, {})
+        what = order("train.py", **{"provider": "aws", "python": "", **changes})
+        self.host.start(what, {"TOKEN": "secret"}, uploads or {})
 
     def console(self) -> str:
         return self.machines.console(self.booted.spec.instance_id).decode("utf-8", "replace")
@@ -174,6 +180,51 @@ def test_after_a_reboot_all_guards_are_back_and_the_end_is_known(new_rented: Cal
     assert "restarted" in status.detail
     assert rented.gone(50)  # forty seconds in all, the reboot included
     assert "powering off" in rented.console()
+
+
+@pytest.fixture
+def bucket() -> Iterator[Server]:
+    """What the guests can reach and store things in."""
+    server = Server(network.GATEWAY)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("how", ["systemctl poweroff", "the daemon is a new one"])
+def test_a_machine_that_is_switched_off_uploads_first(
+    new_rented: Callable[..., Rented], bucket: Server, how: str
+) -> None:
+    rented = new_rented().wait()
+    rented.run(LISTENS, {name: f"{bucket.url}/{name}" for name in ("outputs", "logs")}, grace_seconds=600.0)
+    guests.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
+    if how != "systemctl poweroff":
+        rented.inside("systemctl restart costgpu-agent")
+        rented.host.install()  # it is there
+    assert bucket.stored == {}
+    rented.inside("systemctl poweroff", check=False)
+    assert rented.gone(60)
+    with tarfile.open(fileobj=io.BytesIO(bucket.stored["/outputs"])) as archive:
+        assert archive.extractfile("checkpoint").read() == b"saved"  # type: ignore[union-attr]
+    with tarfile.open(fileobj=io.BytesIO(bucket.stored["/logs"])) as archive:
+        status = json.load(archive.extractfile("status.json"))  # type: ignore[arg-type]
+    assert (status["reason"], status["exit_code"], status["uploaded"]) == ("job_failed", 0, True)
+    assert "shut down" in status["detail"]
+
+
+def test_a_deaf_job_does_not_keep_what_there_is_from_the_bucket(
+    new_rented: Callable[..., Rented], bucket: Server
+) -> None:
+    rented = new_rented().wait()
+    rented.run(DEAF, {name: f"{bucket.url}/{name}" for name in ("outputs", "logs")}, grace_seconds=600.0)
+    guests.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
+    rented.inside("systemctl poweroff", check=False)
+    assert rented.gone(60)
+    with tarfile.open(fileobj=io.BytesIO(bucket.stored["/outputs"])) as archive:
+        assert archive.getnames() == ["up"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import time
 import traceback
 from typing import Any
 
-from . import limits, machine, tree
+from . import limits, machine, shutdown, tree
 from .activity import IdleWatch
 from .calls import SOCKET, in_memory
 from .files import Home, setting
@@ -52,6 +52,7 @@ class Daemon:
         self.reserve = 0.0
         self.settling: threading.Thread | None = None
         self.stopping = False
+        self.stopped = False  # by systemd
         self.saving = threading.Lock()
 
     # --- life ----------------------------------------------------------------------------------------------------
@@ -64,8 +65,12 @@ class Daemon:
             except OSError:
                 return  # one is enough
             self._prepare()
+            if self.home.remote:
+                signal.signal(signal.SIGTERM, self._note_stop)
             listener = self._listen()
             while not self.stopping:
+                if self.stopped:
+                    shutdown.leave(self)
                 try:
                     ready, _, _ = select.select([listener], [], [], self.tick)
                     if ready:
@@ -74,6 +79,9 @@ class Daemon:
                 except Exception:
                     traceback.print_exc()
                     time.sleep(0.2)
+
+    def _note_stop(self, *_: object) -> None:
+        self.stopped = True
 
     def _prepare(self) -> None:
         os.chdir(self.home.path)  # the socket's name must be short
@@ -125,14 +133,15 @@ class Daemon:
             self._cancel()
             return {}
         if method == "collected":
-            self._save(collected_uptime=machine.uptime(), collected_boot=machine.boot_id())
+            self.save(collected_uptime=machine.uptime(), collected_boot=machine.boot_id())
             return {}
         if method == "stop":
             self.stopping = True
             return {}
         return {"error": "unknown method %r" % method}
 
-    def _save(self, **changes: Any) -> None:
+    def save(self, **changes: Any) -> None:
+        """Changes of the state, on disk before anything else is done."""
         with self.saving:
             self.state.update(changes)
             self.home.write("state.json", self.state)
@@ -174,10 +183,11 @@ class Daemon:
         """Asks the supervisor to end the job; the reason is recorded first, and never replaced."""
         if self.state.get("ending") or self.order is None:
             return
-        self._save(ending={**ending._asdict(), "uptime": machine.uptime()})
-        self._signal_supervisor(signal.SIGTERM)
+        self.save(ending={**ending._asdict(), "uptime": machine.uptime()})
+        self.signal_supervisor(signal.SIGTERM)
 
-    def _signal_supervisor(self, number: int) -> None:
+    def signal_supervisor(self, number: int) -> None:
+        """If it lives."""
         assert self.order is not None
         supervisor = self.order["supervisor"]
         if machine.is_alive(supervisor["pid"], supervisor["started"]):
@@ -279,8 +289,8 @@ class Daemon:
     def _shorten(self, ending: dict[str, Any]) -> None:
         """The deadline comes before the grace is over."""
         if ending["grace_seconds"] > 0:
-            self._save(ending={**ending, "grace_seconds": 0.0, "uptime": machine.uptime()})
-            self._signal_supervisor(signal.SIGTERM)
+            self.save(ending={**ending, "grace_seconds": 0.0, "uptime": machine.uptime()})
+            self.signal_supervisor(signal.SIGTERM)
 
     def _facts(self) -> limits.Facts:
         assert self.order is not None
@@ -314,7 +324,7 @@ class Daemon:
         now = machine.uptime()
         if now - self.reserve_at >= 60.0:
             size = None
-            if self._secret_uploads() and remaining < 3600.0:
+            if self.secret_uploads() and remaining < 3600.0:
                 size = sum(each.size for each in tree.find_outputs(self.home, self.order["outputs"]).outputs)
             self.reserve = limits.reserve_seconds(self.order["grace_seconds"], self.order["whole_seconds"], size)
             self.reserve_at = now
@@ -325,8 +335,8 @@ class Daemon:
         least = limits.least_free(found.f_blocks * found.f_frsize)
         return found.f_bavail * found.f_frsize, int(setting("LEAST_FREE_BYTES", least))
 
-    def _secret_uploads(self) -> dict[str, str]:
-        """The upload addresses: ours, or those that the supervisor keeps in memory since a daemon before us."""
+    def secret_uploads(self) -> dict[str, str]:
+        """Upload addresses: ours, or those that the supervisor keeps in memory since a daemon before us."""
         if not self.uploads and self.order is not None and self._supervisor_lives():
             supervisor = self.order["supervisor"]
             try:
@@ -345,7 +355,7 @@ class Daemon:
             self.notice.stop()
         if self.settling is None:
             self.met = self._since_contact() < setting("CONTACT_SECONDS", 30.0)
-            uploads = {} if self.state.get("uploaded") else self._secret_uploads()
+            uploads = {} if self.state.get("uploaded") else self.secret_uploads()
             self.settling = threading.Thread(target=self._settle, args=(uploads,), daemon=True)
             self.settling.start()
         if self._since_contact() < setting("CONTACT_SECONDS", 30.0):
@@ -376,8 +386,9 @@ class Daemon:
     def _settle(self, uploads: dict[str, str]) -> None:
         """In its own thread."""
         assert self.order is not None
-        self._save(**settle(self.home, self.order, uploads, lambda: self._remaining() < 5.0))
+        self.save(**settle(self.home, self.order, uploads, lambda: self._remaining() < 5.0))
 
     def _power_off(self, reason: str) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the end of the machine need not wait for this
         power_off(self.home, reason)
         self.stopping = True

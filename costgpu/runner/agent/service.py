@@ -1,4 +1,7 @@
-"""Starting the daemon so that it comes back when it dies: by systemd, or by a loop of the shell."""
+"""Starting the daemon so that it comes back when it dies: by systemd, or by a loop of the shell.
+
+Units that are ordered after the network are stopped before it: an agent that the end of the machine stops can upload.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +13,21 @@ import sys
 import time
 from typing import Any
 
-from . import machine
+from . import machine, shutdown
 from .calls import ask
 from .files import Home, setting
 
 UNIT = "costgpu-agent.service"
 _UNIT_FILE = """[Unit]
 Description=costgpu: guards the job on this machine
+After=network.target nss-lookup.target
 StartLimitIntervalSec=0
 [Service]
 ExecStart={python} -I {program} daemon
 Restart=always
 RestartSec=1
 KillMode=process
-TimeoutStopSec=10
+TimeoutStopSec={stop}
 OOMScoreAdjust=-900
 StandardOutput=append:{log}
 StandardError=append:{log}
@@ -37,7 +41,9 @@ _LOOP = 'while [ ! -e "$1/ended_by" ]; do "$2" -I "$3" daemon >>"$1/agent.log" 2
 def start_service(home: Home, program: str) -> None:
     """Starts a daemon that is restarted when it dies; does nothing if there is one."""
     if home.remote and os.getuid() == 0 and os.path.isdir("/run/systemd/system") and shutil.which("systemctl"):
-        text = _UNIT_FILE.format(python=sys.executable, program=program, log=home.file("agent.log"))
+        text = _UNIT_FILE.format(
+            python=sys.executable, program=program, log=home.file("agent.log"), stop=shutdown.STOP_SECONDS
+        )
         with open("/etc/systemd/system/" + UNIT, "w", encoding="ascii") as stream:
             stream.write(text)
         subprocess.check_call(["systemctl", "daemon-reload"], stdout=subprocess.DEVNULL)

@@ -284,6 +284,15 @@ def leftovers(cloud: Cloud) -> list[str]:
     return found
 
 
+def bucket(person: Person, name: str) -> Any:
+    """A new one of that name; the S3 client of its owner."""
+    import boto3
+
+    s3 = boto3.Session("AKIAOWNER", "secret").client("s3", endpoint_url=person.cloud.url, region_name="us-east-1")
+    s3.create_bucket(Bucket=name)
+    return s3
+
+
 class Journeys:
     """Tests that run side by side: each is a function of a `Person` of its own, all in one cloud.
 

@@ -10,13 +10,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.emulator import guests
 from tests.emulator.client import RunningCloud
-from tests.emulator.journey import COMMAND, Journeys, Person, hurry, leftovers, until
+from tests.emulator.journey import COMMAND, Journeys, Person, bucket, hurry, leftovers, until
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -76,7 +75,7 @@ def all_at_once(
 @pytest.mark.parametrize("name", [
     "a_whole_run", "an_estimate_becomes_a_run", "a_job_that_fails_and_a_document", "a_job_that_is_killed",
     "detach_watch_attach", "ctrl_c_detach_attach", "fetch_and_cancel", "cancel_from_another_terminal",
-    "the_client_is_killed", "the_ledger_is_lost", "switched_off_with_a_bucket", "only_the_bucket_is_left",
+    "the_client_is_killed", "the_ledger_is_lost", "only_the_bucket_is_left",
     "nobody_comes_back", "secrets_stay_secret", "end_it_with_a_signal",
 ])  # fmt: skip
 def test_journey(name: str) -> None:
@@ -291,30 +290,6 @@ def the_ledger_is_lost(person: Person) -> None:
     assert b"is terminated; aws confirms" in done.out
     assert [each["state"] for each in person.instances()] == ["terminated"]
     assert f"costgpu-{run_id}" not in leftovers(person.cloud)
-
-
-def bucket(person: Person, name: str) -> Any:
-    """A new one of that name, by the client of its owner."""
-    import boto3
-
-    s3 = boto3.Session("AKIAOWNER", "secret").client("s3", endpoint_url=person.cloud.url, region_name="us-east-1")
-    s3.create_bucket(Bucket=name)
-    return s3
-
-
-@journeys
-def switched_off_with_a_bucket(person: Person) -> None:
-    """The machine goes down in the middle of the job: its checkpoint comes home all the same."""
-    bucket(person, "costgpu-last")
-    person.write(WAITS)
-    client = person.launch("--bucket", "s3://costgpu-last/team", script="train.py 3")
-    client.until(lambda: b"begun" in client.out, what="the job runs")
-    person.guest().run("systemctl", "poweroff", check=False)
-    assert client.wait() == 50, str(client)
-    assert client.says("The job was ended before it was done. The machine was shut down or restarted."), str(client)
-    assert person.holds("checkpoint", "saved")
-    assert (receipt(person)["reason"], receipt(person)["ended_by"]) == ("job_failed", "somebody_else")
-    ended(person)
 
 
 @journeys

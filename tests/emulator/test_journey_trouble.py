@@ -10,7 +10,7 @@ import pytest
 from tests.emulator import guests
 from tests.emulator.client import RunningCloud
 from tests.emulator.guests import InGuest
-from tests.emulator.journey import MORTAL, Client, Journeys, Person, until
+from tests.emulator.journey import MORTAL, Client, Journeys, Person, bucket, until
 from tests.emulator.seed import Traits
 from tests.emulator.test_journey import WAITS, ended, nothing_of_the_users, receipt
 
@@ -38,8 +38,8 @@ def all_at_once(
 @pytest.mark.parametrize("name", [
     "sshd_never_comes_up", "the_kernel_panics", "another_host_answers", "another_host_answers_later",
     "no_capacity_here_and_elsewhere_some", "no_capacity_anywhere", "no_quota", "the_reply_is_lost",
-    "terminate_is_refused", "credentials_expire", "spot_with_a_notice", "spot_without_a_chance", "a_wrong_clock",
-    "a_reboot", "max_duration", "idle", "disk_full", "no_python", "setup_fails", "outputs_missing",
+    "terminate_is_refused", "credentials_expire", "spot_with_a_notice", "spot_without_a_chance",
+    "switched_off_with_a_bucket", "a_wrong_clock", "a_reboot", "max_duration", "idle", "disk_full", "no_python", "setup_fails", "outputs_missing",
 ])  # fmt: skip
 def test_trouble(name: str) -> None:
     journeys.wait(name)
@@ -231,6 +231,21 @@ def spot_without_a_chance(person: Person) -> None:
     assert client.wait() == 61, str(client)
     assert client.says("took the spot instance back") or client.says(f"The provider took {guest.instance_id} back")
     assert (receipt(person)["reason"], receipt(person)["ended_by"]) == ("preempted", "provider")
+    ended(person)
+
+
+@journeys
+def switched_off_with_a_bucket(person: Person) -> None:
+    """The machine goes down in the middle of the job: its checkpoint comes home all the same."""
+    bucket(person, "costgpu-last")
+    person.write(WAITS)
+    client = person.launch("--bucket", "s3://costgpu-last/team", script="train.py 3")
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    person.guest().run("systemctl", "poweroff", check=False)
+    assert client.wait() == 50, str(client)
+    assert client.says("The job was ended before it was done. The machine was shut down or restarted."), str(client)
+    assert person.holds("checkpoint", "saved")
+    assert (receipt(person)["reason"], receipt(person)["ended_by"]) == ("job_failed", "somebody_else")
     ended(person)
 
 

@@ -39,8 +39,8 @@ def all_at_once(
     "sshd_never_comes_up", "the_kernel_panics", "another_host_answers", "another_host_answers_later",
     "no_capacity_here_and_elsewhere_some", "no_capacity_anywhere", "no_quota", "the_reply_is_lost",
     "terminate_is_refused", "credentials_expire", "spot_with_a_notice", "spot_without_a_chance",
-    "switched_off_with_a_bucket", "a_wrong_clock", "a_reboot", "max_duration", "idle", "disk_full", "no_python", "setup_fails",
-    "outputs_missing",
+    "switched_off_with_a_bucket", "a_wrong_clock", "a_reboot", "max_duration", "idle", "disk_full", "no_python",
+    "setup_fails", "outputs_missing",
 ])  # fmt: skip
 def test_trouble(name: str) -> None:
     journeys.wait(name)

@@ -41,7 +41,7 @@ def leave(daemon: Daemon) -> NoReturn:
 def _save_outputs(daemon: Daemon) -> None:
     """Ends the job and uploads, if there is a bucket and systemd shuts down the machine rather than the agent alone."""
     order, home = daemon.order, daemon.home
-    if order is None or daemon.state.get("uploaded"):
+    if order is None or daemon.state.get("uploaded") or "collected_uptime" in daemon.state:
         return
     uploads = daemon.secret_uploads()
     if not uploads or not _is_under_way():

@@ -34,10 +34,12 @@ class Metadata:
     def __init__(self) -> None:
         self.find: Callable[[str], Vm | None] = lambda _: None  # the emulated cloud's instances, by address
         self._news = threading.Condition()
+        self._count = 0
 
     def changed(self) -> None:
         """Wakes those that wait for a change."""
         with self._news:
+            self._count += 1
             self._news.notify_all()
 
     def add(self, spec: GuestSpec) -> None:
@@ -69,10 +71,14 @@ class Metadata:
         """The node, when it is another one than it was, or the time is over."""
         deadline = time.monotonic() + min(seconds, _LONGEST_WAIT)
         before = last_etag or etag(self.node(address, path))
-        with self._news:
-            while etag(node := self.node(address, path)) == before and time.monotonic() < deadline:
-                self._news.wait(min(1.0, max(0.0, deadline - time.monotonic())))
-        return node
+        while True:
+            count = self._count
+            node = self.node(address, path)  # takes the cloud's lock, and who holds that may tell of a change
+            if etag(node) != before or time.monotonic() >= deadline:
+                return node
+            with self._news:
+                if self._count == count:
+                    self._news.wait(min(1.0, deadline - time.monotonic()))
 
 
 def _tree(vm: Vm) -> dict[str, Any]:

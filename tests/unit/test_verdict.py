@@ -12,12 +12,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from costgpu.estimate.amount import Amount, amount_of
-from costgpu.estimate.cost import cost_range, hourly_usd, ready_seconds
+from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, cost_range, hourly_usd, ready_seconds
 from costgpu.estimate.verdict import (
+    MEASURE_SECONDS,
     Preferences,
     allowed,
     best,
@@ -254,6 +255,15 @@ def test_the_best_of_either_side_is_in_the_table() -> None:
 # ---------------------------------------------------------------------------------------------------------- choices
 
 
+def worth_measuring(found: Verdict) -> bool:
+    """Whether a minute on the GPU costs less than what a wrong choice would."""
+    assert found.best_cpu is not None
+    assert found.best_gpu is not None
+    price = billed_usd(GPU_READY_SECONDS + MEASURE_SECONDS, hourly_usd(found.best_gpu.candidate))
+    return price < abs(found.best_gpu.cost_usd.value - found.best_cpu.cost_usd.value)
+
+
+@example(cpu(60.0, 1.0), gpu(60.0, 1.0), 601.0, Objective.CHEAPEST, 0.0).via("costs as close as can be")
 @given(sides, sides, seconds, objectives, st.floats(0, 100))
 def test_a_verdict_is_consistent(
     one: Prediction, other: Prediction, local: float, objective: Objective, value: float
@@ -268,7 +278,7 @@ def test_a_verdict_is_consistent(
         assert found.recommended.candidate.is_gpu is (found.choice is Choice.GPU)
     else:
         assert found.recommended in (found.best_cpu, found.best_gpu)
-    assert bool(found.settle) is (found.choice is Choice.TOO_CLOSE)
+    assert bool(found.settle) is (found.choice is Choice.TOO_CLOSE and worth_measuring(found))
     if found.best_cpu is not None and found.best_gpu is not None:
         assert found.speedup is not None
         assert found.break_even is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.emulator import guests
 from tests.emulator.client import RunningCloud
 from tests.emulator.gce_bodies import ZONE, Google, done
 from tests.emulator.gce_client import PROJECT, RunningGce
+from tests.emulator.gce_metadata import Metadata, etag
 from tests.emulator.guests import InGuest
 from tests.emulator.login import OneRunKeys
 
@@ -127,6 +129,28 @@ def test_a_spot_machine_is_told_and_taken(guest_gce: RunningGce, google: Google,
     })  # fmt: skip
     assert row.target_link.rpartition("/")[2] == "vm"
     assert told_at < datetime.fromisoformat(row.insert_time)
+
+
+def test_who_waits_for_a_change_does_not_keep_it_from_being_told() -> None:
+    """The cloud tells of a change under its own lock, which whoever waits needs to look."""
+    metadata, lock, looking = Metadata(), threading.Lock(), threading.Event()
+
+    def find(_: str) -> None:
+        looking.set()
+        with lock:
+            return
+
+    metadata.find = find
+    waiting = threading.Thread(target=metadata.wait, args=("10.0.0.1", "instance", etag(None), 1.0), daemon=True)
+    telling = threading.Thread(target=metadata.changed, daemon=True)
+    with lock:
+        waiting.start()
+        assert looking.wait(10)
+        telling.start()
+        telling.join(10)
+        assert not telling.is_alive()
+    waiting.join(10)
+    assert not waiting.is_alive()
 
 
 def test_a_preempted_guest_has_its_seconds_to_save_something(

@@ -137,7 +137,9 @@ def fetch(
                     f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",
                     hint="Outputs live with their machine, unless --bucket was given.",
                 )
-            _, entries, depot_host = rescued
+            status, entries, depot_host = rescued
+            if status.detail:
+                typer.echo(status.detail, err=True)
             landed = bring_home(depot_host, entries, workdir=home, sent=landing.read_sent(folder), run_id=run_id)
         else:
             with connection(parts, instance) as host:

@@ -133,8 +133,9 @@ def decide(
     if choice is Choice.TOO_CLOSE and gpu is not None and gpu.provenance is not Provenance.MEASURED:
         seconds = GPU_READY_SECONDS + MEASURE_SECONDS
         price = billed_usd(seconds, hourly_usd(gpu.candidate))
-        if price < abs(gpu.cost_usd.value - cpu.cost_usd.value) if cpu is not None else True:
-            settle = f"a minute of it on {describe(gpu)} would settle it for about {format_usd(price)}"
+        settle = f"a minute of it on {describe(gpu)} would settle it for about {format_usd(price)}"
+        if cpu is not None and price >= abs(gpu.cost_usd.value - cpu.cost_usd.value):
+            settle += ", more than the difference that is predicted"
     limited = preferences.deadline_seconds is not None or preferences.max_cost_usd is not None
     if limited and not amount.whole:
         notes = [*notes, f"The limits were held against {amount.unit}: the length of the job is not known."]

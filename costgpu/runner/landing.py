@@ -34,6 +34,8 @@ def rescue(driver: Driver) -> None:
             status, entries, host = rescued
             if view.state is RunState.RUNNING:
                 driver.record.add(EventKind.FINISHED, **to_json(status))
+            if status.detail:
+                driver.observer.note(status.detail)
         if host is not None and entries is not None:
             landed(driver, host, entries, ())
     except (CostGpuError, OSError) as error:

@@ -135,7 +135,7 @@ class Machine:
         environment |= {f"COSTGPU_AGENT_{name.upper()}": str(value) for name, value in settings.items()}
         self.transport = ShellTransport(self.home, environment)
         self.host = AgentHost(
-            self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable), patience=Patience(silence=20.0)
+            self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable), patience=Patience(silence=6.0)
         )
         self.stdout, self.stderr = bytearray(), bytearray()
 

@@ -217,7 +217,7 @@ def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
     began = time.monotonic()
     machine.host.cancel()
     status = machine.follow()
-    assert 0.8 < time.monotonic() - began < 100
+    assert 0.8 < time.monotonic() - began < 4
     assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 137)
 
 
@@ -388,17 +388,11 @@ def test_a_silent_connection_is_given_up(new_machine: Callable[..., Machine]) ->
         machine.follow()
 
 
-def test_following_ends_at_once_after_the_last_instruction(new_machine: Callable[..., Machine]) -> None:
-    waits = []
-    for _ in range(5):  # 0.1 s when nothing else is running
-        machine = new_machine()
-        machine.run("import time\nopen('up', 'w').close()\ntime.sleep(1)\nprint(repr(time.time()), flush=True)")
-        until((machine.home / "work/up").exists)
-        machine.follow()
-        waits.append(time.time() - float(machine.stdout))
-        if waits[-1] < 1:
-            return
-    raise AssertionError(f"seconds until it ended: {waits}")
+def test_following_ends_at_once_after_the_last_instruction(machine: Machine) -> None:
+    machine.run("import time\nopen('up', 'w').close()\ntime.sleep(1)\nprint(repr(time.time()), flush=True)")
+    until((machine.home / "work/up").exists)
+    machine.follow()
+    assert time.time() - float(machine.stdout) < 1.5  # 0.1 s when nothing else is running
 
 
 def test_following_begins_before_the_start(machine: Machine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import http.server
 import io
@@ -24,7 +25,7 @@ from tests.agent.test_agent_guard import LISTENS
 class Server(http.server.ThreadingHTTPServer):
     """A bucket, and the metadata services of two clouds."""
 
-    def __init__(self, address: str = "127.0.0.1") -> None:
+    def __init__(self, address: str) -> None:
         super().__init__((address, 0), Handler)
         self.stored: dict[str, bytes] = {}
         self.refuse: list[int] = []  # statuses for the next requests
@@ -82,16 +83,25 @@ def _etag(answer: str) -> str:
     return f'"{answer}/etag"'
 
 
+@contextlib.contextmanager
+def serving(address: str = "127.0.0.1") -> Iterator[Server]:
+    """A server in a thread."""
+    made = Server(address)
+    thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield made
+    finally:
+        made.shutdown()
+        made.server_close()
+        thread.join()
+
+
 @pytest.fixture
 def server() -> Iterator[Server]:
     pytest_socket.enable_socket()
-    made = Server()
-    thread = threading.Thread(target=made.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    yield made
-    made.shutdown()
-    made.server_close()
-    thread.join()
+    with serving() as made:
+        yield made
 
 
 def _uploads(server: Server) -> dict[str, str]:

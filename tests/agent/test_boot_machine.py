@@ -97,7 +97,7 @@ def test_the_deadline_powers_off(box: Box) -> None:
     began = time.monotonic()
     box.boot(deadline=3)
     assert until(box.off) == "watchdog deadline"
-    assert time.monotonic() - began > 1.5
+    assert 1.5 < time.monotonic() - began < 7
     assert box.ended_by() == "watchdog deadline"
     assert "costgpu: watchdog deadline: powering off" in (box.home / "console.log").read_text()
     until(lambda: not box.watchdogs())

@@ -142,7 +142,7 @@ def test_a_service_that_hangs_ends_after_its_time(silent: str, smtp: Smtp, monke
     monkeypatch.setattr(send, "SECONDS", 15.0)  # the import of apprise included
     began = time.monotonic()
     done = deliver([f"json://{silent}/?rto=600", smtp.url, f"mailto://{silent}/?{QUERY}&cto=600"], "title", "body")
-    assert time.monotonic() - began < 100
+    assert time.monotonic() - began < 20
     assert done[0] == Delivery(False, "webhook (JSON)", "no answer within 15 s")
     assert done[1].ok
     assert done[2] == Delivery(False, "mail", "no answer within 15 s")

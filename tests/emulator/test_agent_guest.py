@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -19,7 +18,7 @@ from costgpu.runner.boot import boot_script
 from costgpu.runner.host import Keys, LogPosition
 from costgpu.runner.transport.ssh import SshTransport
 from tests.agent.harness import order, selection
-from tests.agent.test_agent_network import Server
+from tests.agent.test_agent_network import Server, serving
 from tests.emulator import guests, network
 from tests.emulator.hypervisor import NspawnMachines
 from tests.emulator.login import Booted, OneRunKeys, boot, spec, wait_for_banner
@@ -185,13 +184,8 @@ def test_after_a_reboot_all_guards_are_back_and_the_end_is_known(new_rented: Cal
 @pytest.fixture
 def bucket() -> Iterator[Server]:
     """What the guests can reach and store things in."""
-    server = Server(network.GATEWAY)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(network.GATEWAY) as made:
+        yield made
 
 
 @pytest.mark.parametrize("how", ["systemctl poweroff", "the daemon is a new one"])
@@ -243,6 +237,7 @@ def test_a_job_that_listens_to_nothing_does_not_hold_up_the_deadline(new_rented:
     guests.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
     rented.inside("rm /opt/costgpu/agent-*.pyz; kill -9 $(systemctl show -p MainPID --value costgpu-agent)")
     assert rented.gone(60)
+    assert time.monotonic() - rented.booted.started < 35
     assert "watchdog lifetime: powering off" in rented.console()
 
 

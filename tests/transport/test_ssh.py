@@ -138,8 +138,10 @@ def test_a_listener_that_says_nothing_more(server: Server, banner: bytes) -> Non
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=accept, daemon=True).start()
         endpoint = replace(server.endpoint, port=listener.getsockname()[1])
+        started = time.monotonic()
         with pytest.raises(HostUnreachable, match="does not answer within 1 s"):
             SshTransport(endpoint, server.keys, connect_timeout_seconds=1).open()
+        assert time.monotonic() - started < 5
     held[0].close()
 
 
@@ -218,7 +220,7 @@ def test_a_network_that_is_gone_is_noticed(server: Server, wire: Wire, monkeypat
         started = time.monotonic()
         with pytest.raises(HostUnreachable):
             next(pieces)
-        assert 0.5 < time.monotonic() - started < 30
+        assert 0.5 < time.monotonic() - started < 8
     with pytest.raises(HostUnreachable, match="does not answer within 5 s"):
         transport.run(["true"])
     wire.cut = False
@@ -305,9 +307,11 @@ def test_ctrl_c_ends_a_wait(server: Server, root: Path, what: str) -> None:
     assert process.stdout is not None
     process.stdout.readline()
     time.sleep(0.5)
+    started = time.monotonic()
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=50)  # before the command would end
+    stdout, stderr = process.communicate(timeout=20)
     assert (process.returncode, stdout.strip(), stderr) == (0, "interrupted", "")
+    assert time.monotonic() - started < 6
 
 
 def test_a_process_that_forgets_to_close_ends_quietly(server: Server, root: Path) -> None:

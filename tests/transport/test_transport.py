@@ -118,7 +118,7 @@ def test_a_timeout_ends_the_command(transport: Transport, tmp_path: Path) -> Non
     started = time.monotonic()
     with pytest.raises(HostUnreachable, match=r"has not answered .*for 1 s"):
         transport.run(["/bin/sh", "-c", f"echo $$ >{tmp_path}/pid; sleep 60"], timeout_seconds=1)
-    assert time.monotonic() - started < 50
+    assert time.monotonic() - started < 10
     assert gone(int((tmp_path / "pid").read_text()))
 
 
@@ -129,7 +129,7 @@ def test_a_stream_comes_as_it_is_written(transport: Transport) -> None:
         started = time.monotonic()
         while got != b"one\ntwo\n":
             got += next(pieces)
-        assert time.monotonic() - started < 50
+        assert time.monotonic() - started < 10
 
 
 def test_a_stream_ends_with_its_command(transport: Transport) -> None:
@@ -160,7 +160,7 @@ def test_leaving_a_stream_ends_its_command_and_what_it_started(transport: Transp
     started = time.monotonic()
     with transport.stream(["/bin/sh", "-c", script]) as pieces:
         pids = [int(word) for word in next(pieces).split()]
-    assert time.monotonic() - started < 50
+    assert time.monotonic() - started < 10
     assert all(gone(pid) for pid in pids)
 
 

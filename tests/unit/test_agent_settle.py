@@ -52,6 +52,7 @@ def test_what_cannot_be_read_does_not_keep_the_others_here(
     refuse(monkeypatch, os, "open", {"locked": errno.EACCES})
     changes = settle(home, ORDER, URLS, lambda: False)
     assert sent["https://b/outputs"] == ["model"]
+    assert "locked (Permission denied)" in (home.read("status.json") or {})["detail"]
     assert changes == {"settled": True, "trouble": "Not all outputs can be read: locked (Permission denied)."}
 
 

@@ -210,6 +210,8 @@ def test_what_cannot_be_read_is_told_and_what_went_meanwhile_is_not(
         found = tree.find_outputs(home, patterns)
         assert [row[0] for row in tree.with_checksums(home, found)] == ["well"]
         assert found.unreadable == unreadable
+    assert tree.find_outputs(home, ["*ell"]).unreadable == {}, "nothing below those folders can match"
+    assert tree.find_outputs(home, ["fa?/*.pt"]).unreadable == {"far/": "Input/output error"}
     refuse(monkeypatch, os, "open", {"locked": errno.EACCES, "went": errno.ENOENT})
     found = tree.readable(tree.find_outputs(home, []))
     assert [each.path for each in found.outputs] == ["well"]

@@ -16,9 +16,8 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from costgpu.estimate.amount import Amount, amount_of
-from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, cost_range, hourly_usd, ready_seconds
+from costgpu.estimate.cost import cost_range, hourly_usd, ready_seconds
 from costgpu.estimate.verdict import (
-    MEASURE_SECONDS,
     Preferences,
     allowed,
     best,
@@ -255,14 +254,6 @@ def test_the_best_of_either_side_is_in_the_table() -> None:
 # ---------------------------------------------------------------------------------------------------------- choices
 
 
-def worth_measuring(found: Verdict) -> bool:
-    """Whether a minute on the GPU costs less than what a wrong choice would."""
-    assert found.best_cpu is not None
-    assert found.best_gpu is not None
-    price = billed_usd(GPU_READY_SECONDS + MEASURE_SECONDS, hourly_usd(found.best_gpu.candidate))
-    return price < abs(found.best_gpu.cost_usd.value - found.best_cpu.cost_usd.value)
-
-
 @example(cpu(60.0, 1.0), gpu(60.0, 1.0), 601.0, Objective.CHEAPEST, 0.0).via("costs as close as can be")
 @given(sides, sides, seconds, objectives, st.floats(0, 100))
 def test_a_verdict_is_consistent(
@@ -278,7 +269,7 @@ def test_a_verdict_is_consistent(
         assert found.recommended.candidate.is_gpu is (found.choice is Choice.GPU)
     else:
         assert found.recommended in (found.best_cpu, found.best_gpu)
-    assert bool(found.settle) is (found.choice is Choice.TOO_CLOSE and worth_measuring(found))
+    assert bool(found.settle) is (found.choice is Choice.TOO_CLOSE)
     if found.best_cpu is not None and found.best_gpu is not None:
         assert found.speedup is not None
         assert found.break_even is not None
@@ -296,6 +287,13 @@ def test_costs_within_a_factor_of_two_are_too_close_to_call(gpu_hours: float, ch
     # equal rates would put the band at 5 and 20 hours: disk and address shift it by less than 2 %
     found = verdict([slow, fast])
     assert found.choice is choice
+
+
+def test_a_measurement_that_costs_more_than_it_is_about_says_so() -> None:
+    found = verdict([cpu(60.0, 1.0), gpu(60.0, 1.0)], here(601.0))
+    assert found.choice is Choice.TOO_CLOSE
+    assert found.settle.endswith(", more than the difference that is predicted")
+    assert "more than" not in verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)]).settle
 
 
 def test_too_close_names_the_measurement_that_would_settle_it() -> None:

@@ -36,8 +36,7 @@ def settle(
                 changes.update(uploaded=True, uploaded_uptime=machine.uptime(), uploaded_boot=machine.boot_id())
         tree.with_checksums(home, found)
         if found.unreadable:
-            path, why = min(found.unreadable.items())
-            changes["trouble"] = "Not all outputs can be read: %s (%s)." % (path, why)
+            changes["trouble"] = _trouble(found)
     except upload.UploadFailed as error:
         changes["trouble"] = "The upload failed (%s): the outputs wait on the machine." % error
     except Exception as error:
@@ -48,8 +47,16 @@ def settle(
 
 def _upload(home: Home, found: tree.Found, uploads: Mapping[str, str], give_up: Callable[[], bool]) -> None:
     outputs = [(each.path, each.full, each.size, each.mode) for each in found.outputs]
-    home.write(STATUS, {**job_status(home), "uploaded": True})  # who reads it has found it there
+    status = {**job_status(home), "uploaded": True}  # who reads it has found it there
+    if found.unreadable:
+        status["detail"] = (status["detail"] + " " + _trouble(found)).strip()
+    home.write(STATUS, status)
     logs = [(name, home.file(name), home.size(name), 0o644) for name in (*LOGS, STATUS)]
     for name, members in (("outputs", outputs), ("logs", logs)):
         if name in uploads:
             upload.put(uploads[name], members, give_up)
+
+
+def _trouble(found: tree.Found) -> str:
+    path, why = min(found.unreadable.items())
+    return "Not all outputs can be read: %s (%s)." % (path, why)

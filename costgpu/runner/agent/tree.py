@@ -253,8 +253,12 @@ def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[
         names = [pattern]
     else:
         wanted = pattern.split("/")
-        every = walk(home.work, everything=True, unreadable=unreadable)
+        met: dict[str, str] = {}
+        every = walk(home.work, everything=True, unreadable=met)
         names = [path for path, _ in every if _matches(path.split("/"), wanted)]
+        unreadable.update(
+            {path: why for path, why in met.items() if _may_hold([*filter(None, path.split("/"))], wanted)}
+        )
     for name in names:
         output = _inside(home, name, unreadable)
         if output is not None:
@@ -268,6 +272,13 @@ def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     if wanted[0] == "**":
         return _matches(parts, wanted[1:]) or (bool(parts) and _matches(parts[1:], wanted))
     return bool(parts) and fnmatch.fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
+
+
+def _may_hold(folder: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether a path below this folder could match."""
+    if not folder or not wanted or wanted[0] == "**":
+        return True
+    return fnmatch.fnmatchcase(folder[0], wanted[0]) and _may_hold(folder[1:], wanted[1:])
 
 
 def readable(found: Found) -> Found:

@@ -1,4 +1,7 @@
-"""What counts as spent: closed and open runs, strangers, shares of periods, what cannot be asked or read."""
+"""What counts as spent: closed and open runs, strangers, shares of periods, what cannot be asked or read.
+
+One file of more than 400 lines: runs, strangers and prices are counted against the same budgets.
+"""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,22 +14,16 @@ from google.cloud import compute_v1
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.clock import ManualClock
-from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
+from costgpu.errors import InvalidRequest
 from costgpu.job import CreateRequest, InstanceRef, InstanceState
-from costgpu.models import Accelerator
 from costgpu.pricing.catalog import Catalog
-from costgpu.providers.base import OUR_TAGS, TAG_RUN
-from costgpu.providers.gcp import GcpProvider, launch, provider, quotas, storage
+from costgpu.providers.base import OUR_TAGS
+from costgpu.providers.gcp import launch
 from costgpu.providers.gcp.history import GUEST, PREEMPTED, history_from
-from costgpu.providers.gcp.images import Image, Images, families_for
+from costgpu.providers.gcp.images import Image, families_for
 from costgpu.providers.gcp.instances import instance_from, split_id
 from costgpu.providers.gcp.labels import facts_from, facts_of, label_value, labels_of, metadata_value, tags_from
-from costgpu.providers.gcp.network import caller
-from costgpu.providers.gcp.session import Clients, endpoint
-from costgpu.runner import errands
-from costgpu.runner.reap import label_form
-from tests.emulator.gcp_requests import L4, T4, V100, cpu_offer, offer, request
+from tests.emulator.gcp_requests import T4, offer, request
 
 IMAGE = Image(path="projects/ubuntu-os-cloud/global/images/ubuntu-1", root_gib=10, architecture="x86_64")
 LABEL_KEY, LABEL_VALUE = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
@@ -282,176 +275,3 @@ def test_a_machine_that_stops_for_no_recorded_reason_is_being_deleted() -> None:
     forever = described(request(), "STOPPING", scheduling={"provisioning_model": "STANDARD"})
     assert instance_from(forever, told).state is InstanceState.STOPPING
     assert instance_from(described(request(), "STOPPING")).state is InstanceState.STOPPING
-
-
-# -- images -----------------------------------------------------------------------------------------------------------
-
-
-class Listed:
-    """Clients that know no preferred family, but a list of others."""
-
-    def __init__(self, *families: str) -> None:
-        self.rows = [
-            compute_v1.Image({
-                "name": f"{family}-v1", "family": family, "status": "READY", "disk_size_gb": 50, "architecture": "X86_64",
-                "self_link": f"https://www.googleapis.com/compute/v1/projects/d/global/images/{family}-v1",
-            })
-            for family in families
-        ]  # fmt: skip
-
-    def maybe(self, *_: Any, **__: Any) -> None:
-        return None
-
-    def pages(self, *_: Any, **__: Any) -> list[Any]:
-        return [SimpleNamespace(items=self.rows)]
-
-
-def test_newer_families_are_found_by_themselves() -> None:
-    clients: Any = Listed(
-        "common-cu128-ubuntu-2204-nvidia-570",
-        "common-cu130-ubuntu-2404-nvidia-590",
-        "common-cu129-ubuntu-2404-nvidia-580",
-    )
-    images = Images(clients)
-    assert images.find(offer()).path == "projects/d/global/images/common-cu130-ubuntu-2404-nvidia-590-v1"
-    old = images.find(offer("n1-standard-8+V100:1", accelerator=V100))
-    assert old.path == "projects/d/global/images/common-cu129-ubuntu-2404-nvidia-580-v1"
-    none: Any = Listed()
-    with pytest.raises(InvalidRequest, match="none of the families"):
-        Images(none).find(offer())
-
-
-# -- quotas -----------------------------------------------------------------------------------------------------------
-
-
-def known(**limits: float) -> dict[str, quotas.Quota]:
-    return {metric: quotas.Quota(metric=metric, limit=limit, usage=0, where="r") for metric, limit in limits.items()}
-
-
-@pytest.mark.parametrize(
-    ("what", "days", "limits", "metric"),
-    [
-        (offer(), 1, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 0}, "NVIDIA_L4_GPUS"),
-        (offer(), 1, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, ""),
-        (offer(), 8, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}, "NVIDIA_L4_GPUS"),
-        (offer(spot=True), 1, {"NVIDIA_L4_GPUS": 1, "PREEMPTIBLE_NVIDIA_L4_GPUS": 0}, ""),
-        (offer(spot=True), 1, {"NVIDIA_L4_GPUS": 0, "PREEMPTIBLE_NVIDIA_L4_GPUS": 0}, "NVIDIA_L4_GPUS"),
-        (offer(spot=True), 1, {"PREEMPTIBLE_CPUS": 0}, ""),
-        (offer(), 1, {"GPUS_ALL_REGIONS": 0, "NVIDIA_L4_GPUS": 8}, "GPUS_ALL_REGIONS"),
-        (cpu_offer(), 1, {"CPUS": 1}, "CPUS"),
-        (cpu_offer(), 1, {"CPUS": 2}, ""),
-        (cpu_offer(spot=True), 1, {"CPUS": 100, "PREEMPTIBLE_CPUS": 1}, "PREEMPTIBLE_CPUS"),
-        (offer("n2-standard-4", accelerator=None), 1, {"CPUS": 0, "N2_CPUS": 8}, ""),
-        (offer("n2-standard-4", accelerator=None), 1, {"N2_CPUS": 3}, "N2_CPUS"),
-        (offer("a4-highgpu-8g", accelerator=Accelerator(name="B200", count=8, memory_gib=180)), 1, {}, ""),
-        (offer("n1-standard-8+T4:2", accelerator=T4), 1, {"NVIDIA_T4_GPUS": 1}, "NVIDIA_T4_GPUS"),
-        (offer("n1-standard-8+T4:2", accelerator=T4), 1, {"NVIDIA_T4_GPUS": 1, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0},
-         "NVIDIA_T4_GPUS"),
-    ],
-)  # fmt: skip
-def test_which_quota_is_too_small(what: Any, days: int, limits: dict[str, float], metric: str) -> None:
-    found = quotas.missing(what, days * 86400.0, known(**limits))
-    assert (found[0].metric if found else "") == metric
-
-
-def test_what_is_used_already_counts() -> None:
-    used = {"CPUS": quotas.Quota(metric="CPUS", limit=24, usage=23, where="us-central1")}
-    found = quotas.missing(cpu_offer(), 60, used)
-    assert found is not None
-    error = quotas.exceeded(*found, cpu_offer(), "research-42")
-    assert "CPUS of the project research-42 in us-central1 is 24, of which 23 are used" in error.message
-    assert "e2-standard-2 needs 2" in error.message
-
-
-# -- prices of what is left, addresses, credentials ---------------------------------------------------------------------
-
-
-def test_what_disks_cost() -> None:
-    balanced = compute_v1.Disk({"size_gb": 100, "type_": "https://x/zones/z/diskTypes/pd-balanced"})
-    assert storage.disk_usd_per_hour(balanced) == pytest.approx(10 / 730, abs=1e-6)
-    hyper = {"size_gb": 100, "type_": "hyperdisk-balanced", "provisioned_iops": 4000, "provisioned_throughput": 240}
-    assert storage.disk_usd_per_hour(compute_v1.Disk(hyper)) == pytest.approx((8 + 5 + 4) / 730, abs=1e-6)
-    unheard = compute_v1.Disk({"size_gb": 1, "type_": "pd-unheard-of"})
-    assert storage.disk_usd_per_hour(unheard) == pytest.approx(0.17 / 730, abs=1e-6)
-
-
-@pytest.mark.parametrize("text", ["", "everybody", "300.1.1.1", "2001:db8::1"])
-def test_who_may_come_in_is_an_ipv4_range(text: str) -> None:
-    with pytest.raises(InvalidRequest):
-        caller(text)
-    assert caller("203.0.113.7") == "203.0.113.7/32"
-    assert caller("203.0.113.77/24") == "203.0.113.0/24"
-
-
-@pytest.mark.parametrize(
-    ("url", "good"),
-    [("", True), ("http://127.0.0.1:8600", True), ("http://localhost:1/", True), ("http://10.0.0.5:80", True),
-     ("https://compute-lab.p.googleapis.com", True), ("http://compute.googleapis.com", False), ("http://8.8.8.8", False)],
-)  # fmt: skip
-def test_no_password_travels_in_the_open(url: str, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COSTGPU_GCP_ENDPOINT", url)
-    if good:
-        assert endpoint() == url.rstrip("/")
-    else:
-        with pytest.raises(InvalidRequest, match="https"):
-            endpoint()
-
-
-def test_without_credentials_the_message_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    with pytest.raises(AuthError, match="No usable Google Cloud credentials") as caught:
-        GcpProvider(clock=ManualClock()).identity()
-    assert "gcloud auth application-default login" in caught.value.hint
-
-
-def test_without_a_project_the_message_says_how_to_name_one() -> None:
-    nameless: Any = SimpleNamespace()
-    with pytest.raises(AuthError, match="which Google Cloud project") as caught:
-        Clients(ManualClock(), credentials=nameless).identity()
-    assert "gcp_project" in caught.value.hint
-
-
-def test_identities(monkeypatch: pytest.MonkeyPatch) -> None:
-    robot: Any = SimpleNamespace(
-        service_account_email="bot@research-42.iam.gserviceaccount.com", project_id="research-42"
-    )
-    found = Clients(ManualClock(), credentials=robot).identity()
-    assert (found.provider, found.account, found.principal) == ("gcp", "research-42", robot.service_account_email)
-    assert Clients(ManualClock(), "other-7", credentials=robot).identity().account == "other-7"
-    monkeypatch.setenv("GOOGLE_CLOUD_PROJECT", "lab-1")
-    person: Any = SimpleNamespace(account="")
-    assert Clients(ManualClock(), credentials=person).identity().account == "lab-1"
-    assert Clients(ManualClock(), credentials=person).identity().principal
-    assert L4.count == 1
-
-
-def test_how_to_end_one_by_hand() -> None:
-    ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
-    by_hand = "gcloud compute instances delete costgpu-r1-1 --zone us-central1-a --quiet"
-    assert errands.end_by_hand(ref) == provider.end_by_hand(ref) == by_hand
-    of_run = by_hand.replace(" --quiet", " --project research-42 --quiet")
-    assert errands.end_by_hand(ref, "research-42") == provider.end_by_hand(ref, "research-42") == of_run
-
-
-def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
-    robot: Any = SimpleNamespace(service_account_email="bot@x.test", project_id="research-42")
-    adapter = GcpProvider(clock=ManualClock(), credentials=robot)
-
-    def refused(*_: Any, **__: Any) -> Any:
-        raise AuthError("not allowed")
-
-    row = compute_v1.Instance(labels={TAG_RUN: "r1"})
-    monkeypatch.setattr(Clients, "read", lambda *_, **__: row)
-    monkeypatch.setattr(Clients, "write", refused)
-    with pytest.raises(TerminationUnconfirmed) as caught:
-        errands.terminate(adapter, ref, ManualClock())
-    assert "--project research-42" in caught.value.hint
-    with pytest.raises(AuthError) as inner:
-        adapter.terminate(ref)
-    assert "--project research-42" in inner.value.hint
-
-
-@given(st.text(max_size=90))
-def test_the_reaper_knows_owners_in_the_form_of_labels(owner: str) -> None:
-    assert label_form(owner) == label_value(owner)

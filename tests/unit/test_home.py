@@ -1,4 +1,7 @@
-"""Outputs come home, and nothing of the user's is lost, whenever the landing is killed."""
+"""Outputs come home, and nothing of the user's is lost, whenever the landing is killed.
+
+One file of more than 400 lines: all of it lands what one played machine has, in one kind of folder.
+"""
 
 from __future__ import annotations
 

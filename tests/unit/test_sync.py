@@ -1,4 +1,7 @@
-"""What of a working folder travels, and what never does."""
+"""What of a working folder travels, and what never does.
+
+One file of more than 400 lines: each rule of what travels and what stays is held against the same small folder.
+"""
 
 from __future__ import annotations
 

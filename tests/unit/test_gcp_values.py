@@ -1,4 +1,4 @@
-"""The adapter of Google Cloud, its pure parts: the insert call, labels, descriptions, histories, quotas, credentials."""
+"""The adapter of Google Cloud, its pure parts: the insert call, labels, descriptions, histories."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from costgpu.runner.tarstream import tar_stream
 
 LOG_NAMES = frozenset({"stdout.log", "stderr.log"})
 _NOT_FOUND = 127
-_SIGNALLED = 128  # and above, but for 255: what a shell makes of a command that a signal ended
+_SIGNALLED = 128  # and above: what a shell makes of a command that a signal ended
 _SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it counts as stuck
 _HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
 _MAX_FRAME = 16 << 20
@@ -98,13 +98,14 @@ class AgentHost:
         """Puts the agent there and starts it, if it is not running. Idempotent.
 
         Raises:
+            HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
             MachineUnusable: Not Linux, no Python 3.8 or newer, no space, or the agent does not start.
         """
         wanted = f"agent-{agent_sha256()[:16]}.pyz"
         if self._installed(wanted):
             return
         python = self._find_python()
-        stored = self._transport.run(
+        stored = self._run(
             [python, "-c", _STORE, self._transport.home, agent_sha256()],
             stdin=agent_file(),
             timeout_seconds=self._patience.install,
@@ -118,7 +119,7 @@ class AgentHost:
 
     def _installed(self, wanted: str) -> bool:
         """Whether this very agent runs now; starts it if it is only stored."""
-        there = self._transport.run(
+        there = self._run(
             ["/bin/sh", "-c", 'test -f "$1" && exec /bin/sh "$2" install', "sh", f"{self._transport.home}/{wanted}",
              self._agent[1]],
             timeout_seconds=self._patience.install,
@@ -130,8 +131,15 @@ class AgentHost:
             return False
         return str(reply["program"]).endswith("/" + wanted)
 
+    def _run(self, argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Completed:
+        """A command of the installation; one that a signal ended says nothing about the machine's fitness."""
+        completed = self._transport.run(argv, stdin=stdin, timeout_seconds=timeout_seconds)
+        if _was_ended(completed):
+            raise HostUnreachable("The machine ended the command without an answer.")
+        return completed
+
     def _find_python(self) -> str:
-        answer = self._transport.run(["/bin/sh", "-c", _FIND_PYTHON, "sh", self._python])
+        answer = self._run(["/bin/sh", "-c", _FIND_PYTHON, "sh", self._python], timeout_seconds=self._patience.call)
         lines = answer.stdout.decode("utf-8", "replace").splitlines()
         for line in lines:
             if line.startswith("costgpu-python "):
@@ -265,7 +273,7 @@ class AgentHost:
         if reply is None:
             if completed.returncode == _NOT_FOUND or b"No such file" in completed.stderr:
                 raise _unusable("the agent is not on the machine", completed)
-            if completed.returncode < 0 or completed.returncode >= _SIGNALLED or completed.returncode == 0:
+            if _was_ended(completed) or completed.returncode == 0:
                 raise HostUnreachable("The machine ended the command without an answer.")
             raise _unusable("the agent failed", completed)
         if "error" not in reply:
@@ -276,6 +284,11 @@ class AgentHost:
         if reply.get("kind") in {"ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "TimeoutError"}:
             raise HostUnreachable(f"The agent on the machine does not answer: {reply['error']}")
         raise MachineUnusable(f"The agent on the machine failed: {reply['error']}")
+
+
+def _was_ended(completed: Completed) -> bool:
+    """Whether a signal ended it, as when its machine is switched off."""
+    return completed.returncode < 0 or completed.returncode >= _SIGNALLED
 
 
 def _unusable(what: str, completed: Completed) -> MachineUnusable:

@@ -96,6 +96,28 @@ def test_a_command_that_was_cut_off_is_a_lost_connection(machine: Machine) -> No
         machine.host.status()
 
 
+SWITCHED_OFF = "kill -9 0\n"  # the shell and what it had started
+FOUND = 'case "$*" in *version_info*) echo "costgpu-python linux $0"; exit 0;; esac\n'
+
+
+@pytest.mark.parametrize("at", ["looking for Python", "storing", "starting"])
+def test_a_machine_that_is_switched_off_meanwhile_is_lost_and_not_unusable(
+    machine: Machine, tmp_path: Path, at: str
+) -> None:
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    (shims / "sh").symlink_to("/bin/sh")
+    if at == "starting":
+        machine.host.install()
+        (machine.home / "agent").write_text("#!/bin/sh\n" + SWITCHED_OFF)
+    else:
+        (shims / "python3").write_text("#!/bin/sh\n" + (FOUND if at == "storing" else "") + SWITCHED_OFF)
+        (shims / "python3").chmod(0o755)
+        machine.transport.environment["PATH"] = str(shims)
+    with pytest.raises(HostUnreachable, match="ended the command"):
+        AgentHost(machine.transport).install()
+
+
 def test_chatter_of_a_login_is_not_taken_for_an_answer(machine: Machine) -> None:
     machine.host.install()
     wrapper = machine.home / "agent"

@@ -86,8 +86,8 @@ JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ),
     ),
     "max_duration": ({"train.py": STEPS}, ("--max-duration", "4s", "train.py")),
-    "max_cost": ({"train.py": STEPS}, ("-y", "--assume-price", "60", "--max-cost", "1.09", "train.py")),
-    "kept": ({"train.py": BOTH}, ("--no-auto-shutdown", "--lease", "20s", "train.py", "0")),
+    "max_cost": ({"train.py": STEPS}, ("-y", "--assume-price", "60", "--max-cost", "1.20", "train.py")),
+    "kept": ({"train.py": BOTH}, ("--no-auto-shutdown", "--lease", "30s", "train.py", "0")),
     "torchrun": (
         {
             "train.py": "import os\nprint('rank', os.environ['RANK'], os.environ['WORLD_SIZE'])\n",
@@ -189,10 +189,10 @@ class TestTheJourney:
     def test_a_price_of_this_machine_is_metered_and_capped(self, ran: dict[str, tuple[Here, Result]]) -> None:
         here, result = ran["max_cost"]
         assert result.returncode == 62
-        assert "at most    $1.09" in result.stderr
+        assert "at most    $1.20" in result.stderr
         receipt = closed(here).receipt
         assert receipt is not None
-        assert Decimal(1) <= receipt.metered_cost_usd <= Decimal("2.09")
+        assert Decimal(1) <= receipt.metered_cost_usd <= Decimal("1.20")
         assert receipt.reason is EndReason.DEADLINE
 
     def test_no_auto_shutdown_keeps_the_machine_until_its_lease(self, ran: dict[str, tuple[Here, Result]]) -> None:

@@ -12,6 +12,7 @@ from costgpu.errors import (
     AuthError,
     BootFailed,
     HostKeyMismatch,
+    HostUnreachable,
     InstanceLost,
     MachineUnusable,
     NoCapacity,
@@ -270,6 +271,14 @@ class TestRunning:
         assert driver.view.reason is EndReason.DEADLINE
         assert (world.work / "c").exists()
         assert not world.cloud.past_lease()
+        world.check_over()
+
+    def test_the_deadline_in_the_middle_of_the_installation(self, world: World) -> None:
+        world.cloud.faults.next("install", delay_seconds=7200, error=HostUnreachable("The machine ended the command."))
+        driver = world.launch(max_cost="0.50")
+        assert driver.view.reason is EndReason.DEADLINE
+        assert driver.error is not None
+        assert driver.error.exit_code == 62
         world.check_over()
 
     def test_a_detached_run_is_left_when_its_job_runs_and_not_before(self, world: World) -> None:

@@ -169,6 +169,10 @@ class Machine:
     def ended_by(self) -> str:
         return (self.home / "ended_by").read_text().strip() if (self.home / "ended_by").exists() else ""
 
+    def off(self) -> str:
+        """What the power-off command was called with."""
+        return (self.home / "off").read_text() if (self.home / "off").exists() else ""
+
     def ours(self) -> list[int]:
         """Processes that belong to this machine: by argument, or by environment."""
         found = []

@@ -104,7 +104,7 @@ def test_with_no_job_and_no_client_the_machine_goes(new_machine: Callable[..., M
         machine.host.status()  # a client is there
     assert machine.ended_by() == ""
     assert until(machine.ended_by) == "agent unclaimed"
-    assert (machine.home / "off").read_text() == "agent unclaimed\n"
+    assert until(machine.off) == "agent unclaimed\n"
     assert "costgpu: agent unclaimed: powering off" in (machine.home / "console.log").read_text()
     until(lambda: not machine.ours())  # and nothing starts it again
 
@@ -154,7 +154,7 @@ def test_a_power_off_that_fails_is_tried_again(new_machine: Callable[..., Machin
         '#!/bin/sh\nh=${0%/*}\n[ -e "$h/tried" ] || { touch "$h/tried"; exit 1; }\necho "$1" >"$h/off"\n'
     )
     machine.host.install()
-    until((machine.home / "off").exists)
+    until(machine.off)
 
 
 def test_a_full_disk_does_not_lose_the_exit_code(machine: Machine, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ class RunningCloud:
         cls, *, machines: str = "none", host: str = "127.0.0.1", port: int = 0, log: Path | None = None
     ) -> RunningCloud:
         """Starts one; returns when it answers."""
-        environment = {**os.environ, "EMULATOR_FOLLOWS_PARENT": "1", "PYTHONWARNINGS": "ignore"}
+        environment = {**os.environ, "EMULATOR_STARTER": str(os.getpid()), "PYTHONWARNINGS": "ignore"}
         with Path(log or os.devnull).open("ab") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "tests.emulator.cloud", "--host", host, "--port", str(port), "--machines", machines],

@@ -156,9 +156,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())
     print(f"ready http://{chosen.host}:{server.port}", flush=True)
-    parent = os.getppid()
+    starter = os.environ.get("EMULATOR_STARTER")
     while not done.wait(0.5):
-        if os.environ.get("EMULATOR_FOLLOWS_PARENT") and os.getppid() != parent:
+        if starter and os.getppid() != int(starter):
             break
     cloud.close()
 

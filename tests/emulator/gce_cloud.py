@@ -148,9 +148,9 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())
     print(f"ready http://{'127.0.0.1' if chosen.host == '0.0.0.0' else chosen.host}:{server.port}", flush=True)
-    parent = os.getppid()
+    starter = os.environ.get("EMULATOR_STARTER")
     while not done.wait(0.5):
-        if os.environ.get("EMULATOR_FOLLOWS_PARENT") and os.getppid() != parent:
+        if starter and os.getppid() != int(starter):
             break
     gce.close()
 

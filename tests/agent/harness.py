@@ -18,7 +18,7 @@ from typing import Any
 
 from costgpu.job import FileEntry, JobOrder, JobStatus
 from costgpu.runner.agent import machine as table
-from costgpu.runner.agent_host import AgentHost, Patience
+from costgpu.runner.agent_host import AgentHost
 from costgpu.runner.host import Completed, LogPosition, Selection, Stream
 
 
@@ -110,7 +110,7 @@ def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
     return Selection(root=root, files=tuple(files), links=dict(links or {}))
 
 
-def until(what: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Waits until `what` is true, and returns it."""
     end = time.monotonic() + seconds
     while not (value := what()):
@@ -134,9 +134,7 @@ class Machine:
         environment["COSTGPU_AGENT_KEEPALIVE_SECONDS"] = "1"
         environment |= {f"COSTGPU_AGENT_{name.upper()}": str(value) for name, value in settings.items()}
         self.transport = ShellTransport(self.home, environment)
-        self.host = AgentHost(
-            self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable), patience=Patience(silence=6.0)
-        )
+        self.host = AgentHost(self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable))
         self.stdout, self.stderr = bytearray(), bytearray()
 
     def run(self, script: str, *arguments: str, secrets: Mapping[str, str] | None = None,

@@ -26,14 +26,14 @@ time.sleep(300)
 
 
 def test_the_longest_duration_counts_from_the_job_not_from_its_setup(machine: Machine) -> None:
-    machine.run(LISTENS, setup="sleep 4.5", max_duration_seconds=4.0)
+    machine.run(LISTENS, setup="sleep 8.5", max_duration_seconds=8.0, grace_seconds=30.0)
     status = machine.follow()
     assert (status.reason, status.exit_code) == (EndReason.MAX_DURATION, 0)
     assert (machine.home / "work/checkpoint").exists()
 
 
 def test_before_the_deadline_the_job_saves_and_at_it_the_machine_goes(machine: Machine) -> None:
-    deadline = time.time() + 10
+    deadline = time.time() + 60
     machine.run(LISTENS, deadline_epoch=deadline, power_off=False)
     status = machine.follow()
     assert status.reason is EndReason.DEADLINE
@@ -48,8 +48,12 @@ def test_the_watchdogs_count_of_the_lifetime_counts_too(machine: Machine) -> Non
     machine.host.install()
     up = int(table.uptime())
     (machine.home / "limits").write_text("9999999999 100 900\n")
-    (machine.home / "life").write_text(f"88 {table.boot_id()} {up}\n")
-    machine.run(LISTENS)
+    (machine.home / "life").write_text(f"0 {table.boot_id()} {up}\n")
+    machine.run(LISTENS, grace_seconds=30.0)
+    until((machine.home / "work/up").exists)
+    assert machine.host.status().reason is None
+    (machine.home / "new").write_text(f"82 {table.boot_id()} {int(table.uptime())}\n")
+    (machine.home / "new").replace(machine.home / "life")  # 18 s are left, and 20 are for the outputs
     assert machine.follow().reason is EndReason.DEADLINE
     assert (machine.home / "work/checkpoint").exists()
     assert until(machine.ended_by) == "agent deadline"
@@ -65,7 +69,7 @@ def test_a_job_that_does_nothing_is_ended(machine: Machine) -> None:
 @pytest.mark.parametrize("work", ["print(n, flush=True); time.sleep(0.05)", "sum(range(300000))"])
 def test_output_or_work_is_not_idle(machine: Machine, work: str) -> None:
     machine.run(
-        f"import time\nend = time.time() + 5\nn = 0\nwhile time.time() < end:\n    n += 1; {work}", idle_seconds=2.0
+        f"import time\nend = time.time() + 10\nn = 0\nwhile time.time() < end:\n    n += 1; {work}", idle_seconds=8.0
     )
     assert machine.follow().reason is EndReason.SUCCEEDED
 
@@ -90,16 +94,16 @@ def test_a_nearly_full_disk_ends_the_job(new_machine: Callable[..., Machine]) ->
 
 
 def test_no_limit_after_the_end_changes_the_reason(machine: Machine) -> None:
-    machine.run("pass", max_duration_seconds=3.0, idle_seconds=3.0)
+    machine.run("pass", max_duration_seconds=8.0, idle_seconds=8.0)
     assert machine.follow().reason is EndReason.SUCCEEDED
-    time.sleep(3.5)
+    time.sleep(8.5)
     assert machine.host.status().reason is EndReason.SUCCEEDED
 
 
 def test_with_no_job_and_no_client_the_machine_goes(new_machine: Callable[..., Machine]) -> None:
-    machine = new_machine(unclaimed_seconds=5.0)
+    machine = new_machine(unclaimed_seconds=12.0)
     machine.host.install()
-    for _ in range(6):
+    for _ in range(13):
         time.sleep(1.0)
         machine.host.status()  # a client is there
     assert machine.ended_by() == ""
@@ -124,10 +128,10 @@ def test_once_all_is_collected_a_client_that_dies_does_not_keep_the_machine(
     machine = new_machine(contact_seconds=0.5, linger_seconds=4.0)
     machine.run("open('model', 'w').write('weights')")
     machine.follow()
+    collected = time.time()
     machine.host.collected()
-    time.sleep(0.5)
-    assert machine.ended_by() == ""  # the client ends it, if it lives
     assert until(machine.ended_by) == "agent succeeded"
+    assert (machine.home / "ended_by").stat().st_mtime - collected >= 3.9  # the client ends it, if it lives
 
 
 def test_no_auto_shutdown_leaves_the_machine_alone(new_machine: Callable[..., Machine]) -> None:
@@ -140,7 +144,7 @@ def test_no_auto_shutdown_leaves_the_machine_alone(new_machine: Callable[..., Ma
 
 
 def test_a_daemon_killed_after_the_end_still_powers_off(new_machine: Callable[..., Machine]) -> None:
-    machine = new_machine(contact_seconds=0.5, linger_seconds=1.5)
+    machine = new_machine(contact_seconds=0.5, linger_seconds=60.0)
     machine.run("pass")
     machine.follow()
     machine.host.collected()
@@ -149,7 +153,7 @@ def test_a_daemon_killed_after_the_end_still_powers_off(new_machine: Callable[..
 
 
 def test_a_power_off_that_fails_is_tried_again(new_machine: Callable[..., Machine]) -> None:
-    machine = new_machine(unclaimed_seconds=0.5)
+    machine = new_machine(unclaimed_seconds=10.0)
     (machine.home / "poweroff").write_text(
         '#!/bin/sh\nh=${0%/*}\n[ -e "$h/tried" ] || { touch "$h/tried"; exit 1; }\necho "$1" >"$h/off"\n'
     )
@@ -178,8 +182,11 @@ def test_a_full_disk_does_not_lose_the_exit_code(machine: Machine, tmp_path: Pat
 
 
 def test_before_and_while_the_setup_runs_the_phase_says_so(machine: Machine) -> None:
-    machine.run("import time; time.sleep(0.5)", setup="touch up; sleep 0.5")
+    waits = "import os, time\nwhile not os.path.exists('on'):\n    time.sleep(0.05)\n"
+    machine.run(waits, setup="touch up; while [ ! -e ready ]; do sleep 0.05; done")
     until((machine.home / "work/up").exists)
     assert machine.host.status().phase is JobPhase.SETUP
+    (machine.home / "work/ready").touch()
     until(lambda: machine.host.status().phase is JobPhase.RUNNING)
+    (machine.home / "work/on").touch()
     assert machine.follow().phase is JobPhase.FINISHED

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli.runs import RUN, connection, recorded_run, run_and_machine
-from costgpu.errors import RunBusy, RunError, UsageError
+from costgpu.errors import HostUnreachable, RunBusy, RunError, UsageError
 
 if TYPE_CHECKING:
     from costgpu.cli.watch import Terminal
@@ -190,13 +190,21 @@ def _tagged(parts: Bench, known: set[str]) -> list[Tagged]:
 
 
 def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
-    from costgpu.runner.service import tail_position
+    """Shows the job's output to its end, and ends with the job's exit code; changes nothing."""
+    from costgpu.runner.service import load, tail_position
 
     _, instance = run_and_machine(parts, view.run_id)
     if instance is None:
         raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
     with contextlib.suppress(KeyboardInterrupt), connection(parts, instance) as host:
-        status = host.follow(tail_position(host.status()), terminal.output)
+        try:
+            status = host.follow(tail_position(host.status()), terminal.output)
+        except HostUnreachable:
+            known = load(parts.ledger, view.run_id).status
+            if known is None:
+                raise
+            status = known  # whoever drives the run has seen the job's end, and has ended the machine before we had
+            terminal.note(f"The machine was ended meanwhile; all of the output: costgpu logs {view.run_id}")
         terminal.close()
         raise typer.Exit(status.exit_code or 0)
 

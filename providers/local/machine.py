@@ -169,6 +169,6 @@ def main() -> None:
                 if not folder.has("terminated.json"):
                     Host(folder).run()
                 return
-        if time.monotonic() > until:
-            return  # it has a host
+        if time.monotonic() > until and folder.host() is not None:
+            return  # one is enough
         time.sleep(0.05)

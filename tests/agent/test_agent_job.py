@@ -217,8 +217,10 @@ def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
     began = time.monotonic()
     machine.host.cancel()
     status = machine.follow()
-    assert 0.8 < time.monotonic() - began < 4
+    assert time.monotonic() - began > 0.8
     assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 137)
+    # By its supervisor when the grace was over: the guard, which waits 10 s longer, has other words.
+    assert machine.read("exit.json")["detail"] == "The job was ended by signal 9."
 
 
 HELPER = """
@@ -235,7 +237,7 @@ time.sleep(300)
 
 
 def test_helpers_live_while_the_main_process_saves(machine: Machine) -> None:
-    machine.run(HELPER, grace_seconds=10.0)
+    machine.run(HELPER, grace_seconds=60.0)
     until((machine.home / "work/up").exists)
     machine.host.cancel()
     machine.follow()
@@ -250,7 +252,7 @@ subprocess.run([sys.executable, 'inner.py'])
 
 def test_a_job_inside_a_wrapper_gets_its_grace(machine: Machine) -> None:
     (machine.source / "inner.py").write_text(CHECKPOINT)
-    machine.run(WRAPPER, grace_seconds=10.0)
+    machine.run(WRAPPER, grace_seconds=60.0)
     until((machine.home / "work/up").exists)
     machine.host.cancel()
     machine.follow()
@@ -401,6 +403,6 @@ def test_following_begins_before_the_start(machine: Machine) -> None:
     thread = in_thread(lambda: seen.append(machine.follow()))
     time.sleep(0.3)
     machine.run("print('late')")
-    thread.join(20)
+    thread.join(60)
     assert seen
     assert machine.stdout == b"late\n"

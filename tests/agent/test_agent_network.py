@@ -213,7 +213,7 @@ def test_the_providers_notice_ends_the_job_in_time(
     new_machine: Callable[..., Machine], server: Server, provider: str, path: str, answer: str
 ) -> None:
     machine = new_machine(metadata_url=server.url, notice_seconds=0.1)
-    machine.run(LISTENS, spot=True, provider=provider)
+    machine.run(LISTENS, spot=True, provider=provider, grace_seconds=30.0)
     until((machine.home / "work/up").exists)
     server.answers[path] = "FALSE" if provider == "gcp" else ""
     time.sleep(0.5)
@@ -228,7 +228,7 @@ def test_googles_notice_comes_while_somebody_waits_for_it(new_machine: Callable[
     path = "/computeMetadata/v1/instance/preempted"
     server.answers[path], server.etags = "FALSE", True
     machine = new_machine(metadata_url=server.url, notice_seconds=3600)
-    machine.run(LISTENS, spot=True, provider="gcp")
+    machine.run(LISTENS, spot=True, provider="gcp", grace_seconds=30.0)
     until((machine.home / "work/up").exists)
     time.sleep(0.5)
     assert machine.host.status().reason is None

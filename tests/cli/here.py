@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,6 +139,20 @@ class Here:
         result = self.run("-d", *words)
         assert result.returncode == 0, result.stderr
         return result.stderr.partition("Detached. Run ")[2].split()[0]
+
+    def wrote(self, said: bytes) -> None:
+        """Waits until some job of this computer has written this to its stdout."""
+        until(lambda: any(said in path.read_bytes() for path in (self.data / "machines").glob("local-*/stdout.log")))
+
+    def slow_to_boot(self) -> Path:
+        """From now on machines boot when the returned file exists, and not before."""
+        gate, shims = self.data.parent / "boot", self.data.parent / "shims"
+        shims.mkdir(parents=True)
+        real = shutil.which("mkdir")
+        (shims / "mkdir").write_text(f'#!/bin/sh\nwhile [ ! -e "{gate}" ]; do sleep 0.05; done\nexec {real} "$@"\n')
+        (shims / "mkdir").chmod(0o755)
+        self.environment["PATH"] = f"{shims}:{self.environment['PATH']}"
+        return gate
 
     def runs(self) -> list[RunView]:
         """What the ledger knows, newest first."""

@@ -91,6 +91,7 @@ class TestEnforce:
     def test_runs_of_the_ledger_are_cancelled_with_their_outputs(self, here: Here) -> None:
         here.write("train.py", STEPS)
         run_id = here.detached("-y", "--assume-price", "5000", "--max-cost", "2000", "train.py")
+        here.wrote(b"step 1\n")
         here.told("budget", "set", "all", "--total", "1")
         looked = here.costgpu("budget", "check")
         assert looked.returncode == 81
@@ -112,6 +113,7 @@ class TestEnforce:
         here.write("train.py", STEPS)
         client = here.start(*LOCAL, "-y", "--assume-price", "5000", "--max-cost", "2000", "train.py")
         until(lambda: here.data.exists() and any(view.state is RunState.RUNNING for view in here.runs()))
+        here.wrote(b"step 1\n")
         here.told("budget", "set", "all", "--total", "1")
         until(lambda: here.costgpu("budget", "check").returncode == 81)
         ended = here.costgpu("budget", "check", "--enforce", "--json")

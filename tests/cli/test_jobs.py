@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import pytest
 
 from costgpu.cli.cancel import question
@@ -81,6 +82,7 @@ def test_a_run_from_many_terminals(here: Here) -> None:
     assert "running" in listed.stdout
     assert f"{run_id} goes on without a client: costgpu attach {run_id}" in listed.stderr
     assert max(map(len, listed.stdout.splitlines())) <= 80
+    here.wrote(b"step 1\n")
     document = json.loads(here.told("jobs", "--json").stdout)
     assert (document["schema"], document["version"], document["runs"][0]["run_id"]) == ("costgpu.jobs", 1, run_id)
 
@@ -147,11 +149,29 @@ def test_a_client_that_was_killed_is_followed_by_another(here: Here) -> None:
     assert here.last().state is RunState.CLOSED
 
 
+def test_who_only_watches_learns_the_exit_code_although_the_machine_is_ended_first(here: Here) -> None:
+    run_id = here.detached("train.py")
+    first = here.start("attach", run_id)
+    reads(first, b"step ")
+    second = here.start("attach", run_id)
+    reads(second, b"step ")
+    (reader,) = (child for child in psutil.Process(second.pid).children() if "follow" in child.cmdline())
+    reader.suspend()  # on the machine: what it passes on comes too late
+    assert here.costgpu("cancel", run_id).returncode == 0
+    assert first.wait(60) == 64
+    told = second.communicate(timeout=60)[1].decode()
+    assert second.returncode == 9, told
+    assert f"all of the output: costgpu logs {run_id}" in told
+    here.quiet()
+
+
 def test_a_client_that_was_killed_while_the_machine_booted(here: Here) -> None:
+    gate = here.slow_to_boot()
     with here.terminal(*LOCAL, "short.py") as seat:
         seat.expect("Created")
         os.kill(seat.pid, signal.SIGKILL)
-    assert here.last().state in (RunState.BOOTING, RunState.SYNCING)
+    assert here.last().state is RunState.BOOTING
+    gate.touch()
     attached = here.told("attach", "short")
     assert attached.returncode == 4, attached.stderr
     assert attached.stdout == "begun\ndone\n"
@@ -179,6 +199,7 @@ def test_a_detached_job_that_is_over_waits_with_its_outputs(here: Here) -> None:
 class TestDamagedLedger:
     def test_tags_do_instead(self, here: Here) -> None:
         run_id = here.detached("train.py")
+        here.wrote(b"step 1\n")
         for path in here.data.glob("ledger.sqlite*"):
             path.unlink()
         (here.data / "ledger.sqlite").write_bytes(b"not a database at all" * 1000)

@@ -27,7 +27,7 @@ STUBBORN = """\
 import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("step", flush=True)
-time.sleep(100)
+time.sleep(600)
 """
 SHORT = "open('model.pt', 'w').write('weights')\n"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
@@ -121,6 +121,7 @@ def test_yes_brings_home_what_is_finished_and_ends_what_never_began(here: Here) 
     run_id = here.detached("short.py")
     machine = here.last().instance
     assert machine is not None
+    here.slow_to_boot()
     with here.terminal(*LOCAL, "train.py") as seat:
         seat.expect("Created")
         os.kill(seat.pid, signal.SIGKILL)

@@ -221,7 +221,7 @@ class LocalHarness(Harness):
 
     name, region = "local", "local"
     instance_type, other_type = "this-machine", "another-machine"
-    end_seconds, lease_seconds, short_lease_seconds = 15.0, 60.0, 3.0
+    end_seconds, lease_seconds, short_lease_seconds = 15.0, 60.0, 20.0
 
     def __init__(self, folder: Path) -> None:
         self.clock = SystemClock()

@@ -51,7 +51,7 @@ def test_each_failure_has_its_own_error_and_a_hint(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(source)
-    limit = 12.0 if kind is errors.NeverStepped else 120.0  # only the first kind waits for it
+    limit = 30.0 if kind is errors.NeverStepped else 120.0  # only the first kind waits for it
     asked = request(script, seconds=0.5, limit=limit, workdir=tmp_path)
     error = explain(run(asked, tmp_path), asked, HERE)
     assert type(error) is kind, error

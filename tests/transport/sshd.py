@@ -60,8 +60,10 @@ def serve(folder: Path, *, keys: Keys | None = None, extra: str = "", host_key: 
     )
     process = subprocess.Popen([find_sshd() or "", "-D", "-f", config, "-E", folder / "sshd.log"])
     try:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline and process.poll() is None:
+        deadline = time.monotonic() + 60
+        while True:
+            assert process.poll() is None, (folder / "sshd.log").read_text()
+            assert time.monotonic() < deadline, "sshd does not answer"
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.02)

@@ -15,6 +15,7 @@ from tests.emulator.journey import COMMAND, MORTAL, Client, Person
 from tests.emulator.network import GATEWAY
 
 CRON_AHEAD = 600.0  # cron comes some minutes later; then a machine that nobody can see was never created
+HELD = ("/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh")  # keeps its number
 JOB = """
 import sys, time, urllib.request
 def tell(what):
@@ -24,7 +25,7 @@ def tell(what):
         pass  # its network is cut
 tell("begun")
 print("begun", flush=True)
-time.sleep(1)
+time.sleep(float(sys.argv[3]))
 open("model.bin", "w").write("weights of " + sys.argv[2])
 tell("done")
 """
@@ -88,10 +89,12 @@ class Battlefield:
         found.write(JOB)
         return found
 
-    def launch(self, person: Person, at: str = "", *options: str) -> Client:
-        """The person's run; with a point in it where it dies or stops."""
-        script = f"train.py {self.witness.address} {person.name}"
-        command = (*MORTAL, "--at", at, "--") if at else COMMAND
+    def launch(
+        self, person: Person, at: str = "", *options: str, seconds: float = 1.0, held: bool = False
+    ) -> Client:  # fmt: skip
+        """The person's run of so many seconds; with a point in it where it dies or stops, or stopped before it begins."""
+        script = f"train.py {self.witness.address} {person.name} {seconds}"
+        command = (*MORTAL, "--at", at, "--") if at else (*HELD, *COMMAND) if held else COMMAND
         client = person.launch(*options, script=script, command=command)
         with self._lock:
             self.clients.append(client)

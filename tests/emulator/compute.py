@@ -119,7 +119,7 @@ class Compute:
             if token != NO_TOKEN:
                 self._tokens[region, token] = (said, reservation)
         for instance in reservation.instances:
-            later(self.world.pending_seconds, self._power_on, backend, instance)
+            self.world.after("pending_seconds", self._power_on, backend, instance)
         return reservation
 
     @staticmethod
@@ -256,7 +256,7 @@ class Compute:
         for instance in backend.get_multi_instances_by_id(instance_ids):
             answer.append((instance, copy.copy(instance._state)))
             _enter(instance, "pending")
-            later(self.world.pending_seconds, self._power_on, backend, instance)
+            self.world.after("pending_seconds", self._power_on, backend, instance)
         return answer
 
     def interrupt(self, instance_id: str, notice_seconds: float) -> None:
@@ -295,7 +295,7 @@ class Compute:
 
     def _end(self, instance: Instance, reason: tuple[str, str]) -> None:
         self.machines.stop(instance.id)
-        time.sleep(self.world.shutdown_seconds)
+        self.world.dwell("shutdown_seconds")
         with self.world.lock:
             if instance.state == "terminated":
                 return

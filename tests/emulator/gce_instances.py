@@ -88,7 +88,7 @@ class Instances:
             if short := self._over_quota(vm):
                 raise short
             self.rows[vm.key] = vm
-        time.sleep(self.world.insert_seconds / 2)
+        self.world.dwell("insert_seconds", 0.5)
         with self.world.lock:
             self._still(generation)
             if failures := self.world.failures.get(vm.kind.name):
@@ -101,7 +101,7 @@ class Instances:
             if not vm.deleting:
                 self.world.stores["disks"][project, zone, disk["name"]] = disk
                 vm.row["status"] = "STAGING"
-        time.sleep(self.world.insert_seconds / 2)
+        self.world.dwell("insert_seconds", 0.5)
         self._power_on(vm, generation)
 
     def _still(self, generation: int) -> None:
@@ -156,7 +156,7 @@ class Instances:
             vm.deleting = True
             vm.row["status"] = "STOPPING"
         self.machines.stop(vm.guest)
-        time.sleep(self.world.shutdown_seconds)
+        self.world.dwell("shutdown_seconds")
         with self.world.lock:
             if self.rows.get(vm.key) is not vm:
                 return
@@ -186,7 +186,7 @@ class Instances:
                 if vm.status != "TERMINATED":
                     return
                 vm.row["status"] = "STAGING"
-            time.sleep(self.world.insert_seconds)
+            self.world.dwell("insert_seconds")
             self._power_on(vm, generation)
 
         return self.operations.start(vm.scope, "start", vm.row, work)
@@ -198,7 +198,7 @@ class Instances:
                 return
             vm.row["status"] = "STOPPING"
         self.machines.stop(vm.guest)
-        time.sleep(self.world.shutdown_seconds)
+        self.world.dwell("shutdown_seconds")
         with self.world.lock:
             if self.rows.get(vm.key) is not vm or vm.status != "STOPPING":
                 return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.emulator.gce_wire import HOST, GoogleError, invalid, not_found
-from tests.emulator.gce_world import USER, Row, World, later, new_id
+from tests.emulator.gce_world import USER, Row, World, new_id
 from tests.emulator.wire import ApiCall
 
 Work = Callable[[], None]
@@ -90,7 +90,7 @@ class Operations:
     ) -> Row:  # fmt: skip
         """Accepts something that `work` does in a while; it may raise `OperationFailed`."""
         row = self._new(scope, kind, target, user, path)
-        later(self._world.pending_seconds, self._run, row, work)
+        self._world.after("pending_seconds", self._run, row, work)
         return row
 
     def note(self, scope: Scope, kind: str, target: Row, user: str = "system") -> Row:

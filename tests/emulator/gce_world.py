@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.emulator.gce_catalog import REGIONS
 from tests.emulator.gce_wire import HOST
+from tests.emulator.phases import Phases
 
 PROJECT = "costgpu-emulated"
 USER = "ann@example.com"
@@ -41,7 +42,7 @@ _OPEN = (
 """What every project's network ``default`` lets in (cloud.google.com/firewall/docs/firewalls, 2026-11)."""
 
 
-class World:
+class World(Phases):
     """What can be set from outside, what exists, and what the clock says.
 
     Attributes:

@@ -7,6 +7,7 @@ at once: faults and kill orders of the cloud are told apart by the access key.
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import sqlite3
@@ -204,10 +205,10 @@ class Person:
         rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run DESC", name or self.name)
         return str(rows[0][0]) if rows else ""
 
-    def events(self, run_id: str = "") -> list[str]:
-        """Kinds of the events of a run."""
-        run_id = run_id or self.run_id()
-        return [str(row[0]) for row in self._rows("SELECT kind FROM events WHERE run_id = ? ORDER BY sequence", run_id)]
+    def events(self, run_id: str = "", *, before: float = math.inf) -> list[str]:
+        """Kinds of the events of a run, in order; only those before a time, in Unix seconds."""
+        rows = self._rows("SELECT kind, at_us FROM events WHERE run_id = ? ORDER BY sequence", run_id or self.run_id())
+        return [str(kind) for kind, at_us in rows if at_us / 1e6 < before]
 
     def facts(self, kind: str, run_id: str = "") -> dict[str, Any]:
         """What the last such event holds."""

@@ -50,12 +50,12 @@ echo 'HostKey /etc/one-run/key' >/etc/ssh/sshd_config.d/10-one-run.conf
 {extra}
 """.encode()
 
-    def ssh(self, address: str, command: str, seconds: float = 20.0) -> subprocess.CompletedProcess[str]:
+    def ssh(self, address: str, command: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
         """Runs a command as root there; 255 if it cannot be reached or shows another key."""
         known = self.folder / f"known-{address}"
         known.write_text(f"{address} {self.text('host.pub')}")
         options = {
-            "UserKnownHostsFile": known, "StrictHostKeyChecking": "yes", "BatchMode": "yes", "ConnectTimeout": 2,
+            "UserKnownHostsFile": known, "StrictHostKeyChecking": "yes", "BatchMode": "yes", "ConnectTimeout": 20,
             "HostKeyAlgorithms": "ssh-ed25519",
         }  # fmt: skip
         return subprocess.run(

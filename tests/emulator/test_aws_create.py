@@ -55,13 +55,14 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(cloud: RunningCloud
 def test_it_returns_before_the_machine_runs_and_describe_shows_it_come_up(
     cloud: RunningCloud, aws: AwsProvider
 ) -> None:
-    cloud.settings(pending_seconds=3.0)
+    cloud.settings(pending_seconds=600.0)
     wanted = request()
     instance = aws.create(wanted)
     assert instance.state is InstanceState.PENDING
     assert instance.endpoint is None
     assert (instance.run_id, instance.name, instance.owner) == (wanted.run_id, "train", "ann@laptop")
     assert instance.lease_until == wanted.lease_until
+    cloud.settings(pending_seconds=0.05)
     cloud.until(lambda: bool(cloud.instances("running")))
     now = aws.describe(instance.ref)
     assert now is not None

@@ -49,7 +49,7 @@ def role(cloud: RunningCloud) -> str:
 
 
 def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningCloud, aws: AwsProvider) -> None:
-    cloud.settings(shutdown_seconds=3.0)
+    cloud.settings(shutdown_seconds=600.0)
     instance = running(cloud, aws)
     aws.terminate(instance.ref)
     asked = aws.describe(instance.ref)
@@ -57,6 +57,7 @@ def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningC
     assert asked.state is InstanceState.TERMINATING
     assert asked.endpoint is None
     aws.terminate(instance.ref)
+    cloud.settings(shutdown_seconds=0.05)
     ended(cloud, instance)
     over = aws.describe(instance.ref)
     assert over is not None
@@ -188,9 +189,10 @@ def test_a_spot_machine_that_we_ended_is_not_preempted(cloud: RunningCloud, aws:
 
 
 def test_the_console(cloud: RunningCloud, aws: AwsProvider) -> None:
-    cloud.settings(pending_seconds=3.0)
+    cloud.settings(pending_seconds=600.0)
     instance = aws.create(request())
     assert aws.console(instance.ref) == ""
+    cloud.settings(pending_seconds=0.05)
     cloud.until(lambda: bool(cloud.instances("running")))
     cloud.until(lambda: "Linux version" in aws.console(instance.ref))
     cloud.fault({"action": "GetConsoleOutput", "code": "UnsupportedOperation", "message": "not a Nitro instance"})
@@ -198,13 +200,14 @@ def test_the_console(cloud: RunningCloud, aws: AwsProvider) -> None:
 
 
 def test_the_group_goes_when_the_machine_is_gone_and_not_before(cloud: RunningCloud, aws: AwsProvider) -> None:
-    cloud.settings(shutdown_seconds=4.0)
+    cloud.settings(shutdown_seconds=600.0)
     instance = running(cloud, aws)
     waiting = aws.clean_up(RUN, "us-east-1")
     assert {each.kind for each in waiting} == {"disk", "network interface", "security group"}
     assert {(each.run_id, each.lease_until) for each in waiting} == {(RUN, instance.lease_until)}
     aws.terminate(instance.ref)
     assert "security group" in {each.kind for each in aws.clean_up(RUN, "us-east-1")}
+    cloud.settings(shutdown_seconds=0.05)
     ended(cloud, instance)
     assert aws.clean_up(RUN, "us-east-1") == ()
     assert aws.clean_up(RUN, "us-east-1") == ()

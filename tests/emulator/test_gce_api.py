@@ -27,17 +27,18 @@ def google(gce: RunningGce) -> Google:
 
 
 def test_an_operation_goes_its_way_and_the_instance_with_it(gce: RunningGce, google: Google) -> None:
-    gce.settings(pending_seconds=2.0, insert_seconds=4.0)
+    gce.settings(pending_seconds=600.0, insert_seconds=1200.0)
     operation = google.insert()
     assert operation.status.name == "PENDING"
     refused(404, google.get)
-    seen = set()
-    while not is_done(operation):
-        operation = google.zone_operations.get(project=PROJECT, zone=ZONE, operation=operation.name)
-        seen.add(operation.status.name)
-        if operation.status.name == "RUNNING" and google.names():
-            seen.add(google.get().status)
-    assert {"PENDING", "RUNNING", "DONE", "PROVISIONING", "STAGING"} <= seen
+    gce.settings(pending_seconds=0.02)
+    gce.until(lambda: google.names() == ["vm"])
+    assert google.get().status == "PROVISIONING"
+    gce.settings(insert_seconds=30.0)  # half of it as PROVISIONING, half of it as STAGING
+    gce.until(lambda: google.get().status == "STAGING")
+    assert google.zone_operations.get(project=PROJECT, zone=ZONE, operation=operation.name).status.name == "RUNNING"
+    gce.settings(insert_seconds=0.1)
+    gce.until(lambda: is_done(google.zone_operations.get(project=PROJECT, zone=ZONE, operation=operation.name)))
     vm = google.get()
     assert (vm.status, vm.zone.rpartition("/")[2], vm.labels) == ("RUNNING", ZONE, {"costgpu-run": "vm"})
     assert vm.network_interfaces[0].access_configs[0].nat_i_p.startswith("34.")
@@ -68,10 +69,11 @@ def test_a_guest_that_powers_itself_off_is_terminated_and_not_gone(gce: RunningG
 
 @pytest.mark.parametrize("spot", [False, True])
 def test_the_time_limit_deletes(gce: RunningGce, google: Google, spot: bool) -> None:
-    google.made(lives=60, spot=spot)
-    gce.advance(59.0)
+    google.made(lives=3600, spot=spot)
+    gce.advance(3000)
+    time.sleep(0.3)
     assert google.names() == ["vm"]
-    gce.advance(2.0)
+    gce.advance(700)
     gce.until(lambda: google.names() == [])
     assert gce.leftovers() == []
 
@@ -123,10 +125,11 @@ def test_stop_and_start(google: Google) -> None:
 
 
 def test_deleted_while_it_is_made(gce: RunningGce, google: Google) -> None:
-    gce.settings(insert_seconds=3.0)
+    gce.settings(insert_seconds=600.0)
     operation = google.insert()
     gce.until(lambda: google.names() == ["vm"])
     done(google.delete())
+    gce.settings(insert_seconds=0.1)
     assert is_done(google.wait(operation))
     assert (google.names(), gce.leftovers()) == ([], [])
     assert gce.instances("RUNNING") == []
@@ -161,8 +164,9 @@ def test_a_refused_request_does_not_use_its_id_up(google: Google) -> None:
 
 
 def test_two_inserts_of_one_name_at_once(gce: RunningGce, google: Google) -> None:
-    gce.settings(pending_seconds=0.3)
+    gce.settings(pending_seconds=600.0)
     both = [google.insert(), google.insert()]
+    gce.settings(pending_seconds=0.02)
     ended = [google.wait(each) for each in both]
     codes = sorted(each.error.errors[0].code if each.error.errors else "" for each in ended)
     assert codes == ["", "RESOURCE_ALREADY_EXISTS"]
@@ -374,6 +378,8 @@ def test_a_client_is_killed_at_a_request(gce: RunningGce, at: int, when: str, ma
     gce.kill(victim.pid, at, when)
     out, _ = victim.communicate("go\n", timeout=60)
     assert (victim.returncode, out) == (-signal.SIGKILL, "")
+    if made:
+        gce.until(lambda: bool(gce.instances()))
     time.sleep(0.3)
     assert len(gce.instances()) == made
     assert gce.calls() == ["regions.get", "instances.insert"][:at]

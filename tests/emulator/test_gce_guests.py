@@ -115,14 +115,15 @@ def test_a_spot_machine_is_told_and_taken(guest_gce: RunningGce, google: Google,
     ask = f"curl -s {HEADER} {META}/instance/preempted"
     assert keys.ssh(address, ask).stdout == "FALSE"
     inside = guest(guest_gce)
-    wait = f"curl -s -o /root/told {HEADER} '{META}/instance/preempted?wait_for_change=true&timeout_sec=20'"
+    change = f"wait_for_change=true&timeout_sec=60&last_etag={etag('FALSE')}"
+    wait = f"curl -s -o /root/told {HEADER} '{META}/instance/preempted?{change}'"
     assert keys.ssh(address, f'systemd-run -q sh -c "{wait}"').returncode == 0
-    time.sleep(0.3)
     told = inside.root / "root/told"
-    guest_gce.preempt("vm", notice_seconds=4)
+    guest_gce.preempt("vm", notice_seconds=600)
     guests.until(lambda: told.exists() and told.read_text() == "TRUE", what="it is told")
     told_at = datetime.fromtimestamp(told.stat().st_mtime, UTC)
-    guests.until(lambda: google.names() == [] and guests.running() == [], 20)
+    guest_gce.preempt("vm", notice_seconds=0)
+    guests.until(lambda: google.names() == [] and guests.running() == [], 60)
     assert guest_gce.leftovers() == []
     (row,) = google.zone_operations.list(request={
         "project": PROJECT, "zone": ZONE, "filter": 'operationType = "compute.instances.preempted"',
@@ -199,7 +200,7 @@ def test_firewall_rules_decide_who_reaches_port_22(guest_gce: RunningGce, google
 def knock(address: str, source: tuple[str, int] | None = None, port: int = 22) -> bool:
     """Whether somebody answers."""
     try:
-        with socket.create_connection((address, port), 1, source_address=source) as connection:
+        with socket.create_connection((address, port), 5, source_address=source) as connection:
             return connection.recv(4) == b"SSH-"
     except TimeoutError:
         return False

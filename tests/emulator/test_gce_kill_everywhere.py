@@ -57,9 +57,11 @@ def power_off(ground: Battlefield, kind: str) -> None:
     person = ground.person(f"off-{kind}", "shared")
     client = ground.launch(person, f"{kind}:after:STOP")
     client.until_stopped(120)
+    person.guest().run(
+        "systemctl", "poweroff", "--force", check=False
+    )  # as long as it stands still, cron cannot have it
     client.kill()
     ground.killed("client at a ledger write")
-    person.guest().run("systemctl", "poweroff", "--force", check=False)
     until(lambda: [each["state"] for each in person.instances()] != ["running"], 60, f"{person.name} has stopped")
     ground.settled(person)
     ground.check(person, home=False)

@@ -307,6 +307,6 @@ def test_older_accelerators_keep_a_driver_that_knows_them(gce: RunningGce, gcp: 
 
 
 def test_the_id_comes_before_the_machine_runs(gce: RunningGce, gcp: GcpProvider) -> None:
-    gce.settings(insert_seconds=10.0)
+    gce.settings(insert_seconds=30.0)
     instance = gcp.create(request(cpu_offer(), lease_until=SystemClock().now() + timedelta(hours=1)))
     assert instance.state is InstanceState.PENDING

@@ -158,12 +158,13 @@ def test_without_the_zones_operations_the_unknown_stays_unknown(gce: RunningGce,
 
 def test_a_second_deletion_during_the_first(gce: RunningGce, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
-    gce.settings(shutdown_seconds=1.0)
+    gce.settings(shutdown_seconds=600.0)
     gcp.terminate(made.ref)
     gce.until(lambda: seen(gcp, made.ref) is InstanceState.TERMINATING)
     gcp.terminate(made.ref)
     gce.fault({"action": "instances.delete", "code": "resourceNotReady", "message": "is not ready", "times": 1})
     gcp.terminate(made.ref)
+    gce.settings(shutdown_seconds=0.05)
     gce.until(lambda: not gce.alive())
 
 

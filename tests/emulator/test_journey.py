@@ -183,10 +183,13 @@ def detach_watch_attach(person: Person) -> None:
     second = person.start("attach", run_id)
     second.until(lambda: b"begun" in second.out, what="it shows the output")
     assert second.says("driven from another terminal")
+    first.process.send_signal(signal.SIGSTOP)  # it ends the machine when the others have seen the end
     person.guest().run("touch", "/opt/costgpu/work/go")
-    for each in (watching, first, second):
+    for each in (watching, second):
         assert each.wait() == 0, str(each)
-        assert each.out == b"begun\ndone\n"
+    first.go_on()
+    assert first.wait() == 0, str(first)
+    assert {each.out for each in (watching, first, second)} == {b"begun\ndone\n"}
     assert first.says("Receipt")
     assert person.holds("model.bin", "weights")
     ended(person)

@@ -67,6 +67,7 @@ def sshd_never_comes_up(person: Person) -> None:
     client = person.launch(kind="c5.large", cap="0.10", command=command)
     guest = person.guest()
     until(lambda: "multi-user" in guests.consoles()[guest.instance_id], 60)
+    client.until(lambda: "created" in person.events(), what="it is recorded")
     clock.write_text("601")
     assert client.wait() == 52, str(client)
     assert client.says(f"{guest.instance_id} did not answer within 10 min")
@@ -81,6 +82,7 @@ def the_kernel_panics(person: Person) -> None:
     client = person.launch(kind="m5.large", cap="0.10", command=command)
     guest = person.guest()
     until(lambda: "Kernel panic" in guests.consoles()[guest.instance_id], 60)
+    client.until(lambda: "created" in person.events(), what="it is recorded")
     clock.write_text("601")
     assert client.wait() == 52, str(client)
     assert client.says("Kernel panic - not syncing")
@@ -291,7 +293,7 @@ def a_reboot(person: Person) -> None:
 @journeys
 def max_duration(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("--max-duration", "6s", cap="0.10")
+    client = person.launch("--max-duration", "30s", cap="0.10")
     assert client.wait() == 62, str(client)
     assert client.says("--max-duration")
     assert person.holds("checkpoint", "saved")
@@ -302,7 +304,7 @@ def max_duration(person: Person) -> None:
 @journeys
 def idle(person: Person) -> None:
     person.write("import time; open('partial', 'w').write('half'); time.sleep(600)")
-    client = person.launch("--idle-duration", "4s", "--grace", "1s")
+    client = person.launch("--idle-duration", "20s", "--grace", "1s")
     assert client.wait() == 62, str(client)
     assert client.says("--idle-duration")
     assert person.holds("partial", "half")

@@ -53,7 +53,7 @@ def ground(guest_cloud_process: RunningCloud, tmp_path: Path) -> Iterator[Battle
 def killed_and_left_alone(ground: Battlefield, kind: str, *, cut: bool) -> None:
     """Nobody comes before the lease is over: what is done is in the bucket, and the machine ends itself."""
     person = ground.person(f"alone-{kind}-{'cut' if cut else 'bucket'}", "alone")
-    client = ground.launch(person, f"{kind}:after:STOP", "--bucket", BUCKET)
+    client = ground.launch(person, f"{kind}:after:STOP", "--bucket", BUCKET, seconds=60.0 if cut else 1.0)
     client.until_stopped(120)
     guest = person.guest()
     if cut:
@@ -75,6 +75,8 @@ def nothing_but_tags(ground: Battlefield, kind: str) -> None:
     client = ground.launch(person, f"{kind}:after:STOP")
     client.until_stopped(120)
     guest = person.guest()
+    armed = ("systemctl", "is-active", "costgpu-deadline")
+    until(lambda: guest.run(*armed, check=False).stdout == "active\n", 60, "the watchdog is armed")
     guest.run("systemctl", "mask", "--now", "--runtime", "costgpu-deadline", "costgpu-agent", check=False)
     guest.kill("[w]atchdog.sh")
     client.kill()

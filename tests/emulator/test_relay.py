@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -143,7 +144,7 @@ subprocess.run(namespace.command_line([sys.executable, "-c", {script!r}]))
     finally:
         process.kill()
         process.wait()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline and any(Path(f"/proc/{pid}").exists() for pid in inside):
         time.sleep(0.05)
     assert {pid: command for pid, command in inside.items() if Path(f"/proc/{pid}").exists()} == {}
@@ -153,8 +154,9 @@ subprocess.run(namespace.command_line([sys.executable, "-c", {script!r}]))
 def _descendants(pid: int) -> dict[int, str]:
     found = {}
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in task.read_text().split():
-            command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            found[int(child)] = command
-            found.update(_descendants(int(child)))
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            for child in task.read_text().split():
+                command = Path(f"/proc/{child}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found[int(child)] = command
+                found.update(_descendants(int(child)))
     return found

@@ -15,6 +15,8 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
 from moto.ssm.models import Parameter, ssm_backends
 
+from tests.emulator.phases import Phases
+
 ACCOUNT = "123456789012"
 DEFAULT_QUOTAS = {
     "L-1216C47A": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", 256.0),
@@ -84,7 +86,7 @@ class _Parameter(Parameter):
         return True
 
 
-class World:
+class World(Phases):
     """What can be set from outside, and what the clock says.
 
     Attributes:

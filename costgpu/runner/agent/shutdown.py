@@ -61,7 +61,9 @@ def _save_outputs(daemon: Daemon) -> None:
 
 def _is_under_way() -> bool:
     try:
-        said = subprocess.run(["systemctl", "is-system-running"], stdout=subprocess.PIPE, timeout=5, check=False).stdout
+        said = subprocess.run(
+            ["systemctl", "is-system-running"], stdout=subprocess.PIPE, timeout=15, check=False
+        ).stdout
     except (OSError, subprocess.TimeoutExpired):
         return False
     return said.strip() == b"stopping"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import pytest_socket
 
-from costgpu.job import EndReason
+from costgpu.job import EndReason, JobPhase
 from tests.agent.harness import Machine, until
 from tests.agent.test_agent_guard import LISTENS
 
@@ -31,6 +31,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.refuse: list[int] = []  # statuses for the next requests
         self.answers: dict[str, str] = {}
         self.etags = False  # whether who asks can wait for a change
+        self.asked: list[tuple[bool, str | None]] = []  # whether it waited for a change, and what it was told
         self.url = f"http://{address}:{self.server_address[1]}"
 
 
@@ -76,6 +77,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(0.02)
         answer = self.server.answers.get(path) if aws or google else None
         etag = _etag(answer) if self.server.etags and answer is not None else ""
+        self.server.asked.append((asked.get("wait_for_change") == "true", answer))
         self._reply(404 if answer is None else 200, (answer or "").encode(), etag)
 
 
@@ -227,13 +229,15 @@ def test_the_providers_notice_ends_the_job_in_time(
 def test_googles_notice_comes_while_somebody_waits_for_it(new_machine: Callable[..., Machine], server: Server) -> None:
     path = "/computeMetadata/v1/instance/preempted"
     server.answers[path], server.etags = "FALSE", True
-    machine = new_machine(metadata_url=server.url, notice_seconds=3600)
+    machine = new_machine(metadata_url=server.url, notice_seconds=5)
     machine.run(LISTENS, spot=True, provider="gcp", grace_seconds=30.0)
     until((machine.home / "work/up").exists)
     time.sleep(0.5)
     assert machine.host.status().reason is None
     server.answers[path] = "TRUE"
     until(lambda: machine.host.status().reason is EndReason.PREEMPTED)
+    assert [waited for waited, said in server.asked if said == "TRUE"] == [True]
+    until(lambda: machine.host.status().phase is JobPhase.FINISHED)
     assert (machine.home / "work/checkpoint").exists()
 
 

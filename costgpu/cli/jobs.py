@@ -203,8 +203,10 @@ def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
             known = load(parts.ledger, view.run_id).status
             if known is None:
                 raise
-            status = known  # whoever drives the run has seen the job's end, and has ended the machine before we had
-            terminal.note(f"The machine was ended meanwhile; all of the output: costgpu logs {view.run_id}")
+            status = (
+                known  # whoever drives the run has seen the job's end before we have, and may have ended the machine
+            )
+            terminal.note(f"The job is over; all of its output: costgpu logs {view.run_id}")
         terminal.close()
         raise typer.Exit(status.exit_code or 0)
 

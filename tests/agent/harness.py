@@ -110,7 +110,7 @@ def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
     return Selection(root=root, files=tuple(files), links=dict(links or {}))
 
 
-def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
+def until(what: Callable[[], Any], seconds: float = 15.0) -> Any:
     """Waits until `what` is true, and returns it."""
     end = time.monotonic() + seconds
     while not (value := what()):

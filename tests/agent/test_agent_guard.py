@@ -56,7 +56,7 @@ def test_the_watchdogs_count_of_the_lifetime_counts_too(machine: Machine) -> Non
     (machine.home / "new").replace(machine.home / "life")  # 18 s are left, and 20 are for the outputs
     assert machine.follow().reason is EndReason.DEADLINE
     assert (machine.home / "work/checkpoint").exists()
-    assert until(machine.ended_by) == "agent deadline"
+    assert until(machine.ended_by, 12 + 15) == "agent deadline"
 
 
 def test_a_job_that_does_nothing_is_ended(machine: Machine) -> None:
@@ -107,7 +107,7 @@ def test_with_no_job_and_no_client_the_machine_goes(new_machine: Callable[..., M
         time.sleep(1.0)
         machine.host.status()  # a client is there
     assert machine.ended_by() == ""
-    assert until(machine.ended_by) == "agent unclaimed"
+    assert until(machine.ended_by, 12 + 15) == "agent unclaimed"
     assert until(machine.off) == "agent unclaimed\n"
     assert "costgpu: agent unclaimed: powering off" in (machine.home / "console.log").read_text()
     until(lambda: not machine.ours())  # and nothing starts it again
@@ -158,7 +158,7 @@ def test_a_power_off_that_fails_is_tried_again(new_machine: Callable[..., Machin
         '#!/bin/sh\nh=${0%/*}\n[ -e "$h/tried" ] || { touch "$h/tried"; exit 1; }\necho "$1" >"$h/off"\n'
     )
     machine.host.install()
-    until(machine.off)
+    until(machine.off, 10 + 15)
 
 
 def test_a_full_disk_does_not_lose_the_exit_code(machine: Machine, tmp_path: Path) -> None:

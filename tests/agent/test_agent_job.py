@@ -217,7 +217,7 @@ def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
     began = time.monotonic()
     machine.host.cancel()
     status = machine.follow()
-    assert time.monotonic() - began > 0.8
+    assert 0.8 < time.monotonic() - began < 4
     assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 137)
     # By its supervisor when the grace was over: the guard, which waits 10 s longer, has other words.
     assert machine.read("exit.json")["detail"] == "The job was ended by signal 9."
@@ -390,15 +390,11 @@ def test_a_silent_connection_is_given_up(new_machine: Callable[..., Machine]) ->
         machine.follow()
 
 
-def test_following_ends_at_once_after_the_last_instruction(new_machine: Callable[..., Machine]) -> None:
-    late: list[float] = []
-    while not late or (min(late) >= 1.5 and len(late) < 3):  # 0.1 s when nothing else is running
-        machine = new_machine()
-        machine.run("import time\nopen('up', 'w').close()\ntime.sleep(1)\nprint(repr(time.time()), flush=True)")
-        until((machine.home / "work/up").exists)
-        machine.follow()
-        late.append(time.time() - float(machine.stdout))
-    assert min(late) < 1.5
+def test_following_ends_at_once_after_the_last_instruction(machine: Machine) -> None:
+    machine.run("import time\nopen('up', 'w').close()\ntime.sleep(1)\nprint(repr(time.time()), flush=True)")
+    until((machine.home / "work/up").exists)
+    machine.follow()
+    assert time.time() - float(machine.stdout) < 1.5  # 0.1 s when nothing else is running
 
 
 def test_following_begins_before_the_start(machine: Machine) -> None:

@@ -140,7 +140,7 @@ def test_a_reboot_does_not_extend_life(box: Box) -> None:
     box.crash()
     (box.home / "life").write_text("995 another-boot 50\n")
     box.boot(lifetime=1000)
-    assert until(box.off) == "watchdog lifetime"
+    assert until(box.off, 5) == "watchdog lifetime"
     # What was not written before the reboot, ten seconds at most, counts as lived.
     assert "1005s of 1000s lived" in (box.home / "console.log").read_text()
 
@@ -152,7 +152,7 @@ def test_the_counter_goes_on_within_a_boot(box: Box) -> None:
     _, boot, up = (box.home / "life").read_text().split()
     (box.home / "life").write_text(f"900 {boot} {int(up) - 200}\n")
     box.boot(lifetime=1000)
-    assert until(box.off) == "watchdog lifetime"
+    assert until(box.off, 5) == "watchdog lifetime"
 
 
 @pytest.mark.parametrize("rubbish", ["", "x y z", "-5 b 1", "12"])
@@ -177,7 +177,7 @@ def test_signals_of_a_terminal_do_not_end_the_watchdog(box: Box) -> None:
     (watchdog,) = box.watchdogs()
     for number in (signal.SIGHUP, signal.SIGINT):
         os.kill(watchdog, number)
-    assert until(box.off) == "watchdog deadline"
+    assert until(box.off, 30) == "watchdog deadline"
 
 
 def test_a_home_that_cannot_be_written_does_not_disarm_it(box: Box) -> None:

@@ -161,7 +161,7 @@ def test_who_only_watches_learns_the_exit_code_although_the_machine_is_ended_fir
     assert first.wait(60) == 64
     told = second.communicate(timeout=60)[1].decode()
     assert second.returncode == 9, told
-    assert f"all of the output: costgpu logs {run_id}" in told
+    assert f"all of its output: costgpu logs {run_id}" in told
     here.quiet()
 
 

@@ -146,7 +146,7 @@ class RunningCloud:
         """Instances that are not terminated."""
         return [row for row in self.instances() if row["state"] != "terminated"]
 
-    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
         """Waits for something; fails loudly."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -169,7 +169,7 @@ class RunningGce:
         rows: list[str] = self._call("GET", "leftovers")
         return rows
 
-    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
         """Waits for something; fails loudly."""
         deadline = time.monotonic() + seconds
         while not condition():

@@ -226,7 +226,7 @@ def test_a_deaf_job_does_not_keep_what_there_is_from_the_bucket(
 )
 def test_with_nobody_there_the_machine_ends_itself(new_rented: Callable[..., Rented], limit: str, word: str) -> None:
     rented = new_rented(**{limit: 8})
-    assert rented.gone(8 + 60)
+    assert rented.gone(8 + 20)
     assert f"costgpu: watchdog {word}: powering off" in rented.console()
 
 
@@ -266,7 +266,7 @@ def test_a_full_disk_ends_the_job_and_not_the_guards(new_rented: Callable[..., R
     assert status.exit_code in (143, 9)
     rented.inside("cat /dev/zero >/opt/costgpu/work/rest", check=False)  # to the last byte
     assert rented.host.status().phase is JobPhase.FINISHED
-    assert rented.gone(90)
+    assert rented.gone(75)
     assert "powering off" in rented.console()
 
 

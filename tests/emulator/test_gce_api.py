@@ -35,7 +35,7 @@ def test_an_operation_goes_its_way_and_the_instance_with_it(gce: RunningGce, goo
     gce.until(lambda: google.names() == ["vm"])
     assert google.get().status == "PROVISIONING"
     gce.settings(insert_seconds=30.0)  # half of it as PROVISIONING, half of it as STAGING
-    gce.until(lambda: google.get().status == "STAGING")
+    gce.until(lambda: google.get().status == "STAGING", 15 + 10)
     assert google.zone_operations.get(project=PROJECT, zone=ZONE, operation=operation.name).status.name == "RUNNING"
     gce.settings(insert_seconds=0.1)
     gce.until(lambda: is_done(google.zone_operations.get(project=PROJECT, zone=ZONE, operation=operation.name)))

@@ -123,7 +123,7 @@ def test_a_spot_machine_is_told_and_taken(guest_gce: RunningGce, google: Google,
     guests.until(lambda: told.exists() and told.read_text() == "TRUE", what="it is told")
     told_at = datetime.fromtimestamp(told.stat().st_mtime, UTC)
     guest_gce.preempt("vm", notice_seconds=0)
-    guests.until(lambda: google.names() == [] and guests.running() == [], 60)
+    guests.until(lambda: google.names() == [] and guests.running() == [], 20)
     assert guest_gce.leftovers() == []
     (row,) = google.zone_operations.list(request={
         "project": PROJECT, "zone": ZONE, "filter": 'operationType = "compute.instances.preempted"',

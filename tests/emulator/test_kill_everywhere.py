@@ -53,7 +53,7 @@ def ground(guest_cloud_process: RunningCloud, tmp_path: Path) -> Iterator[Battle
 def killed_and_left_alone(ground: Battlefield, kind: str, *, cut: bool) -> None:
     """Nobody comes before the lease is over: what is done is in the bucket, and the machine ends itself."""
     person = ground.person(f"alone-{kind}-{'cut' if cut else 'bucket'}", "alone")
-    client = ground.launch(person, f"{kind}:after:STOP", "--bucket", BUCKET, seconds=60.0 if cut else 1.0)
+    client = ground.launch(person, f"{kind}:after:STOP", "--bucket", BUCKET, seconds=15.0 if cut else 1.0)
     client.until_stopped(120)
     guest = person.guest()
     if cut:
@@ -64,6 +64,9 @@ def killed_and_left_alone(ground: Battlefield, kind: str, *, cut: bool) -> None:
     if "started" in person.events() and not cut:
         prefix = f"runs/{person.run_id()}/logs"
         until(lambda: any(key.startswith(prefix) for key in keys_in_bucket(ground)), 60, "its logs are up")
+    if "started" in person.events() and cut:
+        over = ("test", "-e", "/opt/costgpu/exit.json")
+        until(lambda: guest.run(*over, check=False).returncode == 0, 60, "its job is over, and nobody hears of it")
     guest.shift_clock(LEASE_SECONDS)
     until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 60, person.name)
     assert person.events()[-1] == kind, "somebody has come by"

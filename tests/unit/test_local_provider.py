@@ -61,13 +61,13 @@ def sleepers(folder: Path) -> list[int]:
 
 def empty(harness: LocalHarness, folder: Path) -> bool:
     """Whether nothing runs there any more, once the host itself has left."""
-    return harness.until(lambda: not sleepers(folder), 30)
+    return harness.until(lambda: not sleepers(folder), 2)
 
 
 def kill(pid: int) -> None:
     found = processes.process(pid)
     os.kill(pid, signal.SIGKILL)
-    assert found is None or processes.gone(found, 30.0)
+    assert found is None or processes.gone(found)
 
 
 def over(harness: LocalHarness, instance: Instance) -> bool:
@@ -99,7 +99,7 @@ def test_everything_of_it_ends_and_nothing_else(harness: LocalHarness, by: str) 
     with subprocess.Popen(["sleep", "1005"]) as foreign:
         made = harness.running(harness.request(boot_script=FAMILY))
         folder = home(harness, made)
-        assert harness.until(lambda: len(sleepers(folder)) >= 6, 30)  # host, five sleeping, and a shell
+        assert harness.until(lambda: len(sleepers(folder)) >= 6, 5)  # host, five sleeping, and a shell
         host = host_of(harness, made)
         if "host" in by:
             kill(host)
@@ -126,7 +126,7 @@ def test_what_a_client_starts_in_it_ends_too(harness: LocalHarness) -> None:
         ["/bin/sh", "-c", "setsid sh -c 'env -i sleep 1006 & sleep 1007' </dev/null >/dev/null 2>&1 &"],
         cwd=folder, env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)}, check=True,
     )  # fmt: skip
-    assert harness.until(lambda: len(sleepers(folder)) >= 4, 30)
+    assert harness.until(lambda: len(sleepers(folder)) >= 4, 5)
     harness.client().terminate(made.ref)
     assert over(harness, made)
     assert empty(harness, folder)
@@ -229,7 +229,7 @@ def test_the_lease_ends_by_either_clock(harness: LocalHarness, hours: float) -> 
     made = harness.client().create(harness.request(lease_until=harness.clock.now() + timedelta(seconds=2)))
     started = time.monotonic()
     assert over(harness, made)
-    assert time.monotonic() - started < harness.end_seconds
+    assert time.monotonic() - started < 6
     assert ending(harness, made).reason == "lease expired"
 
 
@@ -242,7 +242,7 @@ def test_the_real_boot_scripts_watchdog_ends_it_without_the_host(harness: LocalH
     assert harness.until(lambda: "watchdog armed" in harness.client().console(made.ref), 24)
     kill(host_of(harness, made))
     assert harness.state(made.ref) is InstanceState.RUNNING
-    assert harness.until((home(harness, made) / "terminated.json").exists, 60)
+    assert harness.until((home(harness, made) / "terminated.json").exists, 15 + 30)
     described = ending(harness, made)
     assert described.reason == "instance initiated: watchdog deadline"
     assert empty(harness, home(harness, made))

@@ -29,11 +29,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from benchmarks.models import Workload, build
 from costgpu.estimate import gpu
 from costgpu.estimate.interval import gpu_interval
-from costgpu.estimate.opcost import StepWork, step_work
-from costgpu.measure.probe.tracer import make_tracer
-from costgpu.models import AcceleratorSpec
+from costgpu.estimate.op_costs import StepWork, step_work
+from costgpu.measure.probe.op_tracer import make_tracer
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.workload import OpRow, OptimizerFacts
 from costgpu.pricing.hardware import accelerators
-from costgpu.workload import OpRow, OptimizerFacts
 
 PRECISIONS = {
     "fp32": gpu.Precision(half=None, matmul_tf32=False, conv_tf32=True),
@@ -85,10 +85,16 @@ def trace(model: str, batch: int, phase: str, source: str) -> tuple[StepWork, in
                     workload.infer()
         parameters = [p for p in workload.model.parameters() if p.requires_grad]
         rows = [
-            OpRow(op=r["op"], phase=r["phase"], count=r["count"], inputs=r["inputs"], outputs=r["outputs"],
-                  attributes=r["attributes"])
+            OpRow(
+                op=r["op"],
+                phase=r["phase"],
+                count=r["count"],
+                inputs=r["inputs"],
+                outputs=r["outputs"],
+                attributes=r["attributes"],
+            )
             for r in tracer.rows.values()
-        ]  # fmt: skip
+        ]
         return step_work(rows, 1), sum(p.numel() for p in parameters), len(parameters)
 
 

@@ -32,16 +32,16 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks import accuracy
-from costgpu.cli.measuring import candidates
-from costgpu.estimate.advice import advise
-from costgpu.estimate.advice_changes import scaled_work, with_workers
-from costgpu.estimate.amount import amount_of
+from costgpu.estimate.advice.advise import advise
+from costgpu.estimate.advice.changes import scaled_work, with_workers
 from costgpu.estimate.gpu import gpu_terms
 from costgpu.estimate.predict import Workload, predict, prepare
+from costgpu.estimate.scope import amount_of
 from costgpu.estimate.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script
-from costgpu.prediction import Advice, AdviceKind, Candidate, Verdict
-from costgpu.workload import WorkloadProfile
+from costgpu.models.prediction import Advice, AdviceKind, Candidate, Verdict
+from costgpu.models.workload import WorkloadProfile
+from costgpu.workflows.measure import candidates
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 YEAR = 2026
@@ -110,9 +110,13 @@ CARRIED_OUT: list[tuple[str, AdviceKind, Callable[[str, Advice], str]]] = [
 def profile_of(script: Path, seconds: float, cache: Path) -> WorkloadProfile:
     """Measures a script with this interpreter."""
     request = Request(
-        script=script, module=None, arguments=[], workdir=script.parent, measure_for_seconds=seconds,
+        script=script,
+        module=None,
+        arguments=[],
+        workdir=script.parent,
+        measure_for_seconds=seconds,
         start_limit_seconds=400,
-    )  # fmt: skip
+    )
     return measure_script(request, Interpreter(sys.executable, "3", "benchmark"), cache, lambda *_: None)[0]
 
 
@@ -158,7 +162,7 @@ def scripts(seconds: float, only: str = "") -> None:
                     f"{script:15}{kind.value:21}{before:9.2f}{after:8.2f}{then.cost_usd.value:8.2f}"
                     f"{1 - after / before:12.0%}{1 - then.cost_usd.value / before:7.0%}  {place}",
                     flush=True,
-                )  # fmt: skip
+                )
 
 
 @dataclass(frozen=True)

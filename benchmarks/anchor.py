@@ -1,4 +1,4 @@
-"""What a measurement on one GPU says of another: the weight of `costgpu.estimate.anchor`, from public measurements.
+"""What a measurement on one GPU says of another: the weight of `costgpu.estimate.calibration`, from public measurements.
 
     python -m benchmarks.anchor ROWS.csv
 

@@ -23,12 +23,12 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from costgpu.job import EventKind, RunEvent
-from costgpu.ledger import Ledger, dialect, migrations, project, schema
-from costgpu.ledger.budget import Budget, Every
-from costgpu.ledger.budgets import set_budget
-from costgpu.ledger.sightings import Sighting, add
+from costgpu.ledger import Ledger, dialect, migrations, projections, schema
+from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.records.budget_store import set_budget
+from costgpu.ledger.records.unrecorded_machines import Sighting, add
 from costgpu.ledger.store import FILE_NAME, event_row
+from costgpu.models.job import EventKind, RunEvent
 
 EVENTS = 1_000_000
 OPEN = 50  # runs that are not over
@@ -54,9 +54,13 @@ def main(count: int, times: int) -> None:
         size = (folder / FILE_NAME).stat().st_size / 1e6
         print(f"{count} events written in {time.perf_counter() - started:.0f} s: {size:.0f} MB")
         environment = {
-            **os.environ, "HOME": home, "XDG_DATA_HOME": f"{home}/data", "XDG_CONFIG_HOME": f"{home}/config",
-            "NO_COLOR": "1", "COLUMNS": "80",
-        }  # fmt: skip
+            **os.environ,
+            "HOME": home,
+            "XDG_DATA_HOME": f"{home}/data",
+            "XDG_CONFIG_HOME": f"{home}/config",
+            "NO_COLOR": "1",
+            "COLUMNS": "80",
+        }
         environment.pop("COSTGPU_LEDGER_URL", None)
         print(f"{seconds((sys.executable, '-c', 'import sqlalchemy'), environment, times):8.2f} s  import sqlalchemy")
         for command in COMMANDS:
@@ -99,10 +103,10 @@ def fill(folder: Path, count: int, now: datetime) -> None:
             started = now - timedelta(seconds=SECONDS_APART * (closed + OPEN - number) + 60)
             story = list(events(number, started, closed=number <= closed))
             rows["events"] += [event_row(event) for event in story]
-            rows["runs"].append({"run": number, **project.run_row(story[0])})
-            rows["run_tags"] += [{"run": number, **tag} for tag in project.tag_rows(story[0])]
+            rows["runs"].append({"run": number, **projections.run_row(story[0])})
+            rows["run_tags"] += [{"run": number, **tag} for tag in projections.tag_rows(story[0])]
             if number <= closed:
-                rows["closings"].append({"run": number, **project.closing_row(story, story[-1])})
+                rows["closings"].append({"run": number, **projections.closing_row(story, story[-1])})
         with engine.begin() as connection:
             for table in (schema.events, schema.runs, schema.run_tags, schema.closings):
                 if rows[table.name]:
@@ -127,28 +131,49 @@ def budgets() -> Iterator[Budget]:
 
 def stranger(number: int, at: datetime) -> Sighting:
     return Sighting(
-        provider="aws", region="us-east-1", instance_id=f"i-{number:08x}", run_id=f"x{number:011}",
-        name="other", owner=f"u{number % 20}@host", instance_type="g5.xlarge", purchase_option="on_demand",
-        tags={"team": f"team-{number % 9}", "costgpu-name": "other"}, started_at=at - timedelta(hours=5), seen_at=at,
+        provider="aws",
+        region="us-east-1",
+        instance_id=f"i-{number:08x}",
+        run_id=f"x{number:011}",
+        name="other",
+        owner=f"u{number % 20}@host",
+        instance_type="g5.xlarge",
+        purchase_option="on_demand",
+        tags={"team": f"team-{number % 9}", "costgpu-name": "other"},
+        started_at=at - timedelta(hours=5),
+        seen_at=at,
         usd_per_hour=Decimal("1.006"),
-    )  # fmt: skip
+    )
 
 
 def events(number: int, at: datetime, *, closed: bool) -> Iterator[RunEvent]:
     """The 10 events of a run that is over, the 6 of one that runs, as they are in life."""
     run_id = f"r{number:011}"
     offer = {
-        "provider": "aws", "instance_type": "g5.xlarge", "family": "g5", "region": "us-east-1", "zone": None,
-        "purchase_option": "on_demand", "price_usd_per_hour": "1.006", "vcpus": 4, "memory_gib": 16.0,
-        "architecture": "x86_64", "accelerator": {"name": "A10G", "count": 1.0, "memory_gib": 24.0},
-        "price_source": "aws price list", "price_as_of": "2026-01-01",
-    }  # fmt: skip
+        "provider": "aws",
+        "instance_type": "g5.xlarge",
+        "family": "g5",
+        "region": "us-east-1",
+        "zone": None,
+        "purchase_option": "on_demand",
+        "price_usd_per_hour": "1.006",
+        "vcpus": 4,
+        "memory_gib": 16.0,
+        "architecture": "x86_64",
+        "accelerator": {"name": "A10G", "count": 1.0, "memory_gib": 24.0},
+        "price_source": "aws price list",
+        "price_as_of": "2026-01-01",
+    }
     lease = {"lifetime_seconds": 18000.0, "worst_cost_usd": "5", "usd_per_hour": "1.01", "limited_by": "--max-cost $5"}
     option = {"offer": offer, "lease": lease, "disk_gib": 100, "extras_usd_per_hour": "0.01"}
     spec = {
-        "name": f"job-{number % 100}", "argv": ["train.py", "--epochs", "3"], "workdir": "/home/somebody/project",
-        "tags": {"team": f"team-{number % 9}", "paper": f"p{number % 31}"}, "outputs": ["out/"], "max_cost_usd": "5",
-    }  # fmt: skip
+        "name": f"job-{number % 100}",
+        "argv": ["train.py", "--epochs", "3"],
+        "workdir": "/home/somebody/project",
+        "tags": {"team": f"team-{number % 9}", "paper": f"p{number % 31}"},
+        "outputs": ["out/"],
+        "max_cost_usd": "5",
+    }
     layers = [
         {"name": name, "armed": True, "detail": "x" * 60, "deadline": at.isoformat()}
         for name in ("create call", "provider schedule", "watchdog", "agent", "client", "reap")
@@ -157,16 +182,44 @@ def events(number: int, at: datetime, *, closed: bool) -> Iterator[RunEvent]:
     cost = str(Decimal(number % 997) / 100)
     end = (at + timedelta(seconds=1234.5)).isoformat()
     receipt = {
-        "run_id": run_id, "instance": instance, "instance_type": "g5.xlarge", "layers": layers, "reason": "succeeded",
-        "ended_by": "client", "requested_at": end, "confirmed_state": "terminated", "confirmed_at": end,
-        "provider_reason": "", "left_behind": [], "metered_seconds": 1234.5, "metered_cost_usd": cost,
-    }  # fmt: skip
+        "run_id": run_id,
+        "instance": instance,
+        "instance_type": "g5.xlarge",
+        "layers": layers,
+        "reason": "succeeded",
+        "ended_by": "client",
+        "requested_at": end,
+        "confirmed_state": "terminated",
+        "confirmed_at": end,
+        "provider_reason": "",
+        "left_behind": [],
+        "metered_seconds": 1234.5,
+        "metered_cost_usd": cost,
+    }
     story: list[tuple[EventKind, dict[str, Any]]] = [
-        (EventKind.INTENDED, {"name": spec["name"], "owner": f"u{number % 20}@host", "client": "host", "spec": spec,
-                              "identity": {"provider": "aws", "account": "123456789012", "principal": "me"},
-                              "options": [option] * 12}),
-        (EventKind.ATTEMPTED, {"attempt": 1, "token": f"{run_id}-1", "offer": offer, "zone": "us-east-1a", "option": 0,
-                               "lease_until": (at + timedelta(hours=5)).isoformat(), "allow_from": "192.0.2.1/32"}),
+        (
+            EventKind.INTENDED,
+            {
+                "name": spec["name"],
+                "owner": f"u{number % 20}@host",
+                "client": "host",
+                "spec": spec,
+                "identity": {"provider": "aws", "account": "123456789012", "principal": "me"},
+                "options": [option] * 12,
+            },
+        ),
+        (
+            EventKind.ATTEMPTED,
+            {
+                "attempt": 1,
+                "token": f"{run_id}-1",
+                "offer": offer,
+                "zone": "us-east-1a",
+                "option": 0,
+                "lease_until": (at + timedelta(hours=5)).isoformat(),
+                "allow_from": "192.0.2.1/32",
+            },
+        ),
         (EventKind.CREATED, {**instance, "zone": "us-east-1a", "launched_at": at.isoformat(), "layers": layers}),
         (EventKind.REACHED, {}),
         (EventKind.SYNCED, {"files": 120, "bytes": 12345678}),
@@ -174,14 +227,25 @@ def events(number: int, at: datetime, *, closed: bool) -> Iterator[RunEvent]:
         (EventKind.FINISHED, {"phase": "finished", "reason": "succeeded", "exit_code": 0}),
         (EventKind.ENDING, {"reason": "succeeded", "by": "client"}),
         (EventKind.CONFIRMED, {"state": "terminated"}),
-        (EventKind.CLOSED, {"reason": "succeeded", "ended_by": "client", "metered_seconds": 1234.5,
-                            "metered_cost_usd": cost, "receipt": receipt}),
-    ]  # fmt: skip
+        (
+            EventKind.CLOSED,
+            {
+                "reason": "succeeded",
+                "ended_by": "client",
+                "metered_seconds": 1234.5,
+                "metered_cost_usd": cost,
+                "receipt": receipt,
+            },
+        ),
+    ]
     for sequence, (kind, data) in enumerate(story if closed else story[:6]):
         yield RunEvent(
-            run_id=run_id, sequence=sequence, at=at + timedelta(seconds=sequence), kind=kind,
+            run_id=run_id,
+            sequence=sequence,
+            at=at + timedelta(seconds=sequence),
+            kind=kind,
             data=json.loads(json.dumps(data)),
-        )  # fmt: skip
+        )
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from benchmarks.accuracy import PRECISIONS, Row, load, percent
 from costgpu.estimate.gpu import gpu_terms
-from costgpu.estimate.opcost import counted_work
-from costgpu.workload import StepTotals
+from costgpu.estimate.op_costs import counted_work
+from costgpu.models.workload import StepTotals
 
 
 def totals(row: Row) -> StepTotals:

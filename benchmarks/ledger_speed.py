@@ -21,9 +21,9 @@ from typing import Any
 
 from sqlalchemy import func, insert, select
 
-from costgpu.job import EventKind, RunEvent
-from costgpu.ledger import Ledger, dialect, migrations, project, schema
+from costgpu.ledger import Ledger, dialect, migrations, projections, schema
 from costgpu.ledger.store import FILE_NAME, event_row
+from costgpu.models.job import EventKind, RunEvent
 
 EVENTS = 1_000_000
 OPEN = 50  # runs that are not over
@@ -141,10 +141,10 @@ def fill(folder: Path, count: int) -> None:
             run = list(story(number, closed=written < count - OPEN * 10))
             written += len(run)
             rows["events"] += [event_row(event) for event in run]
-            rows["runs"].append({"run": number, **project.run_row(run[0])})
-            rows["run_tags"] += [{"run": number, **tag} for tag in project.tag_rows(run[0])]
+            rows["runs"].append({"run": number, **projections.run_row(run[0])})
+            rows["run_tags"] += [{"run": number, **tag} for tag in projections.tag_rows(run[0])]
             if run[-1].kind is EventKind.CLOSED:
-                rows["closings"].append({"run": number, **project.closing_row(run, run[-1])})
+                rows["closings"].append({"run": number, **projections.closing_row(run, run[-1])})
         with engine.begin() as connection:
             for table in schema.RECORDS:
                 if rows.get(table.name):
@@ -159,23 +159,43 @@ def story(number: int, *, closed: bool) -> Iterator[RunEvent]:
     cost = Decimal(number % 997) / 100
     aws = number % 3 > 0
     offer = {
-        "provider": "aws" if aws else "gcp", "instance_type": "g5.xlarge", "family": "g5", "region": "us-east-1",
-        "zone": None, "purchase_option": "on_demand", "price_usd_per_hour": "1.006", "vcpus": 4, "memory_gib": 16.0,
-        "architecture": "x86_64", "accelerator": {"name": "A10G", "count": 1.0, "memory_gib": 24.0},
-        "price_source": "aws price list", "price_as_of": "2026-01-01",
-    }  # fmt: skip
+        "provider": "aws" if aws else "gcp",
+        "instance_type": "g5.xlarge",
+        "family": "g5",
+        "region": "us-east-1",
+        "zone": None,
+        "purchase_option": "on_demand",
+        "price_usd_per_hour": "1.006",
+        "vcpus": 4,
+        "memory_gib": 16.0,
+        "architecture": "x86_64",
+        "accelerator": {"name": "A10G", "count": 1.0, "memory_gib": 24.0},
+        "price_source": "aws price list",
+        "price_as_of": "2026-01-01",
+    }
     spec = {
-        "name": f"job-{number % 100}", "argv": ["train.py", "--epochs", "3"], "workdir": "/home/somebody/project",
-        "tags": {"team": f"team-{number % 9}", "paper": f"p{number % 31}"}, "outputs": ["out/"], "max_cost_usd": "5",
-    }  # fmt: skip
+        "name": f"job-{number % 100}",
+        "argv": ["train.py", "--epochs", "3"],
+        "workdir": "/home/somebody/project",
+        "tags": {"team": f"team-{number % 9}", "paper": f"p{number % 31}"},
+        "outputs": ["out/"],
+        "max_cost_usd": "5",
+    }
     layers = [
         {"name": name, "armed": True, "detail": "x" * 60, "deadline": at.isoformat()}
         for name in ("create call", "provider schedule", "watchdog", "agent", "client", "reap")
     ]
     receipt = {"run_id": run_id, "instance_type": "g5.xlarge", "layers": layers, "left_behind": []}
     kinds: list[tuple[EventKind, dict[str, Any]]] = [
-        (EventKind.INTENDED, {"name": spec["name"], "owner": f"u{number % 20}@host", "spec": spec,
-                              "identity": {"provider": "aws", "account": "123456789012", "principal": "me"}}),
+        (
+            EventKind.INTENDED,
+            {
+                "name": spec["name"],
+                "owner": f"u{number % 20}@host",
+                "spec": spec,
+                "identity": {"provider": "aws", "account": "123456789012", "principal": "me"},
+            },
+        ),
         (EventKind.ATTEMPTED, {"attempt": 1, "token": f"{run_id}-1", "offer": offer, "zone": "us-east-1a"}),
         (EventKind.CREATED, {"instance_id": f"i-{number:017x}", "provider": offer["provider"], "region": "us-east-1"}),
         (EventKind.REACHED, {}),
@@ -185,14 +205,25 @@ def story(number: int, *, closed: bool) -> Iterator[RunEvent]:
         (EventKind.COLLECTED, {"files": 3, "bytes": 45678901}),
         (EventKind.ENDING, {"reason": "succeeded"}),
         (EventKind.CONFIRMED, {"state": "terminated"}),
-        (EventKind.CLOSED, {"reason": "succeeded", "ended_by": "client", "metered_seconds": 1234.5,
-                            "metered_cost_usd": str(cost), "receipt": receipt}),
-    ]  # fmt: skip
+        (
+            EventKind.CLOSED,
+            {
+                "reason": "succeeded",
+                "ended_by": "client",
+                "metered_seconds": 1234.5,
+                "metered_cost_usd": str(cost),
+                "receipt": receipt,
+            },
+        ),
+    ]
     for sequence, (kind, data) in enumerate(kinds if closed else kinds[:-1]):
         yield RunEvent(
-            run_id=run_id, sequence=sequence, at=at + timedelta(seconds=30 * sequence), kind=kind,
+            run_id=run_id,
+            sequence=sequence,
+            at=at + timedelta(seconds=30 * sequence),
+            kind=kind,
             data=json.loads(json.dumps(data)),
-        )  # fmt: skip
+        )
 
 
 def seconds(function: Callable[[], object]) -> float:

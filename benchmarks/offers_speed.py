@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from costgpu.models import PurchaseOption
+from costgpu.models.offer import PurchaseOption
 from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
 from costgpu.units import NumberRange, parse_accelerator, parse_usd

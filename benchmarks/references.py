@@ -20,10 +20,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from benchmarks.models import build
-from costgpu.estimate.opcost import step_work
-from costgpu.measure.probe.tracer import make_tracer
+from costgpu.estimate.op_costs import step_work
+from costgpu.measure.probe.op_tracer import make_tracer
+from costgpu.models.workload import OpRow
 from costgpu.pricing.references import REFERENCE_COLUMNS
-from costgpu.workload import OpRow
 
 NVIDIA_EXAMPLES = "lambdal/deeplearning-benchmark"
 
@@ -144,29 +144,150 @@ def dcgan(batch: int) -> tuple[nn.Module, Callable[[], Tensor]]:
 
 
 RECIPES = (
-    Recipe("resnet50", "resnet50", "ResNet-50 v1.5, ImageNet, 224 px", public("resnet50"), 602112, "SGD", True, 64,
-           1281167, 90, "He et al. 2015; ILSVRC 2012 training set"),
-    Recipe("ssd300", "large-cnn", "SSD300 on a ResNet-50, COCO", public("ssd"), 1080000, "SGD", True, 32, 117266, 65,
-           "Liu et al. 2016; COCO 2017 training images with objects"),
-    Recipe("bert-base", "transformer", "BERT base, SQuAD 1.1, length 384", public("bert_base"), 9216, "Adam", False, 12,
-           87599, 2, "Devlin et al. 2018; questions of the training set"),
-    Recipe("bert-large", "transformer", "BERT large, SQuAD 1.1, length 384", public("bert_large"), 9216, "Adam", False,
-           4, 87599, 2, "Devlin et al. 2018; questions of the training set"),
-    Recipe("waveglow", "large-cnn", "WaveGlow, segments of 8,000 samples", public("waveglow"), 57600, "Adam", False, 8,
-           None, None, "Prenger et al. 2018"),
-    Recipe("mlp", "mlp", "two hidden layers of 512, MNIST", mlp, 3136, "Adam", False, 128, 60000, 20,
-           "Keras' example mnist_mlp"),
-    Recipe("mnist-cnn", "small-cnn", "two convolutions, MNIST", mnist_cnn, 3136, "Adam", False, 128, 60000, 12,
-           "Keras' example mnist_cnn"),
-    Recipe("cifar10-cnn", "small-cnn", "four convolutions, CIFAR-10", cifar_cnn, 12288, "Adam", False, 32, 50000, 100,
-           "Keras' example cifar10_cnn"),
-    Recipe("lstm", "lstm", "bidirectional LSTM of 64, IMDB, length 100", imdb_lstm, 800, "Adam", False, 32, 25000, 4,
-           "Keras' example imdb_bidirectional_lstm"),
-    Recipe("stacked-lstm", "stacked-lstm", "two LSTM layers of 650, Penn Treebank, length 35", ptb_lstm, 280, "SGD",
-           False, 20, 26559, 39, "Zaremba et al. 2014, medium model; 929,589 tokens"),
-    Recipe("dcgan", "gan", "DCGAN of 128 channels, MNIST at 64 px", dcgan, 16384, "Adam", False, 128, 60000, 20,
-           "Radford et al. 2015"),
-)  # fmt: skip
+    Recipe(
+        "resnet50",
+        "resnet50",
+        "ResNet-50 v1.5, ImageNet, 224 px",
+        public("resnet50"),
+        602112,
+        "SGD",
+        True,
+        64,
+        1281167,
+        90,
+        "He et al. 2015; ILSVRC 2012 training set",
+    ),
+    Recipe(
+        "ssd300",
+        "large-cnn",
+        "SSD300 on a ResNet-50, COCO",
+        public("ssd"),
+        1080000,
+        "SGD",
+        True,
+        32,
+        117266,
+        65,
+        "Liu et al. 2016; COCO 2017 training images with objects",
+    ),
+    Recipe(
+        "bert-base",
+        "transformer",
+        "BERT base, SQuAD 1.1, length 384",
+        public("bert_base"),
+        9216,
+        "Adam",
+        False,
+        12,
+        87599,
+        2,
+        "Devlin et al. 2018; questions of the training set",
+    ),
+    Recipe(
+        "bert-large",
+        "transformer",
+        "BERT large, SQuAD 1.1, length 384",
+        public("bert_large"),
+        9216,
+        "Adam",
+        False,
+        4,
+        87599,
+        2,
+        "Devlin et al. 2018; questions of the training set",
+    ),
+    Recipe(
+        "waveglow",
+        "large-cnn",
+        "WaveGlow, segments of 8,000 samples",
+        public("waveglow"),
+        57600,
+        "Adam",
+        False,
+        8,
+        None,
+        None,
+        "Prenger et al. 2018",
+    ),
+    Recipe(
+        "mlp",
+        "mlp",
+        "two hidden layers of 512, MNIST",
+        mlp,
+        3136,
+        "Adam",
+        False,
+        128,
+        60000,
+        20,
+        "Keras' example mnist_mlp",
+    ),
+    Recipe(
+        "mnist-cnn",
+        "small-cnn",
+        "two convolutions, MNIST",
+        mnist_cnn,
+        3136,
+        "Adam",
+        False,
+        128,
+        60000,
+        12,
+        "Keras' example mnist_cnn",
+    ),
+    Recipe(
+        "cifar10-cnn",
+        "small-cnn",
+        "four convolutions, CIFAR-10",
+        cifar_cnn,
+        12288,
+        "Adam",
+        False,
+        32,
+        50000,
+        100,
+        "Keras' example cifar10_cnn",
+    ),
+    Recipe(
+        "lstm",
+        "lstm",
+        "bidirectional LSTM of 64, IMDB, length 100",
+        imdb_lstm,
+        800,
+        "Adam",
+        False,
+        32,
+        25000,
+        4,
+        "Keras' example imdb_bidirectional_lstm",
+    ),
+    Recipe(
+        "stacked-lstm",
+        "stacked-lstm",
+        "two LSTM layers of 650, Penn Treebank, length 35",
+        ptb_lstm,
+        280,
+        "SGD",
+        False,
+        20,
+        26559,
+        39,
+        "Zaremba et al. 2014, medium model; 929,589 tokens",
+    ),
+    Recipe(
+        "dcgan",
+        "gan",
+        "DCGAN of 128 channels, MNIST at 64 px",
+        dcgan,
+        16384,
+        "Adam",
+        False,
+        128,
+        60000,
+        20,
+        "Radford et al. 2015",
+    ),
+)
 
 
 def saved_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> tuple[Tensor, int]:
@@ -196,24 +317,38 @@ def row(recipe: Recipe, today: date) -> dict[str, object]:
             value.backward()
         parameters = [p for p in model.parameters() if p.requires_grad]
         ops = [
-            OpRow(op=r["op"], phase=r["phase"], count=r["count"], inputs=r["inputs"], outputs=r["outputs"],
-                  attributes=r["attributes"])
+            OpRow(
+                op=r["op"],
+                phase=r["phase"],
+                count=r["count"],
+                inputs=r["inputs"],
+                outputs=r["outputs"],
+                attributes=r["attributes"],
+            )
             for r in tracer.rows.values()
-        ]  # fmt: skip
+        ]
     work = step_work(ops, 1)
     convolved = sum(flops for (kind, _), flops in work.flops.items() if kind.startswith("conv"))
     return {
-        "name": recipe.name, "kind": recipe.kind, "detail": recipe.detail,
-        "parameters": sum(p.numel() for p in parameters), "tensors": len(parameters),
+        "name": recipe.name,
+        "kind": recipe.kind,
+        "detail": recipe.detail,
+        "parameters": sum(p.numel() for p in parameters),
+        "tensors": len(parameters),
         "flops_per_sample": f"{work.total_flops / recipe.batch:.4g}",
         "convolutions": f"{convolved / work.total_flops:.3g}",
         "bytes_per_sample": f"{work.bytes_moved / recipe.batch:.4g}",
         "kernels_per_step": f"{work.kernels:.0f}",
         "saved_bytes_per_sample": f"{kept / recipe.batch:.4g}",
-        "sample_bytes": recipe.sample_bytes, "optimizer": recipe.optimizer, "momentum": "yes" if recipe.momentum else "no",
-        "batch_size": recipe.batch, "samples_per_epoch": recipe.samples or "", "epochs": recipe.epochs or "",
-        "source": f"{recipe.source}; counted by benchmarks/references.py", "as_of": today.isoformat(),
-    }  # fmt: skip
+        "sample_bytes": recipe.sample_bytes,
+        "optimizer": recipe.optimizer,
+        "momentum": "yes" if recipe.momentum else "no",
+        "batch_size": recipe.batch,
+        "samples_per_epoch": recipe.samples or "",
+        "epochs": recipe.epochs or "",
+        "source": f"{recipe.source}; counted by benchmarks/references.py",
+        "as_of": today.isoformat(),
+    }
 
 
 def main() -> None:

@@ -14,9 +14,9 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from costgpu.estimate import bench
+from costgpu.estimate import benchmark_table
 from costgpu.estimate.interval import Z80
-from costgpu.models import Grade, Speedup
+from costgpu.models.offer import Grade, Speedup
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import kinds, speedups
 
@@ -32,11 +32,11 @@ class Miss:
 
 def predict(row: Speedup, others: list[Speedup]) -> Miss | None:
     """A row from others; None if they say nothing about it."""
-    rate = bench.rate_of(row)[1]
+    rate = benchmark_table.rate_of(row)[1]
     seconds = (row.cpu_seconds or 0.0) / (row.units or 1.0)
     unit = row.unit if row.units else ""
-    work = bench.Work(row.kind, bench.library(row.framework), unit, seconds, rate)
-    found = bench.table_speed(work, accelerators()[row.gpu], others)
+    work = benchmark_table.Work(row.kind, benchmark_table.library(row.framework), unit, seconds, rate)
+    found = benchmark_table.table_speed(work, accelerators()[row.gpu], others)
     if found is None:
         return None
     error = math.log(found.speedup / row.ratio)

@@ -21,12 +21,12 @@ from pathlib import Path
 
 import psutil
 
-from costgpu.job import FileEntry
-from costgpu.runner.agent_bundle import agent_file
-from costgpu.runner.agent_host import AgentHost
-from costgpu.runner.home import bring_home
-from costgpu.runner.sync import format_bytes, select
-from costgpu.runner.transport.ssh import SshTransport
+from costgpu.models.job import FileEntry
+from costgpu.runner.files.place_outputs import bring_home
+from costgpu.runner.files.select import format_bytes, select
+from costgpu.runner.machine.agent_bundle import agent_file
+from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.transport.ssh import SshTransport
 from tests.transport.sshd import Server, Wire, find_sshd, serve
 
 RUNS = 5

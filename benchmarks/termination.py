@@ -29,9 +29,21 @@ def once(folder: Path) -> tuple[float, float, float]:
     """Seconds to the terminate call, to confirmation, and from the create call to the job's end, of one run."""
     (folder / "job.py").write_text(JOB)
     command = [
-        sys.executable, "-m", "costgpu", "run", "--json", "--no-estimate", "--infra", "aws/us-east-1", "-t", "t3.micro",
-        "--max-cost", "1", "-y", "job.py",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "costgpu",
+        "run",
+        "--json",
+        "--no-estimate",
+        "--infra",
+        "aws/us-east-1",
+        "-t",
+        "t3.micro",
+        "--max-cost",
+        "1",
+        "-y",
+        "job.py",
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -51,9 +63,7 @@ def main() -> None:
         if reason := packages.obstacle():
             raise SystemExit(reason)
         inner = [sys.executable, "-m", "benchmarks.termination", str(runs)]
-        raise SystemExit(
-            subprocess.call([sys.executable, "-m", "tests.emulator.namespace", "--cloud", "--", *inner])
-        )  # fmt: skip
+        raise SystemExit(subprocess.call([sys.executable, "-m", "tests.emulator.namespace", "--cloud", "--", *inner]))
     results = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:

@@ -43,8 +43,10 @@ def plain(script: Path, arguments: list[str], seconds: float, folder: Path) -> f
     out = folder / "plain.json"
     subprocess.run(
         [sys.executable, "-c", PLAIN, str(seconds), str(out), str(script), *arguments],
-        check=True, cwd=folder, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        check=True,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+    )
     times = json.loads(out.read_text())
     return statistics.quantiles((b - a for a, b in pairwise(times[10:])), n=10)[0]
 

@@ -27,13 +27,22 @@ def down(inputs, outputs):
 
 
 generator = nn.Sequential(
-    *up(noise, width * 8, 1, 0), *up(width * 8, width * 4), *up(width * 4, width * 2), *up(width * 2, width),
-    nn.ConvTranspose2d(width, 3, 4, 2, 1), nn.Tanh(),
-).to(device)  # fmt: skip
+    *up(noise, width * 8, 1, 0),
+    *up(width * 8, width * 4),
+    *up(width * 4, width * 2),
+    *up(width * 2, width),
+    nn.ConvTranspose2d(width, 3, 4, 2, 1),
+    nn.Tanh(),
+).to(device)
 discriminator = nn.Sequential(
-    nn.Conv2d(3, width, 4, 2, 1), nn.LeakyReLU(0.2, True), *down(width, width * 2), *down(width * 2, width * 4),
-    *down(width * 4, width * 8), nn.Conv2d(width * 8, 1, 4), nn.Flatten(0),
-).to(device)  # fmt: skip
+    nn.Conv2d(3, width, 4, 2, 1),
+    nn.LeakyReLU(0.2, True),
+    *down(width, width * 2),
+    *down(width * 2, width * 4),
+    *down(width * 4, width * 8),
+    nn.Conv2d(width * 8, 1, 4),
+    nn.Flatten(0),
+).to(device)
 loader = DataLoader(TensorDataset(torch.rand(min(args.images, 2000), 3, 64, 64) * 2 - 1), batch_size=64, shuffle=True)
 passes = max(1, args.images // len(loader.dataset))
 optimizer_d = torch.optim.Adam(discriminator.parameters(), lr=2e-4, betas=(0.5, 0.999))

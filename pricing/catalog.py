@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.pricing import hardware, live, snapshot
+from costgpu.pricing import hardware, price_store, snapshot
 from costgpu.pricing.hardware import accelerator_key, nearest
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
 from costgpu.units import AcceleratorRequest, format_usd
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from decimal import Decimal
 
-    from costgpu.models import Offer
+    from costgpu.models.offer import Offer
 
 __all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "query_current", "query_shipped"]
 
@@ -46,13 +46,13 @@ class Catalog:
         return cls(snapshot.read_offers(snapshot.newest()))
 
     @classmethod
-    def current(cls, warn: live.Warn | None = None) -> Catalog:
+    def current(cls, warn: price_store.Warn | None = None) -> Catalog:
         """The prices in use: those that came with this version, and over them what was refreshed.
 
         Args:
             warn: Takes a line of words for refreshed prices that cannot be used.
         """
-        return cls(live.offers(warn=warn))
+        return cls(price_store.offers(warn=warn))
 
     @property
     def offers(self) -> Sequence[Offer]:
@@ -143,7 +143,7 @@ def query_shipped(query: OfferQuery) -> list[Offer]:
         return Catalog.shipped().query(query)
 
 
-def query_current(query: OfferQuery, warn: live.Warn | None = None) -> list[Offer]:
+def query_current(query: OfferQuery, warn: price_store.Warn | None = None) -> list[Offer]:
     """The same as ``Catalog.current(warn).query(query)``, in less time, as `query_shipped`.
 
     Raises:
@@ -151,7 +151,7 @@ def query_current(query: OfferQuery, warn: live.Warn | None = None) -> list[Offe
         PriceNotFound: All names exist and nothing matches.
     """
     try:
-        return Catalog(live.offers(_line_test(query), warn=warn)).query(query)
+        return Catalog(price_store.offers(_line_test(query), warn=warn)).query(query)
     except (UsageError, PriceNotFound):
         return Catalog.current().query(query)
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, UsageError
-from costgpu.models import AcceleratorSpec, CpuSpec
+from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.pricing.snapshot import DATA, read_table
 
 if TYPE_CHECKING:

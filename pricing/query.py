@@ -12,7 +12,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.hardware import accelerator_key
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
-from costgpu.models import Reference
+from costgpu.models.offer import Reference
 from costgpu.pricing.hardware import nearest
 from costgpu.pricing.snapshot import DATA
-from costgpu.pricing.strict import Row, needed, read_rows
+from costgpu.pricing.validated_csv import Row, needed, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

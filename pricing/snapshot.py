@@ -15,7 +15,7 @@ from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from costgpu.errors import ConfigError, PriceNotFound
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

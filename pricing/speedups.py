@@ -7,10 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
-from costgpu.models import Grade, Speedup
+from costgpu.models.offer import Grade, Speedup
 from costgpu.pricing.hardware import accelerators, nearest
 from costgpu.pricing.snapshot import DATA
-from costgpu.pricing.strict import Row, needed, read_rows
+from costgpu.pricing.validated_csv import Row, needed, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -28,14 +28,14 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
-from costgpu.checkup import Check
-from costgpu.job import CreateRequest, Identity, Instance, InstanceRef, Layer, Leftover
-from costgpu.models import Offer
+from costgpu.models.diagnostics import Check
+from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Layer, Leftover
+from costgpu.models.offer import Offer
 
 __all__ = [
     "OUR_TAGS", "TAG_LEASE", "TAG_NAME", "TAG_OWNER", "TAG_RUN", "Bill", "BilledRow", "Billing",
     "Examined", "Leftover", "Owned", "Provider",
-]  # fmt: skip
+]
 
 TAG_RUN = "costgpu-run"
 TAG_NAME = "costgpu-name"

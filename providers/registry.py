@@ -24,7 +24,7 @@ def _local(clock: Clock, options: dict[str, Any]) -> Provider:
 
     folder = options.get("local_folder")
     if folder is None:
-        from costgpu.config.places import data_folder  # noqa: PLC0415
+        from costgpu.config.paths import data_folder  # noqa: PLC0415
 
         folder = data_folder() / "machines"
     return LocalProvider(Path(folder), clock)
@@ -41,7 +41,7 @@ def _gcp(clock: Clock, options: dict[str, Any]) -> Provider:
 FACTORIES: dict[str, Callable[[Clock, dict[str, Any]], Provider]] = {"aws": _aws, "gcp": _gcp, "local": _local}
 OPTIONS = (
     "subnet", "scheduler_role_arn", "image", "regions", "gcp_project", "gcp_network", "gcp_image", "local_folder",
-)  # fmt: skip
+)
 
 
 def provider(name: str, *, clock: Clock, **options: Any) -> Provider:
@@ -83,12 +83,12 @@ def examined(name: str, *, clock: Clock, **options: Any) -> Examined | None:
     """
     given = {key: value for key, value in options.items() if value is not None}
     if name == "aws":
-        from costgpu.providers.aws.checkup import AwsCheckup  # noqa: PLC0415
+        from costgpu.providers.aws.diagnostics import AwsCheckup  # noqa: PLC0415
 
         names = ("subnet", "scheduler_role_arn", "image")
         return AwsCheckup(clock=clock, **{key: given[key] for key in names if key in given})
     if name == "gcp":
-        from costgpu.providers.gcp.checkup import GcpCheckup  # noqa: PLC0415
+        from costgpu.providers.gcp.diagnostics import GcpCheckup  # noqa: PLC0415
 
         found = {key: f"gcp_{key}" for key in ("project", "network", "image")}
         return GcpCheckup(clock=clock, **{key: given[option] for key, option in found.items() if option in given})
@@ -102,11 +102,11 @@ def policy(name: str) -> str:
         InvalidRequest: That provider has no such thing.
     """
     if name == "aws":
-        from costgpu.providers.aws import checkup as aws  # noqa: PLC0415
+        from costgpu.providers.aws import diagnostics as aws  # noqa: PLC0415
 
         return aws.policy()
     if name == "gcp":
-        from costgpu.providers.gcp import checkup as gcp  # noqa: PLC0415
+        from costgpu.providers.gcp import diagnostics as gcp  # noqa: PLC0415
 
         return gcp.role()
     raise InvalidRequest(f"There is no policy for {name!r}.", hint="costgpu has one for aws and one for gcp.")
@@ -146,7 +146,7 @@ def has_credentials(name: str) -> bool:
     if name != "aws":
         return False
     hints = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
-             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")  # fmt: skip
+             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
     if any(os.environ.get(hint) for hint in hints):
         return True
     files = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}

@@ -16,8 +16,8 @@ from costgpu.errors import AlertFailed, ConfigError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costgpu.alert.cron import Schedule, Task
-    from costgpu.alert.surroundings import Surroundings
+    from costgpu.alert.cron_environment import Surroundings
+    from costgpu.alert.crontab_lines import Schedule, Task
 
 SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail", "/usr/bin/sendmail")
 CRONS = {"cron", "crond", "fcron", "dcron", "systemd-cron"}
@@ -31,7 +31,7 @@ def test_alert() -> None:
     """
     import platform
 
-    from costgpu.alert.send import EXAMPLES, deliver, ordinal
+    from costgpu.alert.notify import EXAMPLES, deliver, ordinal
     from costgpu.config import config_file, load_settings
 
     urls = [url.get_secret_value() for url in load_settings(Path.cwd()).alert_urls]
@@ -42,9 +42,10 @@ def test_alert() -> None:
             f"or set COSTGPU_ALERT_URLS, separated by spaces.\n{EXAMPLES}",
         )
     done = deliver(
-        urls, "costgpu: test of budget alerts",
+        urls,
+        "costgpu: test of budget alerts",
         f"This is a test from {platform.node()}. Nothing is wrong: budget alerts will come to you like this.",
-    )  # fmt: skip
+    )
     for position, delivery in enumerate(done, 1):
         what = "delivered" if delivery.ok else "NOT delivered"
         detail = f": {delivery.detail}" if delivery.detail else ""
@@ -71,8 +72,8 @@ def cron(
     Your crontab's other lines stay as they are, byte for byte, and a copy of it is kept.
     Installing again replaces the lines.
     """
-    from costgpu.alert import cron as lines
-    from costgpu.alert.surroundings import surroundings
+    from costgpu.alert import crontab_lines as lines
+    from costgpu.alert.cron_environment import surroundings
 
     if install and remove:
         raise UsageError("--install and --remove contradict each other.")
@@ -92,31 +93,31 @@ def cron(
 
 
 def _show(schedule: Schedule, tasks: Sequence[Task], around: Surroundings) -> None:
-    from costgpu.alert import cron as lines
-    from costgpu.alert import systemd
+    from costgpu.alert import crontab_lines as lines
+    from costgpu.alert import systemd_timer
 
     typer.echo("# crontab (costgpu budget cron --install does it):")
     for task in tasks:
         typer.echo(lines.line(schedule, task))
-    typer.echo(f"\n# or systemd, {systemd.FOLDER}/{systemd.NAME}.service:\n{systemd.service(tasks)}")
-    typer.echo(f"# {systemd.FOLDER}/{systemd.NAME}.timer:\n{systemd.timer(schedule)}")
-    typer.echo(f"# then: systemctl --user daemon-reload && systemctl --user enable --now {systemd.NAME}.timer")
+    typer.echo(f"\n# or systemd, {systemd_timer.FOLDER}/{systemd_timer.NAME}.service:\n{systemd_timer.service(tasks)}")
+    typer.echo(f"# {systemd_timer.FOLDER}/{systemd_timer.NAME}.timer:\n{systemd_timer.timer(schedule)}")
+    typer.echo(f"# then: systemctl --user daemon-reload && systemctl --user enable --now {systemd_timer.NAME}.timer")
     typer.echo("# and, for it to run while you are not logged in: loginctl enable-linger")
     _notes(around.notes)
 
 
 def _install(schedule: Schedule, tasks: Sequence[Task], around: Surroundings) -> None:
-    from costgpu.alert import cron as lines
-    from costgpu.alert import crontab
+    from costgpu.alert import crontab_file
+    from costgpu.alert import crontab_lines as lines
     from costgpu.clock import SystemClock
 
     texts = [lines.line(schedule, task) for task in tasks]
-    old = crontab.read()
+    old = crontab_file.read()
     new = lines.install(old, texts)
     if new == old:
         typer.echo(f"Your crontab has these lines already: {schedule.words}.")
     else:
-        copy = crontab.replace(old, new, SystemClock().now())
+        copy = crontab_file.replace(old, new, SystemClock().now())
         kept = f" A copy of what it was: {copy}" if copy else ""
         typer.echo(f"Installed in your crontab: {schedule.words}.{kept}")
     for text in texts:
@@ -133,16 +134,16 @@ def _install(schedule: Schedule, tasks: Sequence[Task], around: Surroundings) ->
 
 
 def _remove() -> None:
-    from costgpu.alert import cron as lines
-    from costgpu.alert import crontab
+    from costgpu.alert import crontab_file
+    from costgpu.alert import crontab_lines as lines
     from costgpu.clock import SystemClock
 
-    old = crontab.read()
+    old = crontab_file.read()
     new = lines.remove(old)
     if new == old:
         typer.echo("Your crontab has no lines of costgpu.")
         return
-    copy = crontab.replace(old, new, SystemClock().now())
+    copy = crontab_file.replace(old, new, SystemClock().now())
     typer.echo(f"Taken out of your crontab. A copy of what it was: {copy}")
 
 

@@ -13,7 +13,6 @@ import typer
 from costgpu import __version__
 from costgpu.cli.budget import budget
 from costgpu.cli.cancel import cancel
-from costgpu.cli.command import ScriptCommand
 from costgpu.cli.doctor import doctor
 from costgpu.cli.estimate import estimate
 from costgpu.cli.jobs import attach, fetch, jobs, logs
@@ -22,6 +21,7 @@ from costgpu.cli.offers import offers
 from costgpu.cli.prices import prices
 from costgpu.cli.reap import reap
 from costgpu.cli.run import run
+from costgpu.cli.script_command import ScriptCommand
 from costgpu.cli.speedups import speedups
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
 

@@ -12,7 +12,7 @@ from costgpu.errors import CostGpuError, UsageError
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from costgpu.ledger.budget import Every
+    from costgpu.ledger.records.budget_rules import Every
 
 NAME = Annotated[str, typer.Argument(metavar="NAME", help="Of the budget: team-nlp.")]
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -44,18 +44,24 @@ def set_(
 
     It counts everything, or what --tag, --provider and --person leave. Amounts are US dollars.
     """
-    from costgpu.cli.planning import tags_of
-    from costgpu.cli.wiring import bench
-    from costgpu.ledger.budget import Budget, parse_name, parse_thresholds
-    from costgpu.ledger.budgets import set_budget
-    from costgpu.render.budget import definition, line
+    from costgpu.ledger.records.budget_rules import Budget, parse_name, parse_thresholds
+    from costgpu.ledger.records.budget_store import set_budget
+    from costgpu.render.text.budget import definition, line
+    from costgpu.workflows.context import bench
+    from costgpu.workflows.plan import tags_of
 
     every, amount = _amount(daily, weekly, monthly, total)
     wanted = Budget(
-        name=parse_name(name), amount_usd=amount, every=every, time_zone=_zone(time_zone),
-        thresholds=parse_thresholds(alert), provider=_provider(provider), owner=_person(person),
-        tags=tags_of(tag or []), enforce=enforce,
-    )  # fmt: skip
+        name=parse_name(name),
+        amount_usd=amount,
+        every=every,
+        time_zone=_zone(time_zone),
+        thresholds=parse_thresholds(alert),
+        provider=_provider(provider),
+        owner=_person(person),
+        tags=tags_of(tag or []),
+        enforce=enforce,
+    )
     with bench(strict=True) as parts:
         written = set_budget(parts.ledger, wanted, parts.clock.now(), replace=replace)
     what = "Set" if written else "It is so already"
@@ -72,11 +78,11 @@ def show(
     Committed is what open runs may still cost under their caps. All is from the ledger;
     costgpu budget check --verbose asks the providers, too.
     """
-    from costgpu.cli.budgeting import standing_of, tell_problems
-    from costgpu.cli.wiring import bench
-    from costgpu.ledger.budgets import all_budgets, unknown
-    from costgpu.render.budget import show_json, show_text
-    from costgpu.runner.spend import gather, shipped_prices
+    from costgpu.ledger.records.budget_store import all_budgets, unknown
+    from costgpu.render.text.budget import show_json, show_text
+    from costgpu.runner.spending import gather, shipped_prices
+    from costgpu.workflows.budget_check import standing_of, tell_problems
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         stored = all_budgets(parts.ledger)
@@ -97,8 +103,8 @@ def show(
 @budget.command()
 def remove(name: NAME) -> None:
     """Remove a budget. What was spent stays in the ledger."""
-    from costgpu.cli.wiring import bench
-    from costgpu.ledger.budgets import remove_budget
+    from costgpu.ledger.records.budget_store import remove_budget
+    from costgpu.workflows.context import bench
 
     with bench(strict=True) as parts:
         remove_budget(parts.ledger, name, parts.clock.now())
@@ -121,8 +127,8 @@ def check(
     code says how things stand: 0 well, 80 a threshold is crossed, 81 a budget is exceeded,
     82 an alert could not be delivered, 46 a provider could not be asked.
     """
-    from costgpu.cli.budgeting import Check, tell_problems
-    from costgpu.cli.wiring import bench
+    from costgpu.workflows.budget_check import Check, tell_problems
+    from costgpu.workflows.context import bench
 
     if billed and (offline or json):
         raise UsageError(
@@ -132,7 +138,7 @@ def check(
     with bench() as parts:
         code = Check(parts, offline=offline, verbose=verbose, as_json=json).carry_out(enforce=enforce)
         if billed:
-            from costgpu.cli.billing import billed_lines
+            from costgpu.cli.billed import billed_lines
 
             now = parts.clock.now()
             try:
@@ -147,7 +153,7 @@ for _command in (test_alert, cron):
 
 
 def _amount(daily: str | None, weekly: str | None, monthly: str | None, total: str | None) -> tuple[Every, Decimal]:
-    from costgpu.ledger.budget import Every, parse_amount
+    from costgpu.ledger.records.budget_rules import Every, parse_amount
 
     given = [
         (every, text)
@@ -170,7 +176,7 @@ def _zone(asked: str | None) -> str:
     import warnings
     import zoneinfo
 
-    from costgpu.ledger.budget import parse_zone
+    from costgpu.ledger.records.budget_rules import parse_zone
 
     if asked is not None:
         try:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.runs import RUN, connection, find_run, run_and_machine
 from costgpu.errors import RunBusy
+from costgpu.workflows.find_run import RUN, find_run
 
 if TYPE_CHECKING:
-    from costgpu.cli.wiring import Bench
-    from costgpu.job import Instance, InstanceRef
-    from costgpu.run import RunView, Tagged
+    from costgpu.models.job import Instance, InstanceRef
+    from costgpu.models.run import RunView, Tagged
+    from costgpu.workflows.context import Bench
 
 
 def cancel(
@@ -22,14 +22,14 @@ def cancel(
     now: Annotated[bool, typer.Option("--now", help="At once: what is on the machine is lost.")] = False,
 ) -> None:
     """End a run: the job is asked to end, what there is comes home, the machine is terminated."""
-    from costgpu.cli.watch import Terminal
-    from costgpu.cli.wiring import bench
-    from costgpu.job import RunState
-    from costgpu.render.run import receipt_text
-    from costgpu.run import Tagged
-    from costgpu.runner.engine import Detached
-    from costgpu.runner.lock import driving
-    from costgpu.runner.service import driver_for, load, status_of, tail_position
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.models.job import RunState
+    from costgpu.models.run import Tagged
+    from costgpu.render.text.run import receipt_text
+    from costgpu.runner.drive.loop import Detached
+    from costgpu.runner.launch import driver_for, load, status_of, tail_position
+    from costgpu.runner.state.lock import driving
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         found = find_run(parts, run)
@@ -65,7 +65,7 @@ def cancel(
 
 def question(found: RunView | Tagged, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
-    from costgpu.run import Tagged
+    from costgpu.models.run import Tagged
 
     ref: InstanceRef | None
     if isinstance(found, Tagged):
@@ -77,29 +77,13 @@ def question(found: RunView | Tagged, *, now: bool) -> str:
     return f"End run {found.run_id} ({name}) of {owner or 'nobody known'}{machine}{lost}?"
 
 
-def cancel_driven(parts: Bench, view: RunView, *, now: bool) -> None:
-    """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
-    from costgpu.job import EndedBy, EndReason, EventKind, RunState
-    from costgpu.runner.record import Record
-
-    record = Record(parts.ledger, parts.tools.clock, view.run_id)
-    if view.state is RunState.RUNNING and view.instance is not None and not now:
-        _, instance = run_and_machine(parts, view.run_id)
-        if instance is not None:
-            with connection(parts, instance) as host:
-                host.cancel()
-    elif view.state is not RunState.TERMINATING and (now or view.state not in (RunState.INTENT, RunState.COLLECTING)):
-        record.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
-    typer.echo(f"Run {view.run_id} is being ended by the terminal that drives it.", err=True)
-
-
 def _end_by_tag(parts: Bench, instance: Instance) -> None:
-    from costgpu.runner import errands
+    from costgpu.runner.drive import termination
 
     provider = parts.tools.provider(instance.ref.provider)
-    errands.terminate(provider, instance.ref, parts.tools.clock)
-    errands.confirm(provider, instance.ref, parts.tools.clock, known_since=instance.launched_at)
-    left = errands.clean_up(provider, instance.run_id, instance.ref.region, parts.tools.clock)
+    termination.terminate(provider, instance.ref, parts.tools.clock)
+    termination.confirm(provider, instance.ref, parts.tools.clock, known_since=instance.launched_at)
+    left = termination.clean_up(provider, instance.run_id, instance.ref.region, parts.tools.clock)
     typer.echo(f"{instance.ref.instance_id} in {instance.ref.region} is terminated; {instance.ref.provider} confirms.")
     if left:
         typer.echo(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.", err=True)

@@ -9,10 +9,10 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costgpu.checkup import Check
-    from costgpu.cli.wiring import Bench
-    from costgpu.models import Offer
-    from costgpu.render.doctor import Place
+    from costgpu.models.diagnostics import Check
+    from costgpu.models.offer import Offer
+    from costgpu.render.text.doctor import Place
+    from costgpu.workflows.context import Bench
 
 
 def doctor(
@@ -39,14 +39,14 @@ def doctor(
     --policy aws prints the least IAM policy that is enough, as JSON; --policy gcp the
     custom role, as YAML.
     """
-    from costgpu.checkup import Status, gravest
-    from costgpu.cli.wiring import bench
     from costgpu.errors import UsageError
-    from costgpu.render.doctor import doctor_json, doctor_text
+    from costgpu.models.diagnostics import Status, gravest
+    from costgpu.render.text.doctor import doctor_json, doctor_text
+    from costgpu.workflows.context import bench
 
     if policy is not None:
-        from costgpu.cli.examining import CLOUDS
         from costgpu.providers import registry
+        from costgpu.workflows.doctor import CLOUDS
 
         if policy not in CLOUDS:
             raise UsageError(f"--policy {policy}: there is none.", hint="Use aws or gcp.")
@@ -66,8 +66,8 @@ def _places(parts: Bench, infra: list[str], instance_type: str | None, gpus: str
     """All that is asked for, the clouds side by side."""
     import threading
 
-    from costgpu.cli.examining import CLOUDS, cloud_checks, options_of, own_checks, places_of
-    from costgpu.render.doctor import Place
+    from costgpu.render.text.doctor import Place
+    from costgpu.workflows.doctor import CLOUDS, cloud_checks, options_of, own_checks, places_of
 
     chosen = places_of(infra) if infra else list(CLOUDS)
     offers = _offers(chosen, instance_type, gpus, spot=spot, asked=bool(infra))
@@ -91,8 +91,8 @@ def _offers(
     places: list[str], instance_type: str | None, gpus: str | None, *, spot: bool, asked: bool
 ) -> dict[str, Offer | None]:
     """The machine to ask about in each place. One that was named must have it; of the others, one of them."""
-    from costgpu.cli.examining import wanted
     from costgpu.errors import PriceNotFound, UsageError
+    from costgpu.workflows.doctor import wanted
 
     if instance_type is not None and gpus is not None:
         raise UsageError("-t and --gpus contradict each other.", hint="A machine type has its accelerators.")

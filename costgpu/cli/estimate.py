@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.measuring import candidates
 from costgpu.errors import UsageError
+from costgpu.workflows.measure import candidates
 
 if TYPE_CHECKING:
     from costgpu.estimate.verdict import Preferences
@@ -66,17 +66,17 @@ def estimate(
     from datetime import UTC, datetime
 
     from costgpu import __version__
-    from costgpu.cli.besides import Besides
-    from costgpu.cli.speeds import Speeds
-    from costgpu.cli.subject import Asked, check, subject
-    from costgpu.estimate.amount import amount_of
     from costgpu.estimate.predict import predict, prepare
+    from costgpu.estimate.scope import amount_of
     from costgpu.estimate.verdict import decide
-    from costgpu.prediction import Candidate
+    from costgpu.models.prediction import Candidate
     from costgpu.pricing.hardware import accelerators
     from costgpu.pricing.speedups import speedups
-    from costgpu.render.estimate import verdict_json, verdict_text
+    from costgpu.render.text.estimate import verdict_json, verdict_text
     from costgpu.units import parse_duration
+    from costgpu.workflows.estimate_extras import Besides
+    from costgpu.workflows.estimate_input import Asked, check, subject
+    from costgpu.workflows.speed_history import Speeds
 
     if output not in ("text", "json"):
         raise UsageError(f"There is no output format {output!r}.", hint="Choose text or json.")
@@ -86,14 +86,25 @@ def estimate(
         if value is not None and not 0 < value < 1e15:
             raise UsageError(f"{name} {value:g} is not a positive number.")
     asked = Asked(
-        words=tuple(command or ()), module=module, python=python, workdir=workdir,
-        measure_for_seconds=parse_duration(measure_for), start_limit_seconds=parse_duration(start_limit), steps=steps,
-        save=save, like=like, params=params, tokens=tokens, step_pattern=step_pattern, epochs=epochs,
-    )  # fmt: skip
+        words=tuple(command or ()),
+        module=module,
+        python=python,
+        workdir=workdir,
+        measure_for_seconds=parse_duration(measure_for),
+        start_limit_seconds=parse_duration(start_limit),
+        steps=steps,
+        save=save,
+        like=like,
+        params=params,
+        tokens=tokens,
+        step_pattern=step_pattern,
+        epochs=epochs,
+    )
     check(asked)
     preferences = _preferences(objective, deadline, max_cost, value_of_time, top)
-    besides = Besides.asked(own=own, own_price=own_price, power_price=power_price, energy=energy, chart=chart,
-                            report=report, force=force)  # fmt: skip
+    besides = Besides.asked(
+        own=own, own_price=own_price, power_price=power_price, energy=energy, chart=chart, report=report, force=force
+    )
     places = candidates(gpus, tuple(infra or ()), spot=spot)  # a wrong name is an error before 30 s of measuring
     now = datetime.now(UTC)
     found = subject(asked, now, __version__)
@@ -119,7 +130,7 @@ def _preferences(
     objective: str, deadline: str | None, max_cost: str | None, value_of_time: str | None, rows: int
 ) -> Preferences:
     from costgpu.estimate.verdict import Preferences
-    from costgpu.prediction import Objective
+    from costgpu.models.prediction import Objective
     from costgpu.units import parse_duration, parse_usd
 
     if objective not in list(Objective):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.runs import RUN, connection, recorded_run, run_and_machine
 from costgpu.errors import HostUnreachable, RunBusy, RunError, UsageError
+from costgpu.workflows.find_run import RUN, connection, recorded_run, run_and_machine
 
 if TYPE_CHECKING:
-    from costgpu.cli.watch import Terminal
-    from costgpu.cli.wiring import Bench
-    from costgpu.run import RunView, Tagged
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.models.run import RunView, Tagged
+    from costgpu.workflows.context import Bench
 
 
 def jobs(
@@ -28,9 +28,9 @@ def jobs(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """List runs: what runs, since when, what it has cost so far, how much of its lease is left."""
-    from costgpu.cli.wiring import bench
     from costgpu.errors import ConfigError, LedgerError
-    from costgpu.render.run import jobs_json, jobs_text
+    from costgpu.render.text.run import jobs_json, jobs_text
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         views: list[RunView] = []
@@ -54,9 +54,9 @@ def logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as the job writes.")] = False,
 ) -> None:
     """Print what the job has written: its stdout to stdout, its stderr to stderr."""
-    from costgpu.cli.watch import Terminal
-    from costgpu.cli.wiring import bench
-    from costgpu.runner.host import LogPosition
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.runner.machine.host import LogPosition
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         view, instance = run_and_machine(parts, run)
@@ -79,12 +79,12 @@ def logs(
 def attach(run: RUN) -> None:
     """Watch a run again and take it to its end: outputs home, machine ended, receipt."""
     from costgpu.cli.run import coming_back, finish, left
-    from costgpu.cli.watch import Terminal, signals
-    from costgpu.cli.wiring import bench
-    from costgpu.job import RunState
-    from costgpu.runner.engine import Detached
-    from costgpu.runner.lock import driving
-    from costgpu.runner.service import driver_for, load, status_of, tail_position
+    from costgpu.cli.terminal_observer import Terminal, signals
+    from costgpu.models.job import RunState
+    from costgpu.runner.drive.loop import Detached
+    from costgpu.runner.launch import driver_for, load, status_of, tail_position
+    from costgpu.runner.state.lock import driving
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         view = recorded_run(parts, run)
@@ -117,9 +117,9 @@ def fetch(
     to: Annotated[str | None, typer.Option(help="Folder; else where the job was sent from.")] = None,
 ) -> None:
     """Bring a run's outputs and logs home, whether the job is over or still runs; the machine is left as it is."""
-    from costgpu.cli.wiring import bench
-    from costgpu.runner import landing
-    from costgpu.runner.home import bring_home
+    from costgpu.runner.drive import collect
+    from costgpu.runner.files.place_outputs import bring_home
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         view, instance = run_and_machine(parts, run)
@@ -140,16 +140,14 @@ def fetch(
             status, entries, depot_host = rescued
             if status.detail:
                 typer.echo(status.detail, err=True)
-            landed = bring_home(depot_host, entries, workdir=home, sent=landing.read_sent(folder), run_id=run_id)
+            landed = bring_home(depot_host, entries, workdir=home, sent=collect.read_sent(folder), run_id=run_id)
         else:
             with connection(parts, instance) as host:
                 host.fetch_logs(folder)
                 outputs = host.outputs()
-                landed = bring_home(
-                    host, outputs.files, workdir=home, sent=landing.read_sent(folder), run_id=run_id
-                )  # fmt: skip
-                unread = landing.unreadable(outputs) if outputs.unreadable else None
-        typer.echo(landing.landed_words(landed, str(home), run_id), err=True)
+                landed = bring_home(host, outputs.files, workdir=home, sent=collect.read_sent(folder), run_id=run_id)
+                unread = collect.unreadable(outputs) if outputs.unreadable else None
+        typer.echo(collect.landed_words(landed, str(home), run_id), err=True)
         if instance is not None and instance.state.alive:
             until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
             typer.echo(f"Its machine stays until {until}; costgpu cancel {run_id} ends it now.", err=True)
@@ -160,7 +158,7 @@ def fetch(
 
 def _views(parts: Bench, ids: Sequence[str]) -> list[RunView]:
     """Runs as the ledger tells them; one that makes no sense does not hide the others."""
-    from costgpu.runner.states import IllegalEvent, replay
+    from costgpu.runner.state.states import IllegalEvent, replay
 
     views = []
     for events in parts.ledger.events_of(ids).values():
@@ -174,7 +172,7 @@ def _views(parts: Bench, ids: Sequence[str]) -> list[RunView]:
 def _tagged(parts: Bench, known: set[str]) -> list[Tagged]:
     """Machines of ours of which the ledger knows nothing."""
     from costgpu.errors import ProviderError
-    from costgpu.run import Tagged
+    from costgpu.models.run import Tagged
 
     found: list[Tagged] = []
     for provider in parts.providers():
@@ -191,7 +189,7 @@ def _tagged(parts: Bench, known: set[str]) -> list[Tagged]:
 
 def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
     """Shows the job's output to its end, and ends with the job's exit code; changes nothing."""
-    from costgpu.runner.service import load, tail_position
+    from costgpu.runner.launch import load, tail_position
 
     _, instance = run_and_machine(parts, view.run_id)
     if instance is None:
@@ -213,7 +211,7 @@ def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
 
 def _environment(view: RunView) -> dict[str, str] | None:
     """The job's environment as far as this process has it; None if a variable is missing."""
-    from costgpu.cli.wiring import job_environment
+    from costgpu.workflows.context import job_environment
 
     found: dict[str, str] = {}
     if view.spec.env_file is not None:
@@ -247,15 +245,15 @@ def _tell_waiting(parts: Bench, views: list[RunView]) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from costgpu.config import runs_folder
-    from costgpu.job import JobPhase, RunState
-    from costgpu.runner.lock import is_driven
+    from costgpu.models.job import JobPhase, RunState
+    from costgpu.runner.state.lock import is_driven
 
     begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED)]
     ours = [view for view in begun if (runs_folder() / view.run_id).exists()]  # only here are their keys
     alone = [view for view in ours if not is_driven(runs_folder() / view.run_id)]
     if not alone:
         return
-    from costgpu.runner.service import status_of
+    from costgpu.runner.launch import status_of
 
     now = parts.clock.now()
     with ThreadPoolExecutor(8) as pool:  # each may take seconds to answer

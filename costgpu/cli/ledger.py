@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.billing import billed
-from costgpu.cli.periods import period
+from costgpu.cli.billed import billed
 from costgpu.cli.report import report
 from costgpu.errors import UsageError
+from costgpu.workflows.periods import period
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from costgpu.ledger import Ledger
-    from costgpu.ledger.history import ClosedRun, Selection
-    from costgpu.ledger.totals import By
+    from costgpu.ledger.queries.history import ClosedRun, Selection
+    from costgpu.ledger.queries.totals import By
 
 SINCE = Annotated[
     str | None, typer.Option(metavar="WHEN", help="From then on: 2026-11, 2026-11-01, or 30d for 30 days ago.")
@@ -74,10 +74,10 @@ def history(
                 hint=f"costgpu ledger {command} --since 2026-11",
             )
         return
-    from costgpu.cli.wiring import bench
-    from costgpu.ledger.history import closed_runs
-    from costgpu.ledger.totals import totals
-    from costgpu.render.ledger import history_json, history_text, totals_json, totals_text
+    from costgpu.ledger.queries.history import closed_runs
+    from costgpu.ledger.queries.totals import totals
+    from costgpu.render.text.ledger import history_json, history_text, totals_json, totals_text
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         now = parts.clock.now()
@@ -95,8 +95,13 @@ def history(
         if json:
             typer.echo(history_json(rows, now))
             return
-        typer.echo(history_text(rows, selected=bool(chosen.provider or chosen.owner or chosen.name or chosen.tags
-                                                    or low or high), limit=limit))  # fmt: skip
+        typer.echo(
+            history_text(
+                rows,
+                selected=bool(chosen.provider or chosen.owner or chosen.name or chosen.tags or low or high),
+                limit=limit,
+            )
+        )
         _tell_open(parts.ledger)
 
 
@@ -117,8 +122,8 @@ def export(
     focus is FOCUS 1.2 as CSV: one row a run and billing month, which sum up to its cost.
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe.
     """
-    from costgpu.cli.files import check_target, write_file
-    from costgpu.cli.wiring import bench
+    from costgpu.workflows.context import bench
+    from costgpu.workflows.write_file import check_target, write_file
 
     if form not in FORMATS:
         raise UsageError(f"There is no format {form!r}.", hint=f"Choose {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
@@ -151,10 +156,10 @@ def accuracy(
 
     Runs that succeeded and had an estimate count. Times are from the create call to the end.
     """
-    from costgpu.cli.wiring import bench
-    from costgpu.ledger.accuracy import accuracy as summary
-    from costgpu.ledger.accuracy import comparisons
-    from costgpu.render.ledger import accuracy_json, accuracy_text
+    from costgpu.ledger.queries.accuracy import accuracy as summary
+    from costgpu.ledger.queries.accuracy import comparisons
+    from costgpu.render.text.ledger import accuracy_json, accuracy_text
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         now = parts.clock.now()
@@ -168,7 +173,7 @@ def accuracy(
 
 def selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> Selection:
     """Which runs are meant. Raises `UsageError`."""
-    from costgpu.ledger.history import Selection
+    from costgpu.ledger.queries.history import Selection
 
     tags = {}
     for word in tag or []:
@@ -180,7 +185,7 @@ def selection(provider: str | None, person: str | None, name: str | None, tag: l
 
 
 def _group(text: str) -> tuple[By, str]:
-    from costgpu.ledger.totals import By
+    from costgpu.ledger.queries.totals import By
 
     word, _, key = text.partition(":")
     if word == By.TAG and not key:
@@ -198,9 +203,9 @@ def _exported(
 ) -> Iterator[str]:
     import json as documents
 
-    from costgpu.ledger.export import as_csv, as_json
-    from costgpu.ledger.focus import as_focus, metadata
-    from costgpu.ledger.history import closed_runs
+    from costgpu.ledger.queries.export import as_csv, as_json
+    from costgpu.ledger.queries.focus import as_focus, metadata
+    from costgpu.ledger.queries.history import closed_runs
 
     low, high, now = times
     if form == "focus-metadata":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import date
 
-    from costgpu.models import Offer
+    from costgpu.models.offer import Offer
     from costgpu.pricing.query import OfferQuery, SortKey
 
 DEFAULT_TOP = 20
@@ -46,17 +45,12 @@ def offers(
     from functools import partial
 
     from costgpu.pricing.catalog import query_current
+    from costgpu.workflows.price_warning import warn_of_prices
 
     query = to_query(gpus=gpus, cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort)
     as_json = is_json(output) or json
     find = partial(query_current, warn=warn_of_prices)
     typer.echo(listing(query, find=find, today=datetime.now(UTC).date(), top=top or None, as_json=as_json))
-
-
-@cache
-def warn_of_prices(words: str) -> None:
-    """Says on stderr, once, that refreshed prices cannot be used."""
-    typer.echo(f"costgpu: {words}", err=True)
 
 
 def listing(
@@ -76,7 +70,7 @@ def listing(
         top: How many offers to list; None for all.
         as_json: The JSON document instead of the table.
     """
-    from costgpu.render.offers import offers_json, offers_table
+    from costgpu.render.text.offers import offers_json, offers_table
 
     found = find(query)
     render = offers_json if as_json else offers_table
@@ -98,7 +92,7 @@ def to_query(
     Raises:
         UsageError: An option cannot be read.
     """
-    from costgpu.models import PurchaseOption
+    from costgpu.models.offer import PurchaseOption
     from costgpu.pricing.query import OfferQuery
     from costgpu.units import parse_accelerator, parse_range, parse_usd
 

@@ -11,14 +11,16 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from costgpu.errors import CostGpuError
-    from costgpu.models import Offer
-    from costgpu.pricing.refresh import Refresh
-    from costgpu.pricing.sources.harvest import Harvest
+    from costgpu.models.offer import Offer
+    from costgpu.pricing.merge_prices import Refresh
+    from costgpu.pricing.sources.price_update import Harvest
 
 prices = typer.Typer(
-    name="prices", help="Show how old the prices in use are and where they come from; fetch newer ones.",
-    invoke_without_command=True, rich_markup_mode=None,
-)  # fmt: skip
+    name="prices",
+    help="Show how old the prices in use are and where they come from; fetch newer ones.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
+)
 PROVIDERS = ("aws", "gcp")
 NAMES = {"aws": "AWS", "gcp": "Google Cloud"}
 
@@ -36,13 +38,13 @@ def show(
         return
     from datetime import UTC, datetime
 
-    from costgpu.cli.offers import warn_of_prices
-    from costgpu.pricing import live
-    from costgpu.render.prices import prices_json, prices_text
+    from costgpu.pricing import price_store
+    from costgpu.render.text.prices import prices_json, prices_text
+    from costgpu.workflows.price_warning import warn_of_prices
 
-    offers = live.offers(warn=warn_of_prices)
-    found = [live.kept(provider) for provider in PROVIDERS]
-    failed = [live.failed_try(provider) for provider in PROVIDERS]
+    offers = price_store.offers(warn=warn_of_prices)
+    found = [price_store.kept(provider) for provider in PROVIDERS]
+    failed = [price_store.failed_try(provider) for provider in PROVIDERS]
     render = prices_json if json else prices_text
     typer.echo(
         render(
@@ -50,7 +52,7 @@ def show(
             datetime.now(UTC),
             refreshed={kept.provider: kept.regions for kept in found if kept},
             failed=[one for one in failed if one],
-            folder=str(live.cache_folder()),
+            folder=str(price_store.cache_folder()),
         )
     )
 
@@ -75,11 +77,11 @@ def refresh(
     from datetime import UTC, datetime
 
     from costgpu.errors import PriceNotFound
-    from costgpu.pricing import live
-    from costgpu.render.prices import refresh_json, refresh_text
+    from costgpu.pricing import price_store
+    from costgpu.render.text.prices import refresh_json, refresh_text
 
     now = datetime.now(UTC)
-    known = live.offers()
+    known = price_store.offers()
     results: list[Refresh] = []
     errors: list[CostGpuError] = []
     for provider, regions in _asked(infra or [], known):
@@ -89,7 +91,7 @@ def refresh(
         elif harvests:
             failed.append(_nothing(provider, harvests))
         if failed:
-            live.note_failure(live.FailedTry(provider=provider, at=now, why=failed[0].message))
+            price_store.note_failure(price_store.FailedTry(provider=provider, at=now, why=failed[0].message))
             typer.echo(f"costgpu: {_stays(provider, known, now)}", err=True)
         errors += failed
     if results or json:
@@ -196,8 +198,8 @@ def _aws(known: Sequence[Offer], now: datetime) -> Callable[[Sequence[str]], Har
 
 
 def _keep(provider: str, harvests: Sequence[Harvest], now: datetime, *, accept: bool) -> Refresh:
-    from costgpu.pricing import live
-    from costgpu.pricing.refresh import settle
+    from costgpu.pricing import price_store
+    from costgpu.pricing.merge_prices import settle
 
     settled: list[Refresh] = []
 
@@ -205,7 +207,7 @@ def _keep(provider: str, harvests: Sequence[Harvest], now: datetime, *, accept: 
         settled.append(settle(known, harvests, accept=accept))
         return settled[0].offers
 
-    live.keep(provider, sorted({offer.region for harvest in harvests for offer in harvest.offers}), now, change)
+    price_store.keep(provider, sorted({offer.region for harvest in harvests for offer in harvest.offers}), now, change)
     return settled[0]
 
 

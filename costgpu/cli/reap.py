@@ -10,10 +10,10 @@ import typer
 from costgpu.errors import CostGpuError, Leaking, TerminationUnconfirmed, Unreachable
 
 if TYPE_CHECKING:
-    from costgpu.cli.wiring import Bench
+    from costgpu.models.run import Findings, RunView
     from costgpu.providers.base import Provider
-    from costgpu.run import Findings, RunView
     from costgpu.runner.reap import Only
+    from costgpu.workflows.context import Bench
 
 
 def reap(
@@ -34,11 +34,11 @@ def reap(
     finished comes home. Silent with exit code 0 when all is well; 48: something was
     leaking (now ended, with --yes); 47: it is not ended; 46: somebody could not be asked.
     """
-    from costgpu.cli.wiring import bench
-    from costgpu.render.reap import reap_json, reap_text
-    from costgpu.run import Findings
+    from costgpu.models.run import Findings
+    from costgpu.render.text.reap import reap_json, reap_text
     from costgpu.runner.reap import end_orphans, look
-    from costgpu.runner.spend import shipped_prices
+    from costgpu.runner.spending import shipped_prices
+    from costgpu.workflows.context import bench
 
     with bench() as parts:
         only = _only(parts, older_than, mine=mine)
@@ -61,7 +61,7 @@ def reap(
 
 def _judge(found: Findings, *, yes: bool) -> None:
     """The exit code: the worst of what was found."""
-    from costgpu.render.reap import count_text, rate_text
+    from costgpu.render.text.reap import count_text, rate_text
 
     if yes and (alive := found.not_ended):
         raise TerminationUnconfirmed(
@@ -91,8 +91,8 @@ def _only(parts: Bench, older_than: str | None, *, mine: bool) -> Only:
     from datetime import timedelta
 
     from costgpu.errors import UsageError
+    from costgpu.runner.launch import whoami
     from costgpu.runner.reap import Only
-    from costgpu.runner.service import whoami
     from costgpu.units import parse_duration
 
     before = None
@@ -117,7 +117,7 @@ class Memory:
     def run(self, run_id: str) -> RunView | None:
         """The run; None if the ledger does not know it or cannot say."""
         from costgpu.errors import ConfigError, LedgerError
-        from costgpu.runner.service import load
+        from costgpu.runner.launch import load
 
         if run_id not in self._views and not self._broken:
             try:
@@ -132,9 +132,9 @@ class Memory:
 
 def _collect(parts: Bench) -> bool:
     """Takes over what is finished; whether the ledger could be used."""
-    from costgpu.cli.watch import Terminal
+    from costgpu.cli.terminal_observer import Terminal
     from costgpu.errors import ConfigError, LedgerError
-    from costgpu.runner.service import collect_finished
+    from costgpu.runner.launch import collect_finished
 
     terminal = Terminal(parts.clock, ask=False)
     try:
@@ -166,7 +166,7 @@ def _without_credentials(
 ) -> dict[str, str]:
     """Accounts where open runs may have a machine, and which the credentials here could not ask."""
     from costgpu.errors import ConfigError, LedgerError
-    from costgpu.runner.service import expected
+    from costgpu.runner.launch import expected
 
     asked = {provider.name: (provider, regions) for provider, regions in places}
     accounts: dict[str, str] = {}

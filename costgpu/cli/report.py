@@ -12,9 +12,9 @@ import typer
 from costgpu.errors import LedgerDamaged, UsageError
 
 if TYPE_CHECKING:
-    from costgpu.cli.wiring import Bench
-    from costgpu.render.spending import Summary
-    from costgpu.run import RunView
+    from costgpu.models.run import RunView
+    from costgpu.render.html.spending_summary import Summary
+    from costgpu.workflows.context import Bench
 
 DAYS = 90  # that a report covers if nobody says otherwise
 MOST_DAYS = 18_263
@@ -35,10 +35,10 @@ def report(
     zone of their own. One file that needs nothing else.
     """
     from costgpu import __version__
-    from costgpu.cli.files import check_target, write_file
-    from costgpu.cli.periods import period
-    from costgpu.cli.wiring import bench
-    from costgpu.render.report import report_html
+    from costgpu.render.html.ledger_page import report_html
+    from costgpu.workflows.context import bench
+    from costgpu.workflows.periods import period
+    from costgpu.workflows.write_file import check_target, write_file
 
     with bench() as parts:
         now = parts.clock.now()
@@ -62,10 +62,10 @@ def report(
 
 def _summary(parts: Bench, low: datetime, high: datetime, now: datetime) -> tuple[Summary, Decimal]:
     """What the period holds, and what all closed runs have cost in all."""
-    from costgpu.ledger.budget import bounds
-    from costgpu.ledger.budgets import all_budgets
-    from costgpu.ledger.history import Selection, closed_runs, spent
-    from costgpu.render.spending import cost_before, summarise
+    from costgpu.ledger.queries.history import Selection, closed_runs, spent
+    from costgpu.ledger.records.budget_rules import bounds
+    from costgpu.ledger.records.budget_store import all_budgets
+    from costgpu.render.html.spending_summary import cost_before, summarise
 
     ledger, everything = parts.ledger, Selection()
     budgets = [stored.budget for stored in all_budgets(ledger)]
@@ -85,16 +85,22 @@ def _summary(parts: Bench, low: datetime, high: datetime, now: datetime) -> tupl
                 (cost_before(view, now, start, low) for view in running), Decimal(0)
             )
     summary = summarise(
-        closed_runs(ledger, everything, since=low, until=high), views, budgets, since=low, until=high, now=now, zone="UTC",
+        closed_runs(ledger, everything, since=low, until=high),
+        views,
+        budgets,
+        since=low,
+        until=high,
+        now=now,
+        zone="UTC",
         before=before,
-    )  # fmt: skip
+    )
     summary.unreadable = unreadable
     return summary, spent(ledger, everything, None, None)
 
 
 def _open_views(parts: Bench) -> tuple[list[RunView], int]:
     """The open runs, and how many of them cannot be read."""
-    from costgpu.runner.states import IllegalEvent, replay
+    from costgpu.runner.state.states import IllegalEvent, replay
 
     found, unreadable = [], 0
     for run_id in parts.ledger.open_runs():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.planning import (
+from costgpu.errors import CostGpuError, NotConfirmed, ScriptError, UsageError
+from costgpu.workflows.plan import (
     check_credentials,
     check_local,
     check_places,
@@ -22,14 +23,13 @@ from costgpu.cli.planning import (
     spec_of,
     tags_of,
 )
-from costgpu.errors import CostGpuError, NotConfirmed, ScriptError, UsageError
 
 if TYPE_CHECKING:
-    from costgpu.cli.wiring import Bench
-    from costgpu.run import Plan, RunView
-    from costgpu.runner.engine import Driver
+    from costgpu.models.run import Plan, RunView
+    from costgpu.models.workload import WorkloadProfile
+    from costgpu.runner.drive.loop import Driver
     from costgpu.runner.plan import Limits
-    from costgpu.workload import WorkloadProfile
+    from costgpu.workflows.context import Bench
 
 DEFAULT_LEASE = "8h"
 
@@ -88,13 +88,13 @@ def run(
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from costgpu.cli.budget_plan import with_budgets
-    from costgpu.cli.measuring import to_request
-    from costgpu.cli.wiring import bench, job_environment
-    from costgpu.estimate.amount import amount_of
+    from costgpu.estimate.scope import amount_of
     from costgpu.measure import workload_key
-    from costgpu.render.run import plan_json, plan_text
+    from costgpu.render.text.run import plan_json, plan_text
     from costgpu.units import parse_duration
+    from costgpu.workflows.context import bench, job_environment
+    from costgpu.workflows.measure import to_request
+    from costgpu.workflows.plan_budget import with_budgets
 
     words = list(command or [])
     if output not in ("text", "json"):
@@ -119,27 +119,50 @@ def run(
         places_wanted = tuple(infra or default_places(parts.settings.default_infra, renting=renting))
         clouds = check_places(places_wanted, instance_type, gpus, spot=spot)
         spec = spec_of(
-            name=name, module=module, script=request.script, arguments=request.arguments, workdir=request.workdir,
-            environment=tuple(sorted(environment)), env_file=env_file, outputs=outputs, nproc=nproc, limits=limits,
-            idle=parse_duration(idle_duration) if idle_duration else None, grace=parse_duration(grace),
-            auto_shutdown=auto_shutdown, bucket=parts.settings.bucket or "", tags=tags_of(tag or []),
-        )  # fmt: skip
+            name=name,
+            module=module,
+            script=request.script,
+            arguments=request.arguments,
+            workdir=request.workdir,
+            environment=tuple(sorted(environment)),
+            env_file=env_file,
+            outputs=outputs,
+            nproc=nproc,
+            limits=limits,
+            idle=parse_duration(idle_duration) if idle_duration else None,
+            grace=parse_duration(grace),
+            auto_shutdown=auto_shutdown,
+            bucket=parts.settings.bucket or "",
+            tags=tags_of(tag or []),
+        )
         if estimate and not profile and (renting or any(place != "local" for place in places_wanted)):
             check_credentials(parts, clouds)  # without them there is no need to measure for a minute
         measured = _profile(profile, request, python) if profile or estimate else None
         key = workload_key(
-            script=request.script, module=module, arguments=request.arguments, workdir=request.workdir,
-            processes=spec.processes, variables=environment,
-        )  # fmt: skip
+            script=request.script,
+            module=module,
+            arguments=request.arguments,
+            workdir=request.workdir,
+            processes=spec.processes,
+            variables=environment,
+        )
         places, verdict, notes = places_for(
-            measured, places_wanted, instance_type, gpus, spot=spot, assume_price=assume_price, today=now.date(),
-            workload_key=key, ledger=parts.ledger,
-        )  # fmt: skip
+            measured,
+            places_wanted,
+            instance_type,
+            gpus,
+            spot=spot,
+            assume_price=assume_price,
+            today=now.date(),
+            workload_key=key,
+            ledger=parts.ledger,
+        )
         on_this_machine = places[0].offer.provider == "local"
         spec = replace(
-            spec, setup=setup_for(setup, request.workdir, measured, places[0], local=on_this_machine),
+            spec,
+            setup=setup_for(setup, request.workdir, measured, places[0], local=on_this_machine),
             python=python_for(python, local=on_this_machine),
-        )  # fmt: skip
+        )
         steps = amount_of(measured).total_steps if measured else None
         plan = plan_for(parts, spec, places, limits, verdict, notes, workload=key, steps=steps)
         plan, refused = with_budgets(parts, plan)
@@ -155,8 +178,8 @@ def run(
 
 def finish(driver: Driver, *, as_json: bool = False) -> None:
     """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
-    from costgpu.render.run import receipt_text
-    from costgpu.runner.outcome import error_for, exit_code
+    from costgpu.render.text.run import receipt_text
+    from costgpu.runner.state.outcome import error_for, exit_code
 
     view = driver.view
     if view.receipt is not None and not as_json:
@@ -174,20 +197,26 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
 
 
 def _carry_out(parts: Bench, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
-    from costgpu.cli.watch import Terminal, signals
-    from costgpu.render.run import launched_json
-    from costgpu.runner.engine import Detached
-    from costgpu.runner.outcome import error_for
-    from costgpu.runner.service import launch, load, new_run_id, whoami
+    from costgpu.cli.terminal_observer import Terminal, signals
+    from costgpu.render.text.run import launched_json
+    from costgpu.runner.drive.loop import Detached
+    from costgpu.runner.launch import launch, load, new_run_id, whoami
+    from costgpu.runner.state.outcome import error_for
 
     terminal = Terminal(parts.tools.clock, data_to_stderr=as_json)
     run_id = new_run_id()
     try:
         with signals() as came, coming_back(run_id):
             driver = launch(
-                plan, parts.ledger, parts.tools, terminal, owner=parts.settings.owner or whoami(),
-                environment=environment, detach=detach, run_id=run_id,
-            )  # fmt: skip
+                plan,
+                parts.ledger,
+                parts.tools,
+                terminal,
+                owner=parts.settings.owner or whoami(),
+                environment=environment,
+                detach=detach,
+                run_id=run_id,
+            )
     except Detached:
         terminal.close()
         left(load(parts.ledger, run_id), came, as_json=as_json)
@@ -205,7 +234,7 @@ def _carry_out(parts: Bench, plan: Plan, environment: dict[str, str], *, detach:
 
 def left(view: RunView, came: list[int], *, as_json: bool = False) -> None:
     """Says how to come back to a run that goes on; a client that was ended by a signal says so by its exit code."""
-    from costgpu.render.run import detached_json, detached_text
+    from costgpu.render.text.run import detached_json, detached_text
 
     with contextlib.suppress(OSError):  # the terminal may be gone
         typer.echo(detached_json(view) if as_json else detached_text(view), err=not as_json)
@@ -216,7 +245,7 @@ def left(view: RunView, came: list[int], *, as_json: bool = False) -> None:
 @contextlib.contextmanager
 def coming_back(run_id: str) -> Iterator[None]:
     """A client that fails in a way that nobody thought of still says what becomes of the machine."""
-    from costgpu.runner.engine import Detached
+    from costgpu.runner.drive.loop import Detached
 
     try:
         yield
@@ -225,8 +254,9 @@ def coming_back(run_id: str) -> Iterator[None]:
     except Exception:
         typer.echo(
             f"costgpu: this client has failed; a machine of run {run_id} goes on without it and ends itself by its"
-            f" lease.\nhint: costgpu attach {run_id} takes it over, costgpu cancel {run_id} ends it.", err=True,
-        )  # fmt: skip
+            f" lease.\nhint: costgpu attach {run_id} takes it over, costgpu cancel {run_id} ends it.",
+            err=True,
+        )
         raise
 
 
@@ -249,15 +279,16 @@ def _limits(max_cost: str | None, max_duration: str | None, lease: str | None, d
     return Limits(
         max_cost_usd=parse_usd(max_cost) if max_cost else None,
         max_duration_seconds=parse_duration(max_duration) if max_duration else None,
-        lease_seconds=parse_duration(lease) if lease else None, disk_gib=disk,
-    )  # fmt: skip
+        lease_seconds=parse_duration(lease) if lease else None,
+        disk_gib=disk,
+    )
 
 
 def _profile(profile: str | None, request: object, python: str | None) -> WorkloadProfile | None:
     """What the script does; None if it cannot be measured here, with the reason on stderr."""
-    from costgpu.cli.measuring import run_measurement, tell_about_files
     from costgpu.measure import Request
-    from costgpu.measure.document import load_profile
+    from costgpu.measure.profile_file import load_profile
+    from costgpu.workflows.measure import run_measurement, tell_about_files
 
     if profile is not None:
         return load_profile(Path(profile))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from costgpu.models import Speedup
+    from costgpu.models.offer import Speedup
 
 
 def speedups(
@@ -25,7 +25,7 @@ def speedups(
     """
     from costgpu.cli.offers import is_json
     from costgpu.pricing.speedups import speedups as table
-    from costgpu.render.speedups import speedups_json, speedups_summary, speedups_table
+    from costgpu.render.text.speedups import speedups_json, speedups_summary, speedups_table
 
     as_json = is_json(output) or json
     rows = select(table(), kind, gpus)

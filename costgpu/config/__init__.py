@@ -9,15 +9,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from costgpu.config.places import config_file, data_folder, data_path, runs_folder
+from costgpu.config.paths import config_file, data_folder, data_path, runs_folder
 
 if TYPE_CHECKING:
-    from costgpu.config.files import ledger_url
     from costgpu.config.settings import Settings, load_settings
+    from costgpu.config.settings_files import ledger_url
 
 __all__ = ["Settings", "config_file", "data_folder", "data_path", "ledger_url", "load_settings", "runs_folder"]
 
-_HOMES = {"Settings": "settings", "load_settings": "settings", "ledger_url": "files"}
+_HOMES = {"Settings": "settings", "load_settings": "settings", "ledger_url": "settings_files"}
 
 
 def __getattr__(name: str) -> Any:

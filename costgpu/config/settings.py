@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from costgpu.config.files import PREFIX, SettingsFile, check_variables, project_file, user_file
+from costgpu.config.settings_files import PREFIX, SettingsFile, check_variables, project_file, user_file
 from costgpu.errors import ConfigError
 
 LONGEST_LEASE_HOURS = 168.0  # 7 days

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from costgpu.models import PurchaseOption
-from costgpu.prediction import Candidate
+from costgpu.models.offer import PurchaseOption
+from costgpu.models.prediction import Candidate
 
 MINIMUM_SECONDS = 60
 # Seconds from the create call to the script's start, with what it needs installed.

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from costgpu.estimate.opcost import StepWork
-from costgpu.models import CpuSpec
-from costgpu.workload import Machine
+from costgpu.estimate.op_costs import StepWork
+from costgpu.models.offer import CpuSpec
+from costgpu.models.workload import Machine
 
 SIGMA_LARGE, SIGMA_SMALL, SIGMA_MEMORY = 0.015, 0.04, 0.08
 LARGE_FLOPS_PER_KERNEL = 50e6  # above it an op is a large GEMM or convolution

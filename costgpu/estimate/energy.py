@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from costgpu.prediction import Prediction
-from costgpu.workload import Machine
+from costgpu.models.prediction import Prediction
+from costgpu.models.workload import Machine
 
 # Share of the thermal design power by load. Source: B. Davy, "Building an AWS EC2 Carbon Emissions Dataset", Teads
 # Engineering (2021); the default curve of the Green Software Foundation's Impact Framework, too. Read 2026-11-21.

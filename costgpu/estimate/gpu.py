@@ -13,10 +13,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from costgpu.estimate.opcost import StepWork
-from costgpu.estimate.ops import HALF_TYPES
-from costgpu.models import AcceleratorSpec
-from costgpu.workload import Framework, OptimizerFacts, Phase
+from costgpu.estimate.op_costs import StepWork
+from costgpu.estimate.op_tables import HALF_TYPES
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.workload import Framework, OptimizerFacts, Phase
 
 # Source: benchmarks/README.md (2026-10): fit of 255 public training rows, 20 GPUs, 10 models.
 COMPUTE = 1.03
@@ -52,9 +52,20 @@ LIGHT = frozenset({"SGD"})
 NATIVE = ADAM_FAMILY | LIGHT | {"RMSprop", "Adagrad", "Adadelta", "ASGD", "Rprop"}
 # Host to device, pinned, GB/s. Source: benchmarks/README.md.
 HOST_TO_DEVICE_GBPS = {
-    "T4": 6.3, "T4G": 6.3, "V100": 11.0, "V100-32GB": 11.0, "A10G": 13.5, "L4": 13.5, "L40S": 13.5, "A100": 18.0,
-    "A100-80GB": 18.0, "H100": 40.0, "H200": 40.0, "B200": 50.0, "B300": 50.0,
-}  # fmt: skip
+    "T4": 6.3,
+    "T4G": 6.3,
+    "V100": 11.0,
+    "V100-32GB": 11.0,
+    "A10G": 13.5,
+    "L4": 13.5,
+    "L40S": 13.5,
+    "A100": 18.0,
+    "A100-80GB": 18.0,
+    "H100": 40.0,
+    "H200": 40.0,
+    "B200": 50.0,
+    "B300": 50.0,
+}
 DEFAULT_HOST_TO_DEVICE_GBPS = 11.0
 
 

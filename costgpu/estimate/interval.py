@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from costgpu.estimate.gpu import GpuTerms
-from costgpu.models import AcceleratorSpec
+from costgpu.models.offer import AcceleratorSpec
 
 GPU_BASE = (0.86, 1.17)
 LAUNCH_BOUND = (0.65, 1.50)

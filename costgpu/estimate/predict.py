@@ -6,12 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from costgpu.estimate import bench
+from costgpu.estimate import benchmark_table
 from costgpu.estimate import cpu as cpu_model
-from costgpu.estimate.amount import Amount, amount_of
-from costgpu.estimate.anchor import Anchor, anchor_of, anchored, spec_here
+from costgpu.estimate.calibration import Anchor, anchor_of, anchored, spec_here
 from costgpu.estimate.cost import cost_range, ready_seconds
-from costgpu.estimate.feasible import why_not
+from costgpu.estimate.feasibility import why_not
 from costgpu.estimate.gpu import (
     DEFAULT_HOST_TO_DEVICE_GBPS,
     HOST_TO_DEVICE_GBPS,
@@ -19,6 +18,7 @@ from costgpu.estimate.gpu import (
     gpu_terms,
     precision_of,
 )
+from costgpu.estimate.history import applies, as_measured
 from costgpu.estimate.interval import (
     COUNTED,
     CPU_OTHER_FAMILY,
@@ -28,11 +28,11 @@ from costgpu.estimate.interval import (
     Interval,
     gpu_interval,
 )
-from costgpu.estimate.measured import applies, as_measured
-from costgpu.estimate.opcost import StepWork, counted_work, step_work
-from costgpu.models import AcceleratorSpec, Speedup
-from costgpu.prediction import Candidate, MeasuredSpeed, Prediction, Provenance, Range
-from costgpu.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
+from costgpu.estimate.op_costs import StepWork, counted_work, step_work
+from costgpu.estimate.scope import Amount, amount_of
+from costgpu.models.offer import AcceleratorSpec, Speedup
+from costgpu.models.prediction import Candidate, MeasuredSpeed, Prediction, Provenance, Range
+from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
 
 STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
 HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
@@ -67,9 +67,13 @@ class _Step:
 
 
 def prepare(
-    profile: WorkloadProfile, amount: Amount, *, year: int, speedups: Sequence[Speedup] = (),
+    profile: WorkloadProfile,
+    amount: Amount,
+    *,
+    year: int,
+    speedups: Sequence[Speedup] = (),
     cards: Iterable[AcceleratorSpec] = (),
-) -> Workload:  # fmt: skip
+) -> Workload:
     """Computes what all candidates share.
 
     Args:
@@ -83,10 +87,13 @@ def prepare(
     splits = [
         cpu_model.split_step(
             max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds),
-            work, phase.calls_per_step, phase.host_seconds_per_step, profile.machine,
+            work,
+            phase.calls_per_step,
+            phase.host_seconds_per_step,
+            profile.machine,
         )
         for phase, work in zip(profile.phases, works, strict=True)
-    ]  # fmt: skip
+    ]
     anchor = anchor_of(profile, works, spec_here(profile.machine.accelerators, cards))
     return Workload(profile, amount, works, splits, year, tuple(speedups), anchor)
 
@@ -197,9 +204,13 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
     assert offer is not None  # noqa: S101 - the caller's branch
     assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
     terms = cpu_model.step_there(
-        workload.splits[index], workload.works[index], machine, cpu, offer.vcpus,
+        workload.splits[index],
+        workload.works[index],
+        machine,
+        cpu,
+        offer.vcpus,
         spreads=phase.gpu in (GpuPath.TABLE, GpuPath.NONE),
-    )  # fmt: skip
+    )
     same = cpu_model.same_chip(machine, cpu)
     low, high = CPU_SAME_FAMILY if same else CPU_OTHER_FAMILY
     notes = [] if same else ["another CPU family than this machine's"]
@@ -226,9 +237,9 @@ def _table_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
     phase = workload.profile.phases[index]
     seconds = max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds)
     serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
-    rate = bench.cpu_rate(cpu_model.rates_here(machine), serial)
-    work = bench.Work(phase.kind, workload.profile.framework.name, phase.unit, seconds, rate)
-    found = bench.table_speed(work, spec, workload.speedups)
+    rate = benchmark_table.cpu_rate(cpu_model.rates_here(machine), serial)
+    work = benchmark_table.Work(phase.kind, workload.profile.framework.name, phase.unit, seconds, rate)
+    found = benchmark_table.table_speed(work, spec, workload.speedups)
     if found is None:
         why = f"no speed-up of {phase.kind or 'this kind of work'} on a GPU is known"
         return _Step({"table": seconds}, Interval(*PRIOR), [], unknown=why)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costgpu.estimate.amount import Amount
 from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
-from costgpu.prediction import Choice, Objective, Prediction, Provenance, Verdict
+from costgpu.estimate.scope import Amount
+from costgpu.models.prediction import Choice, Objective, Prediction, Provenance, Verdict
 from costgpu.units import format_duration, format_ratio, format_usd
 
 CLOSE_LOW, CLOSE_HIGH = (
@@ -147,10 +147,21 @@ def decide(
         choice, chosen, here, cpu, gpu, amount, preferences, (speedup, premium, even, probability), settle, nowhere
     )
     return Verdict(
-        choice=choice, sentence=sentence, unit=amount.unit, here=here, best_cpu=cpu, best_gpu=gpu, recommended=chosen,
-        speedup=speedup, premium=premium, break_even=even, probability_gpu_cheaper=probability, settle=settle,
-        table=table, notes=(*notes, *amount.notes),
-    )  # fmt: skip
+        choice=choice,
+        sentence=sentence,
+        unit=amount.unit,
+        here=here,
+        best_cpu=cpu,
+        best_gpu=gpu,
+        recommended=chosen,
+        speedup=speedup,
+        premium=premium,
+        break_even=even,
+        probability_gpu_cheaper=probability,
+        settle=settle,
+        table=table,
+        notes=(*notes, *amount.notes),
+    )
 
 
 def _choose(

@@ -90,9 +90,10 @@ def connectable(url: URL, *, immutable: bool = False) -> Engine:
     else:
         target = f"file:{quote(str(path))}?{'immutable=1' if immutable else 'mode=rw'}"
         engine = create_engine(
-            url, creator=lambda: sqlite3.connect(target, BUSY_SECONDS, uri=True, check_same_thread=False),
+            url,
+            creator=lambda: sqlite3.connect(target, BUSY_SECONDS, uri=True, check_same_thread=False),
             hide_parameters=True,
-        )  # fmt: skip
+        )
     event.listen(engine, "connect", _set_up_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine

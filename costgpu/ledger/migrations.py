@@ -23,7 +23,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     select,
-)  # fmt: skip
+)
 
 from costgpu import __version__
 from costgpu.errors import LedgerError, LedgerTooNew
@@ -48,13 +48,15 @@ class Migration:
 def _runs_and_events(connection: Connection) -> None:
     metadata = MetaData()
     Table(
-        "migrations", metadata,
+        "migrations",
+        metadata,
         Column("name", Identifier, primary_key=True),
         Column("at_us", BigInteger, nullable=False),
         Column("writer", Text, nullable=False),
-    )  # fmt: skip
+    )
     Table(
-        "events", metadata,
+        "events",
+        metadata,
         Column("id", Serial, primary_key=True),
         Column("run_id", Identifier, nullable=False),
         Column("sequence", Integer, nullable=False),
@@ -63,29 +65,42 @@ def _runs_and_events(connection: Connection) -> None:
         Column("data", Text, nullable=False),
         Column("writer", Text, nullable=False),
         UniqueConstraint("run_id", "sequence", name="events_run_sequence"),
-    )  # fmt: skip
+    )
     runs = Table(
-        "runs", metadata,
+        "runs",
+        metadata,
         Column("run", Serial, primary_key=True),
         Column("run_id", Identifier, nullable=False),
         Column("at_us", BigInteger, nullable=False),
         Column("name", Identifier, nullable=False),
         Column("owner", Text, nullable=False),
         UniqueConstraint("run_id", name="runs_run_id"),
-    )  # fmt: skip
+    )
     Index("runs_name", runs.c.name, runs.c.run)
     tags = Table(
-        "run_tags", metadata,
+        "run_tags",
+        metadata,
         Column("run", BigInteger, ForeignKey("runs.run"), primary_key=True),
         Column("key", Identifier, primary_key=True),
         Column("value", Identifier, nullable=False),
         sqlite_with_rowid=False,
-    )  # fmt: skip
+    )
     Index("run_tags_key_value", tags.c.key, tags.c.value, tags.c.run)
-    texts = ("reason", "ended_by", "provider", "account", "region", "zone", "instance_type", "instance_id",
-             "purchase_option", "accelerator")  # fmt: skip
+    texts = (
+        "reason",
+        "ended_by",
+        "provider",
+        "account",
+        "region",
+        "zone",
+        "instance_type",
+        "instance_id",
+        "purchase_option",
+        "accelerator",
+    )
     closings = Table(
-        "closings", metadata,
+        "closings",
+        metadata,
         Column("run", Serial, ForeignKey("runs.run"), primary_key=True, autoincrement=False),
         Column("at_us", BigInteger, nullable=False),
         *(Column(name, Text, nullable=False) for name in texts),
@@ -94,7 +109,7 @@ def _runs_and_events(connection: Connection) -> None:
         Column("ended_us", BigInteger, nullable=True),
         Column("metered_seconds", Number, nullable=True),
         Column("metered_nano_usd", BigInteger, nullable=True),
-    )  # fmt: skip
+    )
     Index("closings_ended", closings.c.ended_us)
     metadata.create_all(connection, checkfirst=False)
     forbid_changes(connection, metadata.sorted_tables)
@@ -103,39 +118,49 @@ def _runs_and_events(connection: Connection) -> None:
 def _budgets_and_outcomes(connection: Connection) -> None:
     metadata = MetaData()
     runs = Table("runs", metadata, Column("run", Serial, primary_key=True))  # to refer to
-    counts = ("job_seconds", "steps", "estimated_job_seconds", "estimated_seconds", "estimated_seconds_low",
-              "estimated_seconds_high")  # fmt: skip
+    counts = (
+        "job_seconds",
+        "steps",
+        "estimated_job_seconds",
+        "estimated_seconds",
+        "estimated_seconds_low",
+        "estimated_seconds_high",
+    )
     amounts = ("estimated_nano_usd", "estimated_nano_usd_low", "estimated_nano_usd_high")
     outcomes = Table(
-        "outcomes", metadata,
+        "outcomes",
+        metadata,
         Column("run", Serial, ForeignKey("runs.run"), primary_key=True, autoincrement=False),
         Column("at_us", BigInteger, nullable=False),
         *(Column(name, Identifier, nullable=False) for name in ("workload", "provider", "instance_type")),
         *(Column(name, Text, nullable=False) for name in ("purchase_option", "reason")),
         *(Column(name, Number, nullable=True) for name in counts),
         *(Column(name, BigInteger, nullable=True) for name in amounts),
-    )  # fmt: skip
+    )
     Index("outcomes_workload", outcomes.c.workload, outcomes.c.provider, outcomes.c.instance_type, outcomes.c.run)
     estimates = Table(
-        "estimates", metadata,
+        "estimates",
+        metadata,
         Column("id", Serial, primary_key=True),
         Column("at_us", BigInteger, nullable=False),
         *(Column(name, Identifier, nullable=False) for name in ("workload", "name")),
         *(Column(name, Text, nullable=False) for name in ("owner", "data", "writer")),
-    )  # fmt: skip
+    )
     Index("estimates_workload", estimates.c.workload, estimates.c.id)
     billed = Table(
-        "billed", metadata,
+        "billed",
+        metadata,
         Column("id", Serial, primary_key=True),
         Column("at_us", BigInteger, nullable=False),
         *(Column(name, Identifier, nullable=False) for name in ("provider", "account", "run_id")),
         *(Column(name, BigInteger, nullable=False) for name in ("start_us", "end_us", "nano_usd")),
         Column("source", Text, nullable=False),
-    )  # fmt: skip
+    )
     Index("billed_period", billed.c.start_us)
     Index("billed_run", billed.c.run_id)
     sightings = Table(
-        "sightings", metadata,
+        "sightings",
+        metadata,
         Column("id", Serial, primary_key=True),
         Column("at_us", BigInteger, nullable=False),
         Column("provider", Identifier, nullable=False),
@@ -144,20 +169,22 @@ def _budgets_and_outcomes(connection: Connection) -> None:
         *(Column(name, Text, nullable=False) for name in ("name", "owner", "instance_type", "purchase_option", "tags")),
         Column("started_us", BigInteger, nullable=False),
         Column("nano_usd_per_hour", BigInteger, nullable=True),
-    )  # fmt: skip
+    )
     Index("sightings_machine", sightings.c.provider, sightings.c.instance_id, sightings.c.id)
     Index("sightings_at", sightings.c.at_us)
     budgets = Table(
-        "budgets", metadata,
+        "budgets",
+        metadata,
         Column("id", Serial, primary_key=True),
         Column("at_us", BigInteger, nullable=False),
         Column("name", Identifier, nullable=False),
         Column("data", Text, nullable=True),
         Column("writer", Text, nullable=False),
-    )  # fmt: skip
+    )
     Index("budgets_name", budgets.c.name, budgets.c.id)
     Table(
-        "alerts", metadata,
+        "alerts",
+        metadata,
         Column("id", Serial, primary_key=True),
         Column("at_us", BigInteger, nullable=False),
         Column("budget", BigInteger, ForeignKey("budgets.id"), nullable=False),
@@ -165,19 +192,20 @@ def _budgets_and_outcomes(connection: Connection) -> None:
         Column("threshold", Integer, nullable=False),
         Column("nano_usd", BigInteger, nullable=False),
         UniqueConstraint("budget", "period_start_us", "threshold", name="alerts_once"),
-    )  # fmt: skip
+    )
     for name, more in (
         ("alert_attempts", ()),
         ("alert_results", (Column("delivered", Integer, nullable=False), Column("detail", Text, nullable=False))),
     ):
         Table(
-            name, metadata,
+            name,
+            metadata,
             Column("alert", BigInteger, ForeignKey("alerts.id"), primary_key=True),
             Column("number", Integer, primary_key=True),
             Column("at_us", BigInteger, nullable=False),
             *more,
             sqlite_with_rowid=False,
-        )  # fmt: skip
+        )
     made = [table for table in metadata.sorted_tables if table is not runs]
     metadata.create_all(connection, tables=made, checkfirst=False)
     forbid_changes(connection, made)

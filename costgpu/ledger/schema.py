@@ -221,9 +221,19 @@ alert_results = Table(
 )
 
 RECORDS = (
-    events, runs, run_tags, closings, outcomes, estimates, billed, sightings, budgets, alerts, alert_attempts,
+    events,
+    runs,
+    run_tags,
+    closings,
+    outcomes,
+    estimates,
+    billed,
+    sightings,
+    budgets,
+    alerts,
+    alert_attempts,
     alert_results,
-)  # fmt: skip
+)
 
 
 def to_microseconds(at: datetime) -> int:

@@ -21,11 +21,11 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from costgpu import __version__
 from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerTooNew
-from costgpu.job import EventKind, RunEvent
-from costgpu.ledger import dialect, failures, migrations, project
+from costgpu.ledger import dialect, failures, migrations, projections
 from costgpu.ledger.codec import to_json
 from costgpu.ledger.schema import closings, events, from_microseconds, outcomes, run_tags, runs, to_microseconds
 from costgpu.ledger.schema import migrations as steps
+from costgpu.models.job import EventKind, RunEvent
 
 T = TypeVar("T")
 
@@ -148,29 +148,29 @@ class Ledger:
             self._engine = None
             self._current = False
 
-    def _insert(self, connection: Connection, event: RunEvent, row: project.Row) -> None:
+    def _insert(self, connection: Connection, event: RunEvent, row: projections.Row) -> None:
         newest = connection.scalar(select(func.max(events.c.sequence)).where(events.c.run_id == event.run_id))
         if event.sequence != (0 if newest is None else newest + 1):
             raise _conflict(event)
         connection.execute(events.insert(), row)
         if event.sequence == 0:
-            run = _number(connection.execute(runs.insert(), project.run_row(event)).inserted_primary_key)
-            tags = [{"run": run, **tag} for tag in project.tag_rows(event)]
+            run = _number(connection.execute(runs.insert(), projections.run_row(event)).inserted_primary_key)
+            tags = [{"run": run, **tag} for tag in projections.tag_rows(event)]
             if tags:
                 connection.execute(run_tags.insert(), tags)
         if event.kind is EventKind.CLOSED:
             run = connection.scalars(select(runs.c.run).where(runs.c.run_id == event.run_id)).one()
             if connection.scalar(select(closings.c.run).where(closings.c.run == run)) is None:
                 explaining = tuple(self._explaining(connection, event.run_id))
-                closing = project.closing_row(explaining, event)
+                closing = projections.closing_row(explaining, event)
                 connection.execute(closings.insert(), {"run": run, **closing})
-                outcome = project.outcome_row(explaining, event, closing)
+                outcome = projections.outcome_row(explaining, event, closing)
                 if outcome is not None:
                     connection.execute(outcomes.insert(), {"run": run, **outcome})
 
     def _explaining(self, connection: Connection, run_id: str) -> Iterator[RunEvent]:
         query = select(*FACTS).where(
-            events.c.run_id == run_id, events.c.kind.in_([kind.value for kind in project.EXPLAINING])
+            events.c.run_id == run_id, events.c.kind.in_([kind.value for kind in projections.EXPLAINING])
         )
         for row in connection.execute(query.order_by(events.c.sequence)):
             with suppress(LedgerDamaged):  # a run can be closed whatever has become of its other rows
@@ -260,7 +260,7 @@ class Ledger:
             return self._engine
 
 
-def event_row(event: RunEvent) -> project.Row:
+def event_row(event: RunEvent) -> projections.Row:
     """The row of `events`, without its number.
 
     Raises:

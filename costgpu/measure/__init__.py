@@ -9,14 +9,14 @@ from pathlib import Path
 
 from costgpu import __version__
 from costgpu.errors import NeedsCuda
-from costgpu.measure.build import build_profile, trained_by_torch
+from costgpu.measure.cuda_errors import only_on_a_gpu, wants_launcher
 from costgpu.measure.failures import explain
-from costgpu.measure.fingerprint import workload_key
+from costgpu.measure.host_info import plain_machine
 from costgpu.measure.interpreter import Interpreter, describe_machine, find_interpreter
-from costgpu.measure.machine import plain_machine
-from costgpu.measure.refusal import only_on_a_gpu, wants_launcher
+from costgpu.measure.profile.profile_builder import build_profile, trained_by_torch
 from costgpu.measure.session import Outcome, Request, measure
-from costgpu.workload import WorkloadProfile
+from costgpu.measure.workload_key import workload_key
+from costgpu.models.workload import WorkloadProfile
 
 __all__ = ["Interpreter", "Outcome", "Request", "find_interpreter", "measure_script", "workload_key"]
 
@@ -51,9 +51,13 @@ def measure_script(
     else:
         machine = plain_machine(python=interpreter.path).machine
     profile = build_profile(
-        record, machine, script=request.name, arguments=list(request.arguments),
-        created=datetime.now(UTC).isoformat(timespec="seconds"), version=__version__,
-    )  # fmt: skip
+        record,
+        machine,
+        script=request.name,
+        arguments=list(request.arguments),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=__version__,
+    )
     return replace(profile, workload=key), outcome
 
 

@@ -21,9 +21,9 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
-from costgpu.measure.beats import usable
+from costgpu.measure.cuda_errors import only_on_a_gpu, pretended, says_cuda
 from costgpu.measure.interpreter import Interpreter
-from costgpu.measure.refusal import only_on_a_gpu, pretended, says_cuda
+from costgpu.measure.profile.progress_series import usable
 from costgpu.measure.session import Outcome, Request
 
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)

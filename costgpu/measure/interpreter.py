@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from costgpu.errors import InterpreterError
-from costgpu.workload import Machine
+from costgpu.models.workload import Machine
 
 OLDEST = (3, 8)
 
@@ -46,8 +46,12 @@ def find_interpreter(asked: str | None, environment: dict[str, str]) -> Interpre
     try:
         answer = subprocess.run(
             [path, "-c", "import sys; print('%d.%d.%d' % sys.version_info[:3])"],
-            capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InterpreterError(f"{path} does not start: {error}.", hint=hint) from error
     version = answer.stdout.strip()
@@ -105,9 +109,13 @@ def describe_machine(interpreter: Interpreter, probe: Path, threads: int, accele
     """
     try:
         answer = subprocess.run(
-            [interpreter.path, str(probe), "bench"], capture_output=True, text=True, timeout=120, check=True,
+            [interpreter.path, str(probe), "bench"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         figures = json.loads(answer.stdout)
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         detail = getattr(error, "stderr", "") or str(error)

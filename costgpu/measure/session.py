@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from costgpu.measure.bundle import write_probe
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.probe_bundle import write_probe
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is left there is not the user's output
 TEMPORARY = re.compile(r"__autograph_generated_file[a-z0-9_]{8}\.py")  # TensorFlow removes them when Python ends
@@ -30,8 +30,14 @@ GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one tha
 MARKER = "COSTGPU_MEASUREMENT"
 KEEP_SECONDS = 6 * 3600.0
 KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
-LAUNCHED = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": "0"}  # fmt: skip
+LAUNCHED = {
+    "RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",
+}
 QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
 
 
@@ -153,8 +159,12 @@ def measure(
     with log.open("wb") as output, interruptible(), adopting():
         child = subprocess.Popen(
             [interpreter.path, str(probe), "run", str(config)],
-            stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
-        )  # fmt: skip
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
         try:
             while child.poll() is None:
                 elapsed, stepping = time.monotonic() - start, (scratch / "stepping").exists()

@@ -8,10 +8,10 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.job import Lease
-from costgpu.models import Offer, PurchaseOption
-from costgpu.prediction import Prediction
-from costgpu.run import Option
+from costgpu.models.job import Lease
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.prediction import Prediction
+from costgpu.models.run import Option
 from costgpu.runner.lease import LOCAL, extras_usd_per_hour, lease_for
 
 MOST_OPTIONS = 12  # places to fail over to
@@ -56,10 +56,20 @@ class Place:
 def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory_gib: float) -> Offer:
     """This machine as an offer; free unless the user says what it costs."""
     return Offer(
-        provider=LOCAL, instance_type="this-machine", family=LOCAL, region=LOCAL, zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND, price_usd_per_hour=price_usd_per_hour, vcpus=vcpus,
-        memory_gib=memory_gib, architecture="", accelerator=None, price_source="--assume-price", price_as_of=today,
-    )  # fmt: skip
+        provider=LOCAL,
+        instance_type="this-machine",
+        family=LOCAL,
+        region=LOCAL,
+        zone=None,
+        purchase_option=PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=price_usd_per_hour,
+        vcpus=vcpus,
+        memory_gib=memory_gib,
+        architecture="",
+        accelerator=None,
+        price_source="--assume-price",
+        price_as_of=today,
+    )
 
 
 def options_for(places: Sequence[Place], limits: Limits) -> tuple[Option, ...]:
@@ -97,11 +107,15 @@ def options_for(places: Sequence[Place], limits: Limits) -> tuple[Option, ...]:
 
 def _lease(place: Place, limits: Limits) -> Lease:
     return lease_for(
-        place.offer, on_demand_usd_per_hour=place.on_demand_usd_per_hour, max_cost_usd=limits.max_cost_usd,
+        place.offer,
+        on_demand_usd_per_hour=place.on_demand_usd_per_hour,
+        max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
-        lease_seconds=limits.lease_seconds, longest_seconds=limits.longest_seconds, disk_gib=limits.disk_gib,
-    )  # fmt: skip
+        lease_seconds=limits.lease_seconds,
+        longest_seconds=limits.longest_seconds,
+        disk_gib=limits.disk_gib,
+    )
 
 
 def _replaces(place: Place, first: Place) -> bool:

@@ -14,10 +14,10 @@ from decimal import Decimal
 
 from costgpu.clock import Clock
 from costgpu.errors import CostGpuError, LedgerError, ProviderError
-from costgpu.job import Instance, InstanceRef, InstanceState, Leftover, RunState
+from costgpu.models.job import Instance, InstanceRef, InstanceState, Leftover, RunState
+from costgpu.models.run import Findings, Orphan, RunView, Why
 from costgpu.providers.base import Owned, Provider
-from costgpu.run import Findings, Orphan, RunView, Why
-from costgpu.runner import errands
+from costgpu.runner.drive import termination
 
 NEW_SECONDS = 600.0  # a thing without a lease may belong to a machine that the provider does not show yet
 ENDING_SECONDS = 900.0  # a machine that is ending is no leak, unless it has been for so long after its lease
@@ -183,14 +183,14 @@ def end_orphans(found: Findings, provider: Callable[[str], Provider], clock: Clo
     for orphan in found.orphans:
         ref = orphan.instance.ref
         try:
-            errands.terminate(provider(ref.provider), ref, clock)
+            termination.terminate(provider(ref.provider), ref, clock)
             asked.append(orphan)
         except CostGpuError as error:
             found.failed[ref.instance_id] = error
     for orphan in asked:
         ref = orphan.instance.ref
         try:
-            errands.confirm(provider(ref.provider), ref, clock, known_since=orphan.instance.launched_at)
+            termination.confirm(provider(ref.provider), ref, clock, known_since=orphan.instance.launched_at)
             found.ended.append(ref)
         except CostGpuError as error:
             found.failed[ref.instance_id] = error
@@ -208,7 +208,7 @@ def _clean_up(found: Findings, provider: Callable[[str], Provider], clock: Clock
     }
     for name, region, run_id in sorted(ended):
         if run_id and run_id not in alive:
-            for what in errands.clean_up(provider(name), run_id, region, clock):
+            for what in termination.clean_up(provider(name), run_id, region, clock):
                 found.failed[what] = ProviderError(f"{what} of run {run_id} is still there.")
 
 

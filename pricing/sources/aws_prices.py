@@ -14,8 +14,8 @@ from datetime import date
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from costgpu.models import Offer, PurchaseOption
-from costgpu.pricing.sources.harvest import DIGITS, Failure, Harvest, Key, key_of
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.pricing.sources.price_update import DIGITS, Failure, Harvest, Key, key_of
 
 ON_DEMAND_SOURCE = "AWS Price List"
 SPOT_SOURCE = "AWS spot price history, cheapest zone"
@@ -95,11 +95,11 @@ def harvest(
         )
         for key, usd in prices.items()
         if key not in troubles
-    ]  # fmt: skip
+    ]
     return Harvest(
         provider="aws", regions=(region,), offers=tuple(offers), failures=tuple(failures),
         unknown=tuple(sorted(seen - set(hardware))), documents=count,
-    )  # fmt: skip
+    )
 
 
 def _absent(offer: Offer, region: str) -> str:

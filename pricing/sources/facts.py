@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costgpu.errors import ConfigError
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing import hardware, snapshot
 from costgpu.pricing.sources import hardware_facts
-from costgpu.pricing.sources.boards import DERIVED_MARKS, PRICED_AS
+from costgpu.pricing.sources.gpu_names import DERIVED_MARKS, PRICED_AS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

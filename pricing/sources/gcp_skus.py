@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.errors import ConfigError
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.snapshot import DATA
-from costgpu.pricing.sources.harvest import DIGITS, Failure, Harvest, key_of
+from costgpu.pricing.sources.price_update import DIGITS, Failure, Harvest, key_of
 
 SOURCE = "Google Cloud Billing Catalog"
 MAPPING = DATA / "gcp_skus.json"
@@ -295,4 +295,4 @@ def harvest(
             priced.append(replace(offer, price_usd_per_hour=usd, price_source=SOURCE, price_as_of=today))
     return Harvest(
         provider="gcp", regions=tuple(regions), offers=tuple(priced), failures=tuple(failures), unknown=(), documents=count
-    )  # fmt: skip
+    )

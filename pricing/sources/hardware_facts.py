@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from costgpu.errors import ConfigError
-from costgpu.pricing.sources.boards import BOARDS, BURSTABLE, FAMILIES_WITHOUT_ROW, LEFT_OUT
+from costgpu.pricing.sources.gpu_names import BOARDS, BURSTABLE, FAMILIES_WITHOUT_ROW, LEFT_OUT
 
 Fact = Mapping[str, str]
 

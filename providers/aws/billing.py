@@ -17,7 +17,7 @@ from costgpu.clock import Clock
 from costgpu.errors import AuthError, ProviderError
 from costgpu.providers.aws.session import FALLBACK_REGION, Clients
 from costgpu.providers.base import TAG_RUN, Bill, BilledRow
-from costgpu.providers.bills import KeptBills
+from costgpu.providers.bill_cache import KeptBills
 
 SOURCE = "AWS Cost Explorer"
 USD_PER_REQUEST = Decimal("0.01")
@@ -80,7 +80,7 @@ class CostExplorer:
         bill = Bill(
             provider="aws", account=account, start=start, end=end, rows=rows, asked_at=self._clock.now(), source=SOURCE,
             requests=len(pages), note=NO_TAG if spent and not any(row.run_id for row in rows) else "",
-        )  # fmt: skip
+        )
         self._kept.write(bill)
         return bill
 

@@ -68,7 +68,7 @@ class S3Bucket:
         settings = sdk.config(
             signature_version="s3v4", connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS,
             retries={"mode": "standard", "total_max_attempts": 3}, user_agent_extra="costgpu",
-        )  # fmt: skip
+        )
         session = self._session or sdk.boto3().Session()
         return session.client("s3", region_name=region, config=settings)
 

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 
 from costgpu.errors import InvalidRequest
-from costgpu.models import Offer
+from costgpu.models.offer import Offer
 from costgpu.providers.aws.session import Clients
 
 DEEP_LEARNING = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"
@@ -21,7 +21,7 @@ DRIVER_FAMILIES = {
         "g4dn", "g5", "g6", "gr6", "g6e", "g7", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300",
     }),
     "arm64": frozenset({"g5g", "p6e-gb200", "p6e-gb300"}),
-}  # fmt: skip
+}
 """Families that the driver of those images serves. g6f and gr6f need NVIDIA's licensed GRID driver, P2, P3 and G3 an
 older one, g4ad AMD's. Source: ``supported_ec2_instances`` in the release notes above (2026-10-08)."""
 
@@ -116,5 +116,5 @@ class Images:
         size = next(
             (disk["Ebs"].get("VolumeSize", 0) for disk in row.get("BlockDeviceMappings", ())
              if disk.get("DeviceName") == root and "Ebs" in disk), 0,
-        )  # fmt: skip
+        )
         return Image(image_id=image_id, root_device=root, root_gib=int(size), architecture=str(row["Architecture"]))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from costgpu.job import Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.job import Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
@@ -17,13 +17,13 @@ STATES = {
     "pending": InstanceState.PENDING, "running": InstanceState.RUNNING, "stopping": InstanceState.STOPPING,
     "stopped": InstanceState.STOPPED, "shutting-down": InstanceState.TERMINATING,
     "terminated": InstanceState.TERMINATED,
-}  # fmt: skip
+}
 TAKEN_BACK = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 """Codes of StateReason. Source: Amazon EC2 API reference, StateReason (2026-11)."""
 TAKEN_BACK_REQUEST = frozenset({
     "marked-for-termination", "instance-terminated-by-price", "instance-terminated-no-capacity",
     "instance-terminated-capacity-oversubscribed", "instance-terminated-by-service",
-})  # fmt: skip
+})
 """Status of a spot request. Source: EC2 user guide, "Spot request status codes" (2026-11)."""
 MOVED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) GMT\)")
 """In StateTransitionReason. Source: Amazon EC2 API reference, Instance (2026-11)."""

@@ -10,10 +10,10 @@ from datetime import UTC
 from typing import Any
 
 from costgpu.errors import AuthError, InvalidRequest, ProviderError
-from costgpu.job import Instance, InstanceState
+from costgpu.models.job import Instance, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.instances import Instances, lease_in, tags_in
-from costgpu.providers.aws.schedule import Schedules, run_of
+from costgpu.providers.aws.termination_schedule import Schedules, run_of
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.aws.storage import ADDRESS_USD_PER_HOUR, snapshot_usd_per_hour, volume_usd_per_hour
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, Leftover, Owned
@@ -23,11 +23,11 @@ SCHEDULE = "schedule"
 GONE = frozenset({
     "InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidVolume.NotFound", "InvalidNetworkInterfaceID.NotFound",
     "InvalidAllocationID.NotFound", "InvalidSnapshot.NotFound", "InvalidKeyPair.NotFound",
-})  # fmt: skip
+})
 STILL_USED = frozenset({
     "DependencyViolation", "VolumeInUse", "InvalidNetworkInterface.InUse", "InvalidParameterValue",
     "InvalidIPAddress.InUse", "IncorrectState", "OperationNotPermitted", "InvalidSnapshot.InUse",
-})  # fmt: skip
+})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +65,12 @@ VOLUME = Kind(
     name="disk", operation="describe_volumes", key="Volumes", id_key="VolumeId", id_filter="volume-id",
     remove="delete_volume", idle=lambda row: not row.get("Attachments"), usd_per_hour=volume_usd_per_hour,
     created_key="CreateTime",
-)  # fmt: skip
+)
 ADDRESS = Kind(
     name="address", operation="describe_addresses", key="Addresses", id_key="AllocationId", id_filter="allocation-id",
     remove="release_address", idle=lambda row: not row.get("AssociationId"),
     usd_per_hour=lambda _: ADDRESS_USD_PER_HOUR,
-)  # fmt: skip
+)
 KINDS = (
     VOLUME,
     Kind(
@@ -92,7 +92,7 @@ KINDS = (
         name="key pair", operation="describe_key_pairs", key="KeyPairs", id_key="KeyPairId", id_filter="key-pair-id",
         remove="delete_key_pair", created_key="CreateTime", of_a_run=False,
     ),
-)  # fmt: skip
+)
 """In the order of removal: a group goes after the interfaces that are in it."""
 
 
@@ -169,7 +169,7 @@ class Inventory:
             provider="aws", region=region, kind=kind.name, resource_id=row[kind.id_key], run_id=tags.get(TAG_RUN, ""),
             usd_per_hour=kind.usd_per_hour(row), lease_until=lease_in(tags), owner=tags.get(TAG_OWNER, ""),
             created_at=created.astimezone(UTC) if created is not None else None,
-        )  # fmt: skip
+        )
 
     def _schedule_leftovers(self, region: str, run_id: str = "") -> list[Leftover]:
         with self._clients.speaking(f"list schedules in {region}"):
@@ -180,7 +180,7 @@ class Inventory:
                 created_at=created.astimezone(UTC) if created is not None else None,
             )
             for name, created in found
-        ]  # fmt: skip
+        ]
 
     def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
         """Removes what a run left in a region; returns what has to wait, everything if its machine still lives."""

@@ -6,8 +6,8 @@ import gzip
 from typing import Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.job import CreateRequest
-from costgpu.models import PurchaseOption
+from costgpu.models.job import CreateRequest
+from costgpu.models.offer import PurchaseOption
 from costgpu.providers.aws.images import Image
 from costgpu.providers.aws.network import Place, aws_tags
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
@@ -28,7 +28,7 @@ def tags_of(request: CreateRequest) -> dict[str, str]:
     ours = {
         TAG_RUN: request.run_id, TAG_NAME: request.name, TAG_OWNER: request.owner,
         TAG_LEASE: str(int(request.lease_until.timestamp())), "Name": f"costgpu-{request.name}",
-    }  # fmt: skip
+    }
     return {key: value[:TAG_VALUE_CHARACTERS] for key, value in {**request.tags, **ours}.items()}
 
 
@@ -88,7 +88,7 @@ def parameters(request: CreateRequest, image: Image, place: Place, group_id: str
     if place.subnet_id:
         interface: dict[str, Any] = {
             "DeviceIndex": 0, "SubnetId": place.subnet_id, "AssociatePublicIpAddress": True, "DeleteOnTermination": True,
-        }  # fmt: skip
+        }
         call["NetworkInterfaces"] = [{**interface, "Groups": groups} if groups else interface]
     elif groups:
         call["SecurityGroupIds"] = groups

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest
-from costgpu.job import CreateRequest
-from costgpu.models import Offer
+from costgpu.models.job import CreateRequest
+from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.base import TAG_RUN
@@ -104,7 +104,7 @@ class Network:
         if self._subnet:
             return (None,)
         return (None, *(row["AvailabilityZone"] for row in self._default_subnets(offer.region)
-                        if row["AvailabilityZone"] in fit))  # fmt: skip
+                        if row["AvailabilityZone"] in fit))
 
     def _default_subnets(self, region: str) -> list[Any]:
         """By zone."""
@@ -141,7 +141,7 @@ class Network:
                         GroupName=name, VpcId=vpc_id, Description=f"costgpu run {request.run_id}: SSH for its user",
                         TagSpecifications=[{"ResourceType": "security-group", "Tags": aws_tags(tags)}],
                     )["GroupId"]
-                )  # fmt: skip
+                )
             except sdk.exceptions().ClientError as exc:
                 if sdk.code_of(exc) != "InvalidGroup.Duplicate":
                     raise

@@ -69,7 +69,7 @@ class PriceLists:
         question = {"ProductDescriptions": list(products), "StartTime": now, "EndTime": now}
         yield from self._rows(
             f"read the spot prices of {region}", "ec2", region, "describe_spot_price_history", "SpotPriceHistory", question
-        )  # fmt: skip
+        )
 
     def _rows(
         self, doing: str, service: str, region: str, method: str, field: str, question: Mapping[str, Any]

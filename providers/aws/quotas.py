@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from costgpu.errors import QuotaExceeded
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 

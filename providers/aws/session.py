@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.job import Identity
+from costgpu.models.job import Identity
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.translate import denied_action, translate
 
@@ -19,7 +19,7 @@ _METHODS = {
     "env": "environment variables", "sso": "single sign-on", "iam-role": "instance role",
     "container-role": "container role", "custom-process": "credential process", "explicit": "given in the program",
     "assume-role": "assumed role", "assume-role-with-web-identity": "web identity",
-}  # fmt: skip
+}
 """botocore's names of where credentials came from, in words."""
 
 
@@ -51,7 +51,7 @@ class Clients:
                     connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, tcp_keepalive=True,
                     max_pool_connections=16, retries={"mode": "standard", "total_max_attempts": attempts},
                     user_agent_extra="costgpu",
-                )  # fmt: skip
+                )
                 self._clients[key] = self._session().client(service, region_name=region, config=settings)
             return self._clients[key]
 

@@ -17,7 +17,7 @@ from typing import Any
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.providers.base import TAG_RUN, Bill, BilledRow
-from costgpu.providers.bills import DAY, KeptBills
+from costgpu.providers.bill_cache import DAY, KeptBills
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.session import Clients, endpoint
 
@@ -104,7 +104,7 @@ class BillingExport:
         bill = Bill(
             provider="gcp", account=account, start=start, end=end, rows=rows, asked_at=self._clock.now(), source=SOURCE,
             requests=1, note=note if spent and not any(row.run_id for row in rows) else "",
-        )  # fmt: skip
+        )
         self._kept.write(bill)
         return bill
 
@@ -145,7 +145,7 @@ class BillingExport:
         values = {
             "label": ("STRING", TAG_RUN), "project": ("STRING", self._clients.project),
             "start": ("TIMESTAMP", start.isoformat()), "end": ("TIMESTAMP", end.isoformat()),
-        }  # fmt: skip
+        }
         return {
             "query": QUERY.format(table=self._table), "useLegacySql": False, "timeoutMs": 15000,
             "maximumBytesBilled": str(MOST_BYTES), "parameterMode": "NAMED",
@@ -153,7 +153,7 @@ class BillingExport:
                 {"name": name, "parameterType": {"type": kind}, "parameterValue": {"value": value}}
                 for name, (kind, value) in values.items()
             ],
-        }  # fmt: skip
+        }
 
     def _ask(self, method: str, path: str, document: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         url = f"{endpoint() or BIGQUERY}/bigquery/v2/projects/{self._clients.project}/{path}"

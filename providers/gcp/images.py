@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.models import Offer
+from costgpu.models.offer import Offer
 from costgpu.providers.gcp.launch import split_type
 from costgpu.providers.gcp.session import Clients, last_part
 
@@ -96,7 +96,7 @@ class Images:
                 self._found[key] = Image(
                     path=_path(str(row.self_link)), root_gib=int(row.disk_size_gb),
                     architecture=str(row.architecture).lower() or "x86_64",
-                )  # fmt: skip
+                )
             found = self._found[key]
         if found.architecture != offer.architecture:
             raise InvalidRequest(

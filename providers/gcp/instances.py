@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.job import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.job import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.providers.base import TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.history import History, history_of
+from costgpu.providers.gcp.operations import History, history_of
 from costgpu.providers.gcp.labels import METADATA_KEY, label_value, lease_in, tags_from
 from costgpu.providers.gcp.launch import join_type, name_of
 from costgpu.providers.gcp.session import Clients, last_part, region_of
-from costgpu.providers.gcp.survey import everywhere
+from costgpu.providers.gcp.aggregated_list import everywhere
 
 LOGIN = "root"  # the boot script lets the run's key in as root
 STATES = {
@@ -21,7 +21,7 @@ STATES = {
     "RUNNING": InstanceState.RUNNING, "REPAIRING": InstanceState.RUNNING, "STOPPING": InstanceState.STOPPING,
     "PENDING_STOP": InstanceState.STOPPING, "SUSPENDING": InstanceState.STOPPING, "SUSPENDED": InstanceState.STOPPED,
     "STOPPED": InstanceState.STOPPED, "TERMINATED": InstanceState.STOPPED, "DEPROVISIONING": InstanceState.TERMINATING,
-}  # fmt: skip
+}
 """Google's TERMINATED is a machine that is off, with its disk: it can be started again, and the disk is billed.
 Source: Compute Engine, "Compute Engine instance lifecycle" (2026-11)."""
 EXISTS = frozenset({"STAGING", "RUNNING", "STOPPING", "TERMINATED", "SUSPENDING", "SUSPENDED", "REPAIRING"})
@@ -122,12 +122,12 @@ def gone(ref: InstanceRef, told: History, request: CreateRequest | None = None) 
     if request is not None:
         known = {
             "run_id": request.run_id, "name": request.name, "owner": request.owner, "lease_until": request.lease_until,
-        }  # fmt: skip
+        }
     return Instance(
         ref=ref, zone=zone, instance_type=request.offer.instance_type if request else "",
         state=InstanceState.TERMINATED, reason=told.reason, preempted=told.preempted, launched_at=told.created_at,
         ended_at=told.stopped_at or told.deleted_at, by_guest=told.by_guest, endpoint=None, **known,
-    )  # fmt: skip
+    )
 
 
 class Instances:

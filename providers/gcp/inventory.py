@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError
-from costgpu.job import Instance, InstanceState
+from costgpu.models.job import Instance, InstanceState
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, Leftover, Owned
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.instances import Instances
@@ -22,7 +22,7 @@ from costgpu.providers.gcp.storage import (
     disk_usd_per_hour,
     snapshot_usd_per_hour,
 )
-from costgpu.providers.gcp.survey import everywhere
+from costgpu.providers.gcp.aggregated_list import everywhere
 
 GLOBAL = "global"
 REMOVE_SECONDS = 20.0  # how long one removal is waited for
@@ -59,7 +59,7 @@ class Kind:
 DISK = Kind(
     name="disk", client="Disks", field="disks", scope="zone", argument="disk", idle=lambda row: not row.users,
     usd_per_hour=disk_usd_per_hour,
-)  # fmt: skip
+)
 KINDS = (
     DISK,
     Kind(
@@ -74,7 +74,7 @@ KINDS = (
         name="firewall rule", client="Firewalls", field="", scope=GLOBAL, argument="firewall",
         expression='name eq "costgpu-.*"',
     ),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class Found:
             run_id=self.tags.get(TAG_RUN, ""), usd_per_hour=self.kind.usd_per_hour(self.row),
             lease_until=lease_in(self.tags), owner=self.tags.get(TAG_OWNER, ""),
             created_at=datetime.fromisoformat(created).astimezone(UTC) if created else None,
-        )  # fmt: skip
+        )
 
 
 class Inventory:
@@ -136,7 +136,7 @@ class Inventory:
                     continue
                 rows += found
                 unreachable |= {f"{_fold(place)} ({kind.name})": why for place, why in quiet.items()
-                                if _fold(place) not in unreachable}  # fmt: skip
+                                if _fold(place) not in unreachable}
 
         def asked(region: str) -> bool:
             return regions is None or region in (*regions, "every region", GLOBAL)

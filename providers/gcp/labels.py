@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from costgpu.job import CreateRequest
+from costgpu.models.job import CreateRequest
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 
 METADATA_KEY = "costgpu-tags"
@@ -34,7 +34,7 @@ def ours_of(request: CreateRequest) -> dict[str, str]:
     return {
         TAG_RUN: request.run_id, TAG_NAME: request.name, TAG_OWNER: request.owner,
         TAG_LEASE: str(int(request.lease_until.timestamp())),
-    }  # fmt: skip
+    }
 
 
 def labels_of(request: CreateRequest) -> dict[str, str]:
@@ -43,7 +43,7 @@ def labels_of(request: CreateRequest) -> dict[str, str]:
     theirs = {
         key: value for key, value in sorted(request.tags.items())
         if _KEY.fullmatch(key) and _VALUE.fullmatch(value) and key not in ours and not key.startswith("goog")
-    }  # fmt: skip
+    }
     return {**dict(list(theirs.items())[: MOST_LABELS - len(ours)]), **ours}
 
 

@@ -8,8 +8,8 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.job import CreateRequest
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.job import CreateRequest
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.gcp.labels import METADATA_KEY, facts_of, labels_of, metadata_value
 
 if TYPE_CHECKING:
@@ -95,17 +95,17 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
     interface: dict[str, Any] = {
         "network": network, "stack_type": "IPV4_ONLY",
         "access_configs": [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}],
-    }  # fmt: skip
+    }
     if subnetwork:
         interface["subnetwork"] = subnetwork
     metadata = {
         "startup-script": script, METADATA_KEY: metadata_value(request), "block-project-ssh-keys": "TRUE",
         "enable-oslogin": "FALSE", "serial-port-logging-enable": "FALSE",
-    }  # fmt: skip
+    }
     disk = {
         "source_image": image.path, "disk_size_gb": request.disk_gib, "labels": labels, "description": facts_of(request),
         "disk_type": f"zones/{zone}/diskTypes/{disk_type(machine)}",
-    }  # fmt: skip
+    }
     made: dict[str, Any] = {
         "name": name_of(request.token),
         "description": f"costgpu run {request.run_id}",

@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Throttled
-from costgpu.job import CreateRequest
+from costgpu.models.job import CreateRequest
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.labels import facts_from, facts_of, label_value
@@ -105,19 +105,19 @@ class Network:
         return {
             **self._rule(allow_name(run_id), run_id, facts), "priority": ALLOW_PRIORITY, "source_ranges": [source],
             "allowed": [{"I_p_protocol": "tcp", "ports": [SSH_PORT]}],
-        }  # fmt: skip
+        }
 
     def _deny(self, run_id: str, facts: str) -> dict[str, Any]:
         return {
             **self._rule(deny_name(run_id), run_id, facts), "priority": DENY_PRIORITY, "source_ranges": ["0.0.0.0/0"],
             "denied": [{"I_p_protocol": "all"}],
-        }  # fmt: skip
+        }
 
     def _rule(self, name: str, run_id: str, facts: str) -> dict[str, Any]:
         tag = network_tag(run_id)
         return {
             "name": name, "description": facts, "network": self.path, "direction": "INGRESS", "target_tags": [tag],
-        }  # fmt: skip
+        }
 
     def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:
         """The operation; None if the rule is there already as it should be."""

@@ -27,7 +27,7 @@ _LOCK_SECONDS = 3.0  # somebody may be looking whether the lock is free
 KEPT_VARIABLES = {
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR",
     "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
-}  # fmt: skip
+}
 """Nothing else of the client's environment gets into an instance."""
 
 

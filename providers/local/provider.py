@@ -23,10 +23,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.job import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Layer
-from costgpu.models import Offer
+from costgpu.models.job import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Layer
+from costgpu.models.offer import Offer
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, Leftover, Owned
-from costgpu.providers.local import keeping, processes
+from costgpu.providers.local import retention, processes
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
 from costgpu.providers.local.program import button, command
@@ -129,7 +129,7 @@ class LocalProvider:
         with locked(self.folder / ".lock"):
             facts = home.read("instance.json")
             if facts is None:
-                keeping.forget_old(self._homes())
+                retention.forget_old(self._homes())
                 self._write(home, request)
             elif facts["fingerprint"] != _fingerprint(request):
                 raise InvalidRequest(f"The token {request.token} was used with other parameters.")
@@ -199,7 +199,7 @@ class LocalProvider:
                     )
                 )
             else:
-                keeping.clean(home)
+                retention.clean(home)
         return tuple(left)
 
     def remove(self, leftover: Leftover) -> bool:
@@ -295,7 +295,7 @@ class LocalProvider:
                 ["/bin/sh", "-c", shell, "sh", *command("host", home.path)],
                 cwd=home.path, env=environment(), check=True, start_new_session=True, timeout=30,
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
+            )
 
     def _facts(self, home: Folder) -> dict[str, Any]:
         """What it is.
@@ -324,7 +324,7 @@ class LocalProvider:
             zone=None,
             instance_type=facts["instance_type"],
             state=state,
-            reason=keeping.reason_of(home, over) if state is InstanceState.TERMINATED else "",
+            reason=retention.reason_of(home, over) if state is InstanceState.TERMINATED else "",
             launched_at=datetime.fromtimestamp(facts["launched_epoch"], UTC),
             ended_at=datetime.fromtimestamp(over["at"], UTC) if "at" in over else None,
             endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,

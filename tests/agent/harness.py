@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.job import FileEntry, JobOrder, JobStatus
-from costgpu.runner.agent import machine as table
-from costgpu.runner.agent_host import AgentHost
-from costgpu.runner.host import Completed, LogPosition, Selection, Stream
+from costgpu.models.job import FileEntry, JobOrder, JobStatus
+from costgpu.runner.agent.observe import machine_stats as table
+from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.host import Completed, LogPosition, Selection, Stream
 
 
 class ShellTransport:
@@ -137,8 +137,14 @@ class Machine:
         self.host = AgentHost(self.transport, python=os.environ.get("AGENT_PYTHON", sys.executable))
         self.stdout, self.stderr = bytearray(), bytearray()
 
-    def run(self, script: str, *arguments: str, secrets: Mapping[str, str] | None = None,
-            uploads: Mapping[str, str] | None = None, **changes: Any) -> None:  # fmt: skip
+    def run(
+        self,
+        script: str,
+        *arguments: str,
+        secrets: Mapping[str, str] | None = None,
+        uploads: Mapping[str, str] | None = None,
+        **changes: Any,
+    ) -> None:
         """Installs, sends and starts a script."""
         (self.source / "train.py").write_text(script, encoding="utf-8")
         self.host.install()

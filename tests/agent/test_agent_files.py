@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
-from costgpu.job import FileEntry
-from costgpu.runner.agent_bundle import agent_sha256
-from costgpu.runner.agent_host import AgentHost
-from costgpu.runner.host import LogPosition, Selection
+from costgpu.models.job import FileEntry
+from costgpu.runner.machine.agent_bundle import agent_sha256
+from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.host import LogPosition, Selection
 from tests.agent.harness import Machine, in_thread, order, selection, until
 
 

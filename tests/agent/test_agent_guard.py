@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job import EndReason, JobPhase
-from costgpu.runner.agent import machine as table
+from costgpu.models.job import EndReason, JobPhase
+from costgpu.runner.agent.observe import machine_stats as table
 from tests.agent.harness import Machine, until
 
 LISTENS = """
@@ -165,7 +165,7 @@ def test_a_full_disk_does_not_lose_the_exit_code(machine: Machine, tmp_path: Pat
     """The records are written even if the job has used up the last byte: an allowance is kept for them."""
     machine.host.install()
     assert until(lambda: (machine.home / "ballast").stat().st_size) == 4 << 20
-    from costgpu.runner.agent.files import Home
+    from costgpu.runner.agent.state_files import Home
 
     home = Home(str(machine.home))
     refusals = iter([OSError(28, "No space left on device")])

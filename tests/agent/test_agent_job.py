@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable
-from costgpu.job import EndReason, JobPhase
-from costgpu.runner.agent import machine as table
-from costgpu.runner.agent_host import AgentHost, Patience
-from costgpu.runner.host import LogPosition, Stream
+from costgpu.models.job import EndReason, JobPhase
+from costgpu.runner.agent.observe import machine_stats as table
+from costgpu.runner.machine.agent_client import AgentHost, Patience
+from costgpu.runner.machine.host import LogPosition, Stream
 from tests.agent.harness import Machine, in_thread, order, until
 
 
@@ -79,8 +79,11 @@ def test_setup_comes_first_and_sees_the_same_python_and_secrets(machine: Machine
 
 def test_secrets_are_in_the_job_and_nowhere_else(machine: Machine) -> None:
     secret = "hunter2-but-longer"
-    machine.run("import os, time; print(len(os.environ['KEY'])); open('up', 'w'); time.sleep(60)", secrets={"KEY": secret},
-                uploads={"outputs": "http://127.0.0.1:1/?signature=" + secret})  # fmt: skip
+    machine.run(
+        "import os, time; print(len(os.environ['KEY'])); open('up', 'w'); time.sleep(60)",
+        secrets={"KEY": secret},
+        uploads={"outputs": "http://127.0.0.1:1/?signature=" + secret},
+    )
     until((machine.home / "work/up").exists)
     for path in machine.home.rglob("*"):
         if path.is_file():

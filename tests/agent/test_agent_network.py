@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import pytest_socket
 
-from costgpu.job import EndReason, JobPhase
+from costgpu.models.job import EndReason, JobPhase
 from tests.agent.harness import Machine, until
 from tests.agent.test_agent_guard import LISTENS
 
@@ -187,8 +187,10 @@ def test_a_daemon_that_was_killed_does_not_lose_the_addresses(
     new_machine: Callable[..., Machine], server: Server, moment: str
 ) -> None:
     machine = new_machine(contact_seconds=0.3, linger_seconds=0.3)
-    machine.run("import os, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)",
-                uploads=_uploads(server))  # fmt: skip
+    machine.run(
+        "import os, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)",
+        uploads=_uploads(server),
+    )
     until((machine.home / "work/up").exists)
     import os
     import signal

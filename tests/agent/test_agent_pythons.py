@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job import EndReason
-from costgpu.runner.agent_host import AgentHost
+from costgpu.models.job import EndReason
+from costgpu.runner.machine.agent_client import AgentHost
 from tests.agent.harness import Machine
 
 

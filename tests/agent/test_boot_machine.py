@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.runner.agent import machine as table
-from costgpu.runner.boot import boot_script
+from costgpu.runner.agent.observe import machine_stats as table
+from costgpu.runner.machine.boot_script import boot_script
 from tests.agent.harness import Machine, order, until
 from tests.unit.test_boot import PRIVATE, PUBLIC
 
@@ -63,10 +63,12 @@ class Box:
 
     def watchdogs(self) -> list[int]:
         return [
-            pid for pid in table.processes()
-            if (words := _words(pid)) and b"watchdog.sh" in words[min(1, len(words) - 1)]
+            pid
+            for pid in table.processes()
+            if (words := _words(pid))
+            and b"watchdog.sh" in words[min(1, len(words) - 1)]
             and os.fsencode(str(self.folder)) in b" ".join(words)
-        ]  # fmt: skip
+        ]
 
     def crash(self) -> None:
         """Everything stops at once, as at a power cut."""
@@ -243,8 +245,13 @@ def test_an_agent_that_was_there_comes_back_with_the_boot(new_machine: Callable[
     machine.destroy()
     status = machine.host.status()
     assert status.reason is None
-    script = boot_script(deadline=datetime.now(UTC) + timedelta(hours=1), lifetime_seconds=3600, user_public_key="",
-                         host_private_key="", host_public_key="")  # fmt: skip
+    script = boot_script(
+        deadline=datetime.now(UTC) + timedelta(hours=1),
+        lifetime_seconds=3600,
+        user_public_key="",
+        host_private_key="",
+        host_public_key="",
+    )
     environment = machine.transport.environment | {"COSTGPU_HOME": str(machine.home)}
     subprocess.run(["/bin/sh"], input=script.encode(), env=environment, check=True, timeout=20)
     status = machine.follow()

@@ -27,9 +27,13 @@ class Machine:
         self.log = (folder / "log").open("wb+")
         command = [*sandbox.COMMAND, sys.executable, "-m", "tests.alert.sandbox", str(folder), case]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
-            cwd=Path(__file__).parents[2], env={name: os.environ[name] for name in ("PATH",) if name in os.environ},
-        )  # fmt: skip
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            cwd=Path(__file__).parents[2],
+            env={name: os.environ[name] for name in ("PATH",) if name in os.environ},
+        )
 
     def close(self) -> None:
         """Ends it and all that runs in it."""

@@ -88,12 +88,17 @@ def main(folder: Path, case: str) -> None:
     said.append(run(environment, "budget", "cron", "--remove"))
     mails = sorted(Path("/run").glob("cron-mail-*"), key=lambda path: path.stat().st_mtime)
     found = {
-        "said": said, "installed": installed.decode("latin-1"), "removed": crontab().decode("latin-1"),
-        "foreign": FOREIGN.decode("latin-1"), "refused": mailbox.refused, "taken": mailbox.taken, "alive": alive,
+        "said": said,
+        "installed": installed.decode("latin-1"),
+        "removed": crontab().decode("latin-1"),
+        "foreign": FOREIGN.decode("latin-1"),
+        "refused": mailbox.refused,
+        "taken": mailbox.taken,
+        "alive": alive,
         "cron_mail": [path.read_text() for path in mails],
         "fired": FIRED.read_bytes().count(b"\n"),
         "last": {"code": last.returncode, "stdout": last.stdout, "stderr": last.stderr},
-    }  # fmt: skip
+    }
     (folder / "found.json").write_text(json.dumps(found))
 
 

@@ -17,8 +17,8 @@ import typer
 from aiosmtpd.controller import Controller
 from typer.testing import CliRunner
 
-from costgpu.alert import courier, send
-from costgpu.alert.send import Delivery, check_urls, deliver
+from costgpu.alert import apprise_worker, notify
+from costgpu.alert.notify import Delivery, check_urls, deliver
 from costgpu.cli import alerts
 from costgpu.errors import AlertFailed, ConfigError
 
@@ -115,11 +115,11 @@ def test_every_address_gets_it_whatever_becomes_of_the_others(smtp: Smtp, web: s
     ]
     done = deliver(urls, "title", "body")
     assert done == [
-        Delivery(False, "unknown service", courier.UNKNOWN),
+        Delivery(False, "unknown service", apprise_worker.UNKNOWN),
         Delivery(True, "mail", ""),
         Delivery(False, "webhook (JSON)", "it is in trouble (HTTP 503)"),
         Delivery(True, "webhook (JSON)", ""),
-        Delivery(False, "Slack", courier.INCOMPLETE),
+        Delivery(False, "Slack", apprise_worker.INCOMPLETE),
         Delivery(False, "webhook (JSON)", "it refuses the connection"),
     ]
 
@@ -133,13 +133,13 @@ def test_a_mail_server_that_refuses(smtp: Smtp) -> None:
 def test_a_recipient_that_is_none_is_named_and_the_others_get_it(smtp: Smtp) -> None:
     url = smtp.url.replace("to=me@example.com", "to=me@example.com,nobody")
     (done,) = deliver([url], "title", "body")
-    assert done == Delivery(True, "mail", courier.DROPPED)
+    assert done == Delivery(True, "mail", apprise_worker.DROPPED)
     with pytest.raises(ConfigError, match=r"1st alert address \(mail\)"):
         check_urls([url])
 
 
 def test_a_service_that_hangs_ends_after_its_time(silent: str, smtp: Smtp, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(send, "SECONDS", 15.0)  # the import of apprise included
+    monkeypatch.setattr(notify, "SECONDS", 15.0)  # the import of apprise included
     began = time.monotonic()
     done = deliver([f"json://{silent}/?rto=600", smtp.url, f"mailto://{silent}/?{QUERY}&cto=600"], "title", "body")
     assert time.monotonic() - began < 20
@@ -156,19 +156,41 @@ def test_usable_addresses_are_named_by_their_service(smtp: Smtp) -> None:
 
 
 SERVICES = (
-    f"slack://{SECRET}/{SECRET}/{SECRET}/#c", f"slack://T1JJ3T3L2/A1BRTD4JD/{SECRET}/#general",
-    f"discord://4174216298/{SECRET}", f"tgram://123456789:{SECRET}/12345", f"msteams://team/{SECRET}/{SECRET}/{SECRET}",
-    f"mailto://me:{SECRET}@127.0.0.1:{{port}}?{QUERY}", f"mailtos://me:{SECRET}@127.0.0.1:{{port}}?{QUERY}",
-    f"json://me:{SECRET}@127.0.0.1:{{port}}/{SECRET}?token={SECRET}", f"jsons://127.0.0.1:{{port}}/{SECRET}",
-    f"xml://me:{SECRET}@127.0.0.1:{{port}}/", f"form://127.0.0.1:{{port}}/{SECRET}", f"gotify://127.0.0.1:{{port}}/{SECRET}",
-    f"ntfy://me:{SECRET}@127.0.0.1:{{port}}/{SECRET}", f"pover://{SECRET}@{SECRET}", f"pagerduty://{SECRET}@{SECRET}",
-    f"opsgenie://{SECRET}", f"twilio://AC{SECRET}:{SECRET}@+15551234567/+15557654321", f"rocket://me:{SECRET}@127.0.0.1:{{port}}/#c",
-    f"mmost://127.0.0.1:{{port}}/{SECRET}", f"matrix://me:{SECRET}@127.0.0.1:{{port}}/#r", f"gchat://ws/{SECRET}/{SECRET}",
-    f"sendgrid://{SECRET}:me@example.com/you@example.com", f"mailgun://me@example.com/{SECRET}", f"wxteams://{SECRET}",
-    f"sns://{SECRET}/{SECRET}/us-east-1/+15551234567", f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{SECRET}",
-    f"https://discord.com/api/webhooks/4174216298/{SECRET}", f"{SECRET}", f"{SECRET}://x", f"json://[{SECRET}", f"mailto://{SECRET}",
-    f"slack://\n{SECRET}", f"json://me:{SECRET}@[::1", "",
-)  # fmt: skip
+    f"slack://{SECRET}/{SECRET}/{SECRET}/#c",
+    f"slack://T1JJ3T3L2/A1BRTD4JD/{SECRET}/#general",
+    f"discord://4174216298/{SECRET}",
+    f"tgram://123456789:{SECRET}/12345",
+    f"msteams://team/{SECRET}/{SECRET}/{SECRET}",
+    f"mailto://me:{SECRET}@127.0.0.1:{{port}}?{QUERY}",
+    f"mailtos://me:{SECRET}@127.0.0.1:{{port}}?{QUERY}",
+    f"json://me:{SECRET}@127.0.0.1:{{port}}/{SECRET}?token={SECRET}",
+    f"jsons://127.0.0.1:{{port}}/{SECRET}",
+    f"xml://me:{SECRET}@127.0.0.1:{{port}}/",
+    f"form://127.0.0.1:{{port}}/{SECRET}",
+    f"gotify://127.0.0.1:{{port}}/{SECRET}",
+    f"ntfy://me:{SECRET}@127.0.0.1:{{port}}/{SECRET}",
+    f"pover://{SECRET}@{SECRET}",
+    f"pagerduty://{SECRET}@{SECRET}",
+    f"opsgenie://{SECRET}",
+    f"twilio://AC{SECRET}:{SECRET}@+15551234567/+15557654321",
+    f"rocket://me:{SECRET}@127.0.0.1:{{port}}/#c",
+    f"mmost://127.0.0.1:{{port}}/{SECRET}",
+    f"matrix://me:{SECRET}@127.0.0.1:{{port}}/#r",
+    f"gchat://ws/{SECRET}/{SECRET}",
+    f"sendgrid://{SECRET}:me@example.com/you@example.com",
+    f"mailgun://me@example.com/{SECRET}",
+    f"wxteams://{SECRET}",
+    f"sns://{SECRET}/{SECRET}/us-east-1/+15551234567",
+    f"https://hooks.slack.com/services/T1JJ3T3L2/A1BRTD4JD/{SECRET}",
+    f"https://discord.com/api/webhooks/4174216298/{SECRET}",
+    f"{SECRET}",
+    f"{SECRET}://x",
+    f"json://[{SECRET}",
+    f"mailto://{SECRET}",
+    f"slack://\n{SECRET}",
+    f"json://me:{SECRET}@[::1",
+    "",
+)
 
 
 def test_no_address_is_ever_repeated(

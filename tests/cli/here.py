@@ -19,8 +19,8 @@ from unittest import mock
 
 from costgpu.cli.app import main
 from costgpu.ledger import Ledger
-from costgpu.run import RunView
-from costgpu.runner.states import replay
+from costgpu.models.run import RunView
+from costgpu.runner.state.states import replay
 
 SECRETS = ("AWS_", "COSTGPU_")
 XDG = ("CONFIG", "CACHE", "DATA", "STATE")
@@ -100,9 +100,16 @@ class Here:
     def costgpu(self, *words: str, **environment: str) -> Result:
         """Runs a command to its end; nobody is at the terminal."""
         return subprocess.run(
-            [*COMMAND, *words], cwd=self.project, env={**self.environment, **environment}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, errors="surrogateescape", check=False, timeout=200,
-        )  # fmt: skip
+            [*COMMAND, *words],
+            cwd=self.project,
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            check=False,
+            timeout=200,
+        )
 
     def told(self, *words: str) -> Result:
         """The same in this process: quicker, for commands that end by themselves."""
@@ -128,9 +135,14 @@ class Here:
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         """Begins a command, in a session of its own."""
         child = subprocess.Popen(
-            [*COMMAND, *words], cwd=self.project, env=self.environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+            [*COMMAND, *words],
+            cwd=self.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
         self.started.append(child)
         return child
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from costgpu.cli import billing
+from costgpu.cli import billed as billed_command
 from costgpu.errors import AuthError, ProviderError, Throttled
 from costgpu.providers.base import Bill, BilledRow
 from tests.cli.here import told
@@ -33,13 +33,19 @@ class Teller:
     def _bill(self, start: datetime, end: datetime) -> Bill:
         row = BilledRow(run_id=f"of-{self.name}", start=start, end=start.replace(day=2), amount_usd=Decimal("1.25"))
         return Bill(
-            provider=self.name, account="1", start=start, end=end, rows=(row,), asked_at=datetime.now(UTC),
-            source=f"{self.name}'s bill", requests=0,
-        )  # fmt: skip
+            provider=self.name,
+            account="1",
+            start=start,
+            end=end,
+            rows=(row,),
+            asked_at=datetime.now(UTC),
+            source=f"{self.name}'s bill",
+            requests=0,
+        )
 
 
 def asking(monkeypatch: pytest.MonkeyPatch, *who: Teller) -> None:
-    monkeypatch.setattr(billing, "asked_of", lambda _parts: list(who))
+    monkeypatch.setattr(billed_command, "asked_of", lambda _parts: list(who))
 
 
 @pytest.mark.parametrize("words", [(), ("-y",)])

@@ -16,7 +16,7 @@ import pytest
 
 from costgpu.errors import AuthError
 from costgpu.ledger import Ledger
-from costgpu.ledger.sightings import Sighting, add
+from costgpu.ledger.records.unrecorded_machines import Sighting, add
 from tests.cli.budgets import answer, plant, shown, words
 from tests.cli.here import Here, until
 from tests.unit.planted import on, opened
@@ -64,13 +64,29 @@ def here(tmp_path: Path) -> Iterator[Here]:
 class TestSetShowRemove:
     def test_from_set_to_remove(self, here: Here) -> None:
         assert answer(here.told("budget", "show")) == (
-            0, "No budgets. costgpu budget set NAME --monthly 200 makes one.\n", ""
-        )  # fmt: skip
+            0,
+            "No budgets. costgpu budget set NAME --monthly 200 makes one.\n",
+            "",
+        )
         assert not here.data.exists()
         made = here.told(
-            "budget", "set", "team-nlp", "--monthly", "200", "--alert", "50,80", "--tag", "team=nlp", "--provider", "AWS",
-            "--person", "alice", "--time-zone", "Europe/Berlin", "--enforce",
-        )  # fmt: skip
+            "budget",
+            "set",
+            "team-nlp",
+            "--monthly",
+            "200",
+            "--alert",
+            "50,80",
+            "--tag",
+            "team=nlp",
+            "--provider",
+            "AWS",
+            "--person",
+            "alice",
+            "--time-zone",
+            "Europe/Berlin",
+            "--enforce",
+        )
         assert (made.returncode, made.stderr) == (0, "")
         assert words(made) == (
             "Set: team-nlp: $200.00 a month for provider aws, person alice, tag team=nlp, alerts at 50 %, 80 %, 100 %; "
@@ -140,10 +156,11 @@ class TestSetShowRemove:
         text = here.told("budget", "show", "team-nlp")
         assert (text.returncode, text.stderr) == (0, "")
         for row in (
-            r"  spent      \$140\.0\d, 70 %\n", r"  committed  \$(89\.9|90\.0)\d more under the cap of 1 open run\n",
+            r"  spent      \$140\.0\d, 70 %\n",
+            r"  committed  \$(89\.9|90\.0)\d more under the cap of 1 open run\n",
             r"  left       \$(59\.9|60\.0)\d; that could exceed it by \$30\.00\n",
             r"  alerts     50 % not told yet; 80 % not reached; 100 % not reached\n",
-        ):  # fmt: skip
+        ):
             assert re.search(row, text.stdout), text.stdout
         budget = shown(here)
         assert (budget["open_runs"], budget["percent"], budget["crossed"], budget["alerts"]) == (1, 70, [50], [])
@@ -172,8 +189,10 @@ class TestCheck:
         alerts = shown(here)["alerts"]
         assert isinstance(alerts, list)
         assert [(a["threshold"], a["delivered"], a["detail"]) for a in alerts] == [
-            (50, True, "printed"), (80, True, "printed"), (100, True, "printed"),
-        ]  # fmt: skip
+            (50, True, "printed"),
+            (80, True, "printed"),
+            (100, True, "printed"),
+        ]
         assert "50 % told " in here.told("budget", "show").stdout
 
     def test_a_daily_budget_with_a_forecast(self, here: Here) -> None:
@@ -209,7 +228,7 @@ class TestCheck:
         def expired(*_: object) -> list[str]:
             raise AuthError("The credentials are expired.", hint="Log in.")
 
-        monkeypatch.setattr("costgpu.cli.billing.billed_lines", expired)
+        monkeypatch.setattr("costgpu.cli.billed.billed_lines", expired)
         here.told("budget", "set", "all", "--total", "200")
         plant(here, "170")
         result = here.told("budget", "check", "--billed")
@@ -261,11 +280,23 @@ class TestCheck:
         here.told("budget", "set", "all", "--total", "10")
         now = datetime.now(UTC)
         with Ledger.open(folder=here.data) as ledger:
-            add(ledger, [Sighting(
-                provider="aws", region="us-east-1", instance_id="i-1", run_id="zz", owner="bob@x",
-                instance_type="g5.xlarge", purchase_option="on_demand", started_at=now - timedelta(hours=3),
-                seen_at=now - timedelta(hours=1), usd_per_hour=Decimal(3),
-            )])  # fmt: skip
+            add(
+                ledger,
+                [
+                    Sighting(
+                        provider="aws",
+                        region="us-east-1",
+                        instance_id="i-1",
+                        run_id="zz",
+                        owner="bob@x",
+                        instance_type="g5.xlarge",
+                        purchase_option="on_demand",
+                        started_at=now - timedelta(hours=3),
+                        seen_at=now - timedelta(hours=1),
+                        usd_per_hour=Decimal(3),
+                    )
+                ],
+            )
         assert words(here.told("budget", "check", "--offline")) == "all: $6.00 of $10.00 in all (60 %), crossed 50 %."
 
 
@@ -286,8 +317,13 @@ class TestWhoCannotBeAsked:
 
     def test_without_a_network(self, here: Here) -> None:
         here.told("budget", "set", "all", "--total", "200")
-        nowhere = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1",
-                   "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}  # fmt: skip
+        nowhere = {
+            "AWS_ACCESS_KEY_ID": "x",
+            "AWS_SECRET_ACCESS_KEY": "x",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+            "AWS_MAX_ATTEMPTS": "1",
+        }
         result = here.costgpu("budget", "check", **nowhere)
         assert result.returncode == 46, result.stderr
         assert result.stdout.startswith("not asked: aws")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job import EndReason, RunState
+from costgpu.models.job import EndReason, RunState
 from tests.cli.budgets import answer, plant, words
 from tests.cli.here import LOCAL, Here, Result, until
 from tests.unit.planted import on

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from costgpu.checkup import Check, failed, ok
 from costgpu.errors import QuotaExceeded, Unreachable
-from costgpu.models import Offer
+from costgpu.models.diagnostics import Check, failed, ok
+from costgpu.models.offer import Offer
 from costgpu.providers import registry
 from tests.cli.here import Here, Result
 

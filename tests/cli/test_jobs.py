@@ -17,11 +17,11 @@ import pytest
 
 from costgpu.cli.cancel import question
 from costgpu.errors import AuthError
-from costgpu.job import EndReason, EventKind, Instance, InstanceRef, InstanceState, RunEvent, RunState
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
-from costgpu.run import Tagged
-from costgpu.runner.states import replay
+from costgpu.models.job import EndReason, EventKind, Instance, InstanceRef, InstanceState, RunEvent, RunState
+from costgpu.models.run import Tagged
+from costgpu.runner.state.states import replay
 from tests.cli.here import LOCAL, Here, told, until
 from tests.runner.examples import START, facts_of, intent, option
 
@@ -291,9 +291,16 @@ class TestMistakes:
 def test_the_question_before_the_end_names_owner_and_machine() -> None:
     ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-abc")
     machine = Instance(
-        ref=ref, zone=None, instance_type="g2-standard-4", state=InstanceState.RUNNING, launched_at=START,
-        endpoint=None, run_id="abc", name="train", owner="bob@lab",
-    )  # fmt: skip
+        ref=ref,
+        zone=None,
+        instance_type="g2-standard-4",
+        state=InstanceState.RUNNING,
+        launched_at=START,
+        endpoint=None,
+        run_id="abc",
+        name="train",
+        owner="bob@lab",
+    )
     words = "End run abc (train) of bob@lab on us-central1-a/costgpu-abc and lose what is on its machine?"
     assert question(Tagged(instance=machine), now=False) == words
     view = replace(replay([intent("abcd")]), instance=ref)

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from costgpu.job import RunState
 from costgpu.ledger import Ledger
-from costgpu.ledger.estimates import recent_estimates
-from costgpu.ledger.outcomes import HERE, measured_speeds
+from costgpu.ledger.records.estimates import recent_estimates
+from costgpu.ledger.records.measured_speeds import HERE, measured_speeds
 from costgpu.measure import workload_key
-from costgpu.measure.document import save_profile
+from costgpu.measure.profile_file import save_profile
+from costgpu.models.job import RunState
 from tests.cli.here import Here
 from tests.unit.closed import Closed, plant
 from tests.unit.test_verdict import phase, profile
@@ -178,8 +178,11 @@ class TestExport:
     def test_focus(self, here: Here, ids: list[str]) -> None:
         rows = list(csv.DictReader(io.StringIO(here.told("ledger", "export", "--format", "focus").stdout)))
         assert [(row["x_RunId"], row["BillingPeriodStart"][:7], row["BilledCost"]) for row in rows] == [
-            (ids[0], "2026-10", "1.5"), (ids[0], "2026-11", "0.5"), (ids[1], "2026-11", "0.75"), (ids[2], "2026-11", "0.25"),
-        ]  # fmt: skip
+            (ids[0], "2026-10", "1.5"),
+            (ids[0], "2026-11", "0.5"),
+            (ids[1], "2026-11", "0.75"),
+            (ids[2], "2026-11", "0.25"),
+        ]
         assert rows[2]["PricingCategory"] == "Dynamic"
         words = ("ledger", "export", "--format", "focus", "--since", "2026-11")
         november = list(csv.DictReader(io.StringIO(here.told(*words).stdout)))
@@ -218,9 +221,14 @@ def test_mistakes(here: Here, words: list[str], text: str) -> None:
 
 def test_accuracy(here: Here) -> None:
     estimate = {
-        "seconds": 3000.0, "seconds_low": 2800.0, "seconds_high": 3500.0, "cost_usd": 1.0, "cost_usd_low": 0.9,
-        "cost_usd_high": 1.2, "job_seconds": 2900.0,
-    }  # fmt: skip
+        "seconds": 3000.0,
+        "seconds_low": 2800.0,
+        "seconds_high": 3500.0,
+        "cost_usd": 1.0,
+        "cost_usd_low": 0.9,
+        "cost_usd_high": 1.2,
+        "job_seconds": 2900.0,
+    }
     ids = planted(here, Closed(started=AT, job_seconds=3500.0, estimate=estimate, cost=Decimal("1.2")), *RUNS)
     shown = lines(here, "accuracy")
     assert shown[:2] == [

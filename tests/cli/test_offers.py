@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from costgpu.cli.offers import is_json, listing, offers, to_query
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
-from costgpu.render.offers import offers_table
+from costgpu.render.text.offers import offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
 
 TODAY = date(2026, 11, 21)

@@ -11,13 +11,13 @@ from functools import cache
 import pytest
 from pytest_socket import enable_socket
 
-from costgpu.cli.measuring import candidates
-from costgpu.cli.offers import warn_of_prices
-from costgpu.models import Offer, PurchaseOption
-from costgpu.pricing import live, snapshot
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog
-from costgpu.pricing.sources.harvest import by_key
+from costgpu.pricing.sources.price_update import by_key
 from costgpu.providers.gcp import skus as gcp_client
+from costgpu.workflows.measure import candidates
+from costgpu.workflows.price_warning import warn_of_prices
 from tests.cli.here import told
 from tests.emulator.price_documents import Document, aws_products, aws_spot_rows, google_skus
 from tests.emulator.price_server import PriceServer, aws_refusal, ec2_refusal, google_refusal
@@ -125,7 +125,7 @@ def test_a_refresh_of_google_makes_offers_new(server: PriceServer) -> None:
     } == {today()}
     shown = told("prices")[1]
     assert "Google Cloud Billing Catalog" in shown
-    assert str(live.cache_folder()) in shown
+    assert str(price_store.cache_folder()) in shown
 
 
 def test_a_refresh_of_aws_makes_offers_new(server: PriceServer) -> None:
@@ -144,11 +144,11 @@ def test_a_refresh_of_aws_makes_offers_new(server: PriceServer) -> None:
 def test_without_infra_everybody_with_credentials_is_asked(
     server: PriceServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "PROVIDERS", ("aws", "gcp"))
+    monkeypatch.setattr(price_store, "PROVIDERS", ("aws", "gcp"))
     refresh()  # only the two regions are in these lists
     assert "ListSkus" not in server.requests
-    assert {found.provider for found in (live.kept("aws"), live.kept("gcp")) if found} == {"aws"}
-    kept = live.kept("aws")
+    assert {found.provider for found in (price_store.kept("aws"), price_store.kept("gcp")) if found} == {"aws"}
+    kept = price_store.kept("aws")
     assert kept is not None
     assert set(kept.regions) == {"us-east-1", "us-east-2"}  # the others have no new price: they were not refreshed
 
@@ -229,20 +229,31 @@ Refusal = tuple[int, bytes]
 @pytest.mark.parametrize(
     ("refusal", "code", "words"),
     [
-        (google_refusal(403, "SERVICE_DISABLED", "Cloud Billing API has not been used in project 12 before.",
-                        service="cloudbilling.googleapis.com", consumer="projects/research-42"),
-         41, "gcloud services enable cloudbilling.googleapis.com --project research-42"),
-        (google_refusal(401, "CREDENTIALS_MISSING", "Request had invalid authentication credentials."), 41,
-         "gcloud auth application-default login"),
+        (
+            google_refusal(
+                403,
+                "SERVICE_DISABLED",
+                "Cloud Billing API has not been used in project 12 before.",
+                service="cloudbilling.googleapis.com",
+                consumer="projects/research-42",
+            ),
+            41,
+            "gcloud services enable cloudbilling.googleapis.com --project research-42",
+        ),
+        (
+            google_refusal(401, "CREDENTIALS_MISSING", "Request had invalid authentication credentials."),
+            41,
+            "gcloud auth application-default login",
+        ),
         (google_refusal(404, "NOT_FOUND", "There is no such service."), 44, "There is no such service"),
         ((200, b"{not json"), 46, "No usable answer"),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_leaves_the_old_prices_and_says_so(
     server: PriceServer, refusal: Refusal, code: int, words: str
 ) -> None:
     assert refresh("--infra", f"gcp/{REGION}")[0] == 0
-    kept = live.kept("gcp")
+    kept = price_store.kept("gcp")
     server.refusals["ListSkus"] = [refusal] * 9
     got, shown, said = refresh("--infra", "gcp")
     assert (got, shown) == (code, "")
@@ -250,7 +261,7 @@ def test_a_refusal_leaves_the_old_prices_and_says_so(
     assert "prices that it missed stay 0 to 128 days old" in said.replace(
         f"{(today() - date(2026, 7, 16)).days} days", "128 days"
     )
-    assert live.kept("gcp") == kept
+    assert price_store.kept("gcp") == kept
     assert "The refresh of gcp at" in told("prices")[1]
     server.refusals.clear()
     assert refresh("--infra", f"gcp/{REGION}")[0] == 0
@@ -279,20 +290,33 @@ def test_an_empty_list_is_no_refresh(server: PriceServer) -> None:
     code, _, said = refresh("--infra", f"gcp/{REGION}")
     assert code == 4
     assert "Not one price of Google Cloud could be made from 0 price list entries" in said
-    assert live.kept("gcp") is None
+    assert price_store.kept("gcp") is None
 
 
 @pytest.mark.parametrize(
     ("question", "refusal", "words"),
     [
-        ("GetProducts", aws_refusal("AccessDeniedException", "User: arn:aws:iam::1:user/u is not authorized to perform: "
-                                    "pricing:GetProducts because no identity-based policy allows it"),
-         "pricing:GetProducts"),
-        ("DescribeSpotPriceHistory", ec2_refusal("UnauthorizedOperation", "You are not authorized. "
-                                                 "User: arn:aws:iam::1:user/u is not authorized to perform: "
-                                                 "ec2:DescribeSpotPriceHistory"), "ec2:DescribeSpotPriceHistory"),
+        (
+            "GetProducts",
+            aws_refusal(
+                "AccessDeniedException",
+                "User: arn:aws:iam::1:user/u is not authorized to perform: "
+                "pricing:GetProducts because no identity-based policy allows it",
+            ),
+            "pricing:GetProducts",
+        ),
+        (
+            "DescribeSpotPriceHistory",
+            ec2_refusal(
+                "UnauthorizedOperation",
+                "You are not authorized. "
+                "User: arn:aws:iam::1:user/u is not authorized to perform: "
+                "ec2:DescribeSpotPriceHistory",
+            ),
+            "ec2:DescribeSpotPriceHistory",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_permission_that_is_missing_is_named(
     server: PriceServer, question: str, refusal: Refusal, words: str
 ) -> None:
@@ -334,10 +358,14 @@ def test_types_of_unknown_hardware_are_counted(server: PriceServer) -> None:
 @pytest.mark.parametrize(
     ("infra", "code", "words"),
     [
-        ("gpc", 2, "gcp"), ("local", 2, "price list"), ("gcp/us-centrall", 2, "us-central1"), ("us-est-1", 2, "us-east-1"),
-        ("azure/eastus", 2, "price list"), ("aws/us-eats-1", 44, "us-east-1"),
+        ("gpc", 2, "gcp"),
+        ("local", 2, "price list"),
+        ("gcp/us-centrall", 2, "us-central1"),
+        ("us-est-1", 2, "us-east-1"),
+        ("azure/eastus", 2, "price list"),
+        ("aws/us-eats-1", 44, "us-east-1"),
     ],
-)  # fmt: skip
+)
 def test_a_place_that_is_none(server: PriceServer, infra: str, code: int, words: str) -> None:
     server.refusals["DescribeRegions"] = [_regions("us-east-1")]
     got, shown, said = refresh("--infra", infra)
@@ -352,7 +380,7 @@ def _regions(*names: str) -> Refusal:
 
 def test_a_damaged_file_costs_one_line_and_no_command(server: PriceServer) -> None:
     refresh("--infra", f"gcp/{REGION}")
-    path = live.cache_folder() / "offers-gcp.csv"
+    path = price_store.cache_folder() / "offers-gcp.csv"
     path.write_bytes(path.read_bytes()[:-40])
     for words in (("offers", "--gpus", "A100"), ("prices",), ("offers", "--infra", "aws", "--json")):
         warn_of_prices.cache_clear()
@@ -370,7 +398,7 @@ def test_a_cache_that_cannot_be_written_is_an_error(server: PriceServer, monkeyp
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(live, "_write", full)
+    monkeypatch.setattr(price_store, "_write", full)
     code, _, said = refresh("--infra", f"gcp/{REGION}")
     assert code == 3
     assert "No space left on device" in said

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.cli.wiring import Bench
 from costgpu.clock import ManualClock
-from costgpu.job import EndReason, EventKind, Identity, RunEvent, RunState
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
-from costgpu.providers.fake import FakeCloud
-from costgpu.providers.fake.provider import FakeProvider
+from costgpu.models.job import EndReason, EventKind, Identity, RunEvent, RunState
+from costgpu.workflows.context import Bench
 from tests.cli.here import LOCAL, Here, told, until
+from tests.fake_cloud import FakeCloud
+from tests.fake_cloud.provider import FakeProvider
 from tests.runner.examples import START, facts_of, intent, option
 
 STUBBORN = """\

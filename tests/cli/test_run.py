@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job import EndReason, RunState
-from costgpu.run import RunView
+from costgpu.models.job import EndReason, RunState
+from costgpu.models.run import RunView
 from tests.cli.here import LOCAL, Here, Result, Terminal, alive, until
 
 STEPS = """\
@@ -81,8 +81,23 @@ JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "variables": (
         {"pack/__init__.py": "", "pack/train.py": SETUP_VARIABLES, "job.env": "B='from file'\nC=file\n"},
         (
-            "-e", "A", "-e", "C=line", "--env-file", "job.env", "--setup", "echo ready >&2", "--workdir", ".",
-            "--grace", "1s", "-m", "pack.train", "--x", "--name", "1",
+            "-e",
+            "A",
+            "-e",
+            "C=line",
+            "--env-file",
+            "job.env",
+            "--setup",
+            "echo ready >&2",
+            "--workdir",
+            ".",
+            "--grace",
+            "1s",
+            "-m",
+            "pack.train",
+            "--x",
+            "--name",
+            "1",
         ),
     ),
     "max_duration": ({"train.py": STEPS}, ("--max-duration", "15s", "train.py")),
@@ -91,11 +106,13 @@ JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "torchrun": (
         {
             "train.py": "import os\nprint('rank', os.environ['RANK'], os.environ['WORLD_SIZE'])\n",
-            "torch/__init__.py": "", "torch/distributed/__init__.py": "", "torch/distributed/run.py": TORCHRUN,
+            "torch/__init__.py": "",
+            "torch/distributed/__init__.py": "",
+            "torch/distributed/run.py": TORCHRUN,
         },
         ("--nproc", "2", "-e", "PYTHONPATH=.", "train.py"),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

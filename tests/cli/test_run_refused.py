@@ -12,17 +12,17 @@ from typing import cast
 
 import pytest
 
-from costgpu.cli.command import _after_module
-from costgpu.cli.planning import plan_for
-from costgpu.cli.wiring import Bench
+from costgpu.cli.script_command import _after_module
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError
-from costgpu.job import Identity
-from costgpu.providers.fake import FakeCloud
-from costgpu.providers.fake.provider import FakeProvider
-from costgpu.run import Plan
+from costgpu.models.job import Identity
+from costgpu.models.run import Plan
 from costgpu.runner.plan import Limits, Place
+from costgpu.workflows.context import Bench
+from costgpu.workflows.plan import plan_for
 from tests.cli.here import LOCAL, told
+from tests.fake_cloud import FakeCloud
+from tests.fake_cloud.provider import FakeProvider
 from tests.runner.examples import offer, spec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
@@ -118,11 +118,13 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("words", "code"),
         [
-            (("--infra", "local", "--tag", "team"), 2), (("--infra", "local", "--nproc", "x"), 2),
-            (("--infra", "local", "--outputs", "/x"), 2), (("-t", "g5.xlarge", "--max-cost", "1"), 41),
+            (("--infra", "local", "--tag", "team"), 2),
+            (("--infra", "local", "--nproc", "x"), 2),
+            (("--infra", "local", "--outputs", "/x"), 2),
+            (("-t", "g5.xlarge", "--max-cost", "1"), 41),
             (("--infra", "aws", "--max-cost", "1"), 41),
         ],
-    )  # fmt: skip
+    )
     def test_what_can_be_told_at_once_is_told_before_anything_is_measured(
         self, words: tuple[str, ...], code: int
     ) -> None:
@@ -142,12 +144,23 @@ class TestBadInput:
 @pytest.mark.parametrize(
     ("line", "end"),
     [
-        ("-m pack --x", 2), ("-d -m pack", 3), ("-dm pack --x", 2), ("-mpack --x", 1), ("--name a -m pack b", 4),
-        ("--name=a -m pack", 3), ("-n -m pack", None), ("-dn -m -m pack", 4), ("-e A=1 -m pack -m other", 4),
-        ("--infra -m -m pack", 4), ("train.py -m pack", None), ("-d train.py -m pack", None), ("-- -m pack", None),
-        ("-d", None), ("-", None),
+        ("-m pack --x", 2),
+        ("-d -m pack", 3),
+        ("-dm pack --x", 2),
+        ("-mpack --x", 1),
+        ("--name a -m pack b", 4),
+        ("--name=a -m pack", 3),
+        ("-n -m pack", None),
+        ("-dn -m -m pack", 4),
+        ("-e A=1 -m pack -m other", 4),
+        ("--infra -m -m pack", 4),
+        ("train.py -m pack", None),
+        ("-d train.py -m pack", None),
+        ("-- -m pack", None),
+        ("-d", None),
+        ("-", None),
     ],
-)  # fmt: skip
+)
 def test_what_follows_a_module_is_its_own(line: str, end: int | None) -> None:
     valued = {"-m", "-n", "-e", "--name", "--infra"}
     assert _after_module(line.split(), valued.__contains__) == end

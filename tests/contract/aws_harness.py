@@ -9,7 +9,7 @@ import boto3
 import botocore.loaders  # type: ignore[import-untyped]
 
 from costgpu.clock import SystemClock
-from costgpu.job import Instance, InstanceRef
+from costgpu.models.job import Instance, InstanceRef
 from costgpu.providers.aws import AwsProvider
 from costgpu.providers.base import TAG_RUN, Provider
 from tests.contract.harness import Harness
@@ -48,7 +48,7 @@ class AwsHarness(Harness):
         tags = [{"ResourceType": "instance", "Tags": [{"Key": "Name", "Value": "costgpu-look-alike"}]}]
         made = ec2.run_instances(
             ImageId=image, InstanceType="c7i.large", MinCount=1, MaxCount=1, TagSpecifications=tags
-        )["Instances"][0]  # fmt: skip
+        )["Instances"][0]
         ref = InstanceRef(provider="aws", region=self.region, instance_id=made["InstanceId"])
         assert self.until(lambda: self.client().describe(ref) is not None, 5)
         found = self.client().describe(ref)
@@ -77,7 +77,7 @@ class AwsHarness(Harness):
         ]
         made = self._ec2().create_volume(
             AvailabilityZone=f"{self.region}a", Size=8, TagSpecifications=[{"ResourceType": "volume", "Tags": tags}]
-        )  # fmt: skip
+        )
         if not tagged:
             self._foreign[made["VolumeId"]] = "volume"
         return str(made["VolumeId"])

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from costgpu.errors import NoCapacity
-from costgpu.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, InstanceState, Layer
-from costgpu.models import Offer
+from costgpu.models.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, InstanceState, Layer
+from costgpu.models.offer import Offer
 from costgpu.providers.base import Leftover, Owned
-from costgpu.providers.fake import FakeProvider
+from tests.fake_cloud import FakeProvider
 
 BREACHES: dict[str, list[type[FakeProvider]]] = {}
 _numbers = itertools.count()
@@ -34,10 +34,12 @@ def fresh(request: CreateRequest) -> CreateRequest:
 
 
 @breaks(
-    "the_same_token_is_the_same_instance", "the_same_token_at_once_is_one_instance",
-    "a_token_with_other_parameters_creates_nothing", "a_token_whose_instance_is_gone_creates_no_second_one",
+    "the_same_token_is_the_same_instance",
+    "the_same_token_at_once_is_one_instance",
+    "a_token_with_other_parameters_creates_nothing",
+    "a_token_whose_instance_is_gone_creates_no_second_one",
     "unanswered_means_call_again",
-)  # fmt: skip
+)
 class IgnoresTokens(FakeProvider):
     def create(self, request: CreateRequest) -> Instance:
         return super().create(fresh(request))
@@ -183,9 +185,12 @@ class HidesSilence(FakeProvider):
 
 
 @breaks(
-    "terminate_is_confirmed_by_describe", "terminate_may_be_repeated", "terminate_works_at_once",
-    "terminate_works_on_a_stopped_instance", "clean_up_leaves_nothing",
-)  # fmt: skip
+    "terminate_is_confirmed_by_describe",
+    "terminate_may_be_repeated",
+    "terminate_works_at_once",
+    "terminate_works_on_a_stopped_instance",
+    "clean_up_leaves_nothing",
+)
 class AcceptsAndDoesNothing(FakeProvider):
     def terminate(self, ref: InstanceRef) -> None:
         pass

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.job import CreateRequest, Instance, InstanceRef, InstanceState, Leftover
+from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState, Leftover
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.contract.harness import RUN, SECRET, Harness
 
@@ -498,12 +498,19 @@ def _every_call(harness: Harness, request: CreateRequest, made: Instance) -> lis
     provider = harness.client()
     second = replace(request, token=f"{RUN}-2")
     return [
-        provider.identity, lambda: provider.check(request), lambda: provider.layers(request),
-        lambda: provider.zones(request.offer), lambda: provider.create(second), lambda: provider.find(request),
-        lambda: provider.describe(made.ref), lambda: provider.terminate(made.ref),
-        lambda: provider.open_access(made, "203.0.113.8/32"), lambda: provider.clean_up(RUN, made.ref.region),
-        provider.list_owned, lambda: provider.console(made.ref),
+        provider.identity,
+        lambda: provider.check(request),
+        lambda: provider.layers(request),
+        lambda: provider.zones(request.offer),
+        lambda: provider.create(second),
+        lambda: provider.find(request),
+        lambda: provider.describe(made.ref),
+        lambda: provider.terminate(made.ref),
+        lambda: provider.open_access(made, "203.0.113.8/32"),
+        lambda: provider.clean_up(RUN, made.ref.region),
+        provider.list_owned,
+        lambda: provider.console(made.ref),
         lambda: provider.remove(
             Leftover(provider=harness.name, region=made.ref.region, kind="disk", resource_id="vol-1", run_id=RUN)
         ),
-    ]  # fmt: skip
+    ]

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from costgpu.clock import SystemClock
-from costgpu.job import CreateRequest, Instance, InstanceRef
+from costgpu.models.job import CreateRequest, Instance, InstanceRef
 from costgpu.providers.base import TAG_RUN, Provider
 from costgpu.providers.gcp import GcpProvider
 from tests.contract.harness import Harness
@@ -81,11 +81,16 @@ class GcpHarness(Harness):
     def foreign(self) -> Instance:
         zone = f"{self.region}-a"
         image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-        self._post(f"zones/{zone}/instances", {
-            "name": "costgpu-look-alike", "machineType": f"zones/{zone}/machineTypes/e2-standard-2",
-            "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image}}],
-            "networkInterfaces": [{"network": "global/networks/default"}], "labels": {"costgpu": "no"},
-        })  # fmt: skip
+        self._post(
+            f"zones/{zone}/instances",
+            {
+                "name": "costgpu-look-alike",
+                "machineType": f"zones/{zone}/machineTypes/e2-standard-2",
+                "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image}}],
+                "networkInterfaces": [{"network": "global/networks/default"}],
+                "labels": {"costgpu": "no"},
+            },
+        )
         self._foreign.append("costgpu-look-alike")
         ref = InstanceRef(provider="gcp", region=self.region, instance_id=f"{zone}/costgpu-look-alike")
         assert self.until(lambda: self.client().describe(ref) is not None, 5)
@@ -100,9 +105,12 @@ class GcpHarness(Harness):
 
     def foreign_resource(self, run_id: str) -> bool:
         rule = {
-            "name": f"costgpu-{run_id}", "description": "somebody's", "network": "global/networks/default",
-            "allowed": [{"IPProtocol": "tcp", "ports": ["443"]}], "sourceRanges": ["0.0.0.0/0"],
-        }  # fmt: skip
+            "name": f"costgpu-{run_id}",
+            "description": "somebody's",
+            "network": "global/networks/default",
+            "allowed": [{"IPProtocol": "tcp", "ports": ["443"]}],
+            "sourceRanges": ["0.0.0.0/0"],
+        }
         self._post("global/firewalls", rule)
         self._foreign.append(rule["name"])  # type: ignore[arg-type]
         assert self.until(self.foreign_is_well, 5)
@@ -133,9 +141,10 @@ class GcpHarness(Harness):
         """By the rules as Google applies them: the smallest priority decides, and at the same one the denial."""
         tag = f"costgpu-{instance.run_id}"
         rules = [
-            row for row in self._get("global/firewalls")["items"]
+            row
+            for row in self._get("global/firewalls")["items"]
             if row["direction"] == "INGRESS" and (TAGS not in row or tag in row[TAGS]) and _concerns_ssh(row)
-        ]  # fmt: skip
+        ]
         allowed: set[str] = set()
         for row in sorted(rules, key=lambda row: (row["priority"], "allowed" in row)):
             if "denied" in row and "0.0.0.0/0" in row["sourceRanges"]:
@@ -165,10 +174,11 @@ class GcpHarness(Harness):
 
     def _call(self, method: str, path: str, document: dict[str, Any] | None) -> Any:
         request = urllib.request.Request(
-            f"{self.cloud.url}/compute/v1/projects/{PROJECT}/{path}", method=method,
+            f"{self.cloud.url}/compute/v1/projects/{PROJECT}/{path}",
+            method=method,
             data=json.dumps(document).encode() if document is not None else None,
             headers={"Content-Type": "application/json"},
-        )  # fmt: skip
+        )
         with urllib.request.urlopen(request, timeout=30) as reply:
             return json.load(reply)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from costgpu.providers.fake import FakeProvider
 from tests.contract.breaches import BREACHES
 from tests.contract.checks import CHECKS, Check
 from tests.contract.harness import FakeHarness
+from tests.fake_cloud import FakeProvider
 
 NAMES = {check.__name__: check for check in CHECKS}
 PAIRS = [(NAMES[name], variant) for name, variants in BREACHES.items() for variant in variants]

@@ -10,9 +10,13 @@ from tests.emulator.gce_client import RunningGce
 
 Cloud = RunningCloud | RunningGce
 _STATES = {
-    "PROVISIONING": "pending", "STAGING": "pending", "RUNNING": "running", "STOPPING": "stopping", "TERMINATED": "stopped",
+    "PROVISIONING": "pending",
+    "STAGING": "pending",
+    "RUNNING": "running",
+    "STOPPING": "stopping",
+    "TERMINATED": "stopped",
     "gone": "terminated",
-}  # fmt: skip
+}
 """Google's words for what costgpu calls so."""
 
 

@@ -89,9 +89,7 @@ class Battlefield:
         found.write(JOB)
         return found
 
-    def launch(
-        self, person: Person, at: str = "", *options: str, seconds: float = 1.0, held: bool = False
-    ) -> Client:  # fmt: skip
+    def launch(self, person: Person, at: str = "", *options: str, seconds: float = 1.0, held: bool = False) -> Client:
         """The person's run of so many seconds; with a point in it where it dies or stops, or stopped before it begins."""
         script = f"train.py {self.witness.address} {person.name} {seconds}"
         command = (*MORTAL, "--at", at, "--") if at else (*HELD, *COMMAND) if held else COMMAND

@@ -35,9 +35,23 @@ class RunningCloud:
         environment = {**os.environ, "EMULATOR_STARTER": str(os.getpid()), "PYTHONWARNINGS": "ignore"}
         with Path(log or os.devnull).open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.emulator.cloud", "--host", host, "--port", str(port), "--machines", machines],
-                cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.emulator.cloud",
+                    "--host",
+                    host,
+                    "--port",
+                    str(port),
+                    "--machines",
+                    machines,
+                ],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("ready "):
@@ -60,9 +74,12 @@ class RunningCloud:
     def environment(self, access_key: str = "AKIAEMULATED", secret_key: str = "secret") -> dict[str, str]:
         """What a client process needs."""
         return {
-            "AWS_ENDPOINT_URL": self.url, "AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key,
-            "AWS_DEFAULT_REGION": "us-east-1", "AWS_EC2_METADATA_DISABLED": "true",
-        }  # fmt: skip
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": access_key,
+            "AWS_SECRET_ACCESS_KEY": secret_key,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
 
     # -- control -----------------------------------------------------------------------------------------------------
 
@@ -80,7 +97,7 @@ class RunningCloud:
 
     def kill(
         self, pid: int, at: int, when: str = "before", *, access_key: str = "", action: str = "", series: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         """SIGKILL for `pid` at the `at`-th API request from now; see `faults.KillOrder`."""
         self._post("kill", pid=pid, at=at, when=when, access_key=access_key, action=action, series=series)
 

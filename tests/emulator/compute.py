@@ -94,9 +94,15 @@ class Compute:
     # -- create ------------------------------------------------------------------------------------------------------
 
     def run(
-        self, backend: Any, really: Callable[..., Reservation], image_id: str, count: int, user_data: Any,
-        security_group_names: list[str], **kwargs: Any,
-    ) -> Reservation:  # fmt: skip
+        self,
+        backend: Any,
+        really: Callable[..., Reservation],
+        image_id: str,
+        count: int,
+        user_data: Any,
+        security_group_names: list[str],
+        **kwargs: Any,
+    ) -> Reservation:
         """RunInstances, after permissions and DryRun."""
         token, region = kwargs.get("client_token", NO_TOKEN), backend.region_name
         said = json.dumps([image_id, count, str(user_data), security_group_names, kwargs], default=str, sort_keys=True)
@@ -213,10 +219,15 @@ class Compute:
             if nic.public_ip_auto_assign:
                 nic.public_ip = self.world.public_ip()
             spec = GuestSpec(
-                instance_id=instance.id, private_ip=str(instance.private_ip), public_ip=str(instance.public_ip or ""),
-                user_data=base64.b64decode(str(instance.user_data or "")), instance_type=instance.instance_type,
-                region=backend.region_name, zone=str(instance.placement.zone), spot=instance.lifecycle == "spot",
-            )  # fmt: skip
+                instance_id=instance.id,
+                private_ip=str(instance.private_ip),
+                public_ip=str(instance.public_ip or ""),
+                user_data=base64.b64decode(str(instance.user_data or "")),
+                instance_type=instance.instance_type,
+                region=backend.region_name,
+                zone=str(instance.placement.zone),
+                spot=instance.lifecycle == "spot",
+            )
             _enter(instance, "running")
         self.machines.boot(spec, lambda by_us: None if by_us else self._guest_ended(instance))
 

@@ -64,15 +64,24 @@ class Control:
     @staticmethod
     def _rows(instances: Iterable[Instance]) -> list[dict[str, Any]]:
         return [
-            {"id": each.id, "region": each.region_name, "zone": each.placement.zone, "state": each.state,
-             "type": each.instance_type, "image": each.image_id, "token": each.client_token,
-             "public_ip": each.public_ip, "private_ip": each.private_ip, "spot": each.lifecycle == "spot",
-             "behaviour": each.instance_initiated_shutdown_behavior,
-             "imds": [each.metadata_options.http_tokens, each.metadata_options.http_put_response_hop_limit],
-             "user_data": base64.b64encode(base64.b64decode(str(each.user_data or ""))).decode(),
-             "tags": {tag["key"]: tag["value"] for tag in each.get_tags()}}
+            {
+                "id": each.id,
+                "region": each.region_name,
+                "zone": each.placement.zone,
+                "state": each.state,
+                "type": each.instance_type,
+                "image": each.image_id,
+                "token": each.client_token,
+                "public_ip": each.public_ip,
+                "private_ip": each.private_ip,
+                "spot": each.lifecycle == "spot",
+                "behaviour": each.instance_initiated_shutdown_behavior,
+                "imds": [each.metadata_options.http_tokens, each.metadata_options.http_put_response_hop_limit],
+                "user_data": base64.b64encode(base64.b64decode(str(each.user_data or ""))).decode(),
+                "tags": {tag["key"]: tag["value"] for tag in each.get_tags()},
+            }
             for each in instances
-        ]  # fmt: skip
+        ]
 
     def _post_reset(self) -> None:
         self._compute.reset()

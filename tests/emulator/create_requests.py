@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
-from costgpu.job import CreateRequest
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.job import CreateRequest
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 
 BOOT = "#!/bin/sh\necho booted\n"
 GPU = Accelerator(name="A10G", count=1, memory_gib=24.0)

@@ -146,8 +146,15 @@ class Mischief:
 
     def record(self, call: ApiCall) -> tuple[dict[str, Any], KillOrder | None]:
         """Writes the request down; returns the row, and the kill order if this is the request that it is for."""
-        row = {"service": call.service, "action": call.action, "name": call.name, "region": call.region,
-               "access_key": call.access_key, "params": dict(call.params), "status": None}  # fmt: skip
+        row = {
+            "service": call.service,
+            "action": call.action,
+            "name": call.name,
+            "region": call.region,
+            "access_key": call.access_key,
+            "params": dict(call.params),
+            "status": None,
+        }
         with self._lock:
             self.recorded.append(row)
             order = next((each for each in list(self.kills) if each.reached(call)), None)

@@ -16,7 +16,7 @@ from tests.emulator.gce_catalog import (
     MachineType,
     machine_types,
     region_of,
-)  # fmt: skip
+)
 from tests.emulator.gce_firewalls import Firewalls
 from tests.emulator.gce_instances import Instances
 from tests.emulator.gce_operations import Operations, Scope
@@ -26,20 +26,41 @@ from tests.emulator.gce_world import DEFAULT_QUOTAS, GLOBAL_QUOTAS, Row, World, 
 from tests.emulator.wire import ApiCall, Reply
 
 _KINDS = {
-    "instances": "compute#instance", "disks": "compute#disk", "addresses": "compute#address", "zones": "compute#zone",
-    "snapshots": "compute#snapshot", "firewalls": "compute#firewall", "networks": "compute#network",
-    "subnetworks": "compute#subnetwork", "machineTypes": "compute#machineType", "regions": "compute#region",
-    "acceleratorTypes": "compute#acceleratorType", "images": "compute#image", "zoneOperations": "compute#operation",
-    "regionOperations": "compute#operation", "globalOperations": "compute#operation", "operations": "compute#operation",
-}  # fmt: skip
+    "instances": "compute#instance",
+    "disks": "compute#disk",
+    "addresses": "compute#address",
+    "zones": "compute#zone",
+    "snapshots": "compute#snapshot",
+    "firewalls": "compute#firewall",
+    "networks": "compute#network",
+    "subnetworks": "compute#subnetwork",
+    "machineTypes": "compute#machineType",
+    "regions": "compute#region",
+    "acceleratorTypes": "compute#acceleratorType",
+    "images": "compute#image",
+    "zoneOperations": "compute#operation",
+    "regionOperations": "compute#operation",
+    "globalOperations": "compute#operation",
+    "operations": "compute#operation",
+}
 _SCOPE_OF = {"addresses": "region", "subnetworks": "region"}
 _ZONAL = ("instances", "disks", "machineTypes", "acceleratorTypes", "operations")
-_VERBS = {"insert": "create", "patch": "update", "aggregatedList": "list", "getFromFamily": "getFromFamily",
-          "wait": "get"}  # fmt: skip
+_VERBS = {
+    "insert": "create",
+    "patch": "update",
+    "aggregatedList": "list",
+    "getFromFamily": "getFromFamily",
+    "wait": "get",
+}
 _INSERT = (
-    "compute.instances.create", "compute.disks.create", "compute.instances.setMetadata", "compute.instances.setLabels",
-    "compute.instances.setTags", "compute.subnetworks.use", "compute.subnetworks.useExternalIp",
-)  # fmt: skip
+    "compute.instances.create",
+    "compute.disks.create",
+    "compute.instances.setMetadata",
+    "compute.instances.setLabels",
+    "compute.instances.setTags",
+    "compute.subnetworks.use",
+    "compute.subnetworks.useExternalIp",
+)
 """What an insert needs (cloud.google.com/compute/docs/reference/rest/v1/instances/insert, 2026-11)."""
 
 
@@ -49,14 +70,18 @@ class Api:
     def __init__(self, world: World, operations: Operations, instances: Instances, firewalls: Firewalls) -> None:
         self._world, self._operations, self._instances, self._firewalls = world, operations, instances, firewalls
         self._writes: dict[str, Callable[[ApiCall], Row]] = {
-            "instances.insert": instances.insert, "instances.setLabels": instances.change,
-            "instances.setMetadata": instances.change, "instances.setTags": instances.change,
+            "instances.insert": instances.insert,
+            "instances.setLabels": instances.change,
+            "instances.setMetadata": instances.change,
+            "instances.setTags": instances.change,
             **{f"instances.{verb}": self._to_instance for verb in ("delete", "stop", "start")},
-            "firewalls.insert": firewalls.insert, "firewalls.delete": firewalls.delete, "firewalls.patch": firewalls.patch,
+            "firewalls.insert": firewalls.insert,
+            "firewalls.delete": firewalls.delete,
+            "firewalls.patch": firewalls.patch,
             "firewalls.update": firewalls.patch,
             **{f"{name}.insert": self._insert for name in ("disks", "addresses", "snapshots")},
             **{f"{name}.delete": self._delete for name in ("disks", "addresses", "snapshots")},
-        }  # fmt: skip
+        }
 
     def handle(self, call: ApiCall) -> Reply:
         """One request.
@@ -77,9 +102,12 @@ class Api:
         if collection.endswith("Operations") and verb in ("get", "wait"):
             return answer(getattr(self._operations, verb)(self._scope(call, collection), call.params["name"]))
         special = {
-            "projects.get": self._project, "projects.testIamPermissions": self._held, "images.getFromFamily": self._family,
-            "instances.getSerialPortOutput": self._serial, "instances.getGuestAttributes": self._guest_attributes,
-        }  # fmt: skip
+            "projects.get": self._project,
+            "projects.testIamPermissions": self._held,
+            "images.getFromFamily": self._family,
+            "instances.getSerialPortOutput": self._serial,
+            "instances.getGuestAttributes": self._guest_attributes,
+        }
         if call.action in special:
             return answer(special[call.action](call))
         if verb != "get":
@@ -177,8 +205,11 @@ class Api:
         if str(call.params.get("orderBy", "")) == "creationTimestamp desc":
             rows.sort(key=lambda row: str(row.get("creationTimestamp", "")), reverse=True)
         found, token = gce_filters.page([row for row in rows if matches(row)], call.params, self._world.page_limit)
-        document: Row = {"kind": f"{_KINDS[collection]}List", "id": call.path.partition("/compute/v1/")[2],
-                         "selfLink": f"{HOST}/{call.path.partition('/compute/v1/')[2]}"}  # fmt: skip
+        document: Row = {
+            "kind": f"{_KINDS[collection]}List",
+            "id": call.path.partition("/compute/v1/")[2],
+            "selfLink": f"{HOST}/{call.path.partition('/compute/v1/')[2]}",
+        }
         if found:
             document["items"] = found
         if token:
@@ -196,9 +227,10 @@ class Api:
             raise GoogleError(503, "backendError", f"Zone {lost[0]} is currently unavailable.")
         with self._world.lock:
             rows = [
-                (place, copy.deepcopy(row)) for place, row in self._rows(collection, call.params["project"])
+                (place, copy.deepcopy(row))
+                for place, row in self._rows(collection, call.params["project"])
                 if place not in lost and place != "global" and matches(row)
-            ]  # fmt: skip
+            ]
         rows.sort(key=lambda each: (each[0], str(each[1]["name"])))
         found, token = gce_filters.page(rows, call.params, self._world.page_limit)
         items: Row = {}
@@ -236,29 +268,40 @@ class Api:
             "NETWORKS": 1.0,
         }
         return {
-            "kind": "compute#project", "id": PROJECT_NUMBER, "name": call.params["project"],
-            "selfLink": f"{HOST}/projects/{call.params['project']}", "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
+            "kind": "compute#project",
+            "id": PROJECT_NUMBER,
+            "name": call.params["project"],
+            "selfLink": f"{HOST}/projects/{call.params['project']}",
+            "xpnProjectStatus": "UNSPECIFIED_XPN_PROJECT_STATUS",
             "quotas": [
                 {"metric": metric, "limit": self._world.quota("global", metric), "usage": used.get(metric, 0.0)}
                 for metric in GLOBAL_QUOTAS
             ],
-            "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "x"}, "defaultNetworkTier": "PREMIUM",
+            "commonInstanceMetadata": {"kind": "compute#metadata", "fingerprint": "x"},
+            "defaultNetworkTier": "PREMIUM",
             "defaultServiceAccount": f"{PROJECT_NUMBER}-compute@developer.gserviceaccount.com",
-        }  # fmt: skip
+        }
 
     def _region(self, project: str, region: str) -> Row:
         held = [vm.demand for vm in self._instances.rows.values() if vm.status != "TERMINATED"]
         link = f"{HOST}/projects/{project}/regions/{region}"
         return {
-            "kind": "compute#region", "id": str(1000 + REGIONS.index(region)), "name": region, "description": region,
-            "status": "UP", "selfLink": link,
+            "kind": "compute#region",
+            "id": str(1000 + REGIONS.index(region)),
+            "name": region,
+            "description": region,
+            "status": "UP",
+            "selfLink": link,
             "zones": [f"{HOST}/projects/{project}/zones/{zone}" for zone in ZONES if region_of(zone) == region],
             "quotas": [
-                {"metric": metric, "limit": self._world.quota(region, metric),
-                 "usage": usage(metric, region, held, self._world.quota)}
+                {
+                    "metric": metric,
+                    "limit": self._world.quota(region, metric),
+                    "usage": usage(metric, region, held, self._world.quota),
+                }
                 for metric in DEFAULT_QUOTAS
             ],
-        }  # fmt: skip
+        }
 
     def _family(self, call: ApiCall) -> Row:
         project, family = call.params["project"], call.params["family"]
@@ -275,17 +318,21 @@ class Api:
             start = max(0, len(text) + start)
         start = max(start, len(text) - 1024 * 1024)
         return {
-            "kind": "compute#serialPortOutput", "contents": text[start:].decode("utf-8", "replace"), "start": str(start),
-            "next": str(len(text)), "selfLink": f"{HOST}/{vm.path}/serialPort",
-        }  # fmt: skip
+            "kind": "compute#serialPortOutput",
+            "contents": text[start:].decode("utf-8", "replace"),
+            "start": str(start),
+            "next": str(len(text)),
+            "selfLink": f"{HOST}/{vm.path}/serialPort",
+        }
 
     def _guest_attributes(self, call: ApiCall) -> Row:
         vm = self._instances.get(call.params["project"], call.region, call.params["name"])
         wanted = str(call.params.get("queryPath", ""))
         items = [
             {"namespace": key.partition("/")[0], "key": key.partition("/")[2], "value": value}
-            for key, value in vm.guest_attributes.items() if key.startswith(wanted)
-        ]  # fmt: skip
+            for key, value in vm.guest_attributes.items()
+            if key.startswith(wanted)
+        ]
         if not items:
             raise not_found(f"{vm.path}/guestAttributes/{wanted}")
         return {"kind": "compute#guestAttributes", "queryPath": wanted, "queryValue": {"items": items}}
@@ -306,8 +353,15 @@ class Api:
         store = self._world.stores[collection]
         if key in store:
             raise exists(path)
-        row = {**body, "kind": _KINDS[collection], "id": new_id(), "creationTimestamp": self._world.stamp(),
-               "selfLink": f"{HOST}/{path}", "labelFingerprint": fingerprint(), "status": "READY"}  # fmt: skip
+        row = {
+            **body,
+            "kind": _KINDS[collection],
+            "id": new_id(),
+            "creationTimestamp": self._world.stamp(),
+            "selfLink": f"{HOST}/{path}",
+            "labelFingerprint": fingerprint(),
+            "status": "READY",
+        }
         if scope.place:
             row[scope.kind] = f"{HOST}/{scope.path}"
         if collection == "addresses":
@@ -333,8 +387,11 @@ class Api:
             raise not_found(path)
         if row.get("users"):
             user = row["users"][0].removeprefix(f"{HOST}/")
-            raise GoogleError(400, "resourceInUseByAnotherResource", f"The {collection.removesuffix('s')} resource '{path}' "
-                              f"is already being used by '{user}'")  # fmt: skip
+            raise GoogleError(
+                400,
+                "resourceInUseByAnotherResource",
+                f"The {collection.removesuffix('s')} resource '{path}' is already being used by '{user}'",
+            )
 
         def work() -> None:
             with self._world.lock:
@@ -349,11 +406,18 @@ def _warning(code: str, message: str, scope: str) -> Row:
 
 def _machine_type(each: MachineType, project: str, zone: str) -> Row:
     row: Row = {
-        "kind": "compute#machineType", "id": str(abs(hash(each.name)) % 10**6), "name": each.name, "guestCpus": each.vcpus,
-        "memoryMb": each.memory_mib, "zone": zone, "isSharedCpu": each.name.startswith(("e2-m", "e2-small", "f1", "g1")),
-        "architecture": each.architecture, "description": f"{each.vcpus} vCPUs, {each.memory_mib / 1024:g} GB RAM",
-        "selfLink": f"{HOST}/projects/{project}/zones/{zone}/machineTypes/{each.name}", "maximumPersistentDisks": 128,
-    }  # fmt: skip
+        "kind": "compute#machineType",
+        "id": str(abs(hash(each.name)) % 10**6),
+        "name": each.name,
+        "guestCpus": each.vcpus,
+        "memoryMb": each.memory_mib,
+        "zone": zone,
+        "isSharedCpu": each.name.startswith(("e2-m", "e2-small", "f1", "g1")),
+        "architecture": each.architecture,
+        "description": f"{each.vcpus} vCPUs, {each.memory_mib / 1024:g} GB RAM",
+        "selfLink": f"{HOST}/projects/{project}/zones/{zone}/machineTypes/{each.name}",
+        "maximumPersistentDisks": 128,
+    }
     if each.accelerator:
         row["accelerators"] = [{"guestAcceleratorType": each.accelerator, "guestAcceleratorCount": each.accelerators}]
     return row
@@ -362,25 +426,42 @@ def _machine_type(each: MachineType, project: str, zone: str) -> Row:
 def _accelerator(name: str, project: str, zone: str) -> Row:
     each, place = ACCELERATORS[name], f"{HOST}/projects/{project}/zones/{zone}"
     return {
-        "kind": "compute#acceleratorType", "id": str(10000 + list(ACCELERATORS).index(name)), "name": name,
-        "description": each.description, "zone": place, "selfLink": f"{place}/acceleratorTypes/{name}",
+        "kind": "compute#acceleratorType",
+        "id": str(10000 + list(ACCELERATORS).index(name)),
+        "name": name,
+        "description": each.description,
+        "zone": place,
+        "selfLink": f"{place}/acceleratorTypes/{name}",
         "maximumCardsPerInstance": max(each.counts, default=8),
-    }  # fmt: skip
+    }
 
 
 def _zone(project: str, zone: str) -> Row:
     return {
-        "kind": "compute#zone", "id": str(2000 + ZONES.index(zone)), "name": zone, "description": zone, "status": "UP",
+        "kind": "compute#zone",
+        "id": str(2000 + ZONES.index(zone)),
+        "name": zone,
+        "description": zone,
+        "status": "UP",
         "region": f"{HOST}/projects/{project}/regions/{region_of(zone)}",
         "selfLink": f"{HOST}/projects/{project}/zones/{zone}",
-    }  # fmt: skip
+    }
 
 
 def _image(image: Any) -> Row:
     where = f"{HOST}/projects/{image.project}/global"
     return {
-        "kind": "compute#image", "id": str(3000 + IMAGES.index(image)), "name": image.name, "family": image.family,
-        "diskSizeGb": str(image.disk_gib), "architecture": image.architecture, "status": "READY", "sourceType": "RAW",
-        "selfLink": f"{where}/images/{image.name}", "creationTimestamp": "2026-11-10T00:00:00.000-08:00",
-        "archiveSizeBytes": "4000000000", "description": image.family, "labelFingerprint": "42WmSpB8rSM=",
-    }  # fmt: skip
+        "kind": "compute#image",
+        "id": str(3000 + IMAGES.index(image)),
+        "name": image.name,
+        "family": image.family,
+        "diskSizeGb": str(image.disk_gib),
+        "architecture": image.architecture,
+        "status": "READY",
+        "sourceType": "RAW",
+        "selfLink": f"{where}/images/{image.name}",
+        "creationTimestamp": "2026-11-10T00:00:00.000-08:00",
+        "archiveSizeBytes": "4000000000",
+        "description": image.family,
+        "labelFingerprint": "42WmSpB8rSM=",
+    }

@@ -103,10 +103,19 @@ def soon(seconds: float) -> str:
 
 
 def instance(
-    *, name: str = "vm", zone: str = ZONE, kind: str = "e2-standard-2", script: str = "", spot: bool = False,
-    gpu: str = "", gpus: int = 1, lives: float = 3600.0, auto_delete: bool = True,
-    image: str = "projects/debian-cloud/global/images/family/debian-12", **more: Any,
-) -> Any:  # fmt: skip
+    *,
+    name: str = "vm",
+    zone: str = ZONE,
+    kind: str = "e2-standard-2",
+    script: str = "",
+    spot: bool = False,
+    gpu: str = "",
+    gpus: int = 1,
+    lives: float = 3600.0,
+    auto_delete: bool = True,
+    image: str = "projects/debian-cloud/global/images/family/debian-12",
+    **more: Any,
+) -> Any:
     """One that ends itself after `lives` seconds (0: never); `more` replaces its fields."""
     c = _compute()
     scheduling: dict[str, Any] = {"automatic_restart": False}
@@ -120,11 +129,27 @@ def instance(
     accelerators = (
         [{"accelerator_type": f"zones/{zone}/acceleratorTypes/{gpu}", "accelerator_count": gpus}] if gpu else []
     )
-    return c.Instance({
-        "name": name, "machine_type": f"zones/{zone}/machineTypes/{kind}", "labels": {"costgpu-run": name},
-        "disks": [{"boot": True, "auto_delete": auto_delete,
-                   "initialize_params": {"source_image": image, "labels": {"costgpu-run": name}}}],
-        "network_interfaces": [{"network": "global/networks/default",
-                                "access_configs": [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}]}],
-        "scheduling": scheduling, "metadata": {"items": items}, "guest_accelerators": accelerators, **more,
-    })  # fmt: skip
+    return c.Instance(
+        {
+            "name": name,
+            "machine_type": f"zones/{zone}/machineTypes/{kind}",
+            "labels": {"costgpu-run": name},
+            "disks": [
+                {
+                    "boot": True,
+                    "auto_delete": auto_delete,
+                    "initialize_params": {"source_image": image, "labels": {"costgpu-run": name}},
+                }
+            ],
+            "network_interfaces": [
+                {
+                    "network": "global/networks/default",
+                    "access_configs": [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}],
+                }
+            ],
+            "scheduling": scheduling,
+            "metadata": {"items": items},
+            "guest_accelerators": accelerators,
+            **more,
+        }
+    )

@@ -37,10 +37,23 @@ class RunningGce:
         environment = {**os.environ, "EMULATOR_STARTER": str(os.getpid()), "PYTHONWARNINGS": "ignore"}
         with Path(log or os.devnull).open("ab") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.emulator.gce_cloud", "--host", host, "--port", str(port),
-                 "--machines", machines],
-                cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True,
-            )  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "tests.emulator.gce_cloud",
+                    "--host",
+                    host,
+                    "--port",
+                    str(port),
+                    "--machines",
+                    machines,
+                ],
+                cwd=ROOT,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.startswith("ready "):
@@ -70,8 +83,10 @@ class RunningGce:
         port = urllib.parse.urlsplit(self.url).port
         return {
             "COSTGPU_GCP_ENDPOINT": f"http://{caller}:{port}" if caller else self.url,
-            "GOOGLE_CLOUD_PROJECT": PROJECT, "CLOUDSDK_CORE_PROJECT": PROJECT, "NO_GCE_CHECK": "true",
-        }  # fmt: skip
+            "GOOGLE_CLOUD_PROJECT": PROJECT,
+            "CLOUDSDK_CORE_PROJECT": PROJECT,
+            "NO_GCE_CHECK": "true",
+        }
 
     # -- control -----------------------------------------------------------------------------------------------------
 
@@ -89,7 +104,7 @@ class RunningGce:
 
     def kill(
         self, pid: int, at: int, when: str = "before", *, access_key: str = "", action: str = "", series: bool = False
-    ) -> None:  # fmt: skip
+    ) -> None:
         """SIGKILL for `pid` at the `at`-th API request from now; see `faults.KillOrder`. The key is the caller."""
         self._post("kill", pid=pid, at=at, when=when, access_key=access_key, action=action, series=series)
 

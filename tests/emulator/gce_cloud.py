@@ -77,10 +77,17 @@ class Gce:
         except (GoogleError, ValueError) as error:
             wrong = error if isinstance(error, GoogleError) else GoogleError(400, "parseError", "Parse Error")
             return wrong.reply()
-        row, order = self.mischief.record(ApiCall(
-            service=call.service, action=call.action, region=call.region, access_key=call.access_key,
-            params=recorded(call), method=call.method, path=call.path,
-        ))  # fmt: skip
+        row, order = self.mischief.record(
+            ApiCall(
+                service=call.service,
+                action=call.action,
+                region=call.region,
+                access_key=call.access_key,
+                params=recorded(call),
+                method=call.method,
+                path=call.path,
+            )
+        )
         self._strike(order, "before")
         reply, fault = self.mischief.before(call)
         if reply is None:

@@ -137,8 +137,15 @@ def _row(row: Row, vm: Vm | None) -> Row:
     network, zone = row["networkInterfaces"][0], last_part(row["zone"])
     configs = network.get("accessConfigs", [{}])
     return {
-        "id": row["name"], "guest": f"gce-{row['id']}", "zone": zone, "region": zone.rpartition("-")[0],
-        "state": row["status"] if vm else "gone", "type": last_part(row["machineType"]), "tags": row["labels"],
-        "public_ip": configs[0].get("natIP", ""), "private_ip": network["networkIP"],
-        "preempted": bool(vm and vm.preempted), "row": copy.deepcopy(row),
-    }  # fmt: skip
+        "id": row["name"],
+        "guest": f"gce-{row['id']}",
+        "zone": zone,
+        "region": zone.rpartition("-")[0],
+        "state": row["status"] if vm else "gone",
+        "type": last_part(row["machineType"]),
+        "tags": row["labels"],
+        "public_ip": configs[0].get("natIP", ""),
+        "private_ip": network["networkIP"],
+        "preempted": bool(vm and vm.preempted),
+        "row": copy.deepcopy(row),
+    }

@@ -15,8 +15,11 @@ from tests.emulator.gce_wire import GoogleError
 
 _TOKEN = re.compile(r"""\s*(?:(?P<sign>\(|\)|!=|<=|>=|=|<|>|:)|(?P<text>"(?:[^"\\]|\\.)*"|'[^']*'|[^\s()=<>!:"']+))""")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
-}  # fmt: skip
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+}
 PAGE = 500
 Test = Callable[[Mapping[str, Any]], bool]
 
@@ -32,9 +35,7 @@ def matcher(expression: str) -> Test:
     return _Parser(expression).parse()
 
 
-def page(
-    rows: Sequence[Any], params: Mapping[str, Any], limit: int = PAGE
-) -> tuple[Sequence[Any], str]:  # fmt: skip
+def page(rows: Sequence[Any], params: Mapping[str, Any], limit: int = PAGE) -> tuple[Sequence[Any], str]:
     """One page of rows, and the token of the next one; empty if this is the last."""
     wanted = str(params.get("maxResults", PAGE))
     if not wanted.isdigit() or int(wanted) > PAGE:

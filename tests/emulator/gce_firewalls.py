@@ -37,10 +37,17 @@ class Firewalls:
                 raise exists(path)
         direction = body.get("direction", "INGRESS")
         row = {
-            "direction": direction, "priority": 1000, "disabled": False, "logConfig": {"enable": False}, **body,
-            "kind": "compute#firewall", "id": new_id(), "creationTimestamp": self._world.stamp(),
-            "network": f"{HOST}/projects/{project}/global/networks/{network}", "selfLink": f"{HOST}/{path}",
-        }  # fmt: skip
+            "direction": direction,
+            "priority": 1000,
+            "disabled": False,
+            "logConfig": {"enable": False},
+            **body,
+            "kind": "compute#firewall",
+            "id": new_id(),
+            "creationTimestamp": self._world.stamp(),
+            "network": f"{HOST}/projects/{project}/global/networks/{network}",
+            "selfLink": f"{HOST}/{path}",
+        }
         if direction == "INGRESS" and not (row.get("sourceRanges") or row.get("sourceTags")):
             row["sourceRanges"] = ["0.0.0.0/0"]
         return self._change(call, "insert", row, lambda: self._world.stores["firewalls"].__setitem__(key, row))
@@ -84,17 +91,23 @@ class Firewalls:
         network = last_part(vm.row["networkInterfaces"][0]["network"])
         with self._world.lock:
             rows = [
-                row for (project, _, _), row in self._world.stores["firewalls"].items()
-                if project == vm.key[0] and row["direction"] == "INGRESS" and not row["disabled"]
+                row
+                for (project, _, _), row in self._world.stores["firewalls"].items()
+                if project == vm.key[0]
+                and row["direction"] == "INGRESS"
+                and not row["disabled"]
                 and last_part(row["network"]) == network
                 and (not row.get("targetTags") or tags & set(row["targetTags"]))
-            ]  # fmt: skip
+            ]
         rows.sort(key=lambda row: (int(row["priority"]), bool(row.get("allowed"))))
         return [
             PacketRule(
-                allow=bool(row.get("allowed")), sources=tuple(row.get("sourceRanges", [])),
-                protocol=str(each["IPProtocol"]).lower(), ports=tuple(each.get("ports", [])),
+                allow=bool(row.get("allowed")),
+                sources=tuple(row.get("sourceRanges", [])),
+                protocol=str(each["IPProtocol"]).lower(),
+                ports=tuple(each.get("ports", [])),
             )
-            for row in rows if row.get("sourceRanges")
+            for row in rows
+            if row.get("sourceRanges")
             for each in row.get("allowed") or row["denied"]
-        ]  # fmt: skip
+        ]

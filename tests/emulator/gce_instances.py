@@ -30,7 +30,7 @@ class Instances:
 
     def __init__(
         self, world: World, operations: Operations, machines: Machines, changed: Callable[[Vm], None] = lambda _: None
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.world, self.operations, self.machines = world, operations, machines
         self.changed = changed  # called when an instance is about to run, and when its metadata change
         self.rows: dict[Key, Vm] = {}
@@ -72,8 +72,11 @@ class Instances:
 
     def _over_quota(self, vm: Vm) -> OperationFailed | None:
         held = [each.demand for each in self.rows.values() if each.status != "TERMINATED"]
-        disks = sum(int(disk["sizeGb"]) for (_, zone, _), disk in self.world.stores["disks"].items()
-                    if region_of(zone) == vm.demand.region)  # fmt: skip
+        disks = sum(
+            int(disk["sizeGb"])
+            for (_, zone, _), disk in self.world.stores["disks"].items()
+            if region_of(zone) == vm.demand.region
+        )
         over = exceeded(vm.demand, held, disks, self.world.quota)
         return quota_exceeded(*over) if over else None
 
@@ -112,9 +115,10 @@ class Instances:
         zone, what = vm.key[1], {vm.kind.name, vm.demand.accelerator} - {""}
         places = ACCELERATORS[vm.demand.accelerator].zones if vm.demand.accelerator else vm.kind.zones
         others = [
-            each for each in places
+            each
+            for each in places
             if region_of(each) == region_of(zone) and each != zone and not self.world.short_of(what, each)
-        ]  # fmt: skip
+        ]
         attached = f"{vm.demand.accelerator}:{vm.demand.gpus}" if vm.demand.gpus and not vm.kind.accelerator else ""
         return pool_exhausted(vm.key[0], zone, vm.kind.name, attached, others)
 
@@ -126,11 +130,17 @@ class Instances:
             for config in vm.row["networkInterfaces"][0].get("accessConfigs", []):
                 config.setdefault("natIP", self.world.public_ip())
             spec = GuestSpec(
-                instance_id=vm.guest, private_ip=vm.private_ip, public_ip=vm.public_ip, user_data=b"",
-                instance_type=vm.kind.name, region=vm.demand.region, zone=vm.key[1], spot=vm.spot,
+                instance_id=vm.guest,
+                private_ip=vm.private_ip,
+                public_ip=vm.public_ip,
+                user_data=b"",
+                instance_type=vm.kind.name,
+                region=vm.demand.region,
+                zone=vm.key[1],
+                spot=vm.spot,
                 gpus=(ACCELERATORS[vm.demand.accelerator].shown,) * vm.demand.gpus if vm.demand.gpus else (),
                 soft_off_seconds=self.world.soft_off_seconds,
-            )  # fmt: skip
+            )
             vm.row.update(status="RUNNING", lastStartTimestamp=self.world.stamp(), cpuPlatform="Intel Skylake")
             if vm.until is not None:
                 vm.row["resourceStatus"]["scheduling"]["terminationTimestamp"] = self.world.stamp(vm.until)
@@ -143,8 +153,11 @@ class Instances:
         """``instances.delete``."""
         vm = self.get(project, zone, name)
         if vm.row["deletionProtection"]:
-            raise GoogleError(400, "resourceInUseByAnotherResource", "Invalid resource usage: 'Resource cannot be deleted "
-                              "if it's protected against deletion.'.")  # fmt: skip
+            raise GoogleError(
+                400,
+                "resourceInUseByAnotherResource",
+                "Invalid resource usage: 'Resource cannot be deleted if it's protected against deletion.'.",
+            )
         with self.world.lock:
             vm.deleting = True
         return self.operations.start(vm.scope, "delete", vm.row, lambda: self._delete(vm))
@@ -178,8 +191,11 @@ class Instances:
         """``instances.start``."""
         vm, generation = self.get(project, zone, name), self.world.generation
         if vm.until is not None and vm.until <= self.world.now():
-            raise invalid("resource.scheduling.terminationTime", vm.row["scheduling"].get("terminationTime"),
-                          "The termination time has passed.")  # fmt: skip
+            raise invalid(
+                "resource.scheduling.terminationTime",
+                vm.row["scheduling"].get("terminationTime"),
+                "The termination time has passed.",
+            )
 
         def work() -> None:
             with self.world.lock:
@@ -253,9 +269,10 @@ class Instances:
             with self.world.lock:
                 now = self.world.now()
                 due = [
-                    vm for vm in self.rows.values()
+                    vm
+                    for vm in self.rows.values()
                     if vm.status == "RUNNING" and vm.until is not None and vm.until <= now and not vm.deleting
-                ]  # fmt: skip
+                ]
                 begun = [(vm, self._begin_to_end(vm)) for vm in due]
             for vm, row in begun:
                 threading.Thread(target=self._time_is_over, args=(vm, row), daemon=True).start()

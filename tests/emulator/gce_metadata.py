@@ -85,30 +85,55 @@ def _tree(vm: Vm) -> dict[str, Any]:
     project, zone, name = vm.key
     network = vm.row["networkInterfaces"][0]
     place = f"projects/{PROJECT_NUMBER}"
-    configs = {str(n): {"external-ip": each.get("natIP", ""), "type": each["type"]}
-               for n, each in enumerate(network.get("accessConfigs", []))}  # fmt: skip
+    configs = {
+        str(n): {"external-ip": each.get("natIP", ""), "type": each["type"]}
+        for n, each in enumerate(network.get("accessConfigs", []))
+    }
     scheduling = vm.row["scheduling"]
     boot = vm.row["disks"][0]
     instance: dict[str, Any] = {
-        "attributes": vm.metadata, "cpu-platform": vm.row["cpuPlatform"], "description": vm.row.get("description", ""),
-        "disks": {"0": {"device-name": boot["deviceName"], "index": "0", "interface": "SCSI", "mode": "READ_WRITE",
-                        "type": "PERSISTENT-BALANCED"}},
-        "guest-attributes": _nested(vm.guest_attributes), "hostname": f"{name}.{zone}.c.{project}.internal",
-        "id": vm.row["id"], "image": "", "licenses": {}, "machine-type": f"{place}/machineTypes/{vm.kind.name}",
-        "maintenance-event": "NONE", "name": name,
-        "network-interfaces": {"0": {
-            "access-configs": configs, "ip": network["networkIP"], "mac": "42:01:0a:80:00:02", "mtu": "1460",
-            "network": f"{place}/networks/{last_part(network['network'])}", "dns-servers": "169.254.169.254",
-        }},
-        "preempted": "TRUE" if vm.preempted else "FALSE", "remaining-cpu-time": "-1",
+        "attributes": vm.metadata,
+        "cpu-platform": vm.row["cpuPlatform"],
+        "description": vm.row.get("description", ""),
+        "disks": {
+            "0": {
+                "device-name": boot["deviceName"],
+                "index": "0",
+                "interface": "SCSI",
+                "mode": "READ_WRITE",
+                "type": "PERSISTENT-BALANCED",
+            }
+        },
+        "guest-attributes": _nested(vm.guest_attributes),
+        "hostname": f"{name}.{zone}.c.{project}.internal",
+        "id": vm.row["id"],
+        "image": "",
+        "licenses": {},
+        "machine-type": f"{place}/machineTypes/{vm.kind.name}",
+        "maintenance-event": "NONE",
+        "name": name,
+        "network-interfaces": {
+            "0": {
+                "access-configs": configs,
+                "ip": network["networkIP"],
+                "mac": "42:01:0a:80:00:02",
+                "mtu": "1460",
+                "network": f"{place}/networks/{last_part(network['network'])}",
+                "dns-servers": "169.254.169.254",
+            }
+        },
+        "preempted": "TRUE" if vm.preempted else "FALSE",
+        "remaining-cpu-time": "-1",
         "scheduling": {
             "automatic-restart": str(scheduling.get("automaticRestart", True)).upper(),
             "on-host-maintenance": scheduling.get("onHostMaintenance", "MIGRATE"),
             "preemptible": str(bool(scheduling.get("preemptible"))).upper(),
         },
-        "service-accounts": {}, "tags": json.dumps(vm.row["tags"]["items"]), "virtual-clock": {"drift-token": "0"},
+        "service-accounts": {},
+        "tags": json.dumps(vm.row["tags"]["items"]),
+        "virtual-clock": {"drift-token": "0"},
         "zone": f"{place}/zones/{zone}",
-    }  # fmt: skip
+    }
     return {
         "instance": instance,
         "oslogin": {},
@@ -217,9 +242,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def _reply(self, code: int, body: bytes = b"", kind: str = "application/text", **headers: str) -> None:
         self.send_response(code)
         everything = {
-            "Metadata-Flavor": "Google", "Content-Type": kind, "Content-Length": str(len(body)),
-            "X-XSS-Protection": "0", "X-Frame-Options": "SAMEORIGIN", **headers,
-        }  # fmt: skip
+            "Metadata-Flavor": "Google",
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            "X-XSS-Protection": "0",
+            "X-Frame-Options": "SAMEORIGIN",
+            **headers,
+        }
         for name, value in everything.items():
             self.send_header(name, value)
         self.end_headers()

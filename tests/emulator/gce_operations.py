@@ -87,7 +87,7 @@ class Operations:
 
     def start(
         self, scope: Scope, kind: str, target: Row | None, work: Work, *, user: str = USER, path: str = ""
-    ) -> Row:  # fmt: skip
+    ) -> Row:
         """Accepts something that `work` does in a while; it may raise `OperationFailed`."""
         row = self._new(scope, kind, target, user, path)
         self._world.after("pending_seconds", self._run, row, work)
@@ -110,11 +110,17 @@ class Operations:
     def _new(self, scope: Scope, kind: str, target: Row | None, user: str, path: str) -> Row:
         name = f"operation-{time.time_ns() // 1_000_000}-{'-'.join(secrets.token_hex(each) for each in (6, 4, 4))}"
         row: Row = {
-            "kind": "compute#operation", "id": new_id(), "name": name, "operationType": kind, "status": "PENDING",
-            "user": user, "progress": 0, "insertTime": self._world.stamp(),
+            "kind": "compute#operation",
+            "id": new_id(),
+            "name": name,
+            "operationType": kind,
+            "status": "PENDING",
+            "user": user,
+            "progress": 0,
+            "insertTime": self._world.stamp(),
             "targetLink": target["selfLink"] if target else f"{HOST}/{path}",
             "selfLink": f"{HOST}/{scope.path}/operations/{name}",
-        }  # fmt: skip
+        }
         if target:
             row["targetId"] = target["id"]
         if scope.place:
@@ -183,13 +189,30 @@ def pool_exhausted(project: str, zone: str, kind: str, attachment: str, others: 
         "documentation."
     )
     details = [
-        {"help": {"links": [{"description": "Troubleshooting documentation",
-                             "url": "https://cloud.google.com/compute/docs/resource-error"}]}},
+        {
+            "help": {
+                "links": [
+                    {
+                        "description": "Troubleshooting documentation",
+                        "url": "https://cloud.google.com/compute/docs/resource-error",
+                    }
+                ]
+            }
+        },
         {"localizedMessage": {"locale": "en-US", "message": words}},
-        {"errorInfo": {"reason": "resource_availability", "domain": "compute.googleapis.com",
-                       "metadatas": {"vmType": kind, "attachment": attachment, "zone": zone,
-                                     "zonesAvailable": ",".join(others)}}},
-    ]  # fmt: skip
+        {
+            "errorInfo": {
+                "reason": "resource_availability",
+                "domain": "compute.googleapis.com",
+                "metadatas": {
+                    "vmType": kind,
+                    "attachment": attachment,
+                    "zone": zone,
+                    "zonesAvailable": ",".join(others),
+                },
+            }
+        },
+    ]
     where = (
         f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the request."
     )
@@ -204,10 +227,11 @@ def quota_exceeded(metric: str, limit: float, region: str) -> OperationFailed:
     """A quota; `region` is empty for one that holds everywhere."""
     where = f"in region {region}" if region else "globally"
     info: dict[str, Any] = {
-        "metricName": f"compute.googleapis.com/{metric.lower()}", "limit": limit,
+        "metricName": f"compute.googleapis.com/{metric.lower()}",
+        "limit": limit,
         "limitName": f"{metric.replace('_', '-')}-per-project" + ("-region" if region else ""),
         "dimensions": {"region": region or "global"},
-    }  # fmt: skip
+    }
     message = f"Quota '{metric}' exceeded.  Limit: {limit:.1f} {where}."
     return OperationFailed(
         403, "FORBIDDEN", {"code": "QUOTA_EXCEEDED", "message": message, "errorDetails": [{"quotaInfo": info}]}

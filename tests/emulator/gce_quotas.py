@@ -51,9 +51,7 @@ class Demand:
         return needs
 
 
-def exceeded(
-    wanted: Demand, held: Iterable[Demand], disks_gib: int, limit: Limit
-) -> tuple[str, float, str] | None:  # fmt: skip
+def exceeded(wanted: Demand, held: Iterable[Demand], disks_gib: int, limit: Limit) -> tuple[str, float, str] | None:
     """The first quota that stands in the way: metric, limit, region (empty: everywhere)."""
     held = list(held)
     if wanted.gpus and not wanted.spot:

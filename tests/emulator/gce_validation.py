@@ -34,15 +34,23 @@ def check_labels(field: str, labels: Mapping[str, str]) -> None:
         raise invalid(field, f"{len(labels)} labels", f"The maximum number of labels is {LABELS}.")
     for key, value in labels.items():
         if not LABEL_KEY.fullmatch(key):
-            raise GoogleError(400, "invalid", f"Invalid value for field '{field}': ''. Label key '{key}' violates format "
-                              "constraints. The key must start with a lowercase character, can only contain lowercase "
-                              "letters, numeric characters, underscores and dashes. The key can be at most 63 characters "
-                              "long. International characters are allowed.")  # fmt: skip
+            raise GoogleError(
+                400,
+                "invalid",
+                f"Invalid value for field '{field}': ''. Label key '{key}' violates format "
+                "constraints. The key must start with a lowercase character, can only contain lowercase "
+                "letters, numeric characters, underscores and dashes. The key can be at most 63 characters "
+                "long. International characters are allowed.",
+            )
         if not LABEL_VALUE.fullmatch(value):
-            raise GoogleError(400, "invalid", f"Invalid value for field '{field}': ''. Label value '{value}' violates "
-                              "format constraints. The value can only contain lowercase letters, numeric characters, "
-                              "underscores and dashes. The value can be at most 63 characters long. International "
-                              "characters are allowed.")  # fmt: skip
+            raise GoogleError(
+                400,
+                "invalid",
+                f"Invalid value for field '{field}': ''. Label value '{value}' violates "
+                "format constraints. The value can only contain lowercase letters, numeric characters, "
+                "underscores and dashes. The value can be at most 63 characters long. International "
+                "characters are allowed.",
+            )
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> None:
@@ -67,8 +75,11 @@ def machine_type(body: Mapping[str, Any], zone: str) -> MachineType:
     found = machine_types().get(last_part(link))
     place = re.search(r"zones/([^/]+)/machineTypes/", link)
     if place is None or place[1] != zone:
-        raise invalid("resource.machineType", link, "The URL is malformed." if place is None else
-                      f"Machine type specified must be in zone '{zone}'.")  # fmt: skip
+        raise invalid(
+            "resource.machineType",
+            link,
+            "The URL is malformed." if place is None else f"Machine type specified must be in zone '{zone}'.",
+        )
     if found is None or zone not in found.zones:
         name = last_part(link)
         raise invalid("resource.machineType", link, f"Machine type with name '{name}' does not exist in zone '{zone}'.")
@@ -118,12 +129,18 @@ def boot_disk(body: Mapping[str, Any], kind: MachineType) -> tuple[Image, int, s
     wanted = disks[0].get("initializeParams", {})
     image = image_named(str(wanted.get("sourceImage", "")))
     if image.architecture != kind.architecture:
-        raise invalid("resource.disks[0].initializeParams.sourceImage", image.name,
-                      f"The image's architecture {image.architecture} is not compatible with {kind.name}.")  # fmt: skip
+        raise invalid(
+            "resource.disks[0].initializeParams.sourceImage",
+            image.name,
+            f"The image's architecture {image.architecture} is not compatible with {kind.name}.",
+        )
     size = int(wanted.get("diskSizeGb") or image.disk_gib)
     if size < image.disk_gib:
-        raise invalid("resource.disks[0].initializeParams.diskSizeGb", size,
-                      f"Requested disk size cannot be smaller than the image size ({image.disk_gib} GB)")  # fmt: skip
+        raise invalid(
+            "resource.disks[0].initializeParams.diskSizeGb",
+            size,
+            f"Requested disk size cannot be smaller than the image size ({image.disk_gib} GB)",
+        )
     form = last_part(str(wanted.get("diskType", "") or "pd-standard"))
     if form not in DISK_TYPES:
         raise invalid("resource.disks[0].initializeParams.diskType", form, "The referenced resource does not exist.")
@@ -142,19 +159,29 @@ def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetim
     if gpus and moves != "TERMINATE":
         raise GoogleError(400, "badRequest", "Instances with guest accelerators do not support live migration.")
     if spot and (moves != "TERMINATE" or wanted.get("automaticRestart", False)):
-        raise GoogleError(400, "badRequest", "Scheduling must have preemptible be false when AutomaticRestart is true, and "
-                          "onHostMaintenance must be TERMINATE for spot instances.")  # fmt: skip
+        raise GoogleError(
+            400,
+            "badRequest",
+            "Scheduling must have preemptible be false when AutomaticRestart is true, and "
+            "onHostMaintenance must be TERMINATE for spot instances.",
+        )
     if "preemptionNoticeDuration" in wanted and not spot:
         raise invalid(f"{field}.preemptionNoticeDuration", "", "Can only be set for Spot VMs.")
     if action not in ("", "DELETE", "STOP"):
         raise invalid(f"{field}.instanceTerminationAction", action, "")
     limited = "terminationTime" in wanted or "maxRunDuration" in wanted
     if action and not (spot or limited):
-        raise invalid(f"{field}.instanceTerminationAction", action,
-                      "Instance termination action can only be set for Spot VMs or VMs with a time limit.")  # fmt: skip
+        raise invalid(
+            f"{field}.instanceTerminationAction",
+            action,
+            "Instance termination action can only be set for Spot VMs or VMs with a time limit.",
+        )
     if limited and not action:
-        raise invalid(f"{field}.instanceTerminationAction", action,
-                      "You must specify an instance termination action with a time limit.")  # fmt: skip
+        raise invalid(
+            f"{field}.instanceTerminationAction",
+            action,
+            "You must specify an instance termination action with a time limit.",
+        )
     if "terminationTime" in wanted and "maxRunDuration" in wanted:
         raise invalid(field, "", "Only one of maxRunDuration and terminationTime can be specified.")
     if limited and moves != "TERMINATE" and gpus:

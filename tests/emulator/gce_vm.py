@@ -94,27 +94,52 @@ def make(body: Row, scope: Scope, world: World) -> tuple[Vm, Row]:
         "preemptible"
     )
     row: Row = {
-        **copy.deepcopy(body), "kind": "compute#instance", "id": identity, "name": name, "status": "PROVISIONING",
-        "creationTimestamp": world.stamp(), "zone": f"{HOST}/{scope.path}", "selfLink": link,
-        "machineType": f"{HOST}/{scope.path}/machineTypes/{kind.name}", "cpuPlatform": "Unknown CPU Platform",
-        "labels": dict(body.get("labels", {})), "labelFingerprint": fingerprint(), "fingerprint": fingerprint(),
-        "metadata": {"kind": "compute#metadata", "fingerprint": fingerprint(),
-                     "items": copy.deepcopy(body.get("metadata", {}).get("items", []))},
+        **copy.deepcopy(body),
+        "kind": "compute#instance",
+        "id": identity,
+        "name": name,
+        "status": "PROVISIONING",
+        "creationTimestamp": world.stamp(),
+        "zone": f"{HOST}/{scope.path}",
+        "selfLink": link,
+        "machineType": f"{HOST}/{scope.path}/machineTypes/{kind.name}",
+        "cpuPlatform": "Unknown CPU Platform",
+        "labels": dict(body.get("labels", {})),
+        "labelFingerprint": fingerprint(),
+        "fingerprint": fingerprint(),
+        "metadata": {
+            "kind": "compute#metadata",
+            "fingerprint": fingerprint(),
+            "items": copy.deepcopy(body.get("metadata", {}).get("items", [])),
+        },
         "tags": {"fingerprint": fingerprint(), "items": list(body.get("tags", {}).get("items", []))},
-        "networkInterfaces": [interface], "disks": [attached], "startRestricted": False,
-        "deletionProtection": bool(body.get("deletionProtection", False)), "resourceStatus": {"scheduling": {}},
-        "scheduling": {"onHostMaintenance": "TERMINATE" if spot else "MIGRATE", "automaticRestart": not spot,
-                       "preemptible": bool(spot), "provisioningModel": "SPOT" if spot else "STANDARD",
-                       **body.get("scheduling", {})},
-    }  # fmt: skip
+        "networkInterfaces": [interface],
+        "disks": [attached],
+        "startRestricted": False,
+        "deletionProtection": bool(body.get("deletionProtection", False)),
+        "resourceStatus": {"scheduling": {}},
+        "scheduling": {
+            "onHostMaintenance": "TERMINATE" if spot else "MIGRATE",
+            "automaticRestart": not spot,
+            "preemptible": bool(spot),
+            "provisioningModel": "SPOT" if spot else "STANDARD",
+            **body.get("scheduling", {}),
+        },
+    }
     if gpu:
         link = f"{HOST}/{scope.path}/acceleratorTypes/{gpu}"
         row["guestAccelerators"] = [{"acceleratorType": link, "acceleratorCount": count}]
     limited = row["scheduling"].get("instanceTerminationAction") == "DELETE" and until is not None
     demand = Demand(
-        region_of(scope.place), kind, gpu, count, size, spot=bool(spot), limited=limited,
+        region_of(scope.place),
+        kind,
+        gpu,
+        count,
+        size,
+        spot=bool(spot),
+        limited=limited,
         address=bool(interface.get("accessConfigs")),
-    )  # fmt: skip
+    )
     return Vm((scope.project, scope.place, name), row, kind, demand, until, f"gce-{identity}"), disk
 
 
@@ -126,16 +151,25 @@ def _interface(body: Row, scope: Scope, world: World) -> Row:
         raise not_found(f"projects/{scope.project}/global/networks/{network}")
     region = region_of(scope.place)
     configs = [
-        {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": each.get("name", "External NAT"),
-         "networkTier": each.get("networkTier", "PREMIUM"), **({"natIP": each["natIP"]} if "natIP" in each else {})}
+        {
+            "kind": "compute#accessConfig",
+            "type": "ONE_TO_ONE_NAT",
+            "name": each.get("name", "External NAT"),
+            "networkTier": each.get("networkTier", "PREMIUM"),
+            **({"natIP": each["natIP"]} if "natIP" in each else {}),
+        }
         for each in given.get("accessConfigs", [])
-    ]  # fmt: skip
+    ]
     return {
-        "kind": "compute#networkInterface", "name": "nic0", "stackType": "IPV4_ONLY", "fingerprint": fingerprint(),
-        "network": f"{HOST}/projects/{scope.project}/global/networks/{network}", "networkIP": world.private_ip(),
+        "kind": "compute#networkInterface",
+        "name": "nic0",
+        "stackType": "IPV4_ONLY",
+        "fingerprint": fingerprint(),
+        "network": f"{HOST}/projects/{scope.project}/global/networks/{network}",
+        "networkIP": world.private_ip(),
         "subnetwork": f"{HOST}/projects/{scope.project}/regions/{region}/subnetworks/{subnet}",
         **({"accessConfigs": configs} if configs else {}),
-    }  # fmt: skip
+    }
 
 
 def _disk(given: Row, scope: Scope, name: str, image: Any, size: int, form: str, stamp: str) -> tuple[Row, Row]:
@@ -144,15 +178,31 @@ def _disk(given: Row, scope: Scope, name: str, image: Any, size: int, form: str,
     called = str(wanted.get("diskName") or name)
     link = f"{HOST}/{scope.path}/disks/{called}"
     disk = {
-        "kind": "compute#disk", "id": new_id(), "name": called, "creationTimestamp": stamp, "sizeGb": str(size),
-        "zone": f"{HOST}/{scope.path}", "status": "READY", "selfLink": link, "labels": dict(wanted.get("labels", {})),
-        "labelFingerprint": fingerprint(), "type": f"{HOST}/{scope.path}/diskTypes/{form}",
+        "kind": "compute#disk",
+        "id": new_id(),
+        "name": called,
+        "creationTimestamp": stamp,
+        "sizeGb": str(size),
+        "zone": f"{HOST}/{scope.path}",
+        "status": "READY",
+        "selfLink": link,
+        "labels": dict(wanted.get("labels", {})),
+        "labelFingerprint": fingerprint(),
+        "type": f"{HOST}/{scope.path}/diskTypes/{form}",
         "sourceImage": f"{HOST}/projects/{image.project}/global/images/{image.name}",
         "users": [f"{HOST}/{scope.path}/instances/{name}"],
-    }  # fmt: skip
+    }
     attached = {
-        "kind": "compute#attachedDisk", "type": "PERSISTENT", "mode": "READ_WRITE", "boot": True, "index": 0,
-        "deviceName": given.get("deviceName", "persistent-disk-0"), "autoDelete": bool(given.get("autoDelete", False)),
-        "diskSizeGb": str(size), "source": link, "interface": "SCSI", "architecture": image.architecture,
-    }  # fmt: skip
+        "kind": "compute#attachedDisk",
+        "type": "PERSISTENT",
+        "mode": "READ_WRITE",
+        "boot": True,
+        "index": 0,
+        "deviceName": given.get("deviceName", "persistent-disk-0"),
+        "autoDelete": bool(given.get("autoDelete", False)),
+        "diskSizeGb": str(size),
+        "source": link,
+        "interface": "SCSI",
+        "architecture": image.architecture,
+    }
     return disk, attached

@@ -17,13 +17,27 @@ from tests.emulator.wire import ApiCall, Reply
 HOST = "https://www.googleapis.com/compute/v1"
 PROJECT_NUMBER = "847361209845"
 _STATUS = {
-    400: "Bad Request", 401: "Unauthorized", 403: "Forbidden", 404: "Not Found", 409: "Conflict", 412: "Precondition Failed",
-    429: "Too Many Requests", 500: "Internal Server Error", 502: "Bad Gateway", 503: "Service Unavailable",
-}  # fmt: skip
+    400: "Bad Request",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "Not Found",
+    409: "Conflict",
+    412: "Precondition Failed",
+    429: "Too Many Requests",
+    500: "Internal Server Error",
+    502: "Bad Gateway",
+    503: "Service Unavailable",
+}
 _CANONICAL = {
-    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 409: "ALREADY_EXISTS",
-    429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE",
-}  # fmt: skip
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ALREADY_EXISTS",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+}
 _PATH = re.compile(r"/compute/v1/projects/(?P<project>[^/]+)(?:/(?P<rest>.*))?$")
 _TEST_PERMISSIONS = re.compile(r"/v1/projects/([^/:]+):testIamPermissions$")
 """Of Cloud Resource Manager, which has a host of its own at Google's."""
@@ -96,14 +110,23 @@ def api_disabled() -> GoogleError:
         "and retry."
     )
     info = _error_info(
-        "SERVICE_DISABLED", "googleapis.com", service="compute.googleapis.com", consumer=f"projects/{PROJECT_NUMBER}",
-        serviceTitle="Compute Engine API", containerInfo=PROJECT_NUMBER, activationUrl=url,
-    )  # fmt: skip
+        "SERVICE_DISABLED",
+        "googleapis.com",
+        service="compute.googleapis.com",
+        consumer=f"projects/{PROJECT_NUMBER}",
+        serviceTitle="Compute Engine API",
+        containerInfo=PROJECT_NUMBER,
+        activationUrl=url,
+    )
     local = {"@type": "type.googleapis.com/google.rpc.LocalizedMessage", "locale": "en-US", "message": message}
     return GoogleError(
-        403, "accessNotConfigured", message, domain="usageLimits", help="https://console.developers.google.com",
+        403,
+        "accessNotConfigured",
+        message,
+        domain="usageLimits",
+        help="https://console.developers.google.com",
         details=[info, local, _console("Google developers console API activation", url)],
-    )  # fmt: skip
+    )
 
 
 def billing_disabled() -> GoogleError:
@@ -114,8 +137,9 @@ def billing_disabled() -> GoogleError:
         f"{url} then retry. If you enabled billing for this project recently, wait a few minutes for the action to "
         "propagate to our systems and retry."
     )
-    info = _error_info("BILLING_DISABLED", "googleapis.com", service="compute.googleapis.com",
-                       consumer=f"projects/{PROJECT_NUMBER}")  # fmt: skip
+    info = _error_info(
+        "BILLING_DISABLED", "googleapis.com", service="compute.googleapis.com", consumer=f"projects/{PROJECT_NUMBER}"
+    )
     return GoogleError(403, "forbidden", message, details=[_console("Google developers console billing", url), info])
 
 
@@ -125,10 +149,16 @@ def rate_limited() -> GoogleError:
         "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com' for "
         f"consumer 'project_number:{PROJECT_NUMBER}'."
     )
-    info = _error_info("RATE_LIMIT_EXCEEDED", "googleapis.com", service="compute.googleapis.com",
-                       consumer=f"projects/{PROJECT_NUMBER}", quota_metric="compute.googleapis.com/default",
-                       quota_limit="defaultPerMinutePerProject", quota_location="global",
-                       quota_limit_value="1500")  # fmt: skip
+    info = _error_info(
+        "RATE_LIMIT_EXCEEDED",
+        "googleapis.com",
+        service="compute.googleapis.com",
+        consumer=f"projects/{PROJECT_NUMBER}",
+        quota_metric="compute.googleapis.com/default",
+        quota_limit="defaultPerMinutePerProject",
+        quota_location="global",
+        quota_limit_value="1500",
+    )
     return GoogleError(403, "rateLimitExceeded", message, domain="usageLimits", details=[info])
 
 
@@ -138,13 +168,21 @@ def unauthenticated() -> GoogleError:
         "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
         "authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project."
     )
-    info = _error_info("ACCESS_TOKEN_EXPIRED", "googleapis.com", service="compute.googleapis.com",
-                       method="compute.v1.InstancesService.Insert")  # fmt: skip
+    info = _error_info(
+        "ACCESS_TOKEN_EXPIRED",
+        "googleapis.com",
+        service="compute.googleapis.com",
+        method="compute.v1.InstancesService.Insert",
+    )
     return GoogleError(401, "authError", message, details=[info])
 
 
-NAMED = {"api-disabled": api_disabled, "billing-disabled": billing_disabled, "rate-limited": rate_limited,
-         "unauthenticated": unauthenticated}  # fmt: skip
+NAMED = {
+    "api-disabled": api_disabled,
+    "billing-disabled": billing_disabled,
+    "rate-limited": rate_limited,
+    "unauthenticated": unauthenticated,
+}
 """Refusals that a fault can name as its code."""
 
 
@@ -167,20 +205,28 @@ def parse(environ: Mapping[str, Any], body: bytes) -> ApiCall:
     found, asked = _PATH.match(path), _TEST_PERMISSIONS.match(path)
     if asked and method == "POST":
         return ApiCall(
-            service="cloudresourcemanager", action="projects.testIamPermissions", region="",
+            service="cloudresourcemanager",
+            action="projects.testIamPermissions",
+            region="",
             access_key=environ.get("HTTP_HOST", "").rpartition(":")[0],
-            params={"project": asked[1], "body": json.loads(body)}, method=method, path=path,
-        )  # fmt: skip
+            params={"project": asked[1], "body": json.loads(body)},
+            method=method,
+            path=path,
+        )
     place, action = _route(method, (found["rest"] or "").split("/") if found["rest"] else []) if found else ({}, "")
     project = {"project": found["project"]} if found else {}
     document = json.loads(body) if body else {}
     if not isinstance(document, dict):
         raise GoogleError(400, "parseError", "Invalid JSON payload received.")
     return ApiCall(
-        service="compute", action=action, region=place.get("zone") or place.get("region", ""),
-        access_key=environ.get("HTTP_HOST", "").rpartition(":")[0], params={**query, **place, **project, "body": document},
-        method=method, path=path,
-    )  # fmt: skip
+        service="compute",
+        action=action,
+        region=place.get("zone") or place.get("region", ""),
+        access_key=environ.get("HTTP_HOST", "").rpartition(":")[0],
+        params={**query, **place, **project, "body": document},
+        method=method,
+        path=path,
+    )
 
 
 def _route(method: str, parts: list[str]) -> tuple[dict[str, str], str]:

@@ -20,25 +20,55 @@ USER = "ann@example.com"
 Row = dict[str, Any]
 Key = tuple[str, str, str]  # project, zone or region or "global", name
 DEFAULT_QUOTAS = {
-    "CPUS": 512.0, "N2_CPUS": 64.0, "N2D_CPUS": 64.0, "C2_CPUS": 64.0, "C2D_CPUS": 64.0, "C3_CPUS": 64.0, "T2D_CPUS": 64.0,
-    "A2_CPUS": 96.0, "PREEMPTIBLE_CPUS": 0.0, "INSTANCES": 720.0, "IN_USE_ADDRESSES": 64.0, "STATIC_ADDRESSES": 8.0,
-    "DISKS_TOTAL_GB": 40960.0, "SSD_TOTAL_GB": 10000.0, "NVIDIA_T4_GPUS": 4.0, "NVIDIA_V100_GPUS": 4.0,
-    "NVIDIA_P100_GPUS": 4.0, "NVIDIA_P4_GPUS": 4.0, "NVIDIA_L4_GPUS": 4.0, "NVIDIA_A100_GPUS": 4.0,
-    "NVIDIA_A100_80GB_GPUS": 0.0, "NVIDIA_H100_GPUS": 0.0, "PREEMPTIBLE_NVIDIA_T4_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_V100_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_P100_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_P4_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_L4_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_A100_GPUS": 4.0, "PREEMPTIBLE_NVIDIA_A100_80GB_GPUS": 0.0,
+    "CPUS": 512.0,
+    "N2_CPUS": 64.0,
+    "N2D_CPUS": 64.0,
+    "C2_CPUS": 64.0,
+    "C2D_CPUS": 64.0,
+    "C3_CPUS": 64.0,
+    "T2D_CPUS": 64.0,
+    "A2_CPUS": 96.0,
+    "PREEMPTIBLE_CPUS": 0.0,
+    "INSTANCES": 720.0,
+    "IN_USE_ADDRESSES": 64.0,
+    "STATIC_ADDRESSES": 8.0,
+    "DISKS_TOTAL_GB": 40960.0,
+    "SSD_TOTAL_GB": 10000.0,
+    "NVIDIA_T4_GPUS": 4.0,
+    "NVIDIA_V100_GPUS": 4.0,
+    "NVIDIA_P100_GPUS": 4.0,
+    "NVIDIA_P4_GPUS": 4.0,
+    "NVIDIA_L4_GPUS": 4.0,
+    "NVIDIA_A100_GPUS": 4.0,
+    "NVIDIA_A100_80GB_GPUS": 0.0,
+    "NVIDIA_H100_GPUS": 0.0,
+    "PREEMPTIBLE_NVIDIA_T4_GPUS": 4.0,
+    "PREEMPTIBLE_NVIDIA_V100_GPUS": 4.0,
+    "PREEMPTIBLE_NVIDIA_P100_GPUS": 4.0,
+    "PREEMPTIBLE_NVIDIA_P4_GPUS": 4.0,
+    "PREEMPTIBLE_NVIDIA_L4_GPUS": 4.0,
+    "PREEMPTIBLE_NVIDIA_A100_GPUS": 4.0,
+    "PREEMPTIBLE_NVIDIA_A100_80GB_GPUS": 0.0,
     "PREEMPTIBLE_NVIDIA_H100_GPUS": 0.0,
-}  # fmt: skip
+}
 """Of a region, for a project that has asked for some GPUs; PREEMPTIBLE_CPUS of 0 means: spot counts as the rest does."""
 GLOBAL_QUOTAS = {"GPUS_ALL_REGIONS": 16.0, "FIREWALLS": 1000.0, "NETWORKS": 5.0, "SNAPSHOTS": 5000.0}
 _PACIFIC = timezone(timedelta(hours=-8))
 _OPEN = (
     ("default-allow-icmp", "Allow ICMP from anywhere", ["0.0.0.0/0"], [{"IPProtocol": "icmp"}]),
-    ("default-allow-internal", "Allow internal traffic on the default network", ["10.128.0.0/9"],
-     [{"IPProtocol": "tcp", "ports": ["0-65535"]}, {"IPProtocol": "udp", "ports": ["0-65535"]}, {"IPProtocol": "icmp"}]),
+    (
+        "default-allow-internal",
+        "Allow internal traffic on the default network",
+        ["10.128.0.0/9"],
+        [
+            {"IPProtocol": "tcp", "ports": ["0-65535"]},
+            {"IPProtocol": "udp", "ports": ["0-65535"]},
+            {"IPProtocol": "icmp"},
+        ],
+    ),
     ("default-allow-rdp", "Allow RDP from anywhere", ["0.0.0.0/0"], [{"IPProtocol": "tcp", "ports": ["3389"]}]),
     ("default-allow-ssh", "Allow SSH from anywhere", ["0.0.0.0/0"], [{"IPProtocol": "tcp", "ports": ["22"]}]),
-)  # fmt: skip
+)
 """What every project's network ``default`` lets in (cloud.google.com/firewall/docs/firewalls, 2026-11)."""
 
 
@@ -96,24 +126,42 @@ class World(Phases):
         everywhere = f"{HOST}/projects/{project}/global"
         born = {"id": new_id(), "creationTimestamp": self.stamp()}
         self.stores["networks"][project, "global", "default"] = {
-            **born, "kind": "compute#network", "name": "default", "autoCreateSubnetworks": True,
-            "selfLink": f"{everywhere}/networks/default", "routingConfig": {"routingMode": "REGIONAL"},
+            **born,
+            "kind": "compute#network",
+            "name": "default",
+            "autoCreateSubnetworks": True,
+            "selfLink": f"{everywhere}/networks/default",
+            "routingConfig": {"routingMode": "REGIONAL"},
             "description": "Default network for the project",
-        }  # fmt: skip
+        }
         for name, description, sources, allowed in _OPEN:
             self.stores["firewalls"][project, "global", name] = {
-                **born, "kind": "compute#firewall", "id": new_id(), "name": name, "description": description,
-                "selfLink": f"{everywhere}/firewalls/{name}", "network": f"{everywhere}/networks/default",
-                "priority": 65534, "direction": "INGRESS", "sourceRanges": sources, "allowed": allowed, "disabled": False,
+                **born,
+                "kind": "compute#firewall",
+                "id": new_id(),
+                "name": name,
+                "description": description,
+                "selfLink": f"{everywhere}/firewalls/{name}",
+                "network": f"{everywhere}/networks/default",
+                "priority": 65534,
+                "direction": "INGRESS",
+                "sourceRanges": sources,
+                "allowed": allowed,
+                "disabled": False,
                 "logConfig": {"enable": False},
-            }  # fmt: skip
+            }
         for number, region in enumerate(REGIONS):
             place = f"{HOST}/projects/{project}/regions/{region}"
             self.stores["subnetworks"][project, region, "default"] = {
-                **born, "kind": "compute#subnetwork", "id": new_id(), "name": "default", "region": place,
-                "network": f"{everywhere}/networks/default", "ipCidrRange": f"10.{128 + 2 * number}.0.0/20",
+                **born,
+                "kind": "compute#subnetwork",
+                "id": new_id(),
+                "name": "default",
+                "region": place,
+                "network": f"{everywhere}/networks/default",
+                "ipCidrRange": f"10.{128 + 2 * number}.0.0/20",
                 "selfLink": f"{place}/subnetworks/default",
-            }  # fmt: skip
+            }
 
     def now(self) -> datetime:
         """Aware UTC, as far ahead as it was set."""

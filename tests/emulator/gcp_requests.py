@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from costgpu.job import CreateRequest
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.job import CreateRequest
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 
 BOOT = "#!/bin/sh\necho booted\n"
 L4 = Accelerator(name="L4", count=1, memory_gib=24.0)
@@ -30,11 +30,20 @@ def offer(
 ) -> Offer:
     """An offer at a plausible price."""
     return Offer(
-        provider="gcp", instance_type=instance_type, family=instance_type.partition("-")[0], region=region, zone=None,
-        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND, price_usd_per_hour=Decimal("0.71"),
-        vcpus=vcpus, memory_gib=16.0, architecture=architecture, accelerator=accelerator, price_source="test",
+        provider="gcp",
+        instance_type=instance_type,
+        family=instance_type.partition("-")[0],
+        region=region,
+        zone=None,
+        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal("0.71"),
+        vcpus=vcpus,
+        memory_gib=16.0,
+        architecture=architecture,
+        accelerator=accelerator,
+        price_source="test",
         price_as_of=date(2026, 11, 1),
-    )  # fmt: skip
+    )
 
 
 def cpu_offer(*, region: str = "us-central1", spot: bool = False) -> Offer:
@@ -53,8 +62,17 @@ def request(
     """A create call of a run of its own."""
     run = run_id or f"g{next(_runs):011d}"
     values: dict[str, Any] = {
-        "run_id": run, "token": f"{run}-{attempt}", "name": "train", "owner": "ann@laptop", "offer": what or offer(),
-        "zone": None, "disk_gib": 100, "lease_until": datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2),
-        "boot_script": BOOT, "allow_from": "203.0.113.7/32", "tags": dict(tags or {}), **changes,
-    }  # fmt: skip
+        "run_id": run,
+        "token": f"{run}-{attempt}",
+        "name": "train",
+        "owner": "ann@laptop",
+        "offer": what or offer(),
+        "zone": None,
+        "disk_gib": 100,
+        "lease_until": datetime.now(UTC).replace(microsecond=0) + timedelta(hours=2),
+        "boot_script": BOOT,
+        "allow_from": "203.0.113.7/32",
+        "tags": dict(tags or {}),
+        **changes,
+    }
     return CreateRequest(**values)

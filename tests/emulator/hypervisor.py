@@ -148,15 +148,34 @@ class Guest:
         group = cgroups.create(self.spec.instance_id)
         enter = "".join(f"echo $$ > {each}/cgroup.procs && " for each in group)
         command = [
-            "sh", "-c", f'{enter}exec "$@"', "sh",
-            "nsenter", f"--net=/run/netns/{self._cable.namespace}", "unshare", "--mount", "--propagation=slave",
-            "sh", "-c", OWN_SYS, "sh",
-            "systemd-nspawn", "--quiet", f"--directory={self.folder / 'root'}", "--boot", "--register=no", "--keep-unit",
-            f"--machine={self.spec.instance_id}", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
-            "--console=read-only", f"--network-namespace-path=/run/netns/{self._cable.namespace}",
+            "sh",
+            "-c",
+            f'{enter}exec "$@"',
+            "sh",
+            "nsenter",
+            f"--net=/run/netns/{self._cable.namespace}",
+            "unshare",
+            "--mount",
+            "--propagation=slave",
+            "sh",
+            "-c",
+            OWN_SYS,
+            "sh",
+            "systemd-nspawn",
+            "--quiet",
+            f"--directory={self.folder / 'root'}",
+            "--boot",
+            "--register=no",
+            "--keep-unit",
+            f"--machine={self.spec.instance_id}",
+            "--resolv-conf=off",
+            "--timezone=off",
+            "--link-journal=no",
+            "--console=read-only",
+            f"--network-namespace-path=/run/netns/{self._cable.namespace}",
             "--kill-signal=SIGRTMIN+4",  # the default asks systemd to halt, and a halted machine stays on
             "--setenv=SYSTEMD_COLORS=0",
-        ]  # fmt: skip
+        ]
         with self.console.open("ab") as console, self._lock:
             if self._plug_pulled:
                 return 0

@@ -76,10 +76,15 @@ class Metadata:
             return spec.user_data or None
         if path == "dynamic/instance-identity/document":
             facts = {
-                "instanceId": spec.instance_id, "region": spec.region, "availabilityZone": spec.zone,
-                "accountId": "123456789012", "instanceType": spec.instance_type, "privateIp": spec.private_ip,
-                "architecture": "x86_64", "version": "2017-09-30",
-            }  # fmt: skip
+                "instanceId": spec.instance_id,
+                "region": spec.region,
+                "availabilityZone": spec.zone,
+                "accountId": "123456789012",
+                "instanceType": spec.instance_type,
+                "privateIp": spec.private_ip,
+                "architecture": "x86_64",
+                "version": "2017-09-30",
+            }
             return json.dumps(facts).encode()
         tree = {"meta-data": self._tree(spec), "dynamic": {"instance-identity": {"document": ""}}, "user-data": ""}
         node: Any = tree
@@ -94,13 +99,20 @@ class Metadata:
     def _tree(self, spec: GuestSpec) -> dict[str, Any]:
         host = f"ip-{spec.private_ip.replace('.', '-')}.ec2.internal"
         tree: dict[str, Any] = {
-            "ami-id": "ami-0123456789abcdef0", "hostname": host, "instance-action": "none",
-            "instance-id": spec.instance_id, "instance-life-cycle": "spot" if spec.spot else "on-demand",
-            "instance-type": spec.instance_type, "local-hostname": host, "local-ipv4": spec.private_ip,
-            "mac": "02:00:00:00:00:01", "placement": {"availability-zone": spec.zone, "region": spec.region},
-            "reservation-id": "r-0123456789abcdef0", "security-groups": "default",
+            "ami-id": "ami-0123456789abcdef0",
+            "hostname": host,
+            "instance-action": "none",
+            "instance-id": spec.instance_id,
+            "instance-life-cycle": "spot" if spec.spot else "on-demand",
+            "instance-type": spec.instance_type,
+            "local-hostname": host,
+            "local-ipv4": spec.private_ip,
+            "mac": "02:00:00:00:00:01",
+            "placement": {"availability-zone": spec.zone, "region": spec.region},
+            "reservation-id": "r-0123456789abcdef0",
+            "security-groups": "default",
             "services": {"domain": "amazonaws.com", "partition": "aws"},
-        }  # fmt: skip
+        }
         if spec.public_ip:
             tree["public-ipv4"] = spec.public_ip
         with self._lock:

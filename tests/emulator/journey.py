@@ -44,9 +44,14 @@ class Client:
         self._out, self._err = said / "stdout", said / "stderr"
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self.process = subprocess.Popen(
-                command, env=dict(environment), cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                command,
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
                 start_new_session=True,
-            )  # fmt: skip
+            )
 
     @property
     def out(self) -> bytes:
@@ -151,10 +156,17 @@ class Person:
         """Of their processes."""
         places = {f"XDG_{name}_HOME": str(self.home / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
         return {
-            "PATH": os.environ["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8", "NO_COLOR": "1", "COLUMNS": "80",
-            **places, "PYTHONPATH": str(ROOT), **self.account.environment(self.key), **namespace.CALLER,
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "NO_COLOR": "1",
+            "COLUMNS": "80",
+            **places,
+            "PYTHONPATH": str(ROOT),
+            **self.account.environment(self.key),
+            **namespace.CALLER,
             **self.extra,
-        }  # fmt: skip
+        }
 
     def write(self, text: str, name: str = "train.py") -> Path:
         """A file in their folder."""
@@ -184,15 +196,33 @@ class Person:
         return client
 
     def launch(
-        self, *options: str, script: str = "train.py", name: str = "", kind: str = "", cap: str = "",
-        infra: Sequence[str] = (), command: Sequence[str] = COMMAND, folder: Path | None = None,
-    ) -> Client:  # fmt: skip
+        self,
+        *options: str,
+        script: str = "train.py",
+        name: str = "",
+        kind: str = "",
+        cap: str = "",
+        infra: Sequence[str] = (),
+        command: Sequence[str] = COMMAND,
+        folder: Path | None = None,
+    ) -> Client:
         """``costgpu run`` in the background, with what all of them have in common."""
         account = self.account
         places = [word for each in infra or (account.infra,) for word in ("--infra", each)]
         what = ("-t", kind or account.kind, "--max-cost", cap or account.cap)
-        words = ["run", *places, *what, "-y", "--no-estimate", "--setup", "",
-                 "-n", name or self.name, *options, *script.split()]  # fmt: skip
+        words = [
+            "run",
+            *places,
+            *what,
+            "-y",
+            "--no-estimate",
+            "--setup",
+            "",
+            "-n",
+            name or self.name,
+            *options,
+            *script.split(),
+        ]
         return self.start(*words, command=command, folder=folder)
 
     @property

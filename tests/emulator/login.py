@@ -55,14 +55,29 @@ echo 'HostKey /etc/one-run/key' >/etc/ssh/sshd_config.d/10-one-run.conf
         known = self.folder / f"known-{address}"
         known.write_text(f"{address} {self.text('host.pub')}")
         options = {
-            "UserKnownHostsFile": known, "StrictHostKeyChecking": "yes", "BatchMode": "yes", "ConnectTimeout": 20,
+            "UserKnownHostsFile": known,
+            "StrictHostKeyChecking": "yes",
+            "BatchMode": "yes",
+            "ConnectTimeout": 20,
             "HostKeyAlgorithms": "ssh-ed25519",
-        }  # fmt: skip
+        }
         return subprocess.run(
-            ["ssh", "-F", "/dev/null", "-i", str(self.folder / "user"), *(f"-o{k}={v}" for k, v in options.items()),
-             f"root@{address}", command],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=seconds,
-        )  # fmt: skip
+            [
+                "ssh",
+                "-F",
+                "/dev/null",
+                "-i",
+                str(self.folder / "user"),
+                *(f"-o{k}={v}" for k, v in options.items()),
+                f"root@{address}",
+                command,
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
 
 
 @dataclass(slots=True)
@@ -86,9 +101,15 @@ class Booted:
 def spec(number: int, user_data: bytes = b"", *, instance_type: str = "t3.micro", spot: bool = False) -> GuestSpec:
     """The n-th guest."""
     return GuestSpec(
-        instance_id=f"i-{number:017x}", private_ip=f"172.31.0.{number}", public_ip=f"54.0.0.{number}",
-        user_data=user_data, instance_type=instance_type, region="us-east-1", zone="us-east-1a", spot=spot,
-    )  # fmt: skip
+        instance_id=f"i-{number:017x}",
+        private_ip=f"172.31.0.{number}",
+        public_ip=f"54.0.0.{number}",
+        user_data=user_data,
+        instance_type=instance_type,
+        region="us-east-1",
+        zone="us-east-1a",
+        spot=spot,
+    )
 
 
 def boot(machines: NspawnMachines, guest: GuestSpec) -> Booted:

@@ -36,8 +36,10 @@ def main() -> None:
         eight = [boot(machines, spec(number, keys.boothook())) for number in range(11, 19)]
         for each in eight:
             wait_for_banner(each, 60)
-        print(f"{'eight at once':20} median {statistics.median(e.seconds for e in eight):5.2f} s, "
-              f"slowest {max(e.seconds for e in eight):5.2f} s")  # fmt: skip
+        print(
+            f"{'eight at once':20} median {statistics.median(e.seconds for e in eight):5.2f} s, "
+            f"slowest {max(e.seconds for e in eight):5.2f} s"
+        )
         print(f"{'memory of a guest':20} {statistics.mean(e.inside.memory_mib() for e in eight):5.1f} MiB")
         since = time.monotonic()
         machines.close()

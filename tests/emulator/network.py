@@ -43,20 +43,22 @@ def _batch(lines: list[str], namespace: str = "", *, force: bool = False) -> Non
 def prepare() -> None:
     """Lays the bridges, once per testbed. The testbed's /run must be its own."""
     Path("/run/netns").mkdir(exist_ok=True)
-    _batch([
-        "link set lo up",
-        f"link add {BRIDGE} type bridge",
-        f"addr add {GATEWAY}/32 dev {BRIDGE}",
-        f"addr add {METADATA}/32 dev {BRIDGE}",
-        f"link set {BRIDGE} up",
-        f"link add {GCE_BRIDGE} type bridge",
-        f"link set {GCE_BRIDGE} up",
-        f"netns add {VOID}",
-        f"link add {VOID} type veth peer name eth0 netns {VOID}",
-        f"link set {VOID} up",
-        f"addr add {VOID_HERE}/31 dev {VOID}",
-        *(f"route add {each} via {VOID_THERE}" for each in PUBLIC),
-    ])  # fmt: skip
+    _batch(
+        [
+            "link set lo up",
+            f"link add {BRIDGE} type bridge",
+            f"addr add {GATEWAY}/32 dev {BRIDGE}",
+            f"addr add {METADATA}/32 dev {BRIDGE}",
+            f"link set {BRIDGE} up",
+            f"link add {GCE_BRIDGE} type bridge",
+            f"link set {GCE_BRIDGE} up",
+            f"netns add {VOID}",
+            f"link add {VOID} type veth peer name eth0 netns {VOID}",
+            f"link set {VOID} up",
+            f"addr add {VOID_HERE}/31 dev {VOID}",
+            *(f"route add {each} via {VOID_THERE}" for each in PUBLIC),
+        ]
+    )
     _batch([f"addr add {VOID_THERE}/31 dev eth0", "link set eth0 up"], VOID)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     _run(["ip", "netns", "exec", VOID, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/ip_forward"])
@@ -76,19 +78,24 @@ class Cable:
     def plug(self) -> None:
         """Makes namespace, cable and routes."""
         private = self._addresses[0]
-        _batch([
-            f"netns add {self.namespace}",
-            f"link add {self._link} type veth peer name eth0 netns {self.namespace}",
-            f"link set {self._link} master {self._bridge} up",
-            *(f"route replace {each}/32 dev {self._bridge} src {GATEWAY}" for each in self._addresses),
-        ])  # fmt: skip
-        _batch([
-            "link set lo up",
-            *(f"addr add {each}/32 dev eth0" for each in self._addresses),
-            "link set eth0 up",
-            f"route add {GATEWAY} dev eth0 src {private}",
-            f"route add default via {GATEWAY} src {private}",
-        ], self.namespace)  # fmt: skip
+        _batch(
+            [
+                f"netns add {self.namespace}",
+                f"link add {self._link} type veth peer name eth0 netns {self.namespace}",
+                f"link set {self._link} master {self._bridge} up",
+                *(f"route replace {each}/32 dev {self._bridge} src {GATEWAY}" for each in self._addresses),
+            ]
+        )
+        _batch(
+            [
+                "link set lo up",
+                *(f"addr add {each}/32 dev eth0" for each in self._addresses),
+                "link set eth0 up",
+                f"route add {GATEWAY} dev eth0 src {private}",
+                f"route add default via {GATEWAY} src {private}",
+            ],
+            self.namespace,
+        )
 
     def unplug(self) -> None:
         """Takes all of it away; what is gone already does not matter."""

@@ -88,9 +88,13 @@ def apt_install(wanted: list[str]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["update"], ["install", "--yes", "--no-install-recommends", *wanted]):
         done = subprocess.run(
-            ["apt-get", "--quiet", *command], env=environment, check=False, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            ["apt-get", "--quiet", *command],
+            env=environment,
+            check=False,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         if done.returncode != 0 and command[0] == "install":
             raise RuntimeError(f"apt-get {' '.join(command)} failed:\n{done.stdout[-2000:]}")
 

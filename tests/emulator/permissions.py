@@ -58,9 +58,7 @@ def _list(value: Any) -> list[Any]:
 def _simulate(response: Any) -> ActionResult:
     documents = _policies(response.backend, response._get_param("PolicySourceArn"))
     resources = response._get_param("ResourceArns", [])
-    context = {
-        each["ContextKeyName"]: each["ContextKeyValues"] for each in response._get_param("ContextEntries", [])
-    }  # fmt: skip
+    context = {each["ContextKeyName"]: each["ContextKeyValues"] for each in response._get_param("ContextEntries", [])}
     used = {
         key
         for document in documents

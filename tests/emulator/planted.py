@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from costgpu.job import CreateRequest
+from costgpu.models.job import CreateRequest
 from costgpu.providers.aws import AwsProvider, sdk
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.emulator.client import RunningCloud
@@ -57,7 +57,7 @@ class Planted:
         zone = f"{self.region}a"
         volume = ec2.create_volume(
             AvailabilityZone=zone, Size=100, VolumeType="gp3", TagSpecifications=tagged("volume")
-        )["VolumeId"]  # fmt: skip
+        )["VolumeId"]
         self.add("disk", volume)
         snapshot = ec2.create_snapshot(VolumeId=volume, TagSpecifications=tagged("snapshot"))["SnapshotId"]
         self.add("snapshot", snapshot)
@@ -66,12 +66,12 @@ class Planted:
         vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
         group = ec2.create_security_group(
             GroupName=name, Description="port 22", VpcId=vpc, TagSpecifications=tagged("security-group")
-        )["GroupId"]  # fmt: skip
+        )["GroupId"]
         self.add("security group", group)
         subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
         interface = ec2.create_network_interface(
             SubnetId=subnet, Groups=[group], TagSpecifications=tagged("network-interface")
-        )  # fmt: skip
+        )
         self.add("network interface", interface["NetworkInterface"]["NetworkInterfaceId"])
         pair = ec2.create_key_pair(KeyName=name, KeyType="ed25519", TagSpecifications=tagged("key-pair"))
         self.add("key pair", pair["KeyPairId"])
@@ -85,9 +85,11 @@ class Planted:
             iam.create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
         role = iam.get_role(RoleName="costgpu-scheduler")["Role"]["Arn"]
         boto3.client("scheduler", region_name=self.region).create_schedule(
-            Name=name, ScheduleExpression="at(2037-01-01T00:00:00)", FlexibleTimeWindow={"Mode": "OFF"},
+            Name=name,
+            ScheduleExpression="at(2037-01-01T00:00:00)",
+            FlexibleTimeWindow={"Mode": "OFF"},
             Target={"Arn": target, "RoleArn": role, "Input": "{}"},
-        )  # fmt: skip
+        )
         self.add("schedule", name)
 
     def instance(self, tags: Mapping[str, str], *, count: int = 1, instance_type: str = "c7i.large") -> list[str]:
@@ -95,9 +97,12 @@ class Planted:
         image = boto3.client("ssm", region_name=self.region).get_parameter(Name=UBUNTU)["Parameter"]["Value"]
         rows = [{"Key": key, "Value": value} for key, value in tags.items()]
         made = self.ec2().run_instances(
-            ImageId=image, InstanceType=instance_type, MinCount=count, MaxCount=count,
+            ImageId=image,
+            InstanceType=instance_type,
+            MinCount=count,
+            MaxCount=count,
             TagSpecifications=[{"ResourceType": kind, "Tags": rows} for kind in ("instance", "volume")],
-        )  # fmt: skip
+        )
         return [self.add("instance", row["InstanceId"]) for row in made["Instances"]]
 
     def there(self) -> dict[str, list[str]]:

@@ -15,29 +15,55 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 
 FACTS = Path(__file__).parent / "facts" / "gcp_rates.csv"
 Document = dict[str, Any]
 
 HOSTS = {
-    "a2": "A2 Instance", "a3": "A3 Instance", "a3-mega": "A3Plus Instance", "a3-ultra": "A3Ultra Instance",
-    "c2": "Compute optimized", "c2d": "C2D AMD Instance", "c3": "C3 Instance", "c3d": "C3D Instance", "c4": "C4 Instance",
-    "c4a": "C4A Arm Instance", "e2": "E2 Instance", "g2": "G2 Instance", "g4": "G4 Instance",
-    "n1": "N1 Predefined Instance", "n2": "N2 Instance", "n2d": "N2D AMD Instance", "t2d": "T2D AMD Instance",
-}  # fmt: skip
+    "a2": "A2 Instance",
+    "a3": "A3 Instance",
+    "a3-mega": "A3Plus Instance",
+    "a3-ultra": "A3Ultra Instance",
+    "c2": "Compute optimized",
+    "c2d": "C2D AMD Instance",
+    "c3": "C3 Instance",
+    "c3d": "C3D Instance",
+    "c4": "C4 Instance",
+    "c4a": "C4A Arm Instance",
+    "e2": "E2 Instance",
+    "g2": "G2 Instance",
+    "g4": "G4 Instance",
+    "n1": "N1 Predefined Instance",
+    "n2": "N2 Instance",
+    "n2d": "N2D AMD Instance",
+    "t2d": "T2D AMD Instance",
+}
 ACCELERATORS = {
-    ("a2", "A100"): "Nvidia Tesla A100 GPU", ("a2", "A100-80GB"): "Nvidia Tesla A100 80GB GPU",
-    ("a3", "H100"): "Nvidia H100 80GB GPU", ("a3-mega", "H100"): "Nvidia H100 80GB Plus GPU",
-    ("a3-ultra", "H200"): "H200 141GB GPU", ("a4", "B200"): "A4 Nvidia B200 (1 gpu slice)", ("g2", "L4"): "Nvidia L4 GPU",
-    ("g4", "RTX-PRO-6000"): "RTX 6000 96GB", ("g4", "RTX-PRO-6000-1/8"): "1/8 vGPU no lssd",
-    ("n1", "P100"): "Nvidia Tesla P100 GPU", ("n1", "P4"): "Nvidia Tesla P4 GPU", ("n1", "T4"): "Nvidia Tesla T4 GPU",
+    ("a2", "A100"): "Nvidia Tesla A100 GPU",
+    ("a2", "A100-80GB"): "Nvidia Tesla A100 80GB GPU",
+    ("a3", "H100"): "Nvidia H100 80GB GPU",
+    ("a3-mega", "H100"): "Nvidia H100 80GB Plus GPU",
+    ("a3-ultra", "H200"): "H200 141GB GPU",
+    ("a4", "B200"): "A4 Nvidia B200 (1 gpu slice)",
+    ("g2", "L4"): "Nvidia L4 GPU",
+    ("g4", "RTX-PRO-6000"): "RTX 6000 96GB",
+    ("g4", "RTX-PRO-6000-1/8"): "1/8 vGPU no lssd",
+    ("n1", "P100"): "Nvidia Tesla P100 GPU",
+    ("n1", "P4"): "Nvidia Tesla P4 GPU",
+    ("n1", "T4"): "Nvidia Tesla T4 GPU",
     ("n1", "V100"): "Nvidia Tesla V100 GPU",
-}  # fmt: skip
+}
 PLACES = {
-    "us-central1": "Americas", "us-west1": "Americas", "us-east1": "Americas", "us-east4": "Virginia",
-    "europe-west1": "EMEA", "europe-west4": "Netherlands", "asia-southeast1": "Singapore", "asia-northeast1": "Japan",
-}  # fmt: skip
+    "us-central1": "Americas",
+    "us-west1": "Americas",
+    "us-east1": "Americas",
+    "us-east4": "Virginia",
+    "europe-west1": "EMEA",
+    "europe-west4": "Netherlands",
+    "asia-southeast1": "Singapore",
+    "asia-northeast1": "Japan",
+}
 HOURS_A_MONTH = 730
 
 
@@ -68,9 +94,11 @@ def sku(
     name = hashlib.sha256(f"{description}/{usage}/{','.join(regions)}/{usd}".encode()).hexdigest()[:12].upper()
     sku_id = "-".join(name[i : i + 4] for i in (0, 4, 8))
     tiers: list[Document] = [
-        {"startUsageAmount": free_until or 0,
-         "unitPrice": {"currencyCode": "USD", "units": str(int(price)), "nanos": nanos}}
-    ]  # fmt: skip
+        {
+            "startUsageAmount": free_until or 0,
+            "unitPrice": {"currencyCode": "USD", "units": str(int(price)), "nanos": nanos},
+        }
+    ]
     if free_until is not None:
         tiers.insert(0, {"startUsageAmount": 0, "unitPrice": {"currencyCode": "USD", "units": "0", "nanos": 0}})
     return {
@@ -78,22 +106,31 @@ def sku(
         "skuId": sku_id,
         "description": description,
         "category": {
-            "serviceDisplayName": "Compute Engine", "resourceFamily": family, "resourceGroup": group, "usageType": usage,
+            "serviceDisplayName": "Compute Engine",
+            "resourceFamily": family,
+            "resourceGroup": group,
+            "usageType": usage,
         },
         "serviceRegions": list(regions),
         "pricingInfo": [
             {
-                "effectiveTime": "2026-11-20T14:03:11.240Z", "summary": "",
+                "effectiveTime": "2026-11-20T14:03:11.240Z",
+                "summary": "",
                 "pricingExpression": {
-                    "usageUnit": unit, "displayQuantity": 1, "tieredRates": tiers, "usageUnitDescription": "",
-                    "baseUnit": "s", "baseUnitDescription": "second", "baseUnitConversionFactor": 3600,
+                    "usageUnit": unit,
+                    "displayQuantity": 1,
+                    "tieredRates": tiers,
+                    "usageUnitDescription": "",
+                    "baseUnit": "s",
+                    "baseUnitDescription": "second",
+                    "baseUnitConversionFactor": 3600,
                 },
                 "currencyConversionRate": 1,
             }
         ],
         "serviceProviderName": "Google",
         "geoTaxonomy": {"type": "REGIONAL" if len(regions) == 1 else "MULTI_REGIONAL", "regions": list(regions)},
-    }  # fmt: skip
+    }
 
 
 def google_skus(facts: Path = FACTS) -> list[Document]:
@@ -110,8 +147,14 @@ def _skus_of(row: dict[str, str]) -> Iterator[Document]:
     if kind == "local_ssd_gb":
         for words, rate in (("", usd), (" attached to Spot Preemptible VMs", spot_usd)):
             # Google lists the spot one as OnDemand, too.
-            yield sku(f"SSD backed Local Storage{words} in {place}", "LocalSSD", rate * HOURS_A_MONTH, region,
-                      unit="GiBy.mo", family="Storage")  # fmt: skip
+            yield sku(
+                f"SSD backed Local Storage{words} in {place}",
+                "LocalSSD",
+                rate * HOURS_A_MONTH,
+                region,
+                unit="GiBy.mo",
+                family="Storage",
+            )
         return
     if kind == "gpu":
         name = ACCELERATORS[family, accelerator]
@@ -119,8 +162,13 @@ def _skus_of(row: dict[str, str]) -> Iterator[Document]:
         if family == "a4":
             yield sku(f"Spot Preemptible {name} running in {place}", "GPU", spot_usd, region)
         else:
-            yield sku(f"{name} attached to Spot Preemptible VMs running in {place}", "GPU", spot_usd, region,
-                      usage="Preemptible")  # fmt: skip
+            yield sku(
+                f"{name} attached to Spot Preemptible VMs running in {place}",
+                "GPU",
+                spot_usd,
+                region,
+                usage="Preemptible",
+            )
         yield from google_look_alikes(name, place, region, usd)
         return
     name = f"{HOSTS[family]} {'Core' if kind == 'cpu' else 'Ram'}"
@@ -159,7 +207,7 @@ def host_look_alikes(name: str, group: str, unit: str, place: str, region: str, 
         (f"DWS Defined Duration {family} {part} running in {place}", "0.5", "OnDemand"),
         (f"Reserved {family} {part} in {place}", "0", "OnDemand"),
         (f"Spot Preemptible {family} Custom Instance {part} running in {place}", "0.4", "Preemptible"),
-    ):  # fmt: skip
+    ):
         yield sku(words, more["group"], usd * Decimal(share), region, usage=usage, unit=more["unit"])
 
 
@@ -171,10 +219,20 @@ def aws_product(offer: Offer, **attributes: str) -> Document:
         "product": {
             "productFamily": "Compute Instance",
             "attributes": {
-                "servicecode": "AmazonEC2", "instanceType": offer.instance_type, "vcpu": str(offer.vcpus),
-                "memory": f"{offer.memory_gib:,g} GiB", "operatingSystem": "Linux", "tenancy": "Shared",
-                "capacitystatus": "Used", "preInstalledSw": "NA", "operation": "RunInstances", "marketoption": "OnDemand",
-                "regionCode": offer.region, "licenseModel": "No License required", "usagetype": "BoxUsage", **attributes,
+                "servicecode": "AmazonEC2",
+                "instanceType": offer.instance_type,
+                "vcpu": str(offer.vcpus),
+                "memory": f"{offer.memory_gib:,g} GiB",
+                "operatingSystem": "Linux",
+                "tenancy": "Shared",
+                "capacitystatus": "Used",
+                "preInstalledSw": "NA",
+                "operation": "RunInstances",
+                "marketoption": "OnDemand",
+                "regionCode": offer.region,
+                "licenseModel": "No License required",
+                "usagetype": "BoxUsage",
+                **attributes,
             },
             "sku": sku_id,
         },
@@ -184,13 +242,18 @@ def aws_product(offer: Offer, **attributes: str) -> Document:
                 code: {
                     "priceDimensions": {
                         f"{code}.6YS6EN2CT7": {
-                            "unit": "Hrs", "beginRange": "0", "endRange": "Inf", "appliesTo": [],
+                            "unit": "Hrs",
+                            "beginRange": "0",
+                            "endRange": "Inf",
+                            "appliesTo": [],
                             "description": f"per On Demand Linux {offer.instance_type} Instance Hour",
                             "rateCode": f"{code}.6YS6EN2CT7",
                             "pricePerUnit": {"USD": f"{offer.price_usd_per_hour:.10f}"},
                         }
                     },
-                    "sku": sku_id, "effectiveDate": "2026-11-01T00:00:00Z", "offerTermCode": "JRTCKXETXF",
+                    "sku": sku_id,
+                    "effectiveDate": "2026-11-01T00:00:00Z",
+                    "offerTermCode": "JRTCKXETXF",
                     "termAttributes": {},
                 }
             },
@@ -203,7 +266,7 @@ def aws_product(offer: Offer, **attributes: str) -> Document:
         },
         "version": "20261120184311",
         "publicationDate": "2026-11-20T18:43:11Z",
-    }  # fmt: skip
+    }
 
 
 def aws_products(offers: Iterable[Offer]) -> list[Document]:
@@ -247,6 +310,9 @@ def spot_row(
 ) -> Document:
     """One row of the spot price history."""
     return {
-        "AvailabilityZone": zone, "InstanceType": instance_type, "ProductDescription": product,
-        "SpotPrice": f"{Decimal(usd):.6f}", "Timestamp": at,
-    }  # fmt: skip
+        "AvailabilityZone": zone,
+        "InstanceType": instance_type,
+        "ProductDescription": product,
+        "SpotPrice": f"{Decimal(usd):.6f}",
+        "Timestamp": at,
+    }

@@ -65,10 +65,15 @@ class PriceServer:
     def environment(self) -> dict[str, str]:
         """For clients."""
         return {
-            "COSTGPU_GCP_BILLING_ENDPOINT": self.url, "AWS_ENDPOINT_URL_PRICING": self.url, "AWS_ENDPOINT_URL_EC2": self.url,
-            "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE", "AWS_SECRET_ACCESS_KEY": "secret",
-            "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": "/nonexistent", "NO_GCE_CHECK": "true",
-        }  # fmt: skip
+            "COSTGPU_GCP_BILLING_ENDPOINT": self.url,
+            "AWS_ENDPOINT_URL_PRICING": self.url,
+            "AWS_ENDPOINT_URL_EC2": self.url,
+            "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/nonexistent",
+            "NO_GCE_CHECK": "true",
+        }
 
     def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805
         class Handler(BaseHTTPRequestHandler):
@@ -116,9 +121,10 @@ class PriceServer:
             return aws_refusal("NotFoundException", f"There is no {target} of {question.get('ServiceCode')}.")
         wanted = {row["Field"]: row["Value"] for row in question.get("Filters", []) if row["Type"] == _ATTRIBUTE}
         found = [
-            product for product in self.products
+            product
+            for product in self.products
             if all(product["product"]["attributes"].get(name) == value for name, value in wanted.items())
-        ]  # fmt: skip
+        ]
         rows, token = self._page(found, min(int(question.get("MaxResults", 100)), 100), question.get("NextToken", ""))
         document: Document = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(row) for row in rows]}
         return 200, json.dumps({**document, **({"NextToken": token} if token else {})}).encode()
@@ -131,9 +137,10 @@ class PriceServer:
             )
         products = {value for name, value in form.items() if name.startswith("ProductDescription.")}
         found = [
-            row for row in self.spots
+            row
+            for row in self.spots
             if row["AvailabilityZone"].startswith(region) and (not products or row["ProductDescription"] in products)
-        ]  # fmt: skip
+        ]
         rows, token = self._page(found, int(form.get("MaxResults", 1000)), form.get("NextToken", ""))
         items = "".join(
             f"<item><instanceType>{escape(row['InstanceType'])}</instanceType><productDescription>"
@@ -157,8 +164,12 @@ class PriceServer:
 def google_refusal(status: int, reason: str, message: str, **metadata: str) -> tuple[int, bytes]:
     """As Google's API front end says no."""
     canonical = {401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 429: "RESOURCE_EXHAUSTED"}
-    info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com",
-            "metadata": metadata}  # fmt: skip
+    info = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": reason,
+        "domain": "googleapis.com",
+        "metadata": metadata,
+    }
     error = {"code": status, "message": message, "status": canonical.get(status, "INTERNAL"), "details": [info]}
     return status, json.dumps({"error": error}).encode()
 

@@ -75,9 +75,13 @@ class InnerSession:
         ours, theirs = os.pipe()
         streams: dict[str, Any] = {} if loud else {"stdout": self.output, "stderr": subprocess.STDOUT}
         self._process = subprocess.Popen(
-            namespace.command_line(command), cwd=config.rootpath, env={**os.environ, PIPE: str(theirs)},
-            stdin=subprocess.DEVNULL, pass_fds=[theirs], **streams,
-        )  # fmt: skip
+            namespace.command_line(command),
+            cwd=config.rootpath,
+            env={**os.environ, PIPE: str(theirs)},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs],
+            **streams,
+        )
         os.close(theirs)
         threading.Thread(target=self._read, args=(ours,), daemon=True).start()
 
@@ -160,9 +164,13 @@ class Outside:
         except RuntimeError as error:
             self._broken = self._broken or str(error)
             report = pytest.TestReport(
-                nodeid=item.nodeid, location=item.location, keywords={}, outcome="failed",
-                longrepr=f"emulator: {error}", when="call",
-            )  # fmt: skip
+                nodeid=item.nodeid,
+                location=item.location,
+                keywords={},
+                outcome="failed",
+                longrepr=f"emulator: {error}",
+                when="call",
+            )
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True

@@ -23,16 +23,40 @@ from pathlib import Path
 from tests.emulator import shims
 
 INCLUDE = (
-    "systemd", "systemd-sysv", "openssh-server", "openssh-sftp-server", "python3", "python3-venv", "python3-pip",
-    "iproute2", "procps", "ca-certificates", "curl", "sudo", "cloud-init",
-)  # fmt: skip
+    "systemd",
+    "systemd-sysv",
+    "openssh-server",
+    "openssh-sftp-server",
+    "python3",
+    "python3-venv",
+    "python3-pip",
+    "iproute2",
+    "procps",
+    "ca-certificates",
+    "curl",
+    "sudo",
+    "cloud-init",
+)
 UNWANTED_UNITS = (
-    "console-getty.service", "getty.target", "getty-static.service", "apt-daily.timer", "apt-daily-upgrade.timer",
-    "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer", "systemd-tmpfiles-clean.timer", "dev-hugepages.mount",
-    "sys-fs-fuse-connections.mount", "systemd-update-utmp.service", "systemd-update-utmp-runlevel.service",
-    "systemd-firstboot.service", "ldconfig.service", "systemd-networkd-wait-online.service",
-    "systemd-ask-password-console.path", "systemd-ask-password-wall.path",
-)  # fmt: skip
+    "console-getty.service",
+    "getty.target",
+    "getty-static.service",
+    "apt-daily.timer",
+    "apt-daily-upgrade.timer",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "fstrim.timer",
+    "systemd-tmpfiles-clean.timer",
+    "dev-hugepages.mount",
+    "sys-fs-fuse-connections.mount",
+    "systemd-update-utmp.service",
+    "systemd-update-utmp-runlevel.service",
+    "systemd-firstboot.service",
+    "ldconfig.service",
+    "systemd-networkd-wait-online.service",
+    "systemd-ask-password-console.path",
+    "systemd-ask-password-wall.path",
+)
 KEEP = 3  # builds of older recipes
 
 
@@ -108,11 +132,18 @@ def _apt_options(folder: Path) -> str:
 
 def _bootstrap(target: Path, scratch: Path) -> None:
     command = [
-        "mmdebstrap", "--quiet", "--mode=root", "--variant=apt", f"--include={','.join(INCLUDE)}",
-        f"--aptopt={_apt_options(scratch)}", "--dpkgopt=force-unsafe-io",
+        "mmdebstrap",
+        "--quiet",
+        "--mode=root",
+        "--variant=apt",
+        f"--include={','.join(INCLUDE)}",
+        f"--aptopt={_apt_options(scratch)}",
+        "--dpkgopt=force-unsafe-io",
         *(f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in ("doc", "man", "info", "locale")),
-        codename(), str(target), *_mirror_files(scratch),
-    ]  # fmt: skip
+        codename(),
+        str(target),
+        *_mirror_files(scratch),
+    ]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "TMPDIR": str(scratch)}
     done = subprocess.run(
         command, env=environment, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -45,9 +45,16 @@ def install_quotas(world: World) -> None:
         if service_code != "ec2" or quota_code not in DEFAULT_QUOTAS:
             raise NoSuchResource
         name = DEFAULT_QUOTAS[quota_code][0]
-        return {"ServiceCode": "ec2", "ServiceName": "Amazon Elastic Compute Cloud (Amazon EC2)",
-                "QuotaCode": quota_code, "QuotaName": name, "Value": world.quota(backend.region_name, quota_code),
-                "Unit": "None", "Adjustable": True, "GlobalQuota": False}  # fmt: skip
+        return {
+            "ServiceCode": "ec2",
+            "ServiceName": "Amazon Elastic Compute Cloud (Amazon EC2)",
+            "QuotaCode": quota_code,
+            "QuotaName": name,
+            "Value": world.quota(backend.region_name, quota_code),
+            "Unit": "None",
+            "Adjustable": True,
+            "GlobalQuota": False,
+        }
 
     replace(ServiceQuotasBackend, "get_service_quota", get_service_quota)
 

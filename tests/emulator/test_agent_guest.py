@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job import Endpoint, EndReason, JobPhase
-from costgpu.runner.agent_host import AgentHost
-from costgpu.runner.boot import boot_script
-from costgpu.runner.host import Keys, LogPosition
-from costgpu.runner.transport.ssh import SshTransport
+from costgpu.models.job import Endpoint, EndReason, JobPhase
+from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.boot_script import boot_script
+from costgpu.runner.machine.host import Keys, LogPosition
+from costgpu.runner.machine.transport.ssh import SshTransport
 from tests.agent.harness import order, selection
 from tests.agent.test_agent_network import Server, serving
 from tests.emulator import guests, network
@@ -232,8 +232,7 @@ def test_with_nobody_there_the_machine_ends_itself(new_rented: Callable[..., Ren
 
 def test_a_job_that_listens_to_nothing_does_not_hold_up_the_deadline(new_rented: Callable[..., Rented]) -> None:
     rented = new_rented(lifetime=45).wait()
-    rented.run(DEAF,
-               grace_seconds=600.0)  # fmt: skip
+    rented.run(DEAF, grace_seconds=600.0)
     guests.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
     rented.inside("rm /opt/costgpu/agent-*.pyz; kill -9 $(systemctl show -p MainPID --value costgpu-agent)")
     assert rented.gone(60)

@@ -10,7 +10,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, QuotaExceeded, Throttled, Unreachable
-from costgpu.job import InstanceRef
+from costgpu.models.job import InstanceRef
 from costgpu.providers import aws as package
 from costgpu.providers.aws import AwsProvider, sdk
 from costgpu.providers.base import TAG_RUN
@@ -209,9 +209,12 @@ def test_all_pages_and_all_regions(cloud: RunningCloud, aws: AwsProvider) -> Non
     for number in range(150):
         tags = [{"Key": TAG_RUN, "Value": f"run{number:09d}"}]
         ec2.run_instances(
-            ImageId=image, InstanceType="c7i.large", MinCount=1, MaxCount=1,
+            ImageId=image,
+            InstanceType="c7i.large",
+            MinCount=1,
+            MaxCount=1,
             TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
-        )  # fmt: skip
+        )
     aws.create(request(offer(region="us-west-2")))
     cloud.forget_requests()
     owned = aws.list_owned()
@@ -315,9 +318,16 @@ def test_the_shipped_policy_is_enough_for_the_whole_journey(
 
 @pytest.mark.parametrize(
     "action",
-    ["ec2:RunInstances", "ec2:TerminateInstances", "ec2:DescribeInstances", "ec2:CreateSecurityGroup",
-     "ec2:DeleteSecurityGroup", "ec2:AuthorizeSecurityGroupIngress", "ssm:GetParameters"],
-)  # fmt: skip
+    [
+        "ec2:RunInstances",
+        "ec2:TerminateInstances",
+        "ec2:DescribeInstances",
+        "ec2:CreateSecurityGroup",
+        "ec2:DeleteSecurityGroup",
+        "ec2:AuthorizeSecurityGroupIngress",
+        "ssm:GetParameters",
+    ],
+)
 def test_an_action_that_is_missing_is_named(
     cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, role: str, action: str
 ) -> None:

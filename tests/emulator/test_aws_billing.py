@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, Throttled, Unreachable
 from costgpu.ledger import Ledger
-from costgpu.ledger.billed import latest
+from costgpu.ledger.records.billed import latest
 from costgpu.ledger.schema import billed
 from costgpu.providers.aws import CostExplorer
 from tests.cli.here import told
@@ -31,21 +31,26 @@ def day(number: int, *, estimated: bool = False, **usd: str) -> dict[str, Any]:
     """One entry of ResultsByTime; the key ``none`` is what has no tag."""
     start = START + number * DAY
     return {
-        "TimePeriod": {"Start": f"{start:%Y-%m-%d}", "End": f"{start + DAY:%Y-%m-%d}"}, "Estimated": estimated, "Total": {},
+        "TimePeriod": {"Start": f"{start:%Y-%m-%d}", "End": f"{start + DAY:%Y-%m-%d}"},
+        "Estimated": estimated,
+        "Total": {},
         "Groups": [
-            {"Keys": [f"costgpu-run${'' if run == 'none' else run}"],
-             "Metrics": {"UnblendedCost": {"Amount": amount, "Unit": "USD"}}}
+            {
+                "Keys": [f"costgpu-run${'' if run == 'none' else run}"],
+                "Metrics": {"UnblendedCost": {"Amount": amount, "Unit": "USD"}},
+            }
             for run, amount in usd.items()
         ],
-    }  # fmt: skip
+    }
 
 
 def says(cloud: RunningCloud, *pages: dict[str, Any]) -> None:
     """What Cost Explorer answers to the next questions."""
     request = urllib.request.Request(
-        f"{cloud.url}/moto-api/static/ce/cost-and-usage-results", data=json.dumps({"results": list(pages)}).encode(),
+        f"{cloud.url}/moto-api/static/ce/cost-and-usage-results",
+        data=json.dumps({"results": list(pages)}).encode(),
         headers={"Content-Type": "application/json"},
-    )  # fmt: skip
+    )
     urllib.request.urlopen(request, timeout=10).close()
 
 
@@ -81,9 +86,11 @@ def test_days_and_runs_and_what_has_no_run(cloud: RunningCloud, bills: CostExplo
     [row] = asked(cloud)
     assert row["region"] == "us-east-1"
     assert row["params"] == {
-        "TimePeriod": {"Start": "2026-11-01", "End": "2026-11-04"}, "Granularity": "DAILY", "Metrics": ["UnblendedCost"],
+        "TimePeriod": {"Start": "2026-11-01", "End": "2026-11-04"},
+        "Granularity": "DAILY",
+        "Metrics": ["UnblendedCost"],
         "GroupBy": [{"Type": "TAG", "Key": "costgpu-run"}],
-    }  # fmt: skip
+    }
 
 
 def test_all_pages_are_read_and_counted(cloud: RunningCloud, bills: CostExplorer) -> None:
@@ -147,15 +154,27 @@ def test_a_tag_that_is_not_activated_is_told_with_what_to_do(cloud: RunningCloud
 @pytest.mark.parametrize(
     ("fault", "kind", "words"),
     [
-        ({"code": "AccessDeniedException", "message": "User: arn:aws:iam::1:user/ann is not authorized to perform:"
-          " ce:GetCostAndUsage on resource: x", "status": 400}, AuthError, "ce:GetCostAndUsage is not allowed"),
-        ({"code": "AccessDeniedException", "message": "User not enabled for cost explorer access"}, AuthError, "enabled"),
+        (
+            {
+                "code": "AccessDeniedException",
+                "message": "User: arn:aws:iam::1:user/ann is not authorized to perform:"
+                " ce:GetCostAndUsage on resource: x",
+                "status": 400,
+            },
+            AuthError,
+            "ce:GetCostAndUsage is not allowed",
+        ),
+        (
+            {"code": "AccessDeniedException", "message": "User not enabled for cost explorer access"},
+            AuthError,
+            "enabled",
+        ),
         ({"code": "LimitExceededException", "message": "Rate exceeded"}, ProviderError, "LimitExceeded"),
         ({"code": "ThrottlingException", "message": "Rate exceeded"}, Throttled, "Rate"),
         ({"code": "DataUnavailableException", "message": "not ready"}, ProviderError, "not ready"),
         ({"drop": True}, Unreachable, "Cost Explorer"),
     ],
-)  # fmt: skip
+)
 def test_failures_have_their_class(
     cloud: RunningCloud, bills: CostExplorer, fault: dict[str, Any], kind: type[ProviderError], words: str
 ) -> None:
@@ -180,9 +199,12 @@ def test_another_currency_is_refused(cloud: RunningCloud, bills: CostExplorer) -
 
 def test_only_days_that_have_begun_can_be_asked_for(cloud: RunningCloud, bills: CostExplorer) -> None:
     for start, end in (
-        (START + timedelta(hours=1), END), (START.replace(tzinfo=None), END), (END, START), (START, START),
+        (START + timedelta(hours=1), END),
+        (START.replace(tzinfo=None), END),
+        (END, START),
+        (START, START),
         (datetime(2026, 12, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidRequest):
             bills.billed(start, end)
     assert not asked(cloud)
@@ -239,8 +261,10 @@ class TestCommand:
         document = json.loads(stored)
         assert code == 0
         assert (document["schema"], document["billed_usd"], document["untagged_billed_usd"]) == (
-            "costgpu.billed", "1.250000000", "40.000000000",
-        )  # fmt: skip
+            "costgpu.billed",
+            "1.250000000",
+            "40.000000000",
+        )
 
     def test_a_refusal_is_an_error_with_the_action(self, cloud: RunningCloud) -> None:
         cloud.fault({"action": "GetCostAndUsage", "code": "AccessDeniedException", "times": -1})

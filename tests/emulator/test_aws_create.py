@@ -11,7 +11,7 @@ import pytest
 
 from costgpu.clock import ManualClock, SystemClock
 from costgpu.errors import InvalidRequest, NoCapacity, Unreachable
-from costgpu.job import InstanceState
+from costgpu.models.job import InstanceState
 from costgpu.providers.aws import AwsProvider, sdk
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.retry import patiently
@@ -35,9 +35,12 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(cloud: RunningCloud
     assert (call["MinCount"], call["MaxCount"], call["ClientToken"]) == ("1", "1", wanted.token)
     disk = {key.rpartition(".")[2]: value for key, value in call.items() if key.startswith("BlockDeviceMapping.1")}
     assert disk == {
-        "DeviceName": "/dev/sda1", "VolumeSize": "100", "VolumeType": "gp3", "Encrypted": "true",
+        "DeviceName": "/dev/sda1",
+        "VolumeSize": "100",
+        "VolumeType": "gp3",
+        "Encrypted": "true",
         "DeleteOnTermination": "true",
-    }  # fmt: skip
+    }
     ec2 = boto3.client("ec2")
     mine = [{"Name": f"tag:{TAG_RUN}", "Values": [wanted.run_id]}]
     [volume] = ec2.describe_volumes(Filters=mine)["Volumes"]

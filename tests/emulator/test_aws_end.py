@@ -10,7 +10,7 @@ import pytest
 
 from costgpu.clock import ManualClock, SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.job import Instance, InstanceRef, InstanceState
+from costgpu.models.job import Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import AwsProvider, sdk
 from costgpu.providers.base import TAG_RUN
 from tests.emulator.client import RunningCloud
@@ -341,9 +341,11 @@ def test_schedules_of_others_are_left_alone(cloud: RunningCloud, role: str) -> N
     client = boto3.client("scheduler")
     for name in ("costgpu-dashboard", f"costgpu-{RUN}-report"):
         client.create_schedule(
-            Name=name, ScheduleExpression="at(2030-01-01T00:00:00)", FlexibleTimeWindow={"Mode": "OFF"},
+            Name=name,
+            ScheduleExpression="at(2030-01-01T00:00:00)",
+            FlexibleTimeWindow={"Mode": "OFF"},
             Target={"Arn": "arn:aws:lambda:us-east-1:123456789012:function:f", "RoleArn": role},
-        )  # fmt: skip
+        )
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
     assert aws.clean_up(RUN, "us-east-1") == ()
     assert aws.list_owned(["us-east-1"]).leftovers == ()

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InvalidRequest
-from costgpu.job import Leftover
 from costgpu.ledger import Ledger
+from costgpu.models.job import Leftover
 from costgpu.providers.aws import AwsProvider, instances
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told
@@ -85,8 +85,10 @@ def test_orphans_of_every_kind_in_several_regions_are_found_and_ended_and_nothin
     cloud: RunningCloud, aws: AwsProvider, foreign: list[Planted], hours_later: None, ledger: str
 ) -> None:
     left = plant()
-    orphan, stopped = (Planted(region).instance(ours(run, PAST))[0] for run, region in
-                       (("orphan00000a", "eu-west-1"), ("stopped0000a", "us-east-1")))  # fmt: skip
+    orphan, stopped = (
+        Planted(region).instance(ours(run, PAST))[0]
+        for run, region in (("orphan00000a", "eu-west-1"), ("stopped0000a", "us-east-1"))
+    )
     cloud.until(lambda: stopped in {row["id"] for row in cloud.instances("running")})
     boto3.client("ec2", region_name="us-east-1").stop_instances(InstanceIds=[stopped])
     fresh = launched(cloud, aws, request(cpu_offer(region="us-east-1"), run_id="fresh000000a"))
@@ -129,10 +131,17 @@ def test_what_it_costs_is_said_and_summed(cloud: RunningCloud) -> None:
     region = Planted("us-east-1")
     region.everything(GONE, ours(GONE, PAST), name=f"costgpu-{GONE}")
     region.ec2().create_volume(
-        AvailabilityZone="us-east-1a", Size=50, VolumeType="io1", Iops=1000,
-        TagSpecifications=[{"ResourceType": "volume", "Tags": [{"Key": TAG_RUN, "Value": GONE},
-                                                               {"Key": "costgpu-lease-until", "Value": "1"}]}],
-    )  # fmt: skip
+        AvailabilityZone="us-east-1a",
+        Size=50,
+        VolumeType="io1",
+        Iops=1000,
+        TagSpecifications=[
+            {
+                "ResourceType": "volume",
+                "Tags": [{"Key": TAG_RUN, "Value": GONE}, {"Key": "costgpu-lease-until", "Value": "1"}],
+            }
+        ],
+    )
     running, stopped = (region.instance(ours(run, PAST), instance_type="g5.xlarge")[0] for run in ("aaaa", "bbbb"))
     cloud.until(lambda: {running, stopped} <= {row["id"] for row in cloud.instances("running")})
     region.ec2().stop_instances(InstanceIds=[stopped])
@@ -143,15 +152,20 @@ def test_what_it_costs_is_said_and_summed(cloud: RunningCloud) -> None:
     _, document, _ = reap("--infra", "aws/us-east-1")
     prices = {row["kind"]: row["usd_per_hour"] for row in document["leftovers"] if row["usd_per_hour"] < 0.02}
     assert prices == {
-        "disk": pytest.approx(100 * 0.08 / 730, abs=1e-6), "snapshot": pytest.approx(100 * 0.05 / 730, abs=1e-6),
-        "address": 0.005, "network interface": 0, "security group": 0, "key pair": 0,
-    }  # fmt: skip
+        "disk": pytest.approx(100 * 0.08 / 730, abs=1e-6),
+        "snapshot": pytest.approx(100 * 0.05 / 730, abs=1e-6),
+        "address": 0.005,
+        "network interface": 0,
+        "security group": 0,
+        "key pair": 0,
+    }
     [fast] = [row["usd_per_hour"] for row in document["leftovers"] if row["usd_per_hour"] > 0.02]
     assert fast == pytest.approx((50 * 0.125 + 1000 * 0.065) / 730, abs=1e-6)
     machines = {row["instance"]["ref"]["instance_id"]: float(row["usd_per_hour"]) for row in document["orphans"]}
     assert machines == {
-        running: pytest.approx(1.006 + disk + 0.005, abs=1e-5), stopped: pytest.approx(disk, abs=1e-5),
-    }  # fmt: skip
+        running: pytest.approx(1.006 + disk + 0.005, abs=1e-5),
+        stopped: pytest.approx(disk, abs=1e-5),
+    }
     total = sum(machines.values()) + sum(row["usd_per_hour"] for row in document["leftovers"])
     assert float(document["usd_per_hour"]) == pytest.approx(total)
     assert float(document["usd_per_month"]) == pytest.approx(total * 730)

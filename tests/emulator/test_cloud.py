@@ -45,9 +45,14 @@ def launch(token: str = "", **more: Any) -> str:
 def start_client(cloud: RunningCloud) -> subprocess.Popen[str]:
     environment = {**os.environ, **cloud.environment()}
     return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CLIENT)], cwd=ROOT, env=environment, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-c", textwrap.dedent(CLIENT)],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.checkup import policy
+from costgpu.providers.aws.diagnostics import policy
 from tests.cli.here import told
 from tests.emulator.client import RunningCloud
 from tests.emulator.gce_client import PROJECT, RunningGce
@@ -117,8 +117,11 @@ def test_an_assumed_role_is_judged_by_its_role(cloud: RunningCloud, monkeypatch:
     document = json.dumps(document_without("ec2:RunInstances"))
     iam.put_role_policy(RoleName="trainer", PolicyName="costgpu", PolicyDocument=document)
     key = boto3.client("sts").assume_role(RoleArn=arn, RoleSessionName="laptop")["Credentials"]
-    for name, value in (("ACCESS_KEY_ID", "AccessKeyId"), ("SECRET_ACCESS_KEY", "SecretAccessKey"),
-                        ("SESSION_TOKEN", "SessionToken")):  # fmt: skip
+    for name, value in (
+        ("ACCESS_KEY_ID", "AccessKeyId"),
+        ("SECRET_ACCESS_KEY", "SecretAccessKey"),
+        ("SESSION_TOKEN", "SessionToken"),
+    ):
         monkeypatch.setenv(f"AWS_{name}", key[value])
     _, places = doctor(*AWS)
     check = places["aws/us-east-1"]["permissions"]

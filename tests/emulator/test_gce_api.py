@@ -184,9 +184,11 @@ def test_no_capacity_comes_in_the_operation(gce: RunningGce, google: Google) -> 
     facts = next(each.error_info for each in error.error_details if each.error_info.reason)
     assert facts.reason == "resource_availability"
     assert dict(facts.metadatas) == {
-        "vmType": "n1-standard-4", "attachment": "nvidia-tesla-t4:1", "zone": ZONE,
+        "vmType": "n1-standard-4",
+        "attachment": "nvidia-tesla-t4:1",
+        "zone": ZONE,
         "zonesAvailable": "us-central1-b,us-central1-c,us-central1-f",
-    }  # fmt: skip
+    }
     assert (google.names(), gce.leftovers()) == ([], [])
     google.made(zone="us-central1-b", kind="n1-standard-4", gpu="nvidia-tesla-t4")
     gce.shortage("e2-standard-2")
@@ -215,8 +217,11 @@ def test_quotas_count_what_runs(gce: RunningGce, google: Google) -> None:
     assert error.message == "Quota 'NVIDIA_T4_GPUS' exceeded.  Limit: 1.0 in region us-central1."
     facts = error.error_details[0].quota_info
     assert (facts.metric_name, facts.limit, facts.limit_name, dict(facts.dimensions)) == (
-        "compute.googleapis.com/nvidia_t4_gpus", 1.0, "NVIDIA-T4-GPUS-per-project-region", {"region": "us-central1"},
-    )  # fmt: skip
+        "compute.googleapis.com/nvidia_t4_gpus",
+        1.0,
+        "NVIDIA-T4-GPUS-per-project-region",
+        {"region": "us-central1"},
+    )
     region = google.regions.get(project=PROJECT, region="us-central1")
     assert [(q.limit, q.usage) for q in region.quotas if q.metric == "NVIDIA_T4_GPUS"] == [(1.0, 1.0)]
     gce.quota("us-central1", "PREEMPTIBLE_NVIDIA_T4_GPUS", 1)
@@ -267,7 +272,7 @@ def _ends(seconds: float = 600, **more: Any) -> dict[str, Any]:
         ({"image": "debian"}, "malformed"),
         ({"disks": []}, "boot disk"),
     ],
-)  # fmt: skip
+)
 def test_wrong_values_are_refused_at_once(gce: RunningGce, google: Google, fields: dict[str, Any], words: str) -> None:
     error = refused(400, google.insert, **fields)
     assert words in error.message
@@ -279,8 +284,13 @@ def test_what_is_named_must_be_there(google: Google) -> None:
     refused(404, google.insert, network_interfaces=[{"network": "global/networks/other"}])
     refused(404, google.insert, kind="n1-standard-4", gpu="nvidia-tesla-t5")
     refused(404, google.instances.get, project="somebody-elses", zone=ZONE, instance="vm")
-    disk = {"boot": True, "initialize_params": {"disk_size_gb": 5,
-            "source_image": "projects/debian-cloud/global/images/family/debian-12"}}  # fmt: skip
+    disk = {
+        "boot": True,
+        "initialize_params": {
+            "disk_size_gb": 5,
+            "source_image": "projects/debian-cloud/global/images/family/debian-12",
+        },
+    }
     assert "smaller than the image" in refused(400, google.insert, disks=[disk]).message
 
 
@@ -372,9 +382,14 @@ print("inserted", flush=True)
 @pytest.mark.parametrize(("at", "when", "made"), [(1, "after", 0), (2, "before", 0), (2, "after", 1)])
 def test_a_client_is_killed_at_a_request(gce: RunningGce, at: int, when: str, made: int) -> None:
     victim = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CLIENT), gce.url], cwd=ROOT, env=dict(os.environ), text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [sys.executable, "-c", textwrap.dedent(CLIENT), gce.url],
+        cwd=ROOT,
+        env=dict(os.environ),
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
     gce.kill(victim.pid, at, when)
     out, _ = victim.communicate("go\n", timeout=60)
     assert (victim.returncode, out) == (-signal.SIGKILL, "")

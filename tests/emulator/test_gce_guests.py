@@ -125,9 +125,13 @@ def test_a_spot_machine_is_told_and_taken(guest_gce: RunningGce, google: Google,
     guest_gce.preempt("vm", notice_seconds=0)
     guests.until(lambda: google.names() == [] and guests.running() == [], 20)
     assert guest_gce.leftovers() == []
-    (row,) = google.zone_operations.list(request={
-        "project": PROJECT, "zone": ZONE, "filter": 'operationType = "compute.instances.preempted"',
-    })  # fmt: skip
+    (row,) = google.zone_operations.list(
+        request={
+            "project": PROJECT,
+            "zone": ZONE,
+            "filter": 'operationType = "compute.instances.preempted"',
+        }
+    )
     assert row.target_link.rpartition("/")[2] == "vm"
     assert told_at < datetime.fromisoformat(row.insert_time)
 
@@ -159,10 +163,16 @@ def test_a_preempted_guest_has_its_seconds_to_save_something(
 ) -> None:
     guest_gce.settings(soft_off_seconds=30)
     stop = {"provisioning_model": "SPOT", "instance_termination_action": "STOP", "on_host_maintenance": "TERMINATE"}
-    google.made(script=script(keys), scheduling={**stop, "automatic_restart": False}, metadata={"items": [
-        {"key": "startup-script", "value": script(keys)},
-        {"key": "shutdown-script", "value": "#!/bin/sh\nsleep 1\necho saved >/root/saved\n"},
-    ]})  # fmt: skip
+    google.made(
+        script=script(keys),
+        scheduling={**stop, "automatic_restart": False},
+        metadata={
+            "items": [
+                {"key": "startup-script", "value": script(keys)},
+                {"key": "shutdown-script", "value": "#!/bin/sh\nsleep 1\necho saved >/root/saved\n"},
+            ]
+        },
+    )
     address_of(google, keys)
     inside = guest(guest_gce)
     guests.until(lambda: inside.run("systemctl", "is-active", "google-shutdown-scripts", check=False).returncode == 0)
@@ -179,9 +189,12 @@ def test_firewall_rules_decide_who_reaches_port_22(guest_gce: RunningGce, google
     assert knock(address)
     assert knock(address, stranger), "the default network lets everybody in"
     ours: dict[str, Any] = {
-        "name": "ours", "source_ranges": ["198.18.0.1/32"], "priority": 900, "target_tags": ["run"],
+        "name": "ours",
+        "source_ranges": ["198.18.0.1/32"],
+        "priority": 900,
+        "target_tags": ["run"],
         "allowed": [{"I_p_protocol": "tcp", "ports": ["22"]}],
-    }  # fmt: skip
+    }
     others = {**ours, "name": "others", "source_ranges": ["0.0.0.0/0"], "priority": 901, "denied": ours["allowed"]}
     del others["allowed"]
     for rule in (others, ours):
@@ -207,8 +220,11 @@ def knock(address: str, source: tuple[str, int] | None = None, port: int = 22) -
 
 
 def test_the_metadata_server(guest_gce: RunningGce, google: Google, keys: OneRunKeys) -> None:
-    items = [{"key": "startup-script", "value": script(keys)}, {"key": "costgpu-tags", "value": '{"a": "ä"}'},
-             {"key": "enable-guest-attributes", "value": "TRUE"}]  # fmt: skip
+    items = [
+        {"key": "startup-script", "value": script(keys)},
+        {"key": "costgpu-tags", "value": '{"a": "ä"}'},
+        {"key": "enable-guest-attributes", "value": "TRUE"},
+    ]
     google.made(metadata={"items": items}, kind="n1-standard-4", gpu="nvidia-tesla-t4", gpus=2)
     address = address_of(google, keys)
 
@@ -245,8 +261,9 @@ def test_both_clouds_side_by_side(
     image = ec2.describe_images(Owners=["amazon"], Filters=[{"Name": "architecture", "Values": ["x86_64"]}])["Images"][
         0
     ]
-    ec2.run_instances(ImageId=image["ImageId"], InstanceType="t3.micro", MinCount=1, MaxCount=1,
-                      UserData=keys.boothook().decode())  # fmt: skip
+    ec2.run_instances(
+        ImageId=image["ImageId"], InstanceType="t3.micro", MinCount=1, MaxCount=1, UserData=keys.boothook().decode()
+    )
     there = address_of(google, keys)
     guest_cloud.until(lambda: guest_cloud.instances("running") != [])
     here = guest_cloud.instances("running")[0]["public_ip"]

@@ -48,13 +48,25 @@ def all_at_once(
     yield from journeys.begin(request, guest_gce_process, tmp_path_factory.mktemp("gce-journeys"))
 
 
-@pytest.mark.parametrize("name", [
-    "a_whole_run", "detach_and_attach", "the_reply_to_the_create_call_is_lost", "killed_at_the_create_call",
-    "the_machine_stops_itself", "the_watchdog_stops_it", "nobody_is_left_but_the_time_limit", "a_spot_machine_is_taken",
-    "a_spot_machine_is_taken_without_a_word",
-    "a_spot_machine_is_taken_from_nobody", "no_capacity_in_the_first_zone", "a_quota_says_no", "an_operation_fails",
-    "an_api_that_is_not_enabled",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a_whole_run",
+        "detach_and_attach",
+        "the_reply_to_the_create_call_is_lost",
+        "killed_at_the_create_call",
+        "the_machine_stops_itself",
+        "the_watchdog_stops_it",
+        "nobody_is_left_but_the_time_limit",
+        "a_spot_machine_is_taken",
+        "a_spot_machine_is_taken_without_a_word",
+        "a_spot_machine_is_taken_from_nobody",
+        "no_capacity_in_the_first_zone",
+        "a_quota_says_no",
+        "an_operation_fails",
+        "an_api_that_is_not_enabled",
+    ],
+)
 def test_journey(name: str) -> None:
     journeys.wait(name)
 

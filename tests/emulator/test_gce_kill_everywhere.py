@@ -25,12 +25,16 @@ from tests.emulator.kills import agent_killed, killed_at_a_request, killed_at_a_
 pytestmark = pytest.mark.emulator
 AT_ONCE = 6
 AROUND = {
-    ("firewalls.insert", 1): ("before", "after"), ("firewalls.insert", 2): ("after",),
-    ("globalOperations.get", 1): ("after",), ("instances.insert", 1): ("before", "after"),
-    ("zoneOperations.get", 1): ("after",), ("instances.delete", 1): ("before", "after"),
-    ("instances.aggregatedList", 1): ("after",), ("firewalls.delete", 1): ("before", "after"),
+    ("firewalls.insert", 1): ("before", "after"),
+    ("firewalls.insert", 2): ("after",),
+    ("globalOperations.get", 1): ("after",),
+    ("instances.insert", 1): ("before", "after"),
+    ("zoneOperations.get", 1): ("after",),
+    ("instances.delete", 1): ("before", "after"),
+    ("instances.aggregatedList", 1): ("after",),
+    ("firewalls.delete", 1): ("before", "after"),
     ("firewalls.delete", 2): ("before",),
-}  # fmt: skip
+}
 """Which call of a method: before or after it is executed."""
 Case = tuple[Callable[..., None], tuple[Any, ...], dict[str, Any]]
 
@@ -125,6 +129,11 @@ def outputs_home(ground: Battlefield) -> int:
 def foreigners(google: Google) -> None:
     """A machine and a rule of somebody else's, with names and labels close to ours."""
     google.made(name="costgpu-train", labels={"costgpu": "yes"}, lives=0)
-    rule = {"name": "costgpu-rule", "network": "global/networks/default", "source_ranges": ["203.0.113.0/24"],
-            "allowed": [{"I_p_protocol": "tcp", "ports": ["443"]}], "description": "costgpu"}  # fmt: skip
+    rule = {
+        "name": "costgpu-rule",
+        "network": "global/networks/default",
+        "source_ranges": ["203.0.113.0/24"],
+        "allowed": [{"I_p_protocol": "tcp", "ports": ["443"]}],
+        "description": "costgpu",
+    }
     done(google.wait(google.firewalls.insert_unary(project=PROJECT, firewall_resource=rule)))

@@ -21,12 +21,19 @@ def test_filters(google: Google) -> None:
     google.made(name="two", labels={"costgpu-run": "b"}, zone="europe-west4-b")
     google.made(name="three", labels={})
     for expression, names in {
-        "": ["one", "three", "two"], "labels.costgpu-run:*": ["one", "two"], "labels.costgpu-run=a": ["one"],
-        'labels.costgpu-run = "b"': ["two"], "name = three": ["three"], "name eq t.*": ["three", "two"],
-        "name ne t.*": ["one"], "(labels.costgpu-run:*) AND (status != RUNNING)": [],
-        "labels.costgpu-run:* AND NOT labels.team=x": ["two"], "(name=one) OR (name=three)": ["one", "three"],
-        "(name=one) (status=RUNNING)": ["one"], "scheduling.automaticRestart = false": ["one", "three", "two"],
-    }.items():  # fmt: skip
+        "": ["one", "three", "two"],
+        "labels.costgpu-run:*": ["one", "two"],
+        "labels.costgpu-run=a": ["one"],
+        'labels.costgpu-run = "b"': ["two"],
+        "name = three": ["three"],
+        "name eq t.*": ["three", "two"],
+        "name ne t.*": ["one"],
+        "(labels.costgpu-run:*) AND (status != RUNNING)": [],
+        "labels.costgpu-run:* AND NOT labels.team=x": ["two"],
+        "(name=one) OR (name=three)": ["one", "three"],
+        "(name=one) (status=RUNNING)": ["one"],
+        "scheduling.automaticRestart = false": ["one", "three", "two"],
+    }.items():
         assert google.names(expression) == names, expression
     for wrong in ("labels.x=", "(a=b", "=", "a b c"):
         assert "filter" in refused(400, google.names, wrong).message
@@ -129,19 +136,35 @@ def test_the_serial_port_is_read_in_pieces(google: Google) -> None:
 
 def test_firewalls(gce: RunningGce, google: Google) -> None:
     assert [each.name for each in google.firewalls.list(project=PROJECT)] == [
-        "default-allow-icmp", "default-allow-internal", "default-allow-rdp", "default-allow-ssh",
-    ]  # fmt: skip
+        "default-allow-icmp",
+        "default-allow-internal",
+        "default-allow-rdp",
+        "default-allow-ssh",
+    ]
     rule = {
-        "name": "ours", "network": "global/networks/default", "source_ranges": ["203.0.113.7/32"], "priority": 900,
-        "allowed": [{"I_p_protocol": "tcp", "ports": ["22"]}], "target_tags": ["t"], "description": "costgpu-run=a",
-    }  # fmt: skip
+        "name": "ours",
+        "network": "global/networks/default",
+        "source_ranges": ["203.0.113.7/32"],
+        "priority": 900,
+        "allowed": [{"I_p_protocol": "tcp", "ports": ["22"]}],
+        "target_tags": ["t"],
+        "description": "costgpu-run=a",
+    }
     done(google.wait(google.firewalls.insert_unary(project=PROJECT, firewall_resource=rule)))
     refused(409, google.firewalls.insert_unary, project=PROJECT, firewall_resource=rule)
     refused(400, google.firewalls.insert_unary, project=PROJECT, firewall_resource={**rule, "name": "B"})
-    refused(400, google.firewalls.insert_unary, project=PROJECT,
-            firewall_resource={**rule, "name": "b", "denied": [{"I_p_protocol": "tcp"}]})  # fmt: skip
-    refused(400, google.firewalls.insert_unary, project=PROJECT,
-            firewall_resource={**rule, "name": "b", "source_ranges": ["laptop"]})  # fmt: skip
+    refused(
+        400,
+        google.firewalls.insert_unary,
+        project=PROJECT,
+        firewall_resource={**rule, "name": "b", "denied": [{"I_p_protocol": "tcp"}]},
+    )
+    refused(
+        400,
+        google.firewalls.insert_unary,
+        project=PROJECT,
+        firewall_resource={**rule, "name": "b", "source_ranges": ["laptop"]},
+    )
     found = list(google.firewalls.list(request={"project": PROJECT, "filter": "name eq ours.*"}))
     assert [(each.priority, list(each.target_tags), each.description) for each in found] == [
         (900, ["t"], "costgpu-run=a")

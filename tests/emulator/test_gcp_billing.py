@@ -89,8 +89,14 @@ def refusal(status: int, reason: str, message: str) -> dict[str, Any]:
 
 
 def test_days_runs_and_what_has_no_run(bigquery: BigQuery, bills: BillingExport, clock: ManualClock) -> None:
-    bigquery.says(rows(("", "2026-11-01", "USD", "10.5"), ("aaaa", "2026-11-01", "USD", "0.305244100"),
-                       ("bbbb", "2026-11-03", "USD", "1.25"), ("free", "2026-11-03", "USD", "0")))  # fmt: skip
+    bigquery.says(
+        rows(
+            ("", "2026-11-01", "USD", "10.5"),
+            ("aaaa", "2026-11-01", "USD", "0.305244100"),
+            ("bbbb", "2026-11-03", "USD", "1.25"),
+            ("free", "2026-11-03", "USD", "0"),
+        )
+    )
     bill = bills.billed(START, END)
     assert [(row.run_id, row.start, row.end, row.amount_usd, row.estimated) for row in bill.rows] == [
         ("", START, START + DAY, Decimal("10.5"), False),
@@ -98,8 +104,12 @@ def test_days_runs_and_what_has_no_run(bigquery: BigQuery, bills: BillingExport,
         ("bbbb", END - DAY, END, Decimal("1.25"), True),
     ]
     assert (bill.provider, bill.account, bill.asked_at, bill.requests, bill.note) == (
-        "gcp", "research-42", clock.now(), 1, "",
-    )  # fmt: skip
+        "gcp",
+        "research-42",
+        clock.now(),
+        1,
+        "",
+    )
     ((method, path, question),) = bigquery.asked
     assert (method, path) == ("POST", "/bigquery/v2/projects/research-42/queries")
     assert f"`{TABLE}`" in question["query"]
@@ -107,9 +117,11 @@ def test_days_runs_and_what_has_no_run(bigquery: BigQuery, bills: BillingExport,
     assert int(question["maximumBytesBilled"]) * 6.25 / 2**40 < bills.usd_per_request, "less than it says"
     values = {each["name"]: each["parameterValue"]["value"] for each in question["queryParameters"]}
     assert values == {
-        "label": "costgpu-run", "project": "research-42", "start": "2026-11-01T00:00:00+00:00",
+        "label": "costgpu-run",
+        "project": "research-42",
+        "start": "2026-11-01T00:00:00+00:00",
         "end": "2026-11-04T00:00:00+00:00",
-    }  # fmt: skip
+    }
 
 
 def test_a_slow_query_and_several_pages(bigquery: BigQuery, bills: BillingExport) -> None:

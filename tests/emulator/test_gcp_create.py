@@ -12,7 +12,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, NoCapacity, ProviderError, QuotaExceeded, Throttled, Unreachable
-from costgpu.job import InstanceState
+from costgpu.models.job import InstanceState
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp import GcpProvider
 from tests.emulator.gce_api import _VERBS
@@ -48,8 +48,10 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(gce: RunningGce, gc
     assert datetime.fromisoformat(limit["terminationTime"]) == wanted.lease_until
     assert limit["instanceTerminationAction"] == "DELETE"
     assert (limit["automaticRestart"], limit["onHostMaintenance"], limit["provisioningModel"]) == (
-        False, "TERMINATE", "STANDARD",
-    )  # fmt: skip
+        False,
+        "TERMINATE",
+        "STANDARD",
+    )
     lease = str(int(wanted.lease_until.timestamp()))
     labels = {TAG_RUN: wanted.run_id, TAG_NAME: "train", TAG_OWNER: "ann-laptop", TAG_LEASE: lease, "team": "vision"}
     assert row["labels"] == labels
@@ -245,11 +247,13 @@ def test_an_operation_that_cannot_be_followed(gce: RunningGce, gcp: GcpProvider)
 @pytest.mark.parametrize(
     ("action", "skip", "code", "status"),
     [
-        ("zoneOperations.get", 0, "forbidden", 403), ("zoneOperations.get", 0, "notFound", 404),
-        ("zoneOperations.get", 0, "rate-limited", None), ("zoneOperations.get", 0, "unauthenticated", None),
+        ("zoneOperations.get", 0, "forbidden", 403),
+        ("zoneOperations.get", 0, "notFound", 404),
+        ("zoneOperations.get", 0, "rate-limited", None),
+        ("zoneOperations.get", 0, "unauthenticated", None),
         ("instances.get", 1, "forbidden", 403),
     ],
-)  # fmt: skip
+)
 def test_after_the_call_is_accepted_no_error_means_that_nothing_was_made(
     gce: RunningGce, gcp: GcpProvider, action: str, skip: int, code: str, status: int | None
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
-from costgpu.job import Instance, InstanceState, Leftover
+from costgpu.models.job import Instance, InstanceState, Leftover
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import GcpProvider
 from tests.emulator.gce_client import PROJECT, RunningGce
@@ -45,9 +45,10 @@ def name(instance: Instance) -> str:
 
 def post(gce: RunningGce, path: str, document: dict[str, Any]) -> None:
     asked = urllib.request.Request(
-        f"{gce.url}/compute/v1/projects/{PROJECT}/{path}", json.dumps(document).encode(),
+        f"{gce.url}/compute/v1/projects/{PROJECT}/{path}",
+        json.dumps(document).encode(),
         {"Content-Type": "application/json"},
-    )  # fmt: skip
+    )
     with urllib.request.urlopen(asked, timeout=10):
         pass
 

@@ -33,9 +33,14 @@ def launch(ec2: Any, keys: OneRunKeys, extra: str = "true", **more: Any) -> str:
         0
     ]
     answer = ec2.run_instances(
-        ImageId=image["ImageId"], InstanceType="t3.micro", MinCount=1, MaxCount=1,
-        UserData=keys.boothook(extra).decode(), InstanceInitiatedShutdownBehavior="terminate", **more,
-    )  # fmt: skip
+        ImageId=image["ImageId"],
+        InstanceType="t3.micro",
+        MinCount=1,
+        MaxCount=1,
+        UserData=keys.boothook(extra).decode(),
+        InstanceInitiatedShutdownBehavior="terminate",
+        **more,
+    )
     return str(answer["Instances"][0]["InstanceId"])
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.runner.boot import boot_script
+from costgpu.runner.machine.boot_script import boot_script
 from tests.emulator import cgroups, guests
 from tests.emulator.guests import NoGuest
 from tests.emulator.hypervisor import NspawnMachines
@@ -169,9 +169,12 @@ def test_the_clock_of_a_guest_can_be_shifted(machines: NspawnMachines, keys: One
 
 def test_only_time_passes_and_the_watchdog_powers_off(machines: NspawnMachines, keys: OneRunKeys) -> None:
     script = boot_script(
-        deadline=datetime.now(UTC) + timedelta(hours=1), lifetime_seconds=7200, user_public_key=keys.text("user.pub"),
-        host_private_key=keys.text("host"), host_public_key=keys.text("host.pub"),
-    )  # fmt: skip
+        deadline=datetime.now(UTC) + timedelta(hours=1),
+        lifetime_seconds=7200,
+        user_public_key=keys.text("user.pub"),
+        host_private_key=keys.text("host"),
+        host_public_key=keys.text("host.pub"),
+    )
     booted = wait_for_banner(boot(machines, spec(1, f"#cloud-boothook\n{script}".encode())))
     assert keys.ssh(booted.spec.public_ip, "systemctl is-active costgpu-deadline").stdout == "active\n"
     booted.inside.shift_clock(3500)

@@ -72,12 +72,25 @@ def all_at_once(
     yield from journeys.begin(request, guest_cloud_process, tmp_path_factory.mktemp("journeys"))
 
 
-@pytest.mark.parametrize("name", [
-    "a_whole_run", "an_estimate_becomes_a_run", "a_job_that_fails_and_a_document", "a_job_that_is_killed",
-    "detach_watch_attach", "ctrl_c_detach_attach", "fetch_and_cancel", "cancel_from_another_terminal",
-    "the_client_is_killed", "the_ledger_is_lost", "only_the_bucket_is_left",
-    "nobody_comes_back", "secrets_stay_secret", "end_it_with_a_signal",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a_whole_run",
+        "an_estimate_becomes_a_run",
+        "a_job_that_fails_and_a_document",
+        "a_job_that_is_killed",
+        "detach_watch_attach",
+        "ctrl_c_detach_attach",
+        "fetch_and_cancel",
+        "cancel_from_another_terminal",
+        "the_client_is_killed",
+        "the_ledger_is_lost",
+        "only_the_bucket_is_left",
+        "nobody_comes_back",
+        "secrets_stay_secret",
+        "end_it_with_a_signal",
+    ],
+)
 def test_journey(name: str) -> None:
     journeys.wait(name)
 
@@ -126,9 +139,20 @@ def an_estimate_becomes_a_run(person: Person) -> None:
     person.write(TRAINS)
     saved = person.folder / "profile.json"
     estimated = person.do(
-        "estimate", "--python", sys.executable, "--measure-for", "1s", "--steps", "20", "--save", str(saved), "--json",
-        "--infra", "aws/us-east-1", "train.py",
-    )  # fmt: skip
+        "estimate",
+        "--python",
+        sys.executable,
+        "--measure-for",
+        "1s",
+        "--steps",
+        "20",
+        "--save",
+        str(saved),
+        "--json",
+        "--infra",
+        "aws/us-east-1",
+        "train.py",
+    )
     assert json.loads(estimated.out)["format"] == "costgpu.verdict"
     words = ("run", "--infra", "aws/us-east-1", "--profile", str(saved), "--setup", "", "-y", "-n", person.name)
     plan = json.loads(person.do(*words, "--dry-run", "--json", "train.py").out)["plan"]
@@ -199,12 +223,31 @@ def detach_watch_attach(person: Person) -> None:
 def ctrl_c_detach_attach(person: Person) -> None:
     person.write(WAITS)
     ours, theirs = pty.openpty()
-    command = [*COMMAND, "run", "--infra", "aws/us-east-1", "-t", "t3.micro", "--max-cost", "0.01", "--no-estimate",
-               "--setup", "", "-n", person.name, "train.py"]  # fmt: skip
+    command = [
+        *COMMAND,
+        "run",
+        "--infra",
+        "aws/us-east-1",
+        "-t",
+        "t3.micro",
+        "--max-cost",
+        "0.01",
+        "--no-estimate",
+        "--setup",
+        "",
+        "-n",
+        person.name,
+        "train.py",
+    ]
     client = subprocess.Popen(
-        command, env=person.environment(), cwd=person.work, stdin=theirs, stdout=theirs, stderr=theirs,
+        command,
+        env=person.environment(),
+        cwd=person.work,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
         start_new_session=True,
-    )  # fmt: skip
+    )
     os.close(theirs)
     said = bytearray()
 
@@ -348,10 +391,13 @@ def secrets_stay_secret(person: Person) -> None:
     assert disk == ""
     ledger = b"".join(path.read_bytes() for path in person.data.rglob("*") if path.is_file())
     seen = {
-        "process arguments": arguments, "instances, tags, user data": decoded(person), "API": json.dumps(person.requests()),
-        "ledger and keys": ledger.decode("latin-1"), "terminal": (client.out + client.err).decode("latin-1"),
+        "process arguments": arguments,
+        "instances, tags, user data": decoded(person),
+        "API": json.dumps(person.requests()),
+        "ledger and keys": ledger.decode("latin-1"),
+        "terminal": (client.out + client.err).decode("latin-1"),
         "console": guests.consoles().get(guest.instance_id, ""),
-    }  # fmt: skip
+    }
     assert {where: text.count("s3cret-of") for where, text in seen.items()} == dict.fromkeys(seen, 0)
     assert "train.py" in arguments
     assert "costgpu-run" in seen["API"]

@@ -19,9 +19,12 @@ pytestmark = pytest.mark.emulator
 journeys = Journeys()
 
 DEFECTS = {
-    "c6a.large": Traits(image="no-python"), "c5.large": Traits(image="no-sshd"), "m5.large": Traits(image="kernel-panic"),
-    "m6i.large": Traits(image="no-user-data"), "m6a.large": Traits(disk_mib=400),
-}  # fmt: skip
+    "c6a.large": Traits(image="no-python"),
+    "c5.large": Traits(image="no-sshd"),
+    "m5.large": Traits(image="kernel-panic"),
+    "m6i.large": Traits(image="no-user-data"),
+    "m6a.large": Traits(disk_mib=400),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -35,13 +38,32 @@ def all_at_once(
         guests.set_traits(None, kind)
 
 
-@pytest.mark.parametrize("name", [
-    "sshd_never_comes_up", "the_kernel_panics", "another_host_answers", "another_host_answers_later",
-    "no_capacity_here_and_elsewhere_some", "no_capacity_anywhere", "no_quota", "the_reply_is_lost",
-    "terminate_is_refused", "credentials_expire", "spot_with_a_notice", "spot_without_a_chance",
-    "switched_off_with_a_bucket", "a_wrong_clock", "a_reboot", "max_duration", "idle", "disk_full", "no_python",
-    "setup_fails", "outputs_missing",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "sshd_never_comes_up",
+        "the_kernel_panics",
+        "another_host_answers",
+        "another_host_answers_later",
+        "no_capacity_here_and_elsewhere_some",
+        "no_capacity_anywhere",
+        "no_quota",
+        "the_reply_is_lost",
+        "terminate_is_refused",
+        "credentials_expire",
+        "spot_with_a_notice",
+        "spot_without_a_chance",
+        "switched_off_with_a_bucket",
+        "a_wrong_clock",
+        "a_reboot",
+        "max_duration",
+        "idle",
+        "disk_full",
+        "no_python",
+        "setup_fails",
+        "outputs_missing",
+    ],
+)
 def test_trouble(name: str) -> None:
     journeys.wait(name)
 
@@ -124,16 +146,27 @@ def another_host_answers_later(person: Person) -> None:
 
 @journeys
 def no_capacity_here_and_elsewhere_some(person: Person) -> None:
-    person.cloud.fault({
-        "action": "RunInstances", "region": "us-east-1", "access_key": person.key, "times": -1, "skip": 1,
-        "code": "InsufficientInstanceCapacity", "message": "We currently do not have sufficient c7g.medium capacity.",
-    }, add=True)  # fmt: skip
+    person.cloud.fault(
+        {
+            "action": "RunInstances",
+            "region": "us-east-1",
+            "access_key": person.key,
+            "times": -1,
+            "skip": 1,
+            "code": "InsufficientInstanceCapacity",
+            "message": "We currently do not have sufficient c7g.medium capacity.",
+        },
+        add=True,
+    )
     person.write("open('model', 'w').write('x')")
     client = person.launch(kind="c7g.medium", cap="0.10", infra=("aws/us-east-1", "aws/us-west-2"))
     assert client.wait() == 0, str(client)
     assert [each["region"] for each in person.instances()] == ["us-west-2"]
-    asked = [(row["region"], row["params"].get("NetworkInterface.1.SubnetId")) for row in person.requests()
-             if row["name"] == "ec2:RunInstances"]  # fmt: skip
+    asked = [
+        (row["region"], row["params"].get("NetworkInterface.1.SubnetId"))
+        for row in person.requests()
+        if row["name"] == "ec2:RunInstances"
+    ]
     zones = [subnet for region, subnet in asked if region == "us-east-1"]
     assert zones[0] is None
     assert len(set(zones)) == len(zones) > 3
@@ -162,10 +195,16 @@ def no_quota(person: Person) -> None:
     for words in ("Running On-Demand Standard", "eu-west-1", "hint:"):
         assert client.says(words), f"{words}\n{client}"
     assert person.events() == []
-    person.cloud.fault({
-        "action": "RunInstances", "access_key": person.key, "skip": 1, "code": "VcpuLimitExceeded",
-        "message": "You have requested more vCPU capacity than your current vCPU limit of 2 allows.",
-    }, add=True)  # fmt: skip
+    person.cloud.fault(
+        {
+            "action": "RunInstances",
+            "access_key": person.key,
+            "skip": 1,
+            "code": "VcpuLimitExceeded",
+            "message": "You have requested more vCPU capacity than your current vCPU limit of 2 allows.",
+        },
+        add=True,
+    )
     client = person.launch()
     assert client.wait() == 43, str(client)
     assert client.says("vCPU limit of 2 allows")
@@ -174,9 +213,17 @@ def no_quota(person: Person) -> None:
 
 @journeys
 def the_reply_is_lost(person: Person) -> None:
-    person.cloud.fault({
-        "action": "RunInstances", "access_key": person.key, "skip": 1, "times": 1, "when": "after", "drop": True,
-    }, add=True)  # fmt: skip
+    person.cloud.fault(
+        {
+            "action": "RunInstances",
+            "access_key": person.key,
+            "skip": 1,
+            "times": 1,
+            "when": "after",
+            "drop": True,
+        },
+        add=True,
+    )
     person.write("open('model', 'w').write('x')")
     client = person.launch()
     assert client.wait() == 0, str(client)
@@ -186,10 +233,17 @@ def the_reply_is_lost(person: Person) -> None:
 
 @journeys
 def terminate_is_refused(person: Person) -> None:
-    person.cloud.fault({
-        "action": "TerminateInstances", "access_key": person.key, "times": -1, "code": "UnauthorizedOperation",
-        "message": "You are not authorized to perform this operation.", "status": 403,
-    }, add=True)  # fmt: skip
+    person.cloud.fault(
+        {
+            "action": "TerminateInstances",
+            "access_key": person.key,
+            "times": -1,
+            "code": "UnauthorizedOperation",
+            "message": "You are not authorized to perform this operation.",
+            "status": 403,
+        },
+        add=True,
+    )
     person.write("open('model', 'w').write('x')")
     client = person.launch()
     assert client.wait() == 47, str(client)

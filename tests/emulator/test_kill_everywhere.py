@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import Leaking
-from costgpu.job import EventKind
+from costgpu.models.job import EventKind
 from tests.emulator import guests
 from tests.emulator.battlefield import Battlefield, Cron, Witness
 from tests.emulator.client import RunningCloud
@@ -107,8 +107,15 @@ def cases(
     yield from ((killed_and_left_alone, (kind,), {"cut": True}) for kind in ("reached", "started"))
     for both in (True, False):
         yield from ((network_cut, (kind, "after"), {"client_too": both}) for kind in ("reached", "started", "finished"))
-    for kind, when in (("synced", "after"), ("started", "before"), ("started", "after"), ("finished", "before"),
-                       ("finished", "after"), ("collected", "before"), ("collected", "after")):  # fmt: skip
+    for kind, when in (
+        ("synced", "after"),
+        ("started", "before"),
+        ("started", "after"),
+        ("finished", "before"),
+        ("finished", "after"),
+        ("collected", "before"),
+        ("collected", "after"),
+    ):
         yield agent_killed, (kind, when), {"client_too": False}
         yield agent_killed, (kind, when), {"client_too": True}
     yield agent_killed, ("started", "after"), {"client_too": False, "pattern": "[p]yz (daemon|supervise)"}
@@ -202,9 +209,13 @@ def foreigners(ec2: Any) -> dict[str, str]:
     group = ec2.create_security_group(GroupName="costgpu", Description="somebody else's")["GroupId"]
     tags = [{"Key": "Name", "Value": "costgpu-train"}, {"Key": "costgpu", "Value": "yes"}]
     answer = ec2.run_instances(
-        ImageId=image["ImageId"], InstanceType="t3.micro", MinCount=1, MaxCount=1, SecurityGroupIds=[group],
+        ImageId=image["ImageId"],
+        InstanceType="t3.micro",
+        MinCount=1,
+        MaxCount=1,
+        SecurityGroupIds=[group],
         TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
-    )  # fmt: skip
+    )
     return {"instance": answer["Instances"][0]["InstanceId"], "group": group}
 
 

@@ -33,9 +33,14 @@ def inner_run(folder: Path, source: str, *options: str, **environment: str) -> s
     (folder / "test_some.py").write_text(f"import os, pytest\nfrom tests.emulator import namespace\n{source}")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "--tb=short", *options],
-        cwd=folder, env={**os.environ, **_caches(), "PYTHONPATH": str(ROOT), **environment},
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        cwd=folder,
+        env={**os.environ, **_caches(), "PYTHONPATH": str(ROOT), **environment},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def _caches() -> dict[str, str]:

@@ -26,9 +26,11 @@ def nothing_of_the_users() -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def all_at_once(
-    request: pytest.FixtureRequest, guest_gce_process: RunningGce, guest_cloud_process: RunningCloud,
+    request: pytest.FixtureRequest,
+    guest_gce_process: RunningGce,
+    guest_cloud_process: RunningCloud,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[None]:  # fmt: skip
+) -> Iterator[None]:
     guests.set_traits(None)
     guest_cloud_process.reset()
     guest_cloud_process.shortage("g4dn.xlarge")
@@ -46,9 +48,21 @@ def launched(person: Person, *options: str) -> Client:
     """With credentials for both; the cheapest T4 is on AWS, the next one on Google."""
     person.extra = {**aws[0].environment(access_key=f"AKIA{person.key.replace('.', '')}"), **person.extra}
     return person.start(
-        "run", *PLACES, "--gpus", "T4:1", "--max-cost", "0.60", "-y", "--no-estimate", "--setup", "", "-n", person.name,
-        *options, "train.py",
-    )  # fmt: skip
+        "run",
+        *PLACES,
+        "--gpus",
+        "T4:1",
+        "--max-cost",
+        "0.60",
+        "-y",
+        "--no-estimate",
+        "--setup",
+        "",
+        "-n",
+        person.name,
+        *options,
+        "train.py",
+    )
 
 
 def ended(person: Person) -> None:

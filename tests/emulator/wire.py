@@ -14,8 +14,13 @@ _CREDENTIAL = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/aws4_request")
 _SCHEDULER_ACTIONS = {"POST": "CreateSchedule", "PUT": "UpdateSchedule", "DELETE": "DeleteSchedule"}
 _S3_ACTIONS = {"PUT": "PutObject", "GET": "GetObject", "HEAD": "HeadObject", "DELETE": "DeleteObject"}
 _QUERY_XML = ("sts", "iam")
-_RETRIED_AS_SERVER_ERROR = {"InsufficientInstanceCapacity": 500, "InternalError": 500, "Unavailable": 503,
-                            "RequestLimitExceeded": 503, "ServiceUnavailable": 503}  # fmt: skip
+_RETRIED_AS_SERVER_ERROR = {
+    "InsufficientInstanceCapacity": 500,
+    "InternalError": 500,
+    "Unavailable": 503,
+    "RequestLimitExceeded": 503,
+    "ServiceUnavailable": 503,
+}
 """Codes of the EC2 API that come with a 5xx status."""
 
 
@@ -71,8 +76,9 @@ def parse(environ: Mapping[str, Any], body: bytes) -> ApiCall:
         action, params = target.rpartition(".")[2] or path.rpartition("/")[2], _json(body)
     if "UserData" in params:
         params["UserData"] = f"<{len(params['UserData'])} characters>"
-    return ApiCall(service=service, action=action, region=region, access_key=access_key, params=params,
-                   method=method, path=path)  # fmt: skip
+    return ApiCall(
+        service=service, action=action, region=region, access_key=access_key, params=params, method=method, path=path
+    )
 
 
 def _json(body: bytes) -> dict[str, Any]:
@@ -103,8 +109,10 @@ def refusal(call: ApiCall, code: str, message: str, status: int | None = None) -
     line = f"{number} {'Server Error' if number >= 500 else 'Bad Request'}"
     code, message = escape(code), escape(message)
     if call.service == "ec2":
-        text = (f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"
-                "<RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>")  # fmt: skip
+        text = (
+            f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"
+            "<RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>"
+        )
         return Reply(line, [("Content-Type", "text/xml")], f'<?xml version="1.0" encoding="UTF-8"?>{text}'.encode())
     if call.service in _QUERY_XML:
         error = f"<Error><Type>Sender</Type><Code>{code}</Code><Message>{message}</Message></Error>"

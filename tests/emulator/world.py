@@ -44,7 +44,9 @@ IMAGES = (
     *(
         PublicImage(
             f"/aws/service/deeplearning/ami/{architecture}/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id",
-            f"Deep Learning {prefix}Base OSS Nvidia Driver GPU AMI (Ubuntu {release}) 20261110", architecture, 60,
+            f"Deep Learning {prefix}Base OSS Nvidia Driver GPU AMI (Ubuntu {release}) 20261110",
+            architecture,
+            60,
         )
         for architecture, prefix in (("x86_64", ""), ("arm64", "ARM64 "))
         for release in ("22.04", "24.04")
@@ -52,12 +54,14 @@ IMAGES = (
     *(
         PublicImage(
             f"/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/hvm/ebs-{disk}/ami-id",
-            f"ubuntu/images/hvm-ssd/ubuntu-{release}-{arch}-server-20261112", architecture, 8,
+            f"ubuntu/images/hvm-ssd/ubuntu-{release}-{arch}-server-20261112",
+            architecture,
+            8,
         )
         for architecture, arch in (("x86_64", "amd64"), ("arm64", "arm64"))
         for release, disk in (("22.04", "gp2"), ("24.04", "gp3"))
     ),
-)  # fmt: skip
+)
 
 
 class _Image(Ami):
@@ -68,8 +72,13 @@ class _Image(Ami):
     @property
     def block_device_mappings(self) -> list[dict[str, Any]]:
         """The root disk, as it was snapshot."""
-        ebs = {"SnapshotId": self.ebs_snapshot.id, "VolumeSize": self.root_gib, "VolumeType": "gp3",
-               "DeleteOnTermination": True, "Encrypted": False}  # fmt: skip
+        ebs = {
+            "SnapshotId": self.ebs_snapshot.id,
+            "VolumeSize": self.root_gib,
+            "VolumeType": "gp3",
+            "DeleteOnTermination": True,
+            "Encrypted": False,
+        }
         return [{"DeviceName": self.root_device_name, "Ebs": ebs}]
 
 
@@ -142,9 +151,18 @@ class World(Phases):
             backend, parameters = ec2_backends[ACCOUNT][region], ssm_backends[ACCOUNT][region]._parameters
             for number, image in enumerate(IMAGES):
                 ami_id = f"ami-{abs(hash_of(region)) % 0xFFFF:04x}{number:013x}"
-                ami = _Image(backend, ami_id, name=image.name, owner_alias="amazon", public=True, region_name=region,
-                             virtualization_type="hvm", architecture=image.architecture, root_device_type="ebs",
-                             root_device_name="/dev/sda1")  # fmt: skip
+                ami = _Image(
+                    backend,
+                    ami_id,
+                    name=image.name,
+                    owner_alias="amazon",
+                    public=True,
+                    region_name=region,
+                    virtualization_type="hvm",
+                    architecture=image.architecture,
+                    root_device_type="ebs",
+                    root_device_name="/dev/sda1",
+                )
                 ami.root_gib = image.root_gib
                 backend.amis[ami_id] = ami
                 parameters[image.parameter].append(

@@ -29,9 +29,12 @@ class Crowd:
 
     def __init__(self, each: Sequence[Sequence[object]], folder: Path) -> None:
         self._parent = subprocess.Popen(
-            [sys.executable, "-m", "tests.ledger.crowd"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            [sys.executable, "-m", "tests.ledger.crowd"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
             cwd=ROOT,
-        )  # fmt: skip
+        )
         self.pids: list[int] = []
         self.again(each, folder)
 

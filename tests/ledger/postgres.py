@@ -83,14 +83,24 @@ class Server:
 
     def up(self) -> None:
         """Starts it, on the data that are there; returns when it answers."""
-        settings = {"listen_addresses": "", "unix_socket_directories": str(self.folder), "fsync": "on",
-                    "synchronous_commit": "on", "max_connections": "120", "log_min_messages": "fatal"}  # fmt: skip
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.folder),
+            "fsync": "on",
+            "synchronous_commit": "on",
+            "max_connections": "120",
+            "log_min_messages": "fatal",
+        }
         words = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
-                self._command("postgres", "-D", str(self.data), *words), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                cwd=self.folder, start_new_session=True,
-            )  # fmt: skip
+                self._command("postgres", "-D", str(self.data), *words),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+            )
         deadline = time.monotonic() + 60
         while self._call("pg_isready", "-h", str(self.folder), "-U", USER).returncode != 0:
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -147,9 +157,14 @@ class Server:
 
     def _call(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self._command(program, *words), cwd=self.folder, check=False, text=True, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        )  # fmt: skip
+            self._command(program, *words),
+            cwd=self.folder,
+            check=False,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def _command(self, program: str, *words: str) -> Sequence[str]:
         home = programs()
@@ -193,9 +208,13 @@ def prepare() -> int:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for words in (["update"], ["install", "--yes", "--no-install-recommends", PACKAGE]):
             done = subprocess.run(
-                ["apt-get", "--quiet", *words], env=environment, check=False, text=True, stdout=subprocess.PIPE,
+                ["apt-get", "--quiet", *words],
+                env=environment,
+                check=False,
+                text=True,
+                stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-            )  # fmt: skip
+            )
             if done.returncode != 0 and words[0] == "install":
                 print(f"testbed: apt-get install {PACKAGE} failed:\n{done.stdout[-2000:]}", file=sys.stderr)
     reason = obstacle()

@@ -26,8 +26,8 @@ except ImportError:
     pass
 
 from costgpu.errors import LedgerConflict, LedgerError
-from costgpu.job import EventKind, RunEvent
 from costgpu.ledger import Ledger, store  # noqa: F401
+from costgpu.models.job import EventKind, RunEvent
 
 NOBODY = 65534
 

@@ -21,16 +21,23 @@ from sqlalchemy import Connection, create_engine, func, inspect, select, text
 from sqlalchemy.exc import DBAPIError
 
 from costgpu.errors import LedgerConflict, LedgerError, LedgerTooNew
-from costgpu.job import EventKind, RunEvent
 from costgpu.ledger import Ledger, dialect, migrations, schema
-from costgpu.ledger.billed import BilledCost, add, compared, latest
-from costgpu.ledger.budget import Budget, Every, bounds, crossed
-from costgpu.ledger.budgets import alerts_of, all_budgets, finish_turn, newest_entry, set_budget, take_turn
-from costgpu.ledger.history import Selection, closed_runs, spent
-from costgpu.ledger.sightings import Sighting, last_of, seen
-from costgpu.ledger.sightings import add as add_sightings
+from costgpu.ledger.queries.history import Selection, closed_runs, spent
+from costgpu.ledger.queries.totals import By, Total, totals
+from costgpu.ledger.records.billed import BilledCost, add, compared, latest
+from costgpu.ledger.records.budget_rules import Budget, Every, bounds, crossed
+from costgpu.ledger.records.budget_store import (
+    alerts_of,
+    all_budgets,
+    finish_turn,
+    newest_entry,
+    set_budget,
+    take_turn,
+)
+from costgpu.ledger.records.unrecorded_machines import Sighting, last_of, seen
+from costgpu.ledger.records.unrecorded_machines import add as add_sightings
 from costgpu.ledger.store import event_row
-from costgpu.ledger.totals import By, Total, totals
+from costgpu.models.job import EventKind, RunEvent
 from tests.ledger.conftest import Place, numbers
 from tests.ledger.crowd import Crowd
 from tests.ledger.postgres import Server
@@ -84,9 +91,12 @@ def test_reading_makes_nothing(empty: Place) -> None:
 
 def test_whatever_can_be_written_comes_back(ledger: Ledger) -> None:
     facts: dict[str, Any] = {
-        "text": "é\udc80\0\U0001f600'; DROP TABLE events; --", "deep": [{"a": [None, True, 1.5e300, -0.0, 2**70]}],
-        "empty": {}, "long": "x" * 100_000, **{key: key for key in ODD},
-    }  # fmt: skip
+        "text": "é\udc80\0\U0001f600'; DROP TABLE events; --",
+        "deep": [{"a": [None, True, 1.5e300, -0.0, 2**70]}],
+        "empty": {},
+        "long": "x" * 100_000,
+        **{key: key for key in ODD},
+    }
     times = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC), START + timedelta(microseconds=1)]
     for sequence, at in enumerate(times):
         ledger.append(RunEvent(run_id="aaaa", sequence=sequence, at=at, kind=EventKind.NOTED, data=facts))
@@ -271,20 +281,27 @@ def test_a_newer_ledger_is_refused_unchanged(ledger: Ledger, place: Place) -> No
 
 def random_runs(dice: random.Random, count: int) -> list[Closed]:
     """With everything that sums are made by, edges of days and months included."""
-    moments = [timedelta(days=dice.randrange(9), seconds=dice.choice([0, 1, 43_200, dice.randrange(86_400)]))
-               for _ in range(count)]  # fmt: skip
+    moments = [
+        timedelta(days=dice.randrange(9), seconds=dice.choice([0, 1, 43_200, dice.randrange(86_400)]))
+        for _ in range(count)
+    ]
     return [
         Closed(
-            started=START + moment, seconds=dice.choice([0.0, 0.1, 60.0, 86_400.0, dice.random() * 200_000]),
+            started=START + moment,
+            seconds=dice.choice([0.0, 0.1, 60.0, 86_400.0, dice.random() * 200_000]),
             cost=Decimal(dice.randrange(10**9)).scaleb(-6) if dice.random() < 0.9 else Decimal(0),
             name=dice.choice(["train", "Train", "täst", "a%b"]),
             owner=dice.choice(["ann@laptop", "ann", "Ann@x", "an_", "bob"]),
-            provider=dice.choice(["aws", "local"]), reason=dice.choice(["succeeded", "job_failed", "idle", "preempted"]),
-            tags=dice.choice([{}, {"team": "nlp"}, {"team": "NLP"}, {"team": "nlp", "x": "é"}]), spot=dice.random() < 0.5,
-            instance=dice.random() < 0.9, job_seconds=dice.choice([None, 30.0]), gpu=dice.choice(["", "A10G"]),
+            provider=dice.choice(["aws", "local"]),
+            reason=dice.choice(["succeeded", "job_failed", "idle", "preempted"]),
+            tags=dice.choice([{}, {"team": "nlp"}, {"team": "NLP"}, {"team": "nlp", "x": "é"}]),
+            spot=dice.random() < 0.5,
+            instance=dice.random() < 0.9,
+            job_seconds=dice.choice([None, 30.0]),
+            gpu=dice.choice(["", "A10G"]),
         )
         for moment in moments
-    ]  # fmt: skip
+    ]
 
 
 def rounded(total: Total) -> Total:
@@ -301,22 +318,31 @@ def test_history_and_sums_are_the_same_on_both(server: Server, migrated: str) ->
         moments = [None, *(START + timedelta(days=dice.uniform(-1, 12)) for _ in range(4)), START + timedelta(days=4)]
         periods = [(low, high) for low in moments for high in moments if low is None or high is None or low < high]
         selections = [
-            Selection(), Selection(provider="aws"), Selection(owner="ann"), Selection(owner="an_"), Selection(name="train"),
-            Selection(name="a%b"), Selection(tags={"team": "nlp"}), Selection(tags={"team": "nlp", "x": "é"}),
-            Selection(provider="local", owner="Ann", tags={"team": "NLP"}), Selection(tags={"none": ""}),
-        ]  # fmt: skip
+            Selection(),
+            Selection(provider="aws"),
+            Selection(owner="ann"),
+            Selection(owner="an_"),
+            Selection(name="train"),
+            Selection(name="a%b"),
+            Selection(tags={"team": "nlp"}),
+            Selection(tags={"team": "nlp", "x": "é"}),
+            Selection(provider="local", owner="Ann", tags={"team": "NLP"}),
+            Selection(tags={"none": ""}),
+        ]
         compared_sums = 0
         for low, high in periods:
             for selection in selections:
                 ours, theirs = (spent(ledger, selection, low, high) for ledger in (file, team))
                 assert ours == theirs, (selection, low, high)
                 compared_sums += ours > 0
-            ours_runs, their_runs = (list(closed_runs(ledger, Selection(owner="ann"), since=low, until=high))
-                                     for ledger in (file, team))  # fmt: skip
+            ours_runs, their_runs = (
+                list(closed_runs(ledger, Selection(owner="ann"), since=low, until=high)) for ledger in (file, team)
+            )
             assert ours_runs == their_runs
             for by in By:
-                ours_totals, their_totals = (totals(ledger, Selection(), by, tag="team", since=low, until=high)
-                                             for ledger in (file, team))  # fmt: skip
+                ours_totals, their_totals = (
+                    totals(ledger, Selection(), by, tag="team", since=low, until=high) for ledger in (file, team)
+                )
                 assert [rounded(total) for total in ours_totals] == [rounded(total) for total in their_totals], by
         assert compared_sums > 50
         assert list(closed_runs(file, Selection())) == list(closed_runs(team, Selection()))
@@ -339,18 +365,32 @@ def test_budgets_bills_and_machines_are_kept(ledger: Ledger) -> None:
     assert [alert.delivered for alert in alerts_of(ledger, stored, period)] == [True, True]
 
     cost = BilledCost(
-        provider="aws", account="1", run_id="aaaa", start=START, end=START + timedelta(days=1), amount_usd=Decimal("0.1"),
-        source="s", said_at=now,
-    )  # fmt: skip
+        provider="aws",
+        account="1",
+        run_id="aaaa",
+        start=START,
+        end=START + timedelta(days=1),
+        amount_usd=Decimal("0.1"),
+        source="s",
+        said_at=now,
+    )
     for expected in (1, 0):
         assert add(ledger, [cost], provider="aws", account="1", start=START, end=now) == expected
     assert latest(ledger, START, now) == (cost,)
     assert [row.billed_usd for row in compared(ledger, START, now)] == [Decimal("0.1")]
 
     machine = Sighting(
-        provider="aws", region="r", instance_id="i-1", run_id="other", instance_type="g5.xlarge",
-        purchase_option="spot", tags={"é": "ü"}, started_at=START, seen_at=now, usd_per_hour=Decimal("0.35"),
-    )  # fmt: skip
+        provider="aws",
+        region="r",
+        instance_id="i-1",
+        run_id="other",
+        instance_type="g5.xlarge",
+        purchase_option="spot",
+        tags={"é": "ü"},
+        started_at=START,
+        seen_at=now,
+        usd_per_hour=Decimal("0.35"),
+    )
     add_sightings(ledger, [machine])
     assert seen(ledger) == (machine,)
     assert last_of(ledger, [machine]) == {machine.key: machine}
@@ -374,8 +414,10 @@ def test_two_checks_at_once_tell_once(place: Place) -> None:
     with place.open() as ledger:
         [stored] = all_budgets(ledger)
         assert [(alert.threshold, alert.attempts) for alert in alerts_of(ledger, stored, period)] == [
-            (50, 1), (80, 1), (100, 1),
-        ]  # fmt: skip
+            (50, 1),
+            (80, 1),
+            (100, 1),
+        ]
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

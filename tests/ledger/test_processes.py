@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from costgpu.job import EventKind
 from costgpu.ledger import Ledger
 from costgpu.ledger.store import FILE_NAME
+from costgpu.models.job import EventKind
 from tests.ledger.crowd import Crowd
 from tests.ledger.processes import note
 

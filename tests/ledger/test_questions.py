@@ -9,12 +9,12 @@ import pytest
 from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.accuracy import comparisons
-from costgpu.ledger.estimates import Estimate, recent_estimates, record_estimate
-from costgpu.ledger.history import Selection, closed_runs, spent
-from costgpu.ledger.outcomes import measured_speeds
+from costgpu.ledger.queries.accuracy import comparisons
+from costgpu.ledger.queries.history import Selection, closed_runs, spent
+from costgpu.ledger.queries.totals import By, totals
+from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
+from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.schema import billed, to_microseconds
-from costgpu.ledger.totals import By, totals
 from tests.unit.closed import Closed, plant
 
 AT = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)
@@ -22,13 +22,19 @@ NOVEMBER = datetime(2026, 11, 1, tzinfo=UTC)
 ESTIMATE = {"seconds": 7000.0, "seconds_low": 6500.0, "seconds_high": 7500.0, "cost_usd": 1.9, "job_seconds": 6900.0}
 RUNS = [
     Closed(
-        started=AT, seconds=7200.0, cost=Decimal("2.000000001"), tags={"team": "nlp"}, job_seconds=7000.0,
-        estimate=ESTIMATE, workload="w", steps=10.0,
+        started=AT,
+        seconds=7200.0,
+        cost=Decimal("2.000000001"),
+        tags={"team": "nlp"},
+        job_seconds=7000.0,
+        estimate=ESTIMATE,
+        workload="w",
+        steps=10.0,
     ),
     Closed(started=AT + timedelta(days=1), cost=Decimal("0.75"), name="eval", owner="Ann@desk", spot=True, gpu=""),
     Closed(started=AT + timedelta(days=2), cost=Decimal("0.25"), reason="idle", tags={"team": "vision"}),
     Closed(started=AT + timedelta(days=2), seconds=0.0, cost=Decimal(0), reason="no_capacity", instance=False),
-]  # fmt: skip
+]
 
 
 @pytest.fixture

@@ -73,8 +73,10 @@ class TestServer:
 
             def cut(connection: Connection) -> None:
                 connection.execute(schema.events.insert(), event_row(happened("aaaa", 1)))
-                server.sql("postgres", "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                                       f"WHERE datname = '{server.name_in(url)}'")  # fmt: skip
+                server.sql(
+                    "postgres",
+                    f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{server.name_in(url)}'",
+                )
                 connection.execute(schema.events.insert(), event_row(happened("aaaa", 2)))
 
             with pytest.raises(LedgerError, match="cannot be reached"):

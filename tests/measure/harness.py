@@ -5,26 +5,37 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from costgpu.measure.build import build_profile
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.session import Outcome, Request, measure
-from costgpu.workload import Machine, WorkloadProfile
+from costgpu.models.workload import Machine, WorkloadProfile
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 HERE = Interpreter(sys.executable, "3", "tests")
 MACHINE = Machine(
-    cpu_model="test", cores=2, threads=2, memory_gib=8, gemm_gflops=100, gemm_gflops_low=90, copy_gbps=20, op_seconds=4e-6
-)  # fmt: skip
+    cpu_model="test",
+    cores=2,
+    threads=2,
+    memory_gib=8,
+    gemm_gflops=100,
+    gemm_gflops_low=90,
+    copy_gbps=20,
+    op_seconds=4e-6,
+)
 
 
 def request(script: str | Path, *arguments: str, seconds: float = 1.0, limit: float = 60.0, workdir: Path) -> Request:
     """A short measurement of a script."""
     path = SCRIPTS / script if isinstance(script, str) else script
     return Request(
-        script=path, module=None, arguments=list(arguments), workdir=workdir, measure_for_seconds=seconds,
+        script=path,
+        module=None,
+        arguments=list(arguments),
+        workdir=workdir,
+        measure_for_seconds=seconds,
         start_limit_seconds=limit,
-    )  # fmt: skip
+    )
 
 
 def run(asked: Request, cache: Path) -> Outcome:
@@ -40,7 +51,11 @@ def profile_of(asked: Request, cache: Path) -> tuple[WorkloadProfile, Outcome]:
     assert outcome.record is not None
     assert not outcome.record.get("probe_errors"), outcome.record["probe_errors"]
     profile = build_profile(
-        outcome.record, MACHINE, script=asked.name, arguments=asked.arguments, created="2026-01-01T00:00:00+00:00",
+        outcome.record,
+        MACHINE,
+        script=asked.name,
+        arguments=asked.arguments,
+        created="2026-01-01T00:00:00+00:00",
         version="test",
-    )  # fmt: skip
+    )
     return profile, outcome

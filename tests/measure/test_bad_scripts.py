@@ -26,13 +26,19 @@ CASES: list[tuple[str, type[errors.ScriptError], str]] = [
     ("raise ValueError('no config')\n", errors.ScriptCrashed, "no config"),
     (TRAIN + "for n in range(9):\n    step()\n    assert n < 3, 'loss is NaN'\n", errors.ScriptCrashed, "loss is NaN"),
     ("import sys\nsys.exit('give me a config')\n", errors.ScriptCrashed, "exited with status 1"),
-    ("import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\np.parse_args()\n", errors.ScriptCrashed,
-     "does not accept its arguments"),
+    (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\np.parse_args()\n",
+        errors.ScriptCrashed,
+        "does not accept its arguments",
+    ),
     ("import no_such_package.inner\n", errors.MissingImport, "no_such_package"),
     (TRAIN + "model.cuda()\n", errors.NeedsCuda, "CUDA"),
     ("import torch\nassert torch.cuda.is_available()\n", errors.NeedsCuda, "is_available"),
-    ("import sys\nimport torch\nif not torch.cuda.is_available():\n    sys.exit('CUDA is required')\n", errors.NeedsCuda,
-     "CUDA is required"),
+    (
+        "import sys\nimport torch\nif not torch.cuda.is_available():\n    sys.exit('CUDA is required')\n",
+        errors.NeedsCuda,
+        "CUDA is required",
+    ),
     ("name = input('run name: ')\n", errors.WaitsForInput, "stdin"),
     (TRAIN + "while True:\n    pass\n", errors.NeverStepped, "no step with it"),
     ("import time\nimport torch\ntime.sleep(100)\n", errors.NeverStepped, "did not reach a training step"),
@@ -42,7 +48,7 @@ CASES: list[tuple[str, type[errors.ScriptError], str]] = [
     (TRAIN + "import os, signal\nstep()\nos.kill(os.getpid(), signal.SIGKILL)\n", errors.KilledBySignal, "SIGKILL"),
     (TRAIN + "import ctypes\nstep()\nctypes.string_at(0)\n", errors.KilledBySignal, "SIGSEGV"),
     (TRAIN + "import os\nstep()\nos._exit(0)\n", errors.ScriptCrashed, "ended itself"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("source", "kind", "words"), CASES, ids=[f"{k.__name__}-{w[:20]}" for _, k, w in CASES])

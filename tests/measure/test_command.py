@@ -16,24 +16,31 @@ import psutil
 import pytest
 
 from costgpu import errors
-from costgpu.measure import command
-from costgpu.measure.command import IN_PLACE, measure_command
-from costgpu.measure.document import load_profile, save_profile
-from costgpu.measure.machine import PlainMachine, plain_machine
+from costgpu.measure.host_info import PlainMachine, plain_machine
+from costgpu.measure.log import measure_command as module
+from costgpu.measure.log.measure_command import IN_PLACE, measure_command
+from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.measure.session import Outcome
-from costgpu.workload import GpuPath, Machine, TotalKind, WorkloadProfile
+from costgpu.models.workload import GpuPath, Machine, TotalKind, WorkloadProfile
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs sh")
 
 HERE = Machine(
-    cpu_model="test", cores=2, threads=2, memory_gib=8, gemm_gflops=100, gemm_gflops_low=90, copy_gbps=20, op_seconds=4e-6
-)  # fmt: skip
+    cpu_model="test",
+    cores=2,
+    threads=2,
+    memory_gib=8,
+    gemm_gflops=100,
+    gemm_gflops_low=90,
+    copy_gbps=20,
+    op_seconds=4e-6,
+)
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The benchmark of the machine has a test of its own."""
-    monkeypatch.setattr(command, "plain_machine", lambda: PlainMachine(machine=HERE, how="as given", measured=True))
+    monkeypatch.setattr(module, "plain_machine", lambda: PlainMachine(machine=HERE, how="as given", measured=True))
 
 
 @pytest.fixture
@@ -50,9 +57,15 @@ def measure(
 ) -> tuple[WorkloadProfile, Outcome]:
     """A short measurement."""
     return measure_command(
-        argv, place, place / "cache", lambda seconds, stepping: None, pattern=pattern, kind=kind,
-        measure_for_seconds=seconds, start_limit_seconds=limit,
-    )  # fmt: skip
+        argv,
+        place,
+        place / "cache",
+        lambda seconds, stepping: None,
+        pattern=pattern,
+        kind=kind,
+        measure_for_seconds=seconds,
+        start_limit_seconds=limit,
+    )
 
 
 def python(source: str, place: Path) -> list[str]:

@@ -11,9 +11,9 @@ import pytest
 
 from costgpu.errors import NeverStepped
 from costgpu.measure import session
-from costgpu.measure.beats import beat_phase, notes_of
 from costgpu.measure.failures import explain
-from costgpu.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
+from costgpu.measure.profile.progress_series import beat_phase, notes_of
+from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
 from tests.measure.harness import HERE, SCRIPTS, profile_of, request, run
 
 FRAMEWORKS = SCRIPTS / "frameworks"
@@ -248,9 +248,14 @@ def test_nested_bars(tmp_path: Path) -> None:
     ],
 )
 def test_trainers_of_torch(
-    tmp_path: Path, script: str, arguments: tuple[str, ...], package: str, steps: float, per_epoch: float | None,
+    tmp_path: Path,
+    script: str,
+    arguments: tuple[str, ...],
+    package: str,
+    steps: float,
+    per_epoch: float | None,
     words: str,
-) -> None:  # fmt: skip
+) -> None:
     needs(package)
     profile, phase = measured(tmp_path, script, *arguments)
     assert profile.framework.name == "torch"

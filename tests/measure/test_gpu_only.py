@@ -10,10 +10,10 @@ import pytest
 
 from costgpu import errors, measure
 from costgpu.measure import session
-from costgpu.measure.build import build_profile
 from costgpu.measure.failures import explain
+from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.session import Outcome, Request
-from costgpu.workload import Autocast, Machine, TotalKind, WorkloadProfile
+from costgpu.models.workload import Autocast, Machine, TotalKind, WorkloadProfile
 from tests.measure.harness import HERE, MACHINE, request
 
 pytestmark = pytest.mark.torch
@@ -237,14 +237,23 @@ for n in range(100000):
 IMPOSSIBLE = [
     ("import flash_attn_interface\nimport torch\n", "flash-attn", 1),
     ("import cupy as cp\nimport torch\n", "CuPy", 1),
-    ("import torch\nfrom torch.utils.cpp_extension import CUDAExtension\nCUDAExtension('x', ['x.cu'])\n",
-     "a CUDA extension that it compiles", 1),
+    (
+        "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\nCUDAExtension('x', ['x.cu'])\n",
+        "a CUDA extension that it compiles",
+        1,
+    ),
     ("import torch\ntorch.zeros(1).cuda()\ngraph = torch.cuda.CUDAGraph()\n", "CUDA graphs", 2),
-    ("raise ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\n",
-     "libcudart.so.12", 1),
-    ("import torch\ncount = torch.cuda.device_count()\nassert count >= 2, f'Requires at least 2 GPUs, got {count}'\n",
-     "even where its CUDA calls land on the CPU", 2),
-]  # fmt: skip
+    (
+        "raise ImportError('libcudart.so.12: cannot open shared object file: No such file or directory')\n",
+        "libcudart.so.12",
+        1,
+    ),
+    (
+        "import torch\ncount = torch.cuda.device_count()\nassert count >= 2, f'Requires at least 2 GPUs, got {count}'\n",
+        "even where its CUDA calls land on the CPU",
+        2,
+    ),
+]
 
 
 @pytest.mark.parametrize(("source", "thing", "runs"), IMPOSSIBLE, ids=[thing for _, thing, _ in IMPOSSIBLE])

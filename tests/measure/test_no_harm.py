@@ -95,9 +95,12 @@ def test_an_interrupt_ends_the_script_too(number: signal.Signals, tmp_path: Path
     command = [sys.executable, "-c", HEARING, sys.executable, "-m", "costgpu", "estimate"]
     command += ["--python", sys.executable, "--measure-for", "60s"]
     child = subprocess.Popen(
-        [*command, str(SCRIPTS / "daemons.py"), str(note)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, str(SCRIPTS / "daemons.py"), str(note)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-    )  # fmt: skip
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
         assert time.monotonic() < deadline, "the script never stepped"
@@ -116,9 +119,12 @@ def test_the_script_dies_with_costgpu(tmp_path: Path) -> None:
     note = tmp_path / "pids"
     command = [sys.executable, "-m", "costgpu", "estimate", "--python", sys.executable, "--measure-for", "60s"]
     child = subprocess.Popen(
-        [*command, str(SCRIPTS / "loader.py")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)}, cwd=tmp_path,
-    )  # fmt: skip
+        [*command, str(SCRIPTS / "loader.py")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        cwd=tmp_path,
+    )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
         assert time.monotonic() < deadline

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.workload import ExtraKind, Rhythm, TotalKind
+from costgpu.models.workload import ExtraKind, Rhythm, TotalKind
 from tests.measure.harness import profile_of, request
 
 pytestmark = pytest.mark.torch

@@ -28,10 +28,14 @@ def test_the_wheel_holds_each_module_once(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert len(names) == len(set(names))
     for wanted in (
-        "costgpu/py.typed", "costgpu/pricing/catalog.py", "costgpu/providers/__init__.py",
-        "costgpu/measure/probe/entry.py", "costgpu/pricing/data/manifest.json", "costgpu/providers/aws/policy.json",
+        "costgpu/py.typed",
+        "costgpu/pricing/catalog.py",
+        "costgpu/providers/__init__.py",
+        "costgpu/measure/probe/entry.py",
+        "costgpu/pricing/data/manifest.json",
+        "costgpu/providers/aws/policy.json",
         "costgpu/providers/gcp/role.yaml",
-    ):  # fmt: skip
+    ):
         assert wanted in names
     assert not [n for n in names if n.startswith(("pricing/", "providers/", "tests/", "benchmarks/", "examples/"))]
     assert any(n.startswith("costgpu/pricing/data/offers-") for n in names)
@@ -41,9 +45,21 @@ def test_the_wheel_holds_each_module_once(wheel: Path) -> None:
 def test_the_installed_wheel_works_from_anywhere(wheel: Path, tmp_path: Path) -> None:
     target = tmp_path / "site"
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            str(target),
+            str(wheel),
+        ],
+        check=True,
+        capture_output=True,
+    )
     environment = {**os.environ, "PYTHONPATH": str(target)}
     code = "import costgpu.pricing, costgpu.providers; print(costgpu.pricing.__file__)"
     where = subprocess.run(
@@ -64,14 +80,30 @@ def test_the_installed_wheel_works_from_anywhere(wheel: Path, tmp_path: Path) ->
 def test_the_installed_probe_measures(wheel: Path, tmp_path: Path) -> None:
     target = tmp_path / "site"
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target), str(wheel)],
-        check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--target",
+            str(target),
+            str(wheel),
+        ],
+        check=True,
+        capture_output=True,
+    )
     script = Path(__file__).resolve().parent.parent / "scripts" / "loader.py"
     command = [sys.executable, "-m", "costgpu", "estimate", "--json", "--measure-for", "1s", "--python", sys.executable]
     result = subprocess.run(
-        [*command, str(script)], env={**os.environ, "PYTHONPATH": str(target)}, cwd=tmp_path, check=False,
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [*command, str(script)],
+        env={**os.environ, "PYTHONPATH": str(target)},
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["workload"]["phases"][0]["total"]["steps"] == 10000

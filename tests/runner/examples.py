@@ -6,10 +6,10 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from costgpu.job import EventKind, Identity, JobSpec, RunEvent
 from costgpu.ledger.codec import to_json
-from costgpu.models import Offer, PurchaseOption
-from costgpu.run import Option
+from costgpu.models.job import EventKind, Identity, JobSpec, RunEvent
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.run import Option
 from costgpu.runner.lease import lease_for
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -17,18 +17,31 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def offer(region: str = "north", price: str = "1.00", *, provider: str = "fake", kind: str = "f1.gpu") -> Offer:
     return Offer(
-        provider=provider, instance_type=kind, family="f1", region=region, zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND, price_usd_per_hour=Decimal(price), vcpus=4, memory_gib=16.0,
-        architecture="x86_64", accelerator=None, price_source="test", price_as_of=date(2026, 1, 1),
-    )  # fmt: skip
+        provider=provider,
+        instance_type=kind,
+        family="f1",
+        region=region,
+        zone=None,
+        purchase_option=PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(price),
+        vcpus=4,
+        memory_gib=16.0,
+        architecture="x86_64",
+        accelerator=None,
+        price_source="test",
+        price_as_of=date(2026, 1, 1),
+    )
 
 
 def option(region: str = "north", price: str = "1.00", *, max_cost: str = "2.00", provider: str = "fake") -> Option:
     found = offer(region, price, provider=provider)
     lease = lease_for(
-        found, on_demand_usd_per_hour=None, max_cost_usd=Decimal(max_cost), max_duration_seconds=None,
+        found,
+        on_demand_usd_per_hour=None,
+        max_cost_usd=Decimal(max_cost),
+        max_duration_seconds=None,
         estimated_seconds=None,
-    )  # fmt: skip
+    )
     return Option(offer=found, lease=lease, disk_gib=50)
 
 
@@ -38,10 +51,14 @@ def spec(workdir: str = "/w", **changes: Any) -> JobSpec:
 
 def intent(run_id: str = "r1", **data: Any) -> RunEvent:
     facts = {
-        "name": "train", "owner": "me@here", "client": "here", "spec": to_json(spec()),
+        "name": "train",
+        "owner": "me@here",
+        "client": "here",
+        "spec": to_json(spec()),
         "identity": to_json(Identity(provider="fake", account="000000000000", principal="me")),
-        "options": [to_json(option()), to_json(option("south"))], **data,
-    }  # fmt: skip
+        "options": [to_json(option()), to_json(option("south"))],
+        **data,
+    }
     return RunEvent(run_id=run_id, sequence=0, at=START, kind=EventKind.INTENDED, data=facts)
 
 
@@ -50,7 +67,11 @@ def facts_of(kind: EventKind, number: int = 1) -> dict[str, Any]:
     until = (START + timedelta(hours=2)).isoformat()
     facts: dict[EventKind, dict[str, Any]] = {
         EventKind.ATTEMPTED: {
-            "attempt": number, "token": f"r1-{number}", "option": 0, "zone": "a", "lease_until": until,
+            "attempt": number,
+            "token": f"r1-{number}",
+            "option": 0,
+            "zone": "a",
+            "lease_until": until,
             "allow_from": "192.0.2.1/32",
         },
         EventKind.REFUSED: {"error": "NoCapacity", "message": "none"},
@@ -61,10 +82,20 @@ def facts_of(kind: EventKind, number: int = 1) -> dict[str, Any]:
         EventKind.CLOSED: {
             "reason": "cancelled",
             "receipt": {
-                "run_id": "r1", "instance": None, "instance_type": "", "layers": [], "reason": "cancelled",
-                "ended_by": "client", "requested_at": None, "confirmed_state": "", "confirmed_at": None,
-                "provider_reason": "", "left_behind": [], "metered_seconds": 0.0, "metered_cost_usd": "0",
+                "run_id": "r1",
+                "instance": None,
+                "instance_type": "",
+                "layers": [],
+                "reason": "cancelled",
+                "ended_by": "client",
+                "requested_at": None,
+                "confirmed_state": "",
+                "confirmed_at": None,
+                "provider_reason": "",
+                "left_behind": [],
+                "metered_seconds": 0.0,
+                "metered_cost_usd": "0",
             },
         },
-    }  # fmt: skip
+    }
     return facts.get(kind, {})

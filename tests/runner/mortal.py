@@ -12,11 +12,11 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import LedgerConflict
-from costgpu.job import FileEntry, Identity, RunEvent
-from costgpu.providers.fake import FakeCloud
-from costgpu.run import Plan, RunView
-from costgpu.runner.engine import Tools
-from costgpu.runner.host import Selection
+from costgpu.models.job import FileEntry, Identity, RunEvent
+from costgpu.models.run import Plan, RunView
+from costgpu.runner.drive.loop import Tools
+from costgpu.runner.machine.host import Selection
+from tests.fake_cloud import FakeCloud
 from tests.runner.examples import START, option, spec
 
 
@@ -103,9 +103,13 @@ def tools(cloud: FakeCloud, folder: Path, life: Life | None = None, clock: Clock
         return Mortal(host, life, "host")
 
     return Tools(
-        provider=lambda name: provider, connect=connect, clock=clock or cloud.clock, folder=folder / "runs",
-        select=selection, allow_from=lambda name: "192.0.2.1/32",
-    )  # fmt: skip
+        provider=lambda name: provider,
+        connect=connect,
+        clock=clock or cloud.clock,
+        folder=folder / "runs",
+        select=selection,
+        allow_from=lambda name: "192.0.2.1/32",
+    )
 
 
 def selection(view: RunView) -> Selection:
@@ -116,7 +120,14 @@ def plan(
     workdir: Path, *, max_cost: str = "2.00", regions: tuple[str, ...] = ("us-east-1", "us-west-2"), **changes: Any
 ) -> Plan:
     return Plan(
-        spec=spec(str(workdir), **changes), options=tuple(option(region, max_cost=max_cost) for region in regions),
-        prediction=None, verdict="", identity=Identity(provider="fake", account="000000000000", principal="me"), layers=(),
-        files=1, bytes=5, left_out={}, price_as_of=START.date(),
-    )  # fmt: skip
+        spec=spec(str(workdir), **changes),
+        options=tuple(option(region, max_cost=max_cost) for region in regions),
+        prediction=None,
+        verdict="",
+        identity=Identity(provider="fake", account="000000000000", principal="me"),
+        layers=(),
+        files=1,
+        bytes=5,
+        left_out={},
+        price_as_of=START.date(),
+    )

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import AuthError, LedgerError, NoCapacity, TerminationUnconfirmed, Throttled, Unreachable
-from costgpu.job import EventKind, RunEvent, RunState
-from costgpu.providers.fake import FakeCloud
-from costgpu.runner.engine import Driver
-from costgpu.runner.observer import Nobody
-from costgpu.runner.service import collect_finished, driver_for, launch, load
+from costgpu.models.job import EventKind, RunEvent, RunState
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.launch import collect_finished, driver_for, launch, load
+from costgpu.runner.state.observer import Nobody
+from tests.fake_cloud import FakeCloud
 from tests.runner.mortal import Killed, Life, MemoryBook, plan, tools
 from tests.runner.test_kill_at_every_step import World
 
@@ -150,9 +150,14 @@ def test_a_ledger_that_breaks_never_keeps_a_machine_alive(world: World, kind: Ev
 
     def start() -> Driver:
         return launch(
-            plan(world.folder / "work"), world.book, tools(world.cloud, world.folder), Nobody(), owner="me@here",
-            environment={}, run_id="r1",
-        )  # fmt: skip
+            plan(world.folder / "work"),
+            world.book,
+            tools(world.cloud, world.folder),
+            Nobody(),
+            owner="me@here",
+            environment={},
+            run_id="r1",
+        )
 
     if kind is EventKind.ATTEMPTED and reading:
         with pytest.raises(LedgerError):  # nothing is known to exist yet

@@ -28,14 +28,14 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
-from costgpu.job import EndedBy, EndReason, Instance, RunState, Stream
-from costgpu.providers.fake import JobScript, MachineScript
-from costgpu.providers.fake.script import NEVER
-from costgpu.run import RunView
-from costgpu.runner.engine import Detached
-from costgpu.runner.host import Selection
-from costgpu.runner.outcome import error_for
-from costgpu.runner.service import collect_finished, driver_for
+from costgpu.models.job import EndedBy, EndReason, Instance, RunState, Stream
+from costgpu.models.run import RunView
+from costgpu.runner.drive.loop import Detached
+from costgpu.runner.launch import collect_finished, driver_for
+from costgpu.runner.machine.host import Selection
+from costgpu.runner.state.outcome import error_for
+from tests.fake_cloud import JobScript, MachineScript
+from tests.fake_cloud.script import NEVER
 from tests.runner.world import RUN, World
 
 
@@ -50,9 +50,12 @@ class TestProvisioning:
         world.cloud.no_capacity(zone="us-west-2a")
         driver = world.launch()
         assert world.creations() == [
-            ("r1-1", "us-east-1a"), ("r1-2", "us-east-1b"), ("r1-3", "us-east-1c"), ("r1-4", "us-west-2a"),
+            ("r1-1", "us-east-1a"),
+            ("r1-2", "us-east-1b"),
+            ("r1-3", "us-east-1c"),
+            ("r1-4", "us-west-2a"),
             ("r1-5", "us-west-2b"),
-        ]  # fmt: skip
+        ]
         assert driver.error is None
         assert world.cloud.instances_of(RUN)[0].zone == "us-west-2b"
         assert len([note for note in world.who.notes if "has no" in note]) == 4
@@ -72,9 +75,11 @@ class TestProvisioning:
     @pytest.mark.parametrize(
         "error",
         [
-            QuotaExceeded("quota", hint="ask"), AuthError("denied", hint="log in"), ProviderError("on fire"),
+            QuotaExceeded("quota", hint="ask"),
+            AuthError("denied", hint="log in"),
+            ProviderError("on fire"),
         ],
-    )  # fmt: skip
+    )
     def test_other_refusals_are_final_and_keep_their_name(self, world: World, error: ProviderError) -> None:
         world.cloud.faults.next("create", error=error)
         driver = world.launch()

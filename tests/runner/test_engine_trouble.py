@@ -19,20 +19,25 @@ from costgpu.errors import (
     LedgerError,
     RunCancelled,
 )
-from costgpu.job import EventKind, RunEvent, RunState, Stream
-from costgpu.providers.fake import JobScript, MachineScript
-from costgpu.providers.fake.script import NEVER
-from costgpu.run import RunView
-from costgpu.runner.engine import Detached, Hangup
-from costgpu.runner.observer import Answer
-from costgpu.runner.service import collect_finished, driver_for, launch, load
+from costgpu.models.job import EventKind, RunEvent, RunState, Stream
+from costgpu.models.run import RunView
+from costgpu.runner.drive.loop import Detached, Hangup
+from costgpu.runner.launch import collect_finished, driver_for, launch, load
+from costgpu.runner.state.observer import Answer
+from tests.fake_cloud import JobScript, MachineScript
+from tests.fake_cloud.script import NEVER
 from tests.runner.mortal import Life, MemoryBook, Mortal, plan, tools
 from tests.runner.world import RUN, Watcher, World, press
 
 STATES = [
-    RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING,
+    RunState.INTENT,
+    RunState.PROVISIONING,
+    RunState.BOOTING,
+    RunState.SYNCING,
+    RunState.RUNNING,
+    RunState.COLLECTING,
     RunState.TERMINATING,
-]  # fmt: skip
+]
 CAN_LEAVE = (RunState.RUNNING, RunState.COLLECTING)
 
 
@@ -222,8 +227,14 @@ class TestTwoDrivers:
 
             at = Elsewhere(world.who, state, cancel)
             launch(
-                plan(world.work), world.book, world.tools, at, owner="me", environment={}, run_id=RUN,
-            )  # fmt: skip
+                plan(world.work),
+                world.book,
+                world.tools,
+                at,
+                owner="me",
+                environment={},
+                run_id=RUN,
+            )
             assert second[0].state is RunState.CLOSED, state
             world.check_over()
 
@@ -350,9 +361,16 @@ def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     cut=st.sampled_from([None, 0.0, 400.0]),
 )
 def test_the_cap_holds(
-    tmp_path_factory: pytest.TempPathFactory, cap: Decimal, boot: float, setup: float, seconds: float, sigterm: float,
-    terminating: float, agent: bool, cut: float | None,
-) -> None:  # fmt: skip
+    tmp_path_factory: pytest.TempPathFactory,
+    cap: Decimal,
+    boot: float,
+    setup: float,
+    seconds: float,
+    sigterm: float,
+    terminating: float,
+    agent: bool,
+    cut: float | None,
+) -> None:
     """What is metered never exceeds the cap by more than one billing minute, whatever takes how long."""
     script = JobScript(setup_seconds=setup, seconds=seconds, sigterm_seconds=sigterm, outputs={"a": b"1"})
     with somewhere(tmp_path_factory) as folder:

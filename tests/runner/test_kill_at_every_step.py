@@ -9,19 +9,19 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound
-from costgpu.job import RunState
-from costgpu.providers.fake import FakeCloud, JobScript, MachineScript
-from costgpu.run import Findings, RunView
-from costgpu.runner.engine import Driver
-from costgpu.runner.observer import Nobody
+from costgpu.models.job import RunState
+from costgpu.models.run import Findings, RunView
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.reap import end_orphans, look
-from costgpu.runner.service import collect_finished, driver_for, launch, load
+from costgpu.runner.state.observer import Nobody
+from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
 
 MINUTE = 60.0
 JOB = JobScript(
     setup_seconds=30, seconds=600, stdout=[(1, b"one\n"), (599, b"two\n")], outputs={"model.pt": b"weights"}
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -48,8 +48,14 @@ class World:
         book = Mortal(self.book, life, "ledger")
         work = self.folder / "work"
         return launch(
-            plan(work), book, tools(self.cloud, self.folder, life), Nobody(), owner="me@here", environment={}, run_id="r1"
-        )  # fmt: skip
+            plan(work),
+            book,
+            tools(self.cloud, self.folder, life),
+            Nobody(),
+            owner="me@here",
+            environment={},
+            run_id="r1",
+        )
 
     def reap(self) -> Findings:
         """What cron does, in a new process."""

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InstanceLost, RunError
-from costgpu.job import EndedBy, EndReason, InstanceState, RunState
-from costgpu.providers.fake import JobScript
-from costgpu.providers.fake.script import NEVER
-from costgpu.runner import landing
+from costgpu.models.job import EndedBy, EndReason, InstanceState, RunState
 from costgpu.runner.agent import limits
-from costgpu.runner.closing import request_of
-from costgpu.runner.engine import Detached
-from costgpu.runner.keys import make_keys
+from costgpu.runner.drive import collect
+from costgpu.runner.drive.loop import Detached
+from costgpu.runner.drive.receipt import request_of
+from costgpu.runner.launch import collect_finished, driver_for
 from costgpu.runner.lease import GUEST_WAITS_SECONDS
-from costgpu.runner.service import collect_finished, driver_for
+from costgpu.runner.machine.keys import make_keys
+from tests.fake_cloud import JobScript
+from tests.fake_cloud.script import NEVER
 from tests.runner.examples import START, option, spec
 from tests.runner.world import RUN, World
 
@@ -149,7 +149,7 @@ def test_they_are_kept_no_longer_than_the_lease(tmp_path: Path) -> None:
 
 def test_outputs_that_are_in_the_bucket_need_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = stopped_with_outputs(tmp_path)
-    there: Any = SimpleNamespace(rescue=lambda view, folder: (view.status, (), landing.Arrived()))
+    there: Any = SimpleNamespace(rescue=lambda view, folder: (view.status, (), collect.Arrived()))
     monkeypatch.setattr(world.tools, "depot", there)
     assert world.resume().error is None
     assert world.view.collected
@@ -163,7 +163,7 @@ def test_googles_own_deadline_comes_before_the_machines(tmp_path: Path, provider
     tried = SimpleNamespace(lease_until=START, token=f"{RUN}-1", zone=None, allow_from="192.0.2.1/32")
     view = SimpleNamespace(
         attempt=tried, option=chosen, run_id=RUN, name="train", owner="me", spec=spec("/w"), instance=None
-    )  # fmt: skip
+    )
     driver: Any = SimpleNamespace(view=view, keys=lambda: make_keys(tmp_path))
     script = request_of(driver).boot_script
     assert f"\ndeadline={int(START.timestamp()) + later}\n" in script

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from costgpu.errors import AuthError, LedgerDamaged, ProviderError, Unreachable
-from costgpu.job import Instance, InstanceRef, InstanceState, RunState
+from costgpu.models.job import Instance, InstanceRef, InstanceState, RunState
+from costgpu.models.run import Attempt, Findings, RunView, Why
 from costgpu.providers.base import TAG_LEASE, TAG_RUN, Owned
-from costgpu.providers.fake import FakeCloud, FakeProvider
-from costgpu.run import Attempt, Findings, RunView, Why
 from costgpu.runner.reap import NEW_SECONDS, Only, end_orphans, look
-from costgpu.runner.states import replay
+from costgpu.runner.state.states import replay
 from tests.contract.harness import RUN, FakeHarness, offer_of
+from tests.fake_cloud import FakeCloud, FakeProvider
 from tests.runner.examples import START, intent
 
 HOUR = timedelta(hours=1)
@@ -29,9 +29,13 @@ def nobody_knows(run_id: str) -> RunView | None:
 
 
 def view_of(
-    run_id: str, *, state: RunState = RunState.RUNNING, instance: InstanceRef | None = None,
-    lease_until: datetime | None = None, owner: str = "me@here",
-) -> RunView:  # fmt: skip
+    run_id: str,
+    *,
+    state: RunState = RunState.RUNNING,
+    instance: InstanceRef | None = None,
+    lease_until: datetime | None = None,
+    owner: str = "me@here",
+) -> RunView:
     """A run as a ledger tells it."""
     attempt = Attempt(
         number=1, token=f"{run_id}-1", option=0, zone=None, at=START, lease_until=lease_until or START, allow_from=""

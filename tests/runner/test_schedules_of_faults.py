@@ -23,14 +23,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound, Throttled, Unreachable
-from costgpu.job import EndedBy, JobPhase, RunState
-from costgpu.providers.fake import FakeCloud, JobScript, MachineScript
-from costgpu.run import RunView
-from costgpu.runner.engine import Detached
-from costgpu.runner.lock import driving
-from costgpu.runner.observer import Nobody
+from costgpu.models.job import EndedBy, JobPhase, RunState
+from costgpu.models.run import RunView
+from costgpu.runner.drive.loop import Detached
+from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.reap import end_orphans, look
-from costgpu.runner.service import collect_finished, driver_for, launch, load
+from costgpu.runner.state.lock import driving
+from costgpu.runner.state.observer import Nobody
+from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
 
 RUN = "r1"
@@ -53,17 +53,29 @@ class Schedule(RuleBasedStateMachine):
         skew=st.sampled_from([0.0, 0.0, 3600.0, -3600.0]),
     )
     def begin(
-        self, seconds: float, exit_code: int, setup_exit_code: int, boot: float, ssh: bool, visible_after: float,
-        terminating: float, watchdog: bool, skew: float,
-    ) -> None:  # fmt: skip
+        self,
+        seconds: float,
+        exit_code: int,
+        setup_exit_code: int,
+        boot: float,
+        ssh: bool,
+        visible_after: float,
+        terminating: float,
+        watchdog: bool,
+        skew: float,
+    ) -> None:
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = Path(self.temporary.name)
         (self.folder / "work").mkdir()
         self.clock = ManualClock()
         script = JobScript(
-            setup_seconds=20, setup_exit_code=setup_exit_code, seconds=seconds, exit_code=exit_code,
-            outputs={"model.pt": b"weights"}, stdout=[(1.0, b"hello\n")],
-        )  # fmt: skip
+            setup_seconds=20,
+            setup_exit_code=setup_exit_code,
+            seconds=seconds,
+            exit_code=exit_code,
+            outputs={"model.pt": b"weights"},
+            stdout=[(1.0, b"hello\n")],
+        )
         self.cloud = FakeCloud(self.clock, script=script, machine=MachineScript(boot_seconds=boot, ssh=ssh))
         self.cloud.add_foreign()
         self.cloud.visible_after_seconds = visible_after
@@ -127,8 +139,9 @@ class Schedule(RuleBasedStateMachine):
     @rule(
         method=st.sampled_from(["create", "describe", "terminate", "find", "list_owned", "clean_up"]),
         error=st.sampled_from([Unreachable("no answer"), Throttled("slow down")]),
-        after=st.booleans(), times=st.sampled_from([1, 2, 5, 40]),
-    )  # fmt: skip
+        after=st.booleans(),
+        times=st.sampled_from([1, 2, 5, 40]),
+    )
     def the_provider_fails(self, method: str, error: CostGpuError, after: bool, times: int) -> None:
         self.cloud.faults.next(method, error=error, after=after and isinstance(error, Unreachable), times=times)
 

@@ -7,14 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.job import EndedBy, EndReason, EventKind, RunEvent, RunState
-from costgpu.runner.states import ANYWHERE, MOVES, IllegalEvent, apply, begin, replay
+from costgpu.models.job import EndedBy, EndReason, EventKind, RunEvent, RunState
+from costgpu.runner.state.states import ANYWHERE, MOVES, IllegalEvent, apply, begin, replay
 from tests.runner.examples import START, facts_of, intent
 
 K, S = EventKind, RunState
 HAPPY = [
-    K.ATTEMPTED, K.CREATED, K.REACHED, K.SYNCED, K.STARTED, K.FINISHED, K.COLLECTED, K.ENDING, K.CONFIRMED, K.CLOSED,
-]  # fmt: skip
+    K.ATTEMPTED,
+    K.CREATED,
+    K.REACHED,
+    K.SYNCED,
+    K.STARTED,
+    K.FINISHED,
+    K.COLLECTED,
+    K.ENDING,
+    K.CONFIRMED,
+    K.CLOSED,
+]
 
 
 def walk(*kinds: EventKind) -> list[RunEvent]:
@@ -42,9 +51,12 @@ def test_whatever_is_said_only_legal_events_change_a_run(kinds: list[EventKind])
     view = begin(intent())
     for kind in kinds:
         event = RunEvent(
-            run_id="r1", sequence=view.next_sequence, at=START + timedelta(seconds=view.next_sequence), kind=kind,
+            run_id="r1",
+            sequence=view.next_sequence,
+            at=START + timedelta(seconds=view.next_sequence),
+            kind=kind,
             data=facts_of(kind),
-        )  # fmt: skip
+        )
         try:
             after = apply(view, event)
         except IllegalEvent:

@@ -8,18 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.clock import ManualClock
-from costgpu.job import EventKind, RunState, Stream
-from costgpu.providers.fake import FakeCloud, JobScript, MachineScript
-from costgpu.run import RunView
-from costgpu.runner.engine import Driver, Tools
-from costgpu.runner.observer import Answer
-from costgpu.runner.service import driver_for, launch, load
+from costgpu.models.job import EventKind, RunState, Stream
+from costgpu.models.run import RunView
+from costgpu.runner.drive.loop import Driver, Tools
+from costgpu.runner.launch import driver_for, launch, load
+from costgpu.runner.state.observer import Answer
+from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import MemoryBook, plan, tools
 
 JOB = JobScript(
-    setup_seconds=5, seconds=600, stdout=[(1, b"one\n"), (599, b"two\n")], stderr=[(2, b"oops\n")],
-    outputs={"model.pt": b"weights"}, checkpoint={"model.pt": b"half"},
-)  # fmt: skip
+    setup_seconds=5,
+    seconds=600,
+    stdout=[(1, b"one\n"), (599, b"two\n")],
+    stderr=[(2, b"oops\n")],
+    outputs={"model.pt": b"weights"},
+    checkpoint={"model.pt": b"half"},
+)
 MACHINE = MachineScript(pending_seconds=2.0, boot_seconds=3.0)
 RUN = "r1"
 
@@ -81,9 +85,15 @@ class World:
 
     def launch(self, *, detach: bool = False, kit: Tools | None = None, book: Any = None, **changes: Any) -> Driver:
         return launch(
-            plan(self.work, **changes), book or self.book, kit or self.tools, self.who, owner="me@here",
-            environment={"TOKEN": "x"}, detach=detach, run_id=RUN,
-        )  # fmt: skip
+            plan(self.work, **changes),
+            book or self.book,
+            kit or self.tools,
+            self.who,
+            owner="me@here",
+            environment={"TOKEN": "x"},
+            detach=detach,
+            run_id=RUN,
+        )
 
     def resume(self, secrets: dict[str, str] | None = None) -> Driver:
         driver = driver_for(self.view, self.book, self.tools, self.who, secrets)

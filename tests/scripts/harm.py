@@ -77,8 +77,13 @@ for action in (
     lambda: os.chmod("mode", 0o600),
     lambda: logging.FileHandler("log", mode="w").emit(logging.makeLogRecord({"msg": "new"})),
     lambda: subprocess.run(["cp", "json", "by_program"], check=True),
-    atomic, truncate, remake, database, mapped, inside_folder,
-):  # fmt: skip
+    atomic,
+    truncate,
+    remake,
+    database,
+    mapped,
+    inside_folder,
+):
     attempt(action)
 
 assert pathlib.Path("open_w").read_text() == "new", "a script must read what it wrote"

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from costgpu.job import Endpoint
-from costgpu.runner.host import Keys
-from costgpu.runner.keys import make_keys
+from costgpu.models.job import Endpoint
+from costgpu.runner.machine.host import Keys
+from costgpu.runner.machine.keys import make_keys
 
 
 def find_sshd() -> str | None:

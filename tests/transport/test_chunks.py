@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.runner.transport.chunks import batches
+from costgpu.runner.machine.transport.batches import batches
 
 
 @given(st.binary(max_size=60) | st.lists(st.binary(max_size=25), max_size=12), st.integers(1, 20))

@@ -11,18 +11,22 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
-from costgpu.job import Endpoint, Instance, InstanceRef, InstanceState
-from costgpu.runner.agent_host import AgentHost
-from costgpu.runner.connect import connect
-from costgpu.runner.keys import make_keys
+from costgpu.models.job import Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.connect import connect
+from costgpu.runner.machine.keys import make_keys
 from tests.transport.sshd import Server
 
 
 def instance(endpoint: Endpoint | None) -> Instance:
     return Instance(
-        ref=InstanceRef(provider="aws", region="us-east-1", instance_id="i-0abc"), zone=None, instance_type="g5.xlarge",
-        state=InstanceState.RUNNING, launched_at=datetime(2026, 11, 1, tzinfo=UTC), endpoint=endpoint,
-    )  # fmt: skip
+        ref=InstanceRef(provider="aws", region="us-east-1", instance_id="i-0abc"),
+        zone=None,
+        instance_type="g5.xlarge",
+        state=InstanceState.RUNNING,
+        launched_at=datetime(2026, 11, 1, tzinfo=UTC),
+        endpoint=endpoint,
+    )
 
 
 def test_over_ssh(server: Server) -> None:
@@ -59,6 +63,6 @@ def test_nowhere(tmp_path: Path) -> None:
 def test_ssh_is_imported_only_when_it_is_needed(root: Path) -> None:
     import subprocess
 
-    code = "import sys, costgpu.runner.connect, costgpu.runner.keys; print('asyncssh' in sys.modules)"
+    code = "import sys, costgpu.runner.machine.connect, costgpu.runner.machine.keys; print('asyncssh' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"

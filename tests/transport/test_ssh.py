@@ -18,10 +18,10 @@ import asyncssh
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
-from costgpu.job import Endpoint
-from costgpu.runner.keys import make_keys
-from costgpu.runner.transport import dial
-from costgpu.runner.transport.ssh import SshTransport
+from costgpu.models.job import Endpoint
+from costgpu.runner.machine.keys import make_keys
+from costgpu.runner.machine.transport import ssh_connect
+from costgpu.runner.machine.transport.ssh import SshTransport
 from tests.transport.sshd import Server, Wire, free_port, serve
 
 
@@ -211,8 +211,8 @@ def test_a_stream_that_was_cut_does_not_look_finished(server: Server, wire: Wire
 
 
 def test_a_network_that_is_gone_is_noticed(server: Server, wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert dial.KEEPALIVE_SECONDS * (dial.KEEPALIVE_COUNT + 1) == 30
-    monkeypatch.setattr(dial, "KEEPALIVE_SECONDS", 1.0)
+    assert ssh_connect.KEEPALIVE_SECONDS * (ssh_connect.KEEPALIVE_COUNT + 1) == 30
+    monkeypatch.setattr(ssh_connect, "KEEPALIVE_SECONDS", 1.0)
     transport = through(wire, server, connect_timeout_seconds=5)
     with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"]) as pieces:
         assert next(pieces) == b"one\n"
@@ -280,8 +280,8 @@ INTERRUPTED = """
     import sys
     from pathlib import Path
     from costgpu.job import Endpoint
-    from costgpu.runner.keys import load_keys
-    from costgpu.runner.transport.ssh import SshTransport
+    from costgpu.runner.machine.keys import load_keys
+    from costgpu.runner.machine.transport.ssh import SshTransport
     transport = SshTransport(Endpoint(kind="ssh", host="127.0.0.1", port=int(sys.argv[1]), user=sys.argv[2]),
                              load_keys(Path(sys.argv[3])))
     try:
@@ -302,8 +302,11 @@ def test_ctrl_c_ends_a_wait(server: Server, root: Path, what: str) -> None:
     arguments = [str(server.endpoint.port), server.endpoint.user, str(server.keys.user_private.parent), what]
     process = subprocess.Popen(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(INTERRUPTED), *arguments],
-        cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        cwd=root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     process.stdout.readline()
     time.sleep(0.5)
@@ -320,9 +323,13 @@ def test_a_process_that_forgets_to_close_ends_quietly(server: Server, root: Path
     )
     arguments = [str(server.endpoint.port), server.endpoint.user, str(server.keys.user_private.parent)]
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments], cwd=root, capture_output=True, timeout=30,
-        text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments],
+        cwd=root,
+        capture_output=True,
+        timeout=30,
+        text=True,
+        check=False,
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "b'x\\n'\n", "")
 
 
@@ -331,9 +338,13 @@ def test_closing_after_the_end_of_the_process_does_not_hang(server: Server, root
     code += textwrap.dedent(INTERRUPTED).split("try:")[0] + "transport.open()\n"
     arguments = [str(server.endpoint.port), server.endpoint.user, str(server.keys.user_private.parent)]
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments], cwd=root, capture_output=True, timeout=30,
-        text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-W", "error", "-X", "dev", "-c", code, *arguments],
+        cwd=root,
+        capture_output=True,
+        timeout=30,
+        text=True,
+        check=False,
+    )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "closed\n", "")
 
 
@@ -363,4 +374,4 @@ def test_a_child_after_fork_has_a_connection_of_its_own(server: Server, ssh: Ssh
 
 
 def test_an_address_in_messages() -> None:
-    assert dial.address(Endpoint(kind="ssh", host="2001:db8::1", port=22)) == "root@[2001:db8::1]:22"
+    assert ssh_connect.address(Endpoint(kind="ssh", host="2001:db8::1", port=22)) == "root@[2001:db8::1]:22"

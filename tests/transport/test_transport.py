@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
-from costgpu.runner.host import Transport
+from costgpu.runner.machine.host import Transport
 
 MIB = 1 << 20
 

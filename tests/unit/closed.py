@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from costgpu.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.store import event_row
-from costgpu.models import Accelerator, Offer, PurchaseOption
-from costgpu.run import Option
+from costgpu.models.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.run import Option
 from costgpu.runner.lease import lease_for
 
 
@@ -55,11 +55,20 @@ class Closed:
 def offer_of(run: Closed) -> Offer:
     gpu = Accelerator(name=run.gpu, count=1, memory_gib=24) if run.gpu else None
     return Offer(
-        provider=run.provider, instance_type=run.instance_type, family=run.instance_type.split(".")[0],
-        region=run.region, zone=None, purchase_option=PurchaseOption.SPOT if run.spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal("1.006"), vcpus=4, memory_gib=16, architecture="x86_64", accelerator=gpu,
-        price_source="test", price_as_of=date(2026, 11, 1),
-    )  # fmt: skip
+        provider=run.provider,
+        instance_type=run.instance_type,
+        family=run.instance_type.split(".")[0],
+        region=run.region,
+        zone=None,
+        purchase_option=PurchaseOption.SPOT if run.spot else PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal("1.006"),
+        vcpus=4,
+        memory_gib=16,
+        architecture="x86_64",
+        accelerator=gpu,
+        price_source="test",
+        price_as_of=date(2026, 11, 1),
+    )
 
 
 def events_of(run_id: str, run: Closed) -> list[RunEvent]:
@@ -68,41 +77,73 @@ def events_of(run_id: str, run: Closed) -> list[RunEvent]:
     ref = InstanceRef(provider=run.provider, region=run.region, instance_id=f"i-{run_id}") if run.instance else None
     spec = JobSpec(name=run.name, argv=("train.py",), workdir="/w", tags=dict(run.tags))
     lease = lease_for(
-        offer, on_demand_usd_per_hour=None, max_cost_usd=Decimal(1000), max_duration_seconds=None,
+        offer,
+        on_demand_usd_per_hour=None,
+        max_cost_usd=Decimal(1000),
+        max_duration_seconds=None,
         estimated_seconds=None,
-    )  # fmt: skip
+    )
     receipt = Receipt(
-        run_id=run_id, instance=ref, instance_type=run.instance_type if ref else "", layers=(),
-        reason=EndReason(run.reason), ended_by=EndedBy.CLIENT, requested_at=ended, confirmed_state="terminated",
-        confirmed_at=ended, provider_reason="", left_behind=(), metered_seconds=run.seconds,
+        run_id=run_id,
+        instance=ref,
+        instance_type=run.instance_type if ref else "",
+        layers=(),
+        reason=EndReason(run.reason),
+        ended_by=EndedBy.CLIENT,
+        requested_at=ended,
+        confirmed_state="terminated",
+        confirmed_at=ended,
+        provider_reason="",
+        left_behind=(),
+        metered_seconds=run.seconds,
         metered_cost_usd=run.cost,
-    )  # fmt: skip
+    )
     intended: dict[str, Any] = {
-        "name": run.name, "owner": run.owner, "client": "laptop", "spec": to_json(spec),
+        "name": run.name,
+        "owner": run.owner,
+        "client": "laptop",
+        "spec": to_json(spec),
         "identity": to_json(Identity(provider=run.provider, account=run.account, principal="me")),
         "options": [to_json(Option(offer=offer, lease=lease, disk_gib=50))],
         "estimate": None if run.estimate is None else dict(run.estimate),
         "workload": {"key": run.workload, "steps": run.steps},
-    }  # fmt: skip
+    }
     facts: list[tuple[datetime, EventKind, dict[str, Any]]] = [(run.started, EventKind.INTENDED, intended)]
     if ref:
         attempt = {
-            "attempt": 1, "token": f"{run_id}-1", "option": 0, "zone": "us-east-1a", "offer": to_json(offer),
-            "lease_until": (run.started + timedelta(days=2)).isoformat(), "allow_from": "192.0.2.1/32",
-        }  # fmt: skip
+            "attempt": 1,
+            "token": f"{run_id}-1",
+            "option": 0,
+            "zone": "us-east-1a",
+            "offer": to_json(offer),
+            "lease_until": (run.started + timedelta(days=2)).isoformat(),
+            "allow_from": "192.0.2.1/32",
+        }
         facts.append((run.started, EventKind.ATTEMPTED, attempt))
         facts.append((run.started, EventKind.CREATED, {**to_json(ref), "zone": "us-east-1a"}))
     if run.job_seconds is not None:
         begun = run.started.timestamp() + 60
-        facts.append((
-            ended, EventKind.FINISHED,
-            {"phase": "finished", "reason": run.reason, "exit_code": 0, "started_epoch": begun - 30,
-             "job_started_epoch": begun, "finished_epoch": begun + run.job_seconds},
-        ))  # fmt: skip
+        facts.append(
+            (
+                ended,
+                EventKind.FINISHED,
+                {
+                    "phase": "finished",
+                    "reason": run.reason,
+                    "exit_code": 0,
+                    "started_epoch": begun - 30,
+                    "job_started_epoch": begun,
+                    "finished_epoch": begun + run.job_seconds,
+                },
+            )
+        )
     closed = {
-        "reason": run.reason, "ended_by": "client", "metered_seconds": run.seconds,
-        "metered_cost_usd": str(run.cost), "receipt": to_json(receipt),
-    }  # fmt: skip
+        "reason": run.reason,
+        "ended_by": "client",
+        "metered_seconds": run.seconds,
+        "metered_cost_usd": str(run.cost),
+        "receipt": to_json(receipt),
+    }
     facts.append((ended, EventKind.CLOSED, closed))
     return [
         RunEvent(run_id=run_id, sequence=sequence, at=at, kind=kind, data=data)

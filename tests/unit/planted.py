@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from costgpu.job import EventKind, Instance, InstanceRef, InstanceState, RunEvent
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
+from costgpu.models.job import EventKind, Instance, InstanceRef, InstanceState, RunEvent
+from costgpu.models.run import Option
 from costgpu.providers.base import Owned
-from costgpu.run import Option
 from tests.runner.examples import intent, offer, option, spec
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -23,9 +23,10 @@ def on(provider: str = "aws", price: str = "1.00", *, cap: str = "20.00") -> Opt
     """An option at so much an hour, disk and address included, with this cap."""
     found = option()
     return replace(
-        found, offer=offer("us-east-1", price, provider=provider, kind="g5.xlarge"),
+        found,
+        offer=offer("us-east-1", price, provider=provider, kind="g5.xlarge"),
         lease=replace(found.lease, worst_cost_usd=Decimal(cap)),
-    )  # fmt: skip
+    )
 
 
 def opened(
@@ -42,19 +43,29 @@ def opened(
     """A run that runs."""
     where = where or on()
     facts = intent(
-        run_id, owner=owner, options=[to_json(where)], spec=to_json(spec(tags=dict(tags or {}))),
-    ).data  # fmt: skip
+        run_id,
+        owner=owner,
+        options=[to_json(where)],
+        spec=to_json(spec(tags=dict(tags or {}))),
+    ).data
     attempted = {
-        "attempt": 1, "token": f"{run_id}-1", "option": 0, "zone": "a", "allow_from": "192.0.2.1/32",
-        "lease_until": (started + lease).isoformat(), "offer": to_json(where.offer),
-    }  # fmt: skip
+        "attempt": 1,
+        "token": f"{run_id}-1",
+        "option": 0,
+        "zone": "a",
+        "allow_from": "192.0.2.1/32",
+        "lease_until": (started + lease).isoformat(),
+        "offer": to_json(where.offer),
+    }
     story: list[tuple[EventKind, Mapping[str, Any]]] = [(EventKind.INTENDED, facts), (EventKind.ATTEMPTED, attempted)]
     if created:
         ref = {"provider": where.offer.provider, "region": "us-east-1", "instance_id": f"i-{run_id}"}
         story += [
             (EventKind.CREATED, {**ref, "zone": "a", "launched_at": started.isoformat()}),
-            (EventKind.REACHED, {}), (EventKind.SYNCED, {}), (EventKind.STARTED, {}),
-        ]  # fmt: skip
+            (EventKind.REACHED, {}),
+            (EventKind.SYNCED, {}),
+            (EventKind.STARTED, {}),
+        ]
     for sequence, (kind, data) in enumerate(story):
         ledger.append(RunEvent(run_id=run_id, sequence=sequence, at=started, kind=kind, data=data))
     return where
@@ -79,17 +90,34 @@ def closed(
 def finish(ledger: Ledger, run_id: str, end: datetime, hours: float, cost: str) -> None:
     """A run that was opened is over."""
     receipt: dict[str, Any] = {
-        "run_id": run_id, "instance": {"provider": "aws", "region": "us-east-1", "instance_id": f"i-{run_id}"},
-        "instance_type": "g5.xlarge", "layers": [], "reason": "cancelled", "ended_by": "client", "requested_at": None,
-        "confirmed_state": "terminated", "confirmed_at": end.isoformat(), "provider_reason": "", "left_behind": [],
-        "metered_seconds": hours * 3600, "metered_cost_usd": cost,
-    }  # fmt: skip
+        "run_id": run_id,
+        "instance": {"provider": "aws", "region": "us-east-1", "instance_id": f"i-{run_id}"},
+        "instance_type": "g5.xlarge",
+        "layers": [],
+        "reason": "cancelled",
+        "ended_by": "client",
+        "requested_at": None,
+        "confirmed_state": "terminated",
+        "confirmed_at": end.isoformat(),
+        "provider_reason": "",
+        "left_behind": [],
+        "metered_seconds": hours * 3600,
+        "metered_cost_usd": cost,
+    }
     story: list[tuple[EventKind, Mapping[str, Any]]] = [
         (EventKind.ENDING, {"reason": "cancelled", "by": "client"}),
         (EventKind.CONFIRMED, {"state": "terminated", "by": "client", "reason": "cancelled"}),
-        (EventKind.CLOSED, {"reason": "cancelled", "ended_by": "client", "metered_seconds": hours * 3600,
-                            "metered_cost_usd": cost, "receipt": receipt}),
-    ]  # fmt: skip
+        (
+            EventKind.CLOSED,
+            {
+                "reason": "cancelled",
+                "ended_by": "client",
+                "metered_seconds": hours * 3600,
+                "metered_cost_usd": cost,
+                "receipt": receipt,
+            },
+        ),
+    ]
     for sequence, (kind, data) in enumerate(story, 6):
         ledger.append(RunEvent(run_id=run_id, sequence=sequence, at=end, kind=kind, data=data))
 
@@ -111,11 +139,20 @@ def machine(
 ) -> Instance:
     """A machine as its provider lists it."""
     return Instance(
-        ref=InstanceRef(provider=provider, region=region, instance_id=instance_id or f"i-{run_id}"), zone="a",
-        instance_type=kind, state=InstanceState.TERMINATED if ended else state, launched_at=started, ended_at=ended,
-        endpoint=None, run_id=run_id, name="train", owner=owner, lease_until=started + lease if lease else None,
-        spot=spot, tags=dict(tags or {}),
-    )  # fmt: skip
+        ref=InstanceRef(provider=provider, region=region, instance_id=instance_id or f"i-{run_id}"),
+        zone="a",
+        instance_type=kind,
+        state=InstanceState.TERMINATED if ended else state,
+        launched_at=started,
+        ended_at=ended,
+        endpoint=None,
+        run_id=run_id,
+        name="train",
+        owner=owner,
+        lease_until=started + lease if lease else None,
+        spot=spot,
+        tags=dict(tags or {}),
+    )
 
 
 class Answers:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from costgpu.estimate.advice import advise
-from costgpu.estimate.advice_case import LEAST_SECONDS, LEAST_SHARE, LEAST_USD
-from costgpu.estimate.advice_changes import weight_bytes, with_batch, with_workers
-from costgpu.estimate.advice_toll import HANDOVER_SECONDS, WORKER_START_SECONDS, worker_seconds
+from costgpu.estimate.advice.advise import advise
+from costgpu.estimate.advice.changes import weight_bytes, with_batch, with_workers
+from costgpu.estimate.advice.context import LEAST_SECONDS, LEAST_SHARE, LEAST_USD
+from costgpu.estimate.advice.overheads import HANDOVER_SECONDS, WORKER_START_SECONDS, worker_seconds
 from costgpu.estimate.predict import predict
 from costgpu.estimate.verdict import Preferences, decide
-from costgpu.prediction import Advice, AdviceKind, Candidate, Choice, MeasuredSpeed, Objective
-from costgpu.workload import Autocast, Framework, GpuPath, OpRow, Total, TotalKind, WorkloadProfile
+from costgpu.models.prediction import Advice, AdviceKind, Candidate, Choice, MeasuredSpeed, Objective
+from costgpu.models.workload import Autocast, Framework, GpuPath, OpRow, Total, TotalKind, WorkloadProfile
 from tests.unit.advisable import (
     GIB,
     advice_of,
@@ -72,9 +72,12 @@ def test_tf32_where_it_is_faster_than_fp32() -> None:
 
 @pytest.mark.parametrize(
     "asked",
-    [framework(autocast=[AMP]), framework(autocast=[replace(AMP, dtype="float16")]),
-     framework(float32_matmul_precision="high", autocast=[AMP])],
-)  # fmt: skip
+    [
+        framework(autocast=[AMP]),
+        framework(autocast=[replace(AMP, dtype="float16")]),
+        framework(float32_matmul_precision="high", autocast=[AMP]),
+    ],
+)
 def test_no_precision_for_a_script_that_has_it(asked: Framework) -> None:
     found = kinds(advice_of(profile(phase(HEAVY), framework=asked), [A100, CPU_HOST]))
     assert not found & {AdviceKind.MIXED_PRECISION, AdviceKind.TF32, AdviceKind.TOGETHER}
@@ -143,9 +146,12 @@ def test_no_more_workers_than_do_nearly_the_same() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [loading(0.001, workers=2), replace(loading(0.4), fetch_seconds_per_batch=None, wait_seconds_per_step=0.3),
-     replace(loading(0.4), batches_per_step=0)],
-)  # fmt: skip
+    [
+        loading(0.001, workers=2),
+        replace(loading(0.4), fetch_seconds_per_batch=None, wait_seconds_per_step=0.3),
+        replace(loading(0.4), batches_per_step=0),
+    ],
+)
 def test_no_workers_where_loading_hides_or_is_not_a_loaders(data: Any) -> None:
     assert AdviceKind.WORKERS not in kinds(advice_of(profile(phase(HEAVY, data=data)), [A10G, CPU_HOST]))
 
@@ -281,7 +287,7 @@ def test_what_was_not_traced_gets_no_advice_on_its_arithmetic(path: GpuPath) -> 
 
 
 def _spot(one: Any) -> Any:
-    from costgpu.models import PurchaseOption
+    from costgpu.models.offer import PurchaseOption
 
     return replace(one, purchase_option=PurchaseOption.SPOT)
 
@@ -298,9 +304,7 @@ def waiting_here(steps: float) -> WorkloadProfile:
     """20 ms of training and 40 ms of loading a step, on two cores of which training uses one."""
     facts = profile(phase(product(512, 3), steps=steps, data=loading(0.04, wait=0.04)))
     step = replace(facts.phases[0].step, median_seconds=0.06, mean_seconds=0.06, low_seconds=0.06, high_seconds=0.06)
-    return replace(
-        facts, phases=[replace(facts.phases[0], step=step)], machine=replace(facts.machine, threads=1)
-    )  # fmt: skip
+    return replace(facts, phases=[replace(facts.phases[0], step=step)], machine=replace(facts.machine, threads=1))
 
 
 def test_where_it_costs_nothing_time_counts() -> None:
@@ -360,9 +364,12 @@ def test_a_saving_is_of_the_measured_run_where_there_is_one() -> None:
     workload = workload_of(profile(phase(HEAVY)))
     modelled = predict(workload, A10G)
     speed = MeasuredSpeed(
-        job_seconds=2 * modelled.run_seconds.value, runs=3, log_spread=0.02, last_at=datetime(2026, 11, 1, tzinfo=UTC),
+        job_seconds=2 * modelled.run_seconds.value,
+        runs=3,
+        log_spread=0.02,
+        last_at=datetime(2026, 11, 1, tzinfo=UTC),
         steps=100_000,
-    )  # fmt: skip
+    )
     offers = [predict(workload, A10G, speed)]
     verdict = decide(workload.amount, predict(workload, Candidate(offer=None)), offers, Preferences(), ())
     assert verdict.recommended is offers[0]

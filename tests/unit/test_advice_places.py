@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from costgpu.estimate.advice import advise
-from costgpu.estimate.advice_case import (
+from costgpu.estimate.advice.advise import advise
+from costgpu.estimate.advice.context import (
     PAIRED_SIGMA,
     cheapest_of_each_type,
     error_between,
     paired,
     probability_less,
 )
-from costgpu.estimate.advice_place import START_SECONDS
+from costgpu.estimate.advice.placement import START_SECONDS
 from costgpu.estimate.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
 from costgpu.estimate.predict import predict
 from costgpu.estimate.verdict import Preferences
-from costgpu.prediction import AdviceKind, Candidate, Choice
-from costgpu.workload import Autocast, Extra, ExtraKind, Framework, Rhythm
+from costgpu.models.prediction import AdviceKind, Candidate, Choice
+from costgpu.models.workload import Autocast, Extra, ExtraKind, Framework, Rhythm
 from tests.unit.advisable import (
     GIB,
     advice_of,

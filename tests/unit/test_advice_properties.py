@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costgpu.estimate.advice_case import LEAST_PROBABILITY, LEAST_SECONDS, LEAST_USD
-from costgpu.estimate.amount import amount_of
+from costgpu.estimate.advice.context import LEAST_PROBABILITY, LEAST_SECONDS, LEAST_USD
 from costgpu.estimate.predict import predict, prepare
+from costgpu.estimate.scope import amount_of
 from costgpu.estimate.verdict import Preferences
-from costgpu.prediction import Advice, AdviceKind, Objective
-from costgpu.workload import Autocast, Framework, Phase, WorkloadProfile
+from costgpu.models.prediction import Advice, AdviceKind, Objective
+from costgpu.models.workload import Autocast, Framework, Phase, WorkloadProfile
 from tests.unit.advisable import GIB, MIB, YEAR, advice_of, gpu, host, loading, phase, product, profile, tiny
 
 AMP = Autocast(device="cuda", dtype="bfloat16", enabled=True)
@@ -28,20 +28,40 @@ def profiles() -> st.SearchStrategy[WorkloadProfile]:
     """Any mixture of arithmetic, launches, loading, Python, accumulation and precision."""
 
     def build(
-        size: int, count: int, launches: int, fetch: float, workers: int, python: float, micro: int, saved: int,
-        setup: float, half: bool,
-    ) -> WorkloadProfile:  # fmt: skip
+        size: int,
+        count: int,
+        launches: int,
+        fetch: float,
+        workers: int,
+        python: float,
+        micro: int,
+        saved: int,
+        setup: float,
+        half: bool,
+    ) -> WorkloadProfile:
         one = phase(
-            product(size, count), tiny(launches), host_seconds_per_step=python, micro_batches=float(micro),
-            saved_tensor_bytes=saved, data=loading(fetch, workers, wait=min(fetch, 1.0)),
-        )  # fmt: skip
+            product(size, count),
+            tiny(launches),
+            host_seconds_per_step=python,
+            micro_batches=float(micro),
+            saved_tensor_bytes=saved,
+            data=loading(fetch, workers, wait=min(fetch, 1.0)),
+        )
         return profile(one, setup_seconds=setup, framework=framework(autocast=[AMP] if half else []))
 
     return st.builds(
-        build, st.sampled_from([128, 512, 2048, 4096]), st.integers(1, 30), st.integers(1, 5000), st.floats(1e-4, 1),
-        st.integers(0, 8), st.floats(0, 0.5), st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from([0, MIB, 3 * GIB, 30 * GIB]),
-        st.floats(0, 20_000), st.booleans(),
-    )  # fmt: skip
+        build,
+        st.sampled_from([128, 512, 2048, 4096]),
+        st.integers(1, 30),
+        st.integers(1, 5000),
+        st.floats(1e-4, 1),
+        st.integers(0, 8),
+        st.floats(0, 0.5),
+        st.sampled_from([1, 2, 3, 4, 8]),
+        st.sampled_from([0, MIB, 3 * GIB, 30 * GIB]),
+        st.floats(0, 20_000),
+        st.booleans(),
+    )
 
 
 PLACES = [

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import OutputsDamaged
-from costgpu.job import FileEntry
-from costgpu.runner.fetch import fetch_verified
+from costgpu.models.job import FileEntry
+from costgpu.runner.files.download import fetch_verified
 
 
 class Cellar:

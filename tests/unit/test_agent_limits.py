@@ -8,15 +8,23 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.job import EndReason, JobPhase
+from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner import agent
 from costgpu.runner.agent import limits
-from costgpu.runner.agent.activity import Counters, is_active
 from costgpu.runner.agent.limits import After, Facts, why_end, why_power_off
+from costgpu.runner.agent.observe.idle import Counters, is_active
 
 FINE = Facts(remaining=3600.0, reserve=90.0, grace=30.0, job_seconds=10.0, free_bytes=10 << 30)
-DONE = After(power_off=True, reason="succeeded", since_contact=1e6, met=False, since_uploaded=None,
-             since_collected=None, remaining=3600.0, last_seconds=10.0)  # fmt: skip
+DONE = After(
+    power_off=True,
+    reason="succeeded",
+    since_contact=1e6,
+    met=False,
+    since_uploaded=None,
+    since_collected=None,
+    remaining=3600.0,
+    last_seconds=10.0,
+)
 
 
 def _reason(facts: Facts) -> str | None:

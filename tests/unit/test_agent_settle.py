@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from costgpu.runner.agent import tree, upload
-from costgpu.runner.agent.files import Home
-from costgpu.runner.agent.settle import settle
+from costgpu.runner.agent.outputs import upload, workdir
+from costgpu.runner.agent.outputs.finalize_outputs import settle
+from costgpu.runner.agent.state_files import Home
 from tests.unit.test_agent_tree import refuse
 
 ORDER: dict[str, Any] = {"outputs": []}
@@ -68,12 +68,13 @@ def test_a_failed_upload_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(upload, "put", put)
     changes = settle(home, ORDER, URLS, lambda: False)
     assert changes == {
-        "settled": True, "trouble": "The upload failed (HTTP 403 AccessDenied): the outputs wait on the machine.",
-    }  # fmt: skip
+        "settled": True,
+        "trouble": "The upload failed (HTTP 403 AccessDenied): the outputs wait on the machine.",
+    }
 
 
 def test_it_never_raises(home: Home, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(tree, "find_outputs", lambda *_: 1 / 0)
+    monkeypatch.setattr(workdir, "find_outputs", lambda *_: 1 / 0)
     changes = settle(home, ORDER, {}, lambda: False)
     assert changes == {"settled": True, "trouble": "The outputs could not be prepared: ZeroDivisionError."}
     assert "ZeroDivisionError" in capfd.readouterr().err

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from costgpu.runner.agent import notice, shutdown
-from costgpu.runner.agent.files import Home
-from costgpu.runner.agent.shutdown import GRACE_SECONDS, leave
+from costgpu.runner.agent.observe import spot_notice
+from costgpu.runner.agent.outputs import upload_at_shutdown
+from costgpu.runner.agent.outputs.upload_at_shutdown import GRACE_SECONDS, leave
+from costgpu.runner.agent.state_files import Home
 
 ORDER = {"outputs": [], "grace_seconds": 600.0, "spot": True, "provider": "gcp"}
 URLS = {"outputs": "https://b/outputs"}
@@ -49,9 +50,11 @@ def daemon(tmp_path: Path) -> FakeDaemon:
 def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A machine that goes down; nothing that is done to it ends this process."""
     made = SimpleNamespace(stopping=True, words="", settled=[], ended=[])
-    monkeypatch.setattr(shutdown, "_is_under_way", lambda: made.stopping)
-    monkeypatch.setattr(shutdown, "read_notice", lambda _: notice.Answer(made.words))
-    monkeypatch.setattr(shutdown, "settle", lambda _, order, urls, late: made.settled.append(urls) or {"settled": True})
+    monkeypatch.setattr(upload_at_shutdown, "_is_under_way", lambda: made.stopping)
+    monkeypatch.setattr(upload_at_shutdown, "read_notice", lambda _: spot_notice.Answer(made.words))
+    monkeypatch.setattr(
+        upload_at_shutdown, "settle", lambda _, order, urls, late: made.settled.append(urls) or {"settled": True}
+    )
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     monkeypatch.setattr(os, "kill", lambda _, number: made.ended.append(number))
     return made
@@ -95,7 +98,7 @@ def test_an_upload_on_its_way_is_waited_for(daemon: FakeDaemon, world: SimpleNam
     waited: list[float] = []
     daemon.settling = SimpleNamespace(join=waited.append)
     assert left(daemon, world) == []
-    assert waited == [shutdown.SECONDS]
+    assert waited == [upload_at_shutdown.SECONDS]
 
 
 @pytest.mark.parametrize("why", ["no job", "no bucket", "uploaded", "home", "the service alone"])

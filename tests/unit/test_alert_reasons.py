@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from costgpu.alert import courier, send
+from costgpu.alert import apprise_worker, notify
 from costgpu.cli import alerts
 from costgpu.config import config_file
 from costgpu.errors import ConfigError
@@ -21,44 +21,62 @@ from costgpu.errors import ConfigError
 SECRET = "hunter2"
 
 
-@pytest.mark.parametrize(("logged", "expected"), [
-    ("Failed to send Slack notification: Unauthorized., error=403.", "it refuses the credentials (HTTP 403)"),
-    ("Failed to send Discord notification: error=404.", "it knows no such address (HTTP 404)"),
-    ("Failed to send: , error=429.", "too many messages in a short time (HTTP 429)"),
-    ("error=503.", "it is in trouble (HTTP 503)"),
-    ('https://hooks.slack.com:443 "POST /services/T/B/x HTTP/1.1" 418 0', "it does not accept the message (HTTP 418)"),
-    ("Socket Exception: (535, b'5.7.8 Error: authentication failed')", "it refuses the credentials"),
-    ("Socket Exception: (550, b'no such user hunter2')", "it does not accept the message (SMTP 550)"),
-    ("Socket Exception: [Errno -2] Name or service not known", "its name cannot be resolved"),
-    ("(Caused by NameResolutionError(...hunter2...))", "its name cannot be resolved"),
-    ("Socket Exception: [Errno 111] Connection refused", "it refuses the connection"),
-    ("Socket Exception: timed out", "it does not answer in time"),
-    ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed", "its certificate is not trusted"),
-    ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "no encrypted connection can be made"),
-    ("SMTP AUTH extension not supported by server.", "it offers no login"),
-    ("anything else with hunter2", "it did not take the message"), ("", "it did not take the message"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("logged", "expected"),
+    [
+        ("Failed to send Slack notification: Unauthorized., error=403.", "it refuses the credentials (HTTP 403)"),
+        ("Failed to send Discord notification: error=404.", "it knows no such address (HTTP 404)"),
+        ("Failed to send: , error=429.", "too many messages in a short time (HTTP 429)"),
+        ("error=503.", "it is in trouble (HTTP 503)"),
+        (
+            'https://hooks.slack.com:443 "POST /services/T/B/x HTTP/1.1" 418 0',
+            "it does not accept the message (HTTP 418)",
+        ),
+        ("Socket Exception: (535, b'5.7.8 Error: authentication failed')", "it refuses the credentials"),
+        ("Socket Exception: (550, b'no such user hunter2')", "it does not accept the message (SMTP 550)"),
+        ("Socket Exception: [Errno -2] Name or service not known", "its name cannot be resolved"),
+        ("(Caused by NameResolutionError(...hunter2...))", "its name cannot be resolved"),
+        ("Socket Exception: [Errno 111] Connection refused", "it refuses the connection"),
+        ("Socket Exception: timed out", "it does not answer in time"),
+        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed", "its certificate is not trusted"),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "no encrypted connection can be made"),
+        ("SMTP AUTH extension not supported by server.", "it offers no login"),
+        ("anything else with hunter2", "it did not take the message"),
+        ("", "it did not take the message"),
+    ],
+)
 def test_reasons(logged: str, expected: str) -> None:
-    assert courier.reason(["DEBUG something before", logged]) == expected
+    assert apprise_worker.reason(["DEBUG something before", logged]) == expected
 
 
 @given(st.text(alphabet=st.characters(exclude_characters="0123456789"), max_size=80))
 def test_a_reason_never_repeats_what_was_logged(logged: str) -> None:
-    known = {words for _, words in courier._WORDS} | {"it did not take the message"}
-    assert courier.reason([logged]) in known
+    known = {words for _, words in apprise_worker._WORDS} | {"it did not take the message"}
+    assert apprise_worker.reason([logged]) in known
 
 
-@pytest.mark.parametrize(("number", "expected"), [
-    (1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (13, "13th"), (21, "21st"), (112, "112th"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (1, "1st"),
+        (2, "2nd"),
+        (3, "3rd"),
+        (4, "4th"),
+        (11, "11th"),
+        (12, "12th"),
+        (13, "13th"),
+        (21, "21st"),
+        (112, "112th"),
+    ],
+)
 def test_positions(number: int, expected: str) -> None:
-    assert send.ordinal(number) == expected
+    assert notify.ordinal(number) == expected
 
 
 def test_titles_are_one_line_and_bodies_are_short() -> None:
-    assert send._line("Budget a\r\nBcc: x\x00\x1b[0m") == "Budget a Bcc: x [0m"
-    assert send._text("a\x07\nb\u202e") == "a \nb"
-    assert len(send._text("x" * 5000)) == send.LONGEST_BODY
+    assert notify._line("Budget a\r\nBcc: x\x00\x1b[0m") == "Budget a Bcc: x [0m"
+    assert notify._text("a\x07\nb\u202e") == "a \nb"
+    assert len(notify._text("x" * 5000)) == notify.LONGEST_BODY
 
 
 def test_the_address_travels_through_a_pipe_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +89,11 @@ def test_the_address_travels_through_a_pipe_and_nowhere_else(tmp_path: Path, mon
     spy.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(spy))
     monkeypatch.setenv("COSTGPU_ALERT_URLS", f"json://{SECRET}")
-    (done,) = send.deliver([f"json://{SECRET}"], "t", "b")
+    (done,) = notify.deliver([f"json://{SECRET}"], "t", "b")
     argv, environment, piped = json.loads(seen.read_text())
     assert SECRET not in str(argv) + str(environment)
     assert json.loads(piped)["url"] == f"json://{SECRET}"
-    assert done == send.Delivery(False, "unknown service", "the delivery broke off")
+    assert done == notify.Delivery(False, "unknown service", "the delivery broke off")
 
 
 @pytest.mark.parametrize("output", ["", "not json", '{"service": "mail"', "[]", "1", '"x"', "null"])
@@ -86,24 +104,25 @@ def test_whatever_the_courier_says_it_is_a_delivery(
     spy.write_text(f"#!/bin/sh\ncat <<'X'\n{output}\nX\n")
     spy.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(spy))
-    assert not send.deliver(["json://x"], "t", "b")[0].ok
+    assert not notify.deliver(["json://x"], "t", "b")[0].ok
 
 
 def test_a_python_that_is_gone_is_a_failed_delivery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
-    (done,) = send.deliver([f"json://{SECRET}"], "t", "b")
+    (done,) = notify.deliver([f"json://{SECRET}"], "t", "b")
     assert "no process could be started" in done.detail
     with pytest.raises(ConfigError) as raised:
-        send.check_urls([f"json://{SECRET}"])
+        notify.check_urls([f"json://{SECRET}"])
     assert SECRET not in str(raised.value)
 
 
 def test_nobody_to_tell() -> None:
-    assert send.deliver([], "t", "b") == []
+    assert notify.deliver([], "t", "b") == []
 
 
 def test_the_command_line_does_not_import_apprise() -> None:
-    code = "import sys, costgpu.cli.app, costgpu.alert.send, costgpu.alert.cron; sys.exit('apprise' in sys.modules)"
+    modules = "costgpu.cli.app, costgpu.alert.notify, costgpu.alert.crontab_lines"
+    code = f"import sys, {modules}; sys.exit('apprise' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from costgpu.estimate.anchor import (
+from costgpu.estimate.calibration import (
     CPU_UNKNOWN,
     KERNEL_TERMS,
     LEAST_SHARE,
@@ -22,13 +22,12 @@ from costgpu.estimate.anchor import (
     spec_here,
     weight,
 )
-from costgpu.estimate.feasible import why_not
+from costgpu.estimate.feasibility import why_not
 from costgpu.estimate.gpu import HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
-from costgpu.estimate.opcost import StepWork
-from costgpu.models import AcceleratorSpec, Offer, PurchaseOption
-from costgpu.prediction import Candidate
-from costgpu.pricing.hardware import accelerators
-from costgpu.workload import (
+from costgpu.estimate.op_costs import StepWork
+from costgpu.models.offer import AcceleratorSpec, Offer, PurchaseOption
+from costgpu.models.prediction import Candidate
+from costgpu.models.workload import (
     DataLoading,
     Framework,
     Machine,
@@ -39,13 +38,21 @@ from costgpu.workload import (
     TotalKind,
     WorkloadProfile,
 )
+from costgpu.pricing.hardware import accelerators
 
 SPECS = accelerators()
 WORK = StepWork(flops={("conv", "float32"): 4e12, ("matmul", "float32"): 5e11}, bytes_moved=2e10, kernels=800)
 MACHINE = Machine(
-    cpu_model="test", cores=8, threads=8, memory_gib=64, gemm_gflops=500, gemm_gflops_low=480, copy_gbps=40,
-    op_seconds=4e-6, accelerators=["NVIDIA A10G"],
-)  # fmt: skip
+    cpu_model="test",
+    cores=8,
+    threads=8,
+    memory_gib=64,
+    gemm_gflops=500,
+    gemm_gflops_low=480,
+    copy_gbps=40,
+    op_seconds=4e-6,
+    accelerators=["NVIDIA A10G"],
+)
 
 
 def profile(step: float, *, device: str = "cuda", wait: float = 0.0, host: float = 0.0) -> WorkloadProfile:
@@ -55,18 +62,29 @@ def profile(step: float, *, device: str = "cuda", wait: float = 0.0, host: float
         steps_observed=50,
         step=StepTimes(count=50, median_seconds=step, mean_seconds=step, low_seconds=step, high_seconds=step),
         data=DataLoading(
-            wait_seconds_per_step=wait, batches_per_step=1.0, workers=2, fetch_seconds_per_batch=0.001,
+            wait_seconds_per_step=wait,
+            batches_per_step=1.0,
+            workers=2,
+            fetch_seconds_per_batch=0.001,
             batch_bytes=32 * 3 * 224 * 224 * 4,
         ),
         optimizers=[OptimizerFacts(name="SGD", parameters=25_000_000, tensors=160, momentum=True)],
         trace_steps=1,
         host_seconds_per_step=host,
-    )  # fmt: skip
+    )
     return WorkloadProfile(
-        script="train.py", arguments=[], created="2026-11-21T00:00:00+00:00", costgpu_version="test", machine=MACHINE,
-        framework=Framework(version="2.13.0", python="3.11", cuda_build="13.0", device=device), setup_seconds=1.0,
-        ended=False, wall_seconds=30.0, peak_rss_bytes=1 << 30, phases=[phase],
-    )  # fmt: skip
+        script="train.py",
+        arguments=[],
+        created="2026-11-21T00:00:00+00:00",
+        costgpu_version="test",
+        machine=MACHINE,
+        framework=Framework(version="2.13.0", python="3.11", cuda_build="13.0", device=device),
+        setup_seconds=1.0,
+        ended=False,
+        wall_seconds=30.0,
+        peak_rss_bytes=1 << 30,
+        phases=[phase],
+    )
 
 
 def modelled(spec: AcceleratorSpec) -> dict[str, float]:
@@ -81,9 +99,15 @@ COPY_A10G = 32 * 3 * 224 * 224 * 4 / 13.5e9
 @pytest.mark.parametrize("ratio", [0.7, 1.0, 1.6])
 @pytest.mark.parametrize(
     ("here", "there", "part"),
-    [("A10G", "A10G", 1.0), ("A100", "A100-80GB", SAME_CHIP), ("V100", "V100-PCIE-16GB", SAME_CHIP),
-     ("A10G", "T4", OTHER_CHIP), ("A100", "H100", OTHER_CHIP), ("L4", "L40S", OTHER_CHIP)],
-)  # fmt: skip
+    [
+        ("A10G", "A10G", 1.0),
+        ("A100", "A100-80GB", SAME_CHIP),
+        ("V100", "V100-PCIE-16GB", SAME_CHIP),
+        ("A10G", "T4", OTHER_CHIP),
+        ("A100", "H100", OTHER_CHIP),
+        ("L4", "L40S", OTHER_CHIP),
+    ],
+)
 def test_another_gpu_is_the_model_and_part_of_what_it_missed_here(
     ratio: float, here: str, there: str, part: float
 ) -> None:
@@ -130,10 +154,20 @@ def test_no_anchor_without_a_gpu_that_is_known() -> None:
 
 def offer(*, gpu: bool) -> Candidate:
     found = Offer(
-        provider="aws", region="us-east-1", zone=None, instance_type="x", family="x", vcpus=8, memory_gib=32.0,
-        architecture="x86_64", accelerator=None, purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(1), price_source="test", price_as_of=date(2026, 11, 1),
-    )  # fmt: skip
+        provider="aws",
+        region="us-east-1",
+        zone=None,
+        instance_type="x",
+        family="x",
+        vcpus=8,
+        memory_gib=32.0,
+        architecture="x86_64",
+        accelerator=None,
+        purchase_option=PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(1),
+        price_source="test",
+        price_as_of=date(2026, 11, 1),
+    )
     return Candidate(offer=found, accelerator=SPECS["T4"] if gpu else None)
 
 

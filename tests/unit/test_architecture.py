@@ -15,15 +15,19 @@ BREACHES = [
     ("costgpu/units.py", "import costgpu.models", "import downwards only"),
     ("costgpu/estimate/cost.py", "import rich", "typer and rich stay"),
     ("costgpu/estimate/cost.py", "import subprocess", "estimate is pure"),
-    ("costgpu/measure/probe/guard.py", "import costgpu.units", "The probe imports nothing of ours"),
+    ("costgpu/measure/probe/sandbox/file_guard.py", "import costgpu.units", "The probe imports nothing of ours"),
     ("pricing/catalog.py", "import boto3", "Cloud SDKs stay"),
 ]
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
     """import-linter over a copy of the house."""
-    lines = ["from importlinter.cli import lint_imports", "import sys", f"sys.path.insert(0, {str(folder)!r})",
-             "sys.exit(lint_imports(no_cache=True))"]  # fmt: skip
+    lines = [
+        "from importlinter.cli import lint_imports",
+        "import sys",
+        f"sys.path.insert(0, {str(folder)!r})",
+        "sys.exit(lint_imports(no_cache=True))",
+    ]
     return subprocess.run(
         [sys.executable, "-c", "\n".join(lines)], cwd=folder, capture_output=True, text=True, check=False
     )

@@ -14,35 +14,57 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import InvalidRequest, Unreachable
-from costgpu.job import CreateRequest, InstanceState
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.job import CreateRequest, InstanceState
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.aws import caller_address, launch, quotas
 from costgpu.providers.aws.images import parameters_for
 from costgpu.providers.aws.instances import instance_from
 from costgpu.providers.aws.network import _permission, _same, _without
-from costgpu.providers.aws.schedule import run_of, schedule_name
+from costgpu.providers.aws.termination_schedule import run_of, schedule_name
 
 RUN_IDS = st.from_regex(r"[a-z][a-z0-9]{11}", fullmatch=True)
 A10G = Accelerator(name="A10G", count=1, memory_gib=24.0)
 
 
-def offer(instance_type: str = "g5.xlarge", *, accelerator: Accelerator | None = A10G, arch: str = "x86_64",
-          spot: bool = False) -> Offer:  # fmt: skip
+def offer(
+    instance_type: str = "g5.xlarge",
+    *,
+    accelerator: Accelerator | None = A10G,
+    arch: str = "x86_64",
+    spot: bool = False,
+) -> Offer:
     return Offer(
-        provider="aws", instance_type=instance_type, family=instance_type.partition(".")[0], region="us-east-1",
-        zone=None, purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(1), vcpus=4, memory_gib=16.0, architecture=arch, accelerator=accelerator,
-        price_source="test", price_as_of=date(2026, 11, 1),
-    )  # fmt: skip
+        provider="aws",
+        instance_type=instance_type,
+        family=instance_type.partition(".")[0],
+        region="us-east-1",
+        zone=None,
+        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(1),
+        vcpus=4,
+        memory_gib=16.0,
+        architecture=arch,
+        accelerator=accelerator,
+        price_source="test",
+        price_as_of=date(2026, 11, 1),
+    )
 
 
 def request(tags: dict[str, str]) -> CreateRequest:
     return CreateRequest(
-        run_id="r7k2m9x4q1ab", token="r7k2m9x4q1ab-1", name="train", owner="ann", offer=offer(), zone=None, disk_gib=100,
-        lease_until=datetime(2026, 11, 21, 12, tzinfo=UTC), boot_script="#!/bin/sh\n", allow_from="203.0.113.7/32",
+        run_id="r7k2m9x4q1ab",
+        token="r7k2m9x4q1ab-1",
+        name="train",
+        owner="ann",
+        offer=offer(),
+        zone=None,
+        disk_gib=100,
+        lease_until=datetime(2026, 11, 21, 12, tzinfo=UTC),
+        boot_script="#!/bin/sh\n",
+        allow_from="203.0.113.7/32",
         tags=tags,
-    )  # fmt: skip
+    )
 
 
 def test_the_sdk_is_imported_on_first_use_only() -> None:
@@ -97,13 +119,18 @@ def test_every_offer_of_the_catalog_has_an_image_or_a_clear_no() -> None:
 @pytest.mark.parametrize(
     ("instance_type", "on_demand", "spot"),
     [
-        ("c7i.large", "L-1216C47A", "L-34B43A08"), ("m7g.large", "L-1216C47A", "L-34B43A08"),
-        ("t3.micro", "L-1216C47A", "L-34B43A08"), ("im4gn.large", "L-1216C47A", "L-34B43A08"),
-        ("g5.xlarge", "L-DB2E81BA", "L-3819A6DF"), ("gr6.4xlarge", "L-DB2E81BA", "L-3819A6DF"),
-        ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"), ("p5en.48xlarge", "L-417A185B", "L-C4BD4855"),
-        ("p6-b200.48xlarge", "L-417A185B", ""), ("x2idn.16xlarge", "L-7295265B", "L-E3A00192"),
+        ("c7i.large", "L-1216C47A", "L-34B43A08"),
+        ("m7g.large", "L-1216C47A", "L-34B43A08"),
+        ("t3.micro", "L-1216C47A", "L-34B43A08"),
+        ("im4gn.large", "L-1216C47A", "L-34B43A08"),
+        ("g5.xlarge", "L-DB2E81BA", "L-3819A6DF"),
+        ("gr6.4xlarge", "L-DB2E81BA", "L-3819A6DF"),
+        ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"),
+        ("p5en.48xlarge", "L-417A185B", "L-C4BD4855"),
+        ("p6-b200.48xlarge", "L-417A185B", ""),
+        ("x2idn.16xlarge", "L-7295265B", "L-E3A00192"),
     ],
-)  # fmt: skip
+)
 def test_which_quota_counts(instance_type: str, on_demand: str, spot: str) -> None:
     bucket = quotas.bucket_of(instance_type)
     assert bucket is not None
@@ -131,9 +158,12 @@ def test_other_names_are_of_no_run(name: str) -> None:
 
 
 ROW: dict[str, Any] = {
-    "InstanceId": "i-1", "InstanceType": "g5.xlarge", "LaunchTime": datetime(2026, 11, 21, tzinfo=UTC),
-    "State": {"Name": "running"}, "Placement": {"AvailabilityZone": "us-east-1a"},
-}  # fmt: skip
+    "InstanceId": "i-1",
+    "InstanceType": "g5.xlarge",
+    "LaunchTime": datetime(2026, 11, 21, tzinfo=UTC),
+    "State": {"Name": "running"},
+    "Placement": {"AvailabilityZone": "us-east-1a"},
+}
 
 
 @given(st.text(max_size=30))
@@ -150,12 +180,15 @@ def test_a_lease_that_cannot_be_read_is_none(text: str) -> None:
 @pytest.mark.parametrize(
     ("name", "state", "alive"),
     [
-        ("pending", InstanceState.PENDING, True), ("running", InstanceState.RUNNING, True),
-        ("stopping", InstanceState.STOPPING, True), ("stopped", InstanceState.STOPPED, True),
-        ("shutting-down", InstanceState.TERMINATING, True), ("terminated", InstanceState.TERMINATED, False),
+        ("pending", InstanceState.PENDING, True),
+        ("running", InstanceState.RUNNING, True),
+        ("stopping", InstanceState.STOPPING, True),
+        ("stopped", InstanceState.STOPPED, True),
+        ("shutting-down", InstanceState.TERMINATING, True),
+        ("terminated", InstanceState.TERMINATED, False),
         ("a state of 2027", InstanceState.PENDING, True),
     ],
-)  # fmt: skip
+)
 def test_states(name: str, state: InstanceState, *, alive: bool) -> None:
     made = instance_from({**ROW, "State": {"Name": name}, "PublicIpAddress": "54.1.2.3"}, "us-east-1")
     assert (made.state, made.state.alive) == (state, alive)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costgpu.prediction import Prediction, Range, Verdict
-from costgpu.render.bars import ASCII, UNICODE, bars
+from costgpu.models.prediction import Prediction, Range, Verdict
+from costgpu.render.text.text_chart import ASCII, UNICODE, bars
 from tests.unit.answers import OFFERS, offer, profile, verdict, workload
 
 
@@ -19,8 +19,11 @@ def answer(*more: str, steps: float = 20_000) -> Verdict:
 
 
 def timed(prediction: Prediction, low: float, value: float, high: float) -> Prediction:
-    return replace(prediction, wall_seconds=Range(value=value, low=low, high=high),
-                   cost_usd=Range(value=value / 3600, low=low / 3600, high=high / 3600))  # fmt: skip
+    return replace(
+        prediction,
+        wall_seconds=Range(value=value, low=low, high=high),
+        cost_usd=Range(value=value / 3600, low=low / 3600, high=high / 3600),
+    )
 
 
 def made(*seconds: tuple[float, float, float]) -> Verdict:
@@ -98,9 +101,9 @@ def test_long_and_hostile_names_keep_the_columns() -> None:
     assert "\u202e" not in text
 
 
-SPANS = st.tuples(
-    st.floats(1e-6, 1e9), st.floats(1.0, 100.0), st.floats(1.0, 100.0)
-).map(lambda t: (t[0], t[0] * t[1], t[0] * t[1] * t[2]))  # fmt: skip
+SPANS = st.tuples(st.floats(1e-6, 1e9), st.floats(1.0, 100.0), st.floats(1.0, 100.0)).map(
+    lambda t: (t[0], t[0] * t[1], t[0] * t[1] * t[2])
+)
 BASE = answer()
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.measure.beats import beat_phase, framework_of, notes_of, parallel_share, usable
-from costgpu.workload import GpuPath, TotalKind
+from costgpu.measure.profile.progress_series import beat_phase, framework_of, notes_of, parallel_share, usable
+from costgpu.models.workload import GpuPath, TotalKind
 
 
 def series(
@@ -17,17 +17,35 @@ def series(
 ) -> dict[str, Any]:
     facts = {"per_epoch": None, "may_stop": False, **more.pop("facts", {})}
     return {
-        "source": source, "unit": unit, "total": total, "beats": beats, "open": True, "seconds": [0.5] * (beats - 1),
-        "lead": 0.5, "total_seconds": 0.5 * (beats - 1), "label": "train.py:3", "facts": facts, "special": {},
-        "snapshots": [], "openings": 1, "around": [], **more,
-    }  # fmt: skip
+        "source": source,
+        "unit": unit,
+        "total": total,
+        "beats": beats,
+        "open": True,
+        "seconds": [0.5] * (beats - 1),
+        "lead": 0.5,
+        "total_seconds": 0.5 * (beats - 1),
+        "label": "train.py:3",
+        "facts": facts,
+        "special": {},
+        "snapshots": [],
+        "openings": 1,
+        "around": [],
+        **more,
+    }
 
 
 def record(*beats: dict[str, Any], status: str = "cut", **more: Any) -> dict[str, Any]:
     return {
-        "status": status, "beats": list(beats), "loops": None, "versions": {}, "wall_seconds": 10.0, "cpu_seconds": 10.0,
-        "python": "3.11.7", **more,
-    }  # fmt: skip
+        "status": status,
+        "beats": list(beats),
+        "loops": None,
+        "versions": {},
+        "wall_seconds": 10.0,
+        "cpu_seconds": 10.0,
+        "python": "3.11.7",
+        **more,
+    }
 
 
 def loop(trips: Any, line: int = 2, **more: Any) -> dict[str, Any]:
@@ -89,8 +107,16 @@ def test_nested_bars() -> None:
 
 def test_keras_says_its_own_length_and_counts() -> None:
     totals = {"flops": 1e9, "bytes": 6e6, "kernels": 30.0, "convolutions": 2.5e8, "dtype": "float16"}
-    facts = {"epochs": 20, "per_epoch": 50, "totals": totals, "optimizer": "Adam", "parameters": 1000, "backend": "jax",
-             "batch": 32, "model_bytes": 4000}  # fmt: skip
+    facts = {
+        "epochs": 20,
+        "per_epoch": 50,
+        "totals": totals,
+        "optimizer": "Adam",
+        "parameters": 1000,
+        "backend": "jax",
+        "batch": 32,
+        "model_bytes": 4000,
+    }
     kept = record(series("keras", "step", 1000, facts=facts), versions={"keras": "3.15.1"})
     phase = beat_phase(kept)
     assert phase.gpu is GpuPath.COUNTED

@@ -9,19 +9,17 @@ from decimal import Decimal
 
 import pytest
 
-from costgpu.estimate import bench
-from costgpu.estimate.amount import amount_of
+from costgpu.estimate import benchmark_table
 from costgpu.estimate.cpu import CpuRates, rates_here, step_there
 from costgpu.estimate.gpu import gpu_terms, precision_of
 from costgpu.estimate.interval import COUNTED, Z80
-from costgpu.estimate.opcost import StepWork, counted_work
+from costgpu.estimate.op_costs import StepWork, counted_work
 from costgpu.estimate.predict import predict, prepare
+from costgpu.estimate.scope import amount_of
 from costgpu.estimate.verdict import Preferences, decide
-from costgpu.models import Accelerator, Grade, Offer, PurchaseOption, Speedup
-from costgpu.prediction import Candidate, Choice, Prediction, Provenance
-from costgpu.pricing.hardware import accelerators, cpus
-from costgpu.pricing.speedups import speedups
-from costgpu.workload import (
+from costgpu.models.offer import Accelerator, Grade, Offer, PurchaseOption, Speedup
+from costgpu.models.prediction import Candidate, Choice, Prediction, Provenance
+from costgpu.models.workload import (
     Framework,
     GpuPath,
     Machine,
@@ -33,36 +31,76 @@ from costgpu.workload import (
     TotalKind,
     WorkloadProfile,
 )
+from costgpu.pricing.hardware import accelerators, cpus
+from costgpu.pricing.speedups import speedups
 
 MACHINE = Machine(
-    cpu_model="test", cores=4, threads=4, memory_gib=16, gemm_gflops=200, gemm_gflops_low=190, copy_gbps=20,
+    cpu_model="test",
+    cores=4,
+    threads=4,
+    memory_gib=16,
+    gemm_gflops=200,
+    gemm_gflops_low=190,
+    copy_gbps=20,
     op_seconds=4e-6,
-)  # fmt: skip
+)
 V100, T4, H100 = (accelerators()[name] for name in ("V100", "T4", "H100"))
 ROW = Speedup(
-    kind="gradient-boosted-trees", detail="1M rows", framework="xgboost of 2024", cpu="Xeon", cpu_cores=16,
-    cpu_core_gflops=60.0, gpu="V100", gpu_tflops=V100.fp32_tflops, gpu_gbps=V100.memory_bandwidth_gbps, cpu_seconds=100.0,
-    gpu_seconds=20.0, ratio_low=5.0, ratio_high=5.0, unit="round", units=100.0, grade=Grade.MEASURED, weight=1.0,
-    plausible=True, remark="", source="https://example.org", measured="2024", as_of=date(2026, 11, 21),
-)  # fmt: skip
-RATE = bench.rate_of(ROW)[1]
-WORK = bench.Work("gradient-boosted-trees", "xgboost", "round", 1.0, RATE)
+    kind="gradient-boosted-trees",
+    detail="1M rows",
+    framework="xgboost of 2024",
+    cpu="Xeon",
+    cpu_cores=16,
+    cpu_core_gflops=60.0,
+    gpu="V100",
+    gpu_tflops=V100.fp32_tflops,
+    gpu_gbps=V100.memory_bandwidth_gbps,
+    cpu_seconds=100.0,
+    gpu_seconds=20.0,
+    ratio_low=5.0,
+    ratio_high=5.0,
+    unit="round",
+    units=100.0,
+    grade=Grade.MEASURED,
+    weight=1.0,
+    plausible=True,
+    remark="",
+    source="https://example.org",
+    measured="2024",
+    as_of=date(2026, 11, 21),
+)
+RATE = benchmark_table.rate_of(ROW)[1]
+WORK = benchmark_table.Work("gradient-boosted-trees", "xgboost", "round", 1.0, RATE)
 
 
 def claimed(low: float, high: float, kind: str = "svm", weight: float = 0.5, *, plausible: bool = True) -> Speedup:
     return replace(
-        ROW, kind=kind, cpu="", cpu_cores=None, cpu_core_gflops=None, gpu="", gpu_tflops=None, gpu_gbps=None,
-        cpu_seconds=None, gpu_seconds=None, ratio_low=low, ratio_high=high, unit="", units=None, grade=Grade.CLAIM,
-        weight=weight, plausible=plausible,
-    )  # fmt: skip
+        ROW,
+        kind=kind,
+        cpu="",
+        cpu_cores=None,
+        cpu_core_gflops=None,
+        gpu="",
+        gpu_tflops=None,
+        gpu_gbps=None,
+        cpu_seconds=None,
+        gpu_seconds=None,
+        ratio_low=low,
+        ratio_high=high,
+        unit="",
+        units=None,
+        grade=Grade.CLAIM,
+        weight=weight,
+        plausible=plausible,
+    )
 
 
 def with_ratio(ratio: float, **changes: object) -> Speedup:
     return replace(ROW, gpu_seconds=100.0 / ratio, ratio_low=ratio, ratio_high=ratio, **changes)  # type: ignore[arg-type]
 
 
-def found(work: bench.Work, *rows: Speedup, gpu: str = "V100") -> bench.TableSpeed:
-    speed = bench.table_speed(work, accelerators()[gpu], rows)
+def found(work: benchmark_table.Work, *rows: Speedup, gpu: str = "V100") -> benchmark_table.TableSpeed:
+    speed = benchmark_table.table_speed(work, accelerators()[gpu], rows)
     assert speed is not None
     return speed
 
@@ -73,7 +111,7 @@ def found(work: bench.Work, *rows: Speedup, gpu: str = "V100") -> bench.TableSpe
 def test_the_same_machines_give_the_ratio_of_the_row_itself() -> None:
     speed = found(WORK, ROW)
     assert speed.speedup == pytest.approx(5.0)
-    assert speed.sigma == bench.SPREAD["gradient-boosted-trees"]
+    assert speed.sigma == benchmark_table.SPREAD["gradient-boosted-trees"]
     assert speed.low == pytest.approx(math.exp(-Z80 * speed.sigma))
     assert speed.high == pytest.approx(1 / speed.low)
     assert "1 measured line" in speed.notes[0]
@@ -82,7 +120,7 @@ def test_the_same_machines_give_the_ratio_of_the_row_itself() -> None:
 
 def test_a_slower_cpu_gains_more_and_a_slower_gpu_gives_less() -> None:
     assert found(replace(WORK, unit_seconds=4.0, cpu_rate=RATE / 4), ROW).speedup == pytest.approx(5.0 * 4)
-    ratio = bench.gpu_rate(T4.fp32_tflops, T4.memory_bandwidth_gbps) / bench.gpu_rate(
+    ratio = benchmark_table.gpu_rate(T4.fp32_tflops, T4.memory_bandwidth_gbps) / benchmark_table.gpu_rate(
         V100.fp32_tflops, V100.memory_bandwidth_gbps
     )
     assert found(WORK, ROW, gpu="T4").speedup == pytest.approx(5.0 * ratio**0.25)
@@ -121,17 +159,22 @@ def test_rows_that_disagree_widen_the_interval() -> None:
     quarrelling = found(WORK, with_ratio(0.2), with_ratio(125.0, detail="b"))
     assert quarrelling.speedup == pytest.approx(agreeing.speedup)
     assert quarrelling.sigma == pytest.approx(math.log(25))
-    assert agreeing.sigma == bench.SPREAD["gradient-boosted-trees"]
+    assert agreeing.sigma == benchmark_table.SPREAD["gradient-boosted-trees"]
 
 
 def test_a_kind_without_rows_goes_to_its_relatives_and_then_to_claims() -> None:
     lstm = replace(ROW, kind="lstm")
     related = found(replace(WORK, kind="rnn"), lstm, claimed(10, 15, "any"))
-    assert related.sigma == bench.SPREAD_RELATIVE
+    assert related.sigma == benchmark_table.SPREAD_RELATIVE
     assert "no measured line of rnn: its relatives stand for it" in related.notes[1]
     only_claims = found(replace(WORK, kind="svm"), lstm, claimed(9, 36), claimed(10, 15, "any"))
     assert only_claims.speedup == pytest.approx(18.0)
-    assert only_claims.sigma == bench.SPREAD_CLAIM > bench.SPREAD_RELATIVE > bench.SPREAD["gradient-boosted-trees"]
+    assert (
+        only_claims.sigma
+        == benchmark_table.SPREAD_CLAIM
+        > benchmark_table.SPREAD_RELATIVE
+        > benchmark_table.SPREAD["gradient-boosted-trees"]
+    )
     assert "no measured line of svm: only claims, such as 18x" in only_claims.notes[0]
     general = found(replace(WORK, kind="pca"), claimed(10, 50, "scikit-learn"), claimed(10, 15, "any"))
     assert general.speedup == pytest.approx(math.sqrt(500))
@@ -147,9 +190,9 @@ def test_the_claims_reach_is_the_least_width() -> None:
 def test_what_is_implausible_or_without_weight_is_never_used() -> None:
     wild = claimed(1440, 1440, "svm", weight=1.0, plausible=False)
     shown = claimed(5, 5, "svm", weight=0.0)
-    assert bench.table_speed(replace(WORK, kind="svm"), V100, [wild, shown]) is None
+    assert benchmark_table.table_speed(replace(WORK, kind="svm"), V100, [wild, shown]) is None
     assert found(replace(WORK, kind="svm"), wild, shown, claimed(10, 10)).speedup == pytest.approx(10)
-    assert bench.table_speed(WORK, V100, [replace(ROW, weight=0.0)]) is None
+    assert benchmark_table.table_speed(WORK, V100, [replace(ROW, weight=0.0)]) is None
 
 
 def test_a_net_of_which_nothing_is_known_is_any_net_but_no_tree() -> None:
@@ -161,9 +204,9 @@ def test_a_net_of_which_nothing_is_known_is_any_net_but_no_tree() -> None:
 
 def test_work_on_one_core_knows_only_one_core() -> None:
     rates = CpuRates(50.0, 16, 40.0)
-    assert bench.cpu_rate(rates, 1.0) == pytest.approx(50.0)
-    assert bench.cpu_rate(rates) == pytest.approx(50.0 * 16 / (1 + 0.04 * 15))
-    assert bench.cpu_rate(rates, 0.5) == pytest.approx(50.0 / (0.5 + 0.05))
+    assert benchmark_table.cpu_rate(rates, 1.0) == pytest.approx(50.0)
+    assert benchmark_table.cpu_rate(rates) == pytest.approx(50.0 * 16 / (1 + 0.04 * 15))
+    assert benchmark_table.cpu_rate(rates, 0.5) == pytest.approx(50.0 / (0.5 + 0.05))
 
 
 # -- the shipped table
@@ -180,8 +223,10 @@ def test_the_width_covers_what_other_sources_say_of_a_row() -> None:
         assert row.cpu_seconds is not None
         seconds = row.cpu_seconds / (row.units or 1.0)
         unit = row.unit if row.units else ""
-        work = bench.Work(row.kind, bench.library(row.framework), unit, seconds, bench.rate_of(row)[1])
-        speed = bench.table_speed(work, accelerators()[row.gpu], others)
+        work = benchmark_table.Work(
+            row.kind, benchmark_table.library(row.framework), unit, seconds, benchmark_table.rate_of(row)[1]
+        )
+        speed = benchmark_table.table_speed(work, accelerators()[row.gpu], others)
         assert speed is not None
         total += 1
         inside += abs(math.log(speed.speedup / row.ratio)) <= Z80 * speed.sigma
@@ -190,10 +235,13 @@ def test_the_width_covers_what_other_sources_say_of_a_row() -> None:
 
 
 def test_trees_on_few_rows_are_not_faster_on_a_gpu_and_on_many_they_are() -> None:
-    few = bench.Work("gradient-boosted-trees", "xgboost", "round", 0.003, 1350.0)
+    few = benchmark_table.Work("gradient-boosted-trees", "xgboost", "round", 0.003, 1350.0)
     many = replace(few, unit_seconds=0.3)
     for gpu in (T4, V100, H100):
-        small, large = bench.table_speed(few, gpu, speedups()), bench.table_speed(many, gpu, speedups())
+        small, large = (
+            benchmark_table.table_speed(few, gpu, speedups()),
+            benchmark_table.table_speed(many, gpu, speedups()),
+        )
         assert small is not None
         assert large is not None
         assert small.speedup < 1 < 2.5 < large.speedup < 15
@@ -207,37 +255,59 @@ def candidate(
 ) -> Candidate:
     spec = accelerators()[gpu] if gpu else None
     offer = Offer(
-        provider="aws", instance_type="g.xlarge" if gpu else "c7a.4xlarge", family="g" if gpu else "c7a",
-        region="us-east-1", zone=None, purchase_option=PurchaseOption.ON_DEMAND, price_usd_per_hour=Decimal(price),
-        vcpus=8 if gpu else 16, memory_gib=memory_gib, architecture=architecture,
+        provider="aws",
+        instance_type="g.xlarge" if gpu else "c7a.4xlarge",
+        family="g" if gpu else "c7a",
+        region="us-east-1",
+        zone=None,
+        purchase_option=PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(price),
+        vcpus=8 if gpu else 16,
+        memory_gib=memory_gib,
+        architecture=architecture,
         accelerator=Accelerator(name=spec.name, count=1, memory_gib=spec.memory_gib) if spec else None,
-        price_source="a price list", price_as_of=date(2026, 11, 1),
-    )  # fmt: skip
+        price_source="a price list",
+        price_as_of=date(2026, 11, 1),
+    )
     return Candidate(offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
 
 
 def profile(phase: Phase, name: str = "xgboost") -> WorkloadProfile:
     return WorkloadProfile(
-        script="train.py", arguments=[], created="2026-11-21T00:00:00+00:00", costgpu_version="test", machine=MACHINE,
-        framework=Framework(version="3.0", python="3.11", name=name), setup_seconds=10.0, ended=False, wall_seconds=60.0,
-        peak_rss_bytes=2 << 30, phases=[phase],
-    )  # fmt: skip
+        script="train.py",
+        arguments=[],
+        created="2026-11-21T00:00:00+00:00",
+        costgpu_version="test",
+        machine=MACHINE,
+        framework=Framework(version="3.0", python="3.11", name=name),
+        setup_seconds=10.0,
+        ended=False,
+        wall_seconds=60.0,
+        peak_rss_bytes=2 << 30,
+        phases=[phase],
+    )
 
 
 def phase_of(gpu: GpuPath, seconds: float = 4.0, **changes: object) -> Phase:
     given = Phase(
-        label="train.py:9", total=Total(kind=TotalKind.EXACT, steps=2000.0, steps_per_epoch=None, how="as it says"),
+        label="train.py:9",
+        total=Total(kind=TotalKind.EXACT, steps=2000.0, steps_per_epoch=None, how="as it says"),
         steps_observed=20,
-        step=StepTimes(count=20, median_seconds=seconds, mean_seconds=seconds, low_seconds=seconds, high_seconds=seconds),
+        step=StepTimes(
+            count=20, median_seconds=seconds, mean_seconds=seconds, low_seconds=seconds, high_seconds=seconds
+        ),
         gpu=gpu,
-    )  # fmt: skip
+    )
     return replace(given, **changes)  # type: ignore[arg-type]
 
 
 TREES = phase_of(
-    GpuPath.TABLE, kind="gradient-boosted-trees", unit="round", gpu_reason="on a GPU it takes device='cuda'",
+    GpuPath.TABLE,
+    kind="gradient-boosted-trees",
+    unit="round",
+    gpu_reason="on a GPU it takes device='cuda'",
     host_seconds_per_step=0.4,
-)  # fmt: skip
+)
 
 
 def predicted(work: WorkloadProfile, where: Candidate, rows: tuple[Speedup, ...] = speedups()) -> Prediction:
@@ -246,8 +316,8 @@ def predicted(work: WorkloadProfile, where: Candidate, rows: tuple[Speedup, ...]
 
 def test_a_phase_from_the_table_is_its_seconds_here_over_the_speed_up() -> None:
     there = predicted(profile(TREES), candidate("V100"))
-    rate = bench.cpu_rate(rates_here(MACHINE), 0.1)
-    speed = found(bench.Work(TREES.kind, "xgboost", "round", 4.0, rate), *speedups())
+    rate = benchmark_table.cpu_rate(rates_here(MACHINE), 0.1)
+    speed = found(benchmark_table.Work(TREES.kind, "xgboost", "round", 4.0, rate), *speedups())
     assert there.step_seconds == pytest.approx(4.0 / speed.speedup)
     assert there.provenance is Provenance.BENCHMARKED
     assert not there.infeasible
@@ -270,8 +340,13 @@ def test_a_cpu_candidate_uses_its_cores_and_here_stays_as_measured() -> None:
     assert here.step_seconds == 4.0
     assert there.provenance is Provenance.MODELLED
     assert there.step_seconds < 4.0 / 2  # 16 cores against 4, of which a part is serial
-    whole = step_there(prepare(profile(TREES), amount_of(profile(TREES)), year=2026).splits[0], StepWork(), MACHINE,
-                       cpus()["aws", "c7a"], 16)  # fmt: skip
+    whole = step_there(
+        prepare(profile(TREES), amount_of(profile(TREES)), year=2026).splits[0],
+        StepWork(),
+        MACHINE,
+        cpus()["aws", "c7a"],
+        16,
+    )
     assert there.step_seconds < sum(whole.values())  # an untraced torch step is not trusted to spread
 
 

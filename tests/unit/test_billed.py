@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select
 
-from costgpu.job import EventKind, RunEvent
 from costgpu.ledger import Ledger
-from costgpu.ledger.billed import BilledCost, Compared, add, compared, latest
+from costgpu.ledger.records.billed import BilledCost, Compared, add, compared, latest
 from costgpu.ledger.schema import billed
-from costgpu.render.billed import billed_json, billed_text
+from costgpu.models.job import EventKind, RunEvent
+from costgpu.render.text.billed import billed_json, billed_text
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -32,9 +32,15 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 def cost(run_id: str, usd: str, *, day: int = 0, said: float = 40, **facts: str) -> BilledCost:
     return BilledCost(
-        provider=facts.get("provider", "aws"), account=facts.get("account", "1"), run_id=run_id, start=START + day * DAY,
-        end=START + (day + 1) * DAY, amount_usd=Decimal(usd), source="AWS Cost Explorer", said_at=START + said * DAY,
-    )  # fmt: skip
+        provider=facts.get("provider", "aws"),
+        account=facts.get("account", "1"),
+        run_id=run_id,
+        start=START + day * DAY,
+        end=START + (day + 1) * DAY,
+        amount_usd=Decimal(usd),
+        source="AWS Cost Explorer",
+        said_at=START + said * DAY,
+    )
 
 
 def said(ledger: Ledger, *costs: BilledCost, provider: str = "aws", account: str = "1", end: datetime = END) -> int:
@@ -152,12 +158,16 @@ def test_a_ledger_that_nobody_told_anything(ledger: Ledger) -> None:
 
 
 ROWS = (
-    Compared(run_id="k3v9x2m7q1ab", name="a-job-with-a-name-that-is-long", metered_usd=Decimal("12.5"),
-             billed_usd=Decimal("12.75")),
+    Compared(
+        run_id="k3v9x2m7q1ab",
+        name="a-job-with-a-name-that-is-long",
+        metered_usd=Decimal("12.5"),
+        billed_usd=Decimal("12.75"),
+    ),
     Compared(run_id="b", name="train", metered_usd=Decimal("0.075"), billed_usd=Decimal("0.07")),
     Compared(run_id="c", name="", metered_usd=None, billed_usd=Decimal("1.006")),
     Compared(run_id="", name="", metered_usd=None, billed_usd=Decimal(431)),
-)  # fmt: skip
+)
 SOURCES = (("AWS Cost Explorer", END - timedelta(hours=3)),)
 
 

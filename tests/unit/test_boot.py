@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from costgpu.runner.boot import boot_script
+from costgpu.runner.machine.boot_script import boot_script
 
 PUBLIC = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJxGh5c1Xw0l run"
 PRIVATE = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE=\nAAAA\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -17,9 +17,12 @@ WHEN = datetime(2026, 11, 21, 12, 0, 0, 900_000, tzinfo=UTC)
 
 def _script(**changes: object) -> str:
     values: dict[str, object] = {
-        "deadline": WHEN, "lifetime_seconds": 3600.2, "user_public_key": PUBLIC, "host_private_key": PRIVATE,
+        "deadline": WHEN,
+        "lifetime_seconds": 3600.2,
+        "user_public_key": PUBLIC,
+        "host_private_key": PRIVATE,
         "host_public_key": PUBLIC,
-    }  # fmt: skip
+    }
     return boot_script(**(values | changes))  # type: ignore[arg-type]
 
 
@@ -47,7 +50,7 @@ def test_it_fits_into_user_data_and_is_the_same_every_time() -> None:
     [
         {"user_public_key": PUBLIC + "\nssh-rsa AAAA"},
         {"user_public_key": "ssh-rsa AAAA"},
-        {"user_public_key": "command=\"x\" " + PUBLIC},
+        {"user_public_key": 'command="x" ' + PUBLIC},
         {"host_public_key": "'; rm -rf /'"},
         {"host_private_key": "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----"},
         {"host_private_key": PRIVATE.replace("AAAA", "$(reboot)")},
@@ -59,7 +62,7 @@ def test_it_fits_into_user_data_and_is_the_same_every_time() -> None:
         {"unclaimed_seconds": -1.0},
         {"deadline": WHEN.replace(tzinfo=None) + timedelta(days=1)},
     ],
-)  # fmt: skip
+)
 def test_what_is_not_meant_is_refused_without_showing_a_key(changes: dict[str, object]) -> None:
     with pytest.raises(ValueError) as caught:  # noqa: PT011
         _script(**changes)

@@ -13,17 +13,17 @@ from typing import Any, cast
 import pytest
 from pydantic import SecretStr
 
-from costgpu.alert.send import Delivery
-from costgpu.cli.budgeting import Check, end_run, still_to_tell
-from costgpu.cli.wiring import Bench
+from costgpu.alert.notify import Delivery
 from costgpu.clock import ManualClock
 from costgpu.config import runs_folder
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, RunBusy, Unreachable
-from costgpu.job import Instance, InstanceRef, InstanceState, Leftover
 from costgpu.ledger import Ledger
-from costgpu.ledger.budget import Budget, Every
-from costgpu.ledger.budgets import Alert, set_budget
-from costgpu.runner.keys import USER_KEY
+from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.records.budget_store import Alert, set_budget
+from costgpu.models.job import Instance, InstanceRef, InstanceState, Leftover
+from costgpu.runner.machine.keys import USER_KEY
+from costgpu.workflows.budget_check import Check, end_run, still_to_tell
+from costgpu.workflows.context import Bench
 from tests.unit.planted import HOUR, NOW, Answers, closed, machine, opened
 
 TOTAL = Budget(name="all", amount_usd=Decimal(5), every=Every.TOTAL)
@@ -227,7 +227,7 @@ def test_the_last_of_many_addresses_that_fail_is_not_lost(
         asked.append(len(urls))
         return [Delivery(url == "json://1", "webhook", "refused with many words " * 3) for url in urls]
 
-    monkeypatch.setattr("costgpu.alert.send.deliver", refused)
+    monkeypatch.setattr("costgpu.alert.notify.deliver", refused)
     closed(ledger, "a1", NOW - 30 * HOUR, 1, "3.00")
     urls = tuple(SecretStr(f"json://{n}") for n in range(1, 16))
     for _ in range(3):
@@ -246,7 +246,7 @@ def test_runs_of_others_and_of_other_computers_are_named_and_not_ended(
         (runs_folder() / run).mkdir()
         (runs_folder() / run / USER_KEY).touch()
     ended: list[str] = []
-    monkeypatch.setattr("costgpu.cli.budgeting.end_run", lambda _, run_id: ended.append(run_id))
+    monkeypatch.setattr("costgpu.workflows.budget_check.end_run", lambda _, run_id: ended.append(run_id))
     live = [machine(run, NOW - 9 * HOUR) for run in ("b1", "b2", "b3")]
     check(Cloud(*live))
     told = check(Cloud(*live), enforce=True)
@@ -273,8 +273,8 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
     def busy(_: Path) -> None:
         raise RunBusy("It is driven.")
 
-    monkeypatch.setattr("costgpu.cli.cancel.cancel_driven", cancel)
-    monkeypatch.setattr("costgpu.runner.lock.driving", busy)
+    monkeypatch.setattr("costgpu.workflows.cancel.cancel_driven", cancel)
+    monkeypatch.setattr("costgpu.runner.state.lock.driving", busy)
     parts = cast(
         "Bench", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))
     )
@@ -287,8 +287,15 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
 
 
 def alert(delivered: bool | None, detail: str) -> Alert:
-    return Alert(number=1, period_start=NOW, threshold=50, crossed_at=NOW, spent_usd=Decimal(1), delivered=delivered,
-                 detail=detail)  # fmt: skip
+    return Alert(
+        number=1,
+        period_start=NOW,
+        threshold=50,
+        crossed_at=NOW,
+        spent_usd=Decimal(1),
+        delivered=delivered,
+        detail=detail,
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,14 +306,19 @@ def alert(delivered: bool | None, detail: str) -> Alert:
         ([alert(False, "1 of 3 delivered; failed: #2,#3; #2 Slack: no; #3 mail: refused; #1 is not meant")], [2, 3]),
         ([alert(False, "1 of 3 delivered; failed: #2,#3; #2 Sl")], [2, 3]),  # the ledger has cut it
         ([alert(False, "1 of 3 delivered; failed: #2,#")], [1, 2, 3]),
-        ([alert(False, "2 of 3 delivered; failed: #2; #2 Slack: no"),
-          alert(False, "2 of 3 delivered; failed: #3; #3 mail: no")], [2, 3]),
+        (
+            [
+                alert(False, "2 of 3 delivered; failed: #2; #2 Slack: no"),
+                alert(False, "2 of 3 delivered; failed: #3; #3 mail: no"),
+            ],
+            [2, 3],
+        ),
         ([alert(False, "2 of 3 delivered; failed: #2; #2 Slack: no"), alert(None, "")], [1, 2, 3]),
         ([alert(False, "1 of 2 delivered; failed: #2; #2 Slack: no")], [1, 2, 3]),  # the addresses are others now
         ([alert(False, "1 of 3 delivered; failed: #2 Slack: no; #3 ma")], [1, 2, 3]),  # as older versions wrote it
         ([alert(False, "No settings.")], [1, 2, 3]),
         ([alert(False, "2 of 3 delivered; failed: #9; #9 mail: no")], [1, 2, 3]),
     ],
-)  # fmt: skip
+)
 def test_only_addresses_that_a_message_has_not_reached_get_it_again(alerts: list[Alert], positions: list[int]) -> None:
     assert still_to_tell(alerts, 3) == positions

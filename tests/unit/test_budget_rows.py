@@ -20,8 +20,8 @@ from sqlalchemy import Connection, Executable, func, select
 
 from costgpu.errors import BudgetError, LedgerDamaged, LedgerError
 from costgpu.ledger import Ledger, schema
-from costgpu.ledger.budget import Budget, Every, Period, bounds, crossed
-from costgpu.ledger.budgets import (
+from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds, crossed
+from costgpu.ledger.records.budget_store import (
     Stored,
     Turn,
     alerts_of,
@@ -35,8 +35,9 @@ from costgpu.ledger.budgets import (
 from tests.runner.examples import START, intent
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-NLP = Budget(name="team-nlp", amount_usd=Decimal(200), every=Every.MONTHLY, time_zone="Europe/Berlin",
-             tags={"team": "nlp"})  # fmt: skip
+NLP = Budget(
+    name="team-nlp", amount_usd=Decimal(200), every=Every.MONTHLY, time_zone="Europe/Berlin", tags={"team": "nlp"}
+)
 NOVEMBER = bounds(Every.MONTHLY, "Europe/Berlin", NOW)
 OCTOBER = bounds(Every.MONTHLY, "Europe/Berlin", NOW - timedelta(days=30))
 MINUTE = timedelta(minutes=1)
@@ -45,8 +46,8 @@ import sys
 from datetime import datetime
 from decimal import Decimal
 from costgpu.ledger import Ledger
-from costgpu.ledger.budget import bounds, crossed
-from costgpu.ledger.budgets import all_budgets, finish_turn, take_turn
+from costgpu.ledger.records.budget_rules import bounds, crossed
+from costgpu.ledger.records.budget_store import all_budgets, finish_turn, take_turn
 now, how = datetime.fromisoformat(sys.argv[2]), sys.argv[3]
 with Ledger.open(sys.argv[1]) as ledger:
     stored, = all_budgets(ledger)
@@ -173,8 +174,9 @@ class TestAlerts:
         assert turn_of(ledger, "170", NOW + MINUTE) == Turn()
         found = alerts_of(ledger, the_one(ledger), NOVEMBER)
         assert [(a.threshold, a.delivered, a.told_at, a.attempts, a.detail) for a in found] == [
-            (50, True, NOW, 1, "mail, Slack"), (80, True, NOW, 1, "mail, Slack"),
-        ]  # fmt: skip
+            (50, True, NOW, 1, "mail, Slack"),
+            (80, True, NOW, 1, "mail, Slack"),
+        ]
         assert marks(turn_of(ledger, "201", NOW + MINUTE)) == [100]
         assert marks(turn_of(ledger, "170", NOW - timedelta(days=30), OCTOBER)) == [50, 80]
 
@@ -346,9 +348,11 @@ class TestAtOnce:
 def check(url: str, now: datetime, how: str) -> subprocess.Popen[str]:
     """A check in a process of its own, that waits for the word."""
     return subprocess.Popen(
-        [sys.executable, "-c", CHECK, url, now.isoformat(), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-c", CHECK, url, now.isoformat(), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-    )  # fmt: skip
+    )
 
 
 def go(process: subprocess.Popen[str]) -> list[str]:

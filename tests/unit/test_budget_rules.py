@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
-from costgpu.ledger.budget import (
+from costgpu.ledger.records.budget_rules import (
     Budget,
     BudgetState,
     Every,
@@ -28,10 +28,21 @@ from costgpu.ledger.budget import (
 )
 
 ODD = (
-    "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Africa/Casablanca", "Asia/Kathmandu",
-    "America/St_Johns", "Pacific/Apia", "America/Havana", "Asia/Gaza", "Antarctica/Troll", "America/Toronto",
-    "Africa/Monrovia", "Pacific/Kwajalein", "UTC",
-)  # fmt: skip
+    "Europe/Berlin",
+    "America/Sao_Paulo",
+    "Australia/Lord_Howe",
+    "Africa/Casablanca",
+    "Asia/Kathmandu",
+    "America/St_Johns",
+    "Pacific/Apia",
+    "America/Havana",
+    "Asia/Gaza",
+    "Antarctica/Troll",
+    "America/Toronto",
+    "Africa/Monrovia",
+    "Pacific/Kwajalein",
+    "UTC",
+)
 PERIODS = (Every.DAILY, Every.WEEKLY, Every.MONTHLY)
 instants = st.integers(-20 * 365 * 86400, 90 * 365 * 86400).map(
     lambda s: datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=s)
@@ -229,24 +240,45 @@ def test_a_clock_that_cannot_be_right(now: str, newest: str | None, off: bool) -
 class TestWhatPeopleWrite:
     @pytest.mark.parametrize(
         ("text", "amount"),
-        [("200", "200"), ("$200", "200"), (" 99.50 ", "99.50"), ("200 USD", "200"), ("usd 200", "200"),
-         ("1e3", "1000"), ("0.01", "0.01"), ("10000000", "10000000")],
-    )  # fmt: skip
+        [
+            ("200", "200"),
+            ("$200", "200"),
+            (" 99.50 ", "99.50"),
+            ("200 USD", "200"),
+            ("usd 200", "200"),
+            ("1e3", "1000"),
+            ("0.01", "0.01"),
+            ("10000000", "10000000"),
+        ],
+    )
     def test_amounts(self, text: str, amount: str) -> None:
         assert str(parse_amount(text)) == amount
 
     @pytest.mark.parametrize(
         ("text", "words"),
         [
-            ("-5", "cannot be negative"), ("$-5", "cannot be negative"), ("-inf", "cannot be negative"),
-            ("0", "not a positive amount"), ("", "not a positive amount"), ("nan", "not a positive"),
-            ("inf", "not a positive"), ("1,000", "not a positive"), ("lots", "not a positive"),
-            ("0.009", "less than a cent"), ("10000000.01", "surely a slip"), ("1e9", "surely a slip"),
-            ("1e999999", "surely a slip"), ("200 EUR", "no other currency"), ("€200", "no other currency"),
-            ("200€", "no other currency"), ("£5", "no other currency"), ("chf 20", "no other currency"),
-            ("20eur", "no other currency"), ("-5 EUR", "no other currency"),
+            ("-5", "cannot be negative"),
+            ("$-5", "cannot be negative"),
+            ("-inf", "cannot be negative"),
+            ("0", "not a positive amount"),
+            ("", "not a positive amount"),
+            ("nan", "not a positive"),
+            ("inf", "not a positive"),
+            ("1,000", "not a positive"),
+            ("lots", "not a positive"),
+            ("0.009", "less than a cent"),
+            ("10000000.01", "surely a slip"),
+            ("1e9", "surely a slip"),
+            ("1e999999", "surely a slip"),
+            ("200 EUR", "no other currency"),
+            ("€200", "no other currency"),
+            ("200€", "no other currency"),
+            ("£5", "no other currency"),
+            ("chf 20", "no other currency"),
+            ("20eur", "no other currency"),
+            ("-5 EUR", "no other currency"),
         ],
-    )  # fmt: skip
+    )
     def test_amounts_that_are_none(self, text: str, words: str) -> None:
         with pytest.raises(UsageError, match=words) as found:
             parse_amount(text)
@@ -259,9 +291,14 @@ class TestWhatPeopleWrite:
 
     @pytest.mark.parametrize(
         ("text", "marks"),
-        [("50,80,100", (50, 80, 100)), ("80", (80, 100)), ("100,50,50", (50, 100)), ("50%, 90 %", (50, 90, 100)),
-         ("1,1000", (1, 100, 1000))],
-    )  # fmt: skip
+        [
+            ("50,80,100", (50, 80, 100)),
+            ("80", (80, 100)),
+            ("100,50,50", (50, 100)),
+            ("50%, 90 %", (50, 90, 100)),
+            ("1,1000", (1, 100, 1000)),
+        ],
+    )
     def test_thresholds(self, text: str, marks: tuple[int, ...]) -> None:
         assert parse_thresholds(text) == marks
 
@@ -276,10 +313,19 @@ class TestWhatPeopleWrite:
 
     @pytest.mark.parametrize(
         ("text", "near"),
-        [("Europe/Berln", "Europe/Berlin"), ("europe/berlin", "Europe/Berlin"), ("Berlin", "Europe/Berlin"),
-         ("new york", "America/New_York"), ("right/Europe/Berlin", "Europe/Berlin"), ("Mars/Olympus", "Europe/Berlin"),
-         ("", "Europe/Berlin"), ("../../etc/passwd", "UTC"), ("/etc/localtime", "UTC"), ("a\0b", "UTC")],
-    )  # fmt: skip
+        [
+            ("Europe/Berln", "Europe/Berlin"),
+            ("europe/berlin", "Europe/Berlin"),
+            ("Berlin", "Europe/Berlin"),
+            ("new york", "America/New_York"),
+            ("right/Europe/Berlin", "Europe/Berlin"),
+            ("Mars/Olympus", "Europe/Berlin"),
+            ("", "Europe/Berlin"),
+            ("../../etc/passwd", "UTC"),
+            ("/etc/localtime", "UTC"),
+            ("a\0b", "UTC"),
+        ],
+    )
     def test_time_zones_that_are_none(self, text: str, near: str) -> None:
         with pytest.raises(UsageError, match="no time zone") as found:
             parse_zone(text, available_timezones())

@@ -18,24 +18,28 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from costgpu.errors import AuthError, LedgerDamaged, PriceNotFound, ProviderError, Unreachable
-from costgpu.job import EventKind, Identity, Instance, InstanceRef, InstanceState, RunEvent
 from costgpu.ledger import Ledger
-from costgpu.ledger.budget import Budget, Every, Period, bounds
-from costgpu.ledger.budgets import set_budget
-from costgpu.ledger.sightings import last_of, seen
-from costgpu.pricing import live
+from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds
+from costgpu.ledger.records.budget_store import set_budget
+from costgpu.ledger.records.unrecorded_machines import last_of, seen
+from costgpu.models.job import EventKind, Identity, Instance, InstanceRef, InstanceState, RunEvent
+from costgpu.pricing import price_store
 from costgpu.providers.base import Provider
-from costgpu.runner.meter import Machine
-from costgpu.runner.spend import Spending, gather, shipped_prices, state_of
+from costgpu.runner.machine_cost import Machine
+from costgpu.runner.spending import Spending, gather, shipped_prices, state_of
 from tests.unit.planted import HOUR, NOW, Answers, closed, finish, machine, on, opened
 
 TODAY = NOW.replace(hour=0)
 ALL = Budget(name="all", amount_usd=Decimal(200), every=Every.MONTHLY)
 SELECTED: dict[str, tuple[dict[str, Any], int]] = {
-    "tag": ({"tags": {"team": "nlp"}}, 1 + 2 + 16), "person": ({"owner": "alice"}, 1 + 16),
-    "at": ({"owner": "alice@a"}, 1), "gcp": ({"provider": "gcp"}, 2), "aws": ({"provider": "aws"}, 1 + 4 + 16),
-    "none": ({"tags": {"team": "x"}}, 0), "any": ({}, 23),
-}  # fmt: skip
+    "tag": ({"tags": {"team": "nlp"}}, 1 + 2 + 16),
+    "person": ({"owner": "alice"}, 1 + 16),
+    "at": ({"owner": "alice@a"}, 1),
+    "gcp": ({"provider": "gcp"}, 2),
+    "aws": ({"provider": "aws"}, 1 + 4 + 16),
+    "none": ({"tags": {"team": "x"}}, 0),
+    "any": ({}, 23),
+}
 DAY = Budget(name="day", amount_usd=Decimal(20), every=Every.DAILY)
 MINE = [Budget(name=name, amount_usd=Decimal(9), every=Every.MONTHLY, **more) for name, (more, _) in SELECTED.items()]
 EACH = [Budget(name=every.value, amount_usd=Decimal(9), every=every) for every in Every]
@@ -162,15 +166,26 @@ class TestRuns:
 # Not in a class: those run once more on PostgreSQL, and Hypothesis wants one instance per test.
 @settings(max_examples=60, deadline=None)
 @given(
-    st.integers(-60 * 86400, 0), st.integers(0, 90 * 86400), st.decimals("0.01", "90", places=2),
+    st.integers(-60 * 86400, 0),
+    st.integers(0, 90 * 86400),
+    st.decimals("0.01", "90", places=2),
     st.sampled_from([Every.DAILY, Every.WEEKLY, Every.MONTHLY]),
-)  # fmt: skip
+)
 def test_the_shares_of_all_periods_are_the_whole(start: int, long: int, cost: Decimal, every: Every) -> None:
     started = NOW + timedelta(seconds=start)
     one = Machine(
-        run_id="m", name="", owner="", tags={}, ref=None, provider="aws", started_at=started,
-        until=started + timedelta(seconds=long), cost_usd=cost, usd_per_hour=Decimal(1), going=False,
-    )  # fmt: skip
+        run_id="m",
+        name="",
+        owner="",
+        tags={},
+        ref=None,
+        provider="aws",
+        started_at=started,
+        until=started + timedelta(seconds=long),
+        cost_usd=cost,
+        usd_per_hour=Decimal(1),
+        going=False,
+    )
     total, at = Decimal(0), started
     while at <= one.until:
         period = bounds(every, "America/St_Johns", at)
@@ -287,9 +302,10 @@ class TestWhatCannotBeAsked:
         broken.error = Unreachable("no network")
         spending = gather(ledger, BUDGETS, answers(regions, broken), NOW, prices)
         assert spending.not_asked == {
-            "aws/eu-west-1": "timed out", "azure": "no network",
+            "aws/eu-west-1": "timed out",
+            "azure": "no network",
             "gcp": "no credentials here, and run g1 has a machine there",
-        }  # fmt: skip
+        }
         state = state_of(spending, ALL)
         assert of(state.spent_usd, state.at_least) == of(3, True)
         assert gather(ledger, BUDGETS, None, NOW, prices).not_asked == {}
@@ -436,10 +452,12 @@ class TestPrices:
     def test_refreshed_prices_count_where_there_are_some(self) -> None:
         one = machine("a", NOW)
         before = shipped_prices([one])[one.ref]
-        live.keep(
-            "aws", ["us-east-1"], NOW,
+        price_store.keep(
+            "aws",
+            ["us-east-1"],
+            NOW,
             lambda known: [replace(offer, price_usd_per_hour=offer.price_usd_per_hour * 3) for offer in known],
-        )  # fmt: skip
+        )
         assert shipped_prices([one]) == {one.ref: before * 3}
 
 

@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from costgpu.errors import ProfileError
-from costgpu.measure.build import CALL_SECONDS, build_profile
-from costgpu.measure.document import FORMAT, VERSION, load_profile, save_profile, to_document
-from costgpu.workload import (
+from costgpu.measure.profile.profile_builder import CALL_SECONDS, build_profile
+from costgpu.measure.profile_file import FORMAT, VERSION, load_profile, save_profile, to_document
+from costgpu.models.workload import (
     Autocast,
     DataLoading,
     Extra,
@@ -36,28 +36,55 @@ from costgpu.workload import (
 )
 
 MACHINE = Machine(
-    cpu_model="AMD EPYC 7R13", cores=4, threads=4, memory_gib=15.5, gemm_gflops=240.0, gemm_gflops_low=200.0,
-    copy_gbps=20.0, op_seconds=2e-6,
-)  # fmt: skip
+    cpu_model="AMD EPYC 7R13",
+    cores=4,
+    threads=4,
+    memory_gib=15.5,
+    gemm_gflops=240.0,
+    gemm_gflops_low=200.0,
+    copy_gbps=20.0,
+    op_seconds=2e-6,
+)
 CREATED = "2026-11-21T03:00:00+00:00"
 TRACED = 5  # the interval that was traced
 
 
 def row(op: str = "aten::mm", phase: str = "forward", **other: Any) -> dict[str, Any]:
     record = {
-        "op": op, "phase": phase, "inputs": [[[32, 8], [8, 1], "float32"], [[8, 4], [4, 1], "float32"]],
-        "outputs": [[[32, 4], [4, 1], "float32"]], "count": 2, "seconds": 0.25, "attributes": {},
-    }  # fmt: skip
+        "op": op,
+        "phase": phase,
+        "inputs": [[[32, 8], [8, 1], "float32"], [[8, 4], [4, 1], "float32"]],
+        "outputs": [[[32, 4], [4, 1], "float32"]],
+        "count": 2,
+        "seconds": 0.25,
+        "attributes": {},
+    }
     return record | other
 
 
 def raw_phase(**other: Any) -> dict[str, Any]:
     """Eleven steps of 0.1 s in one `for` of 50, of which one was traced."""
     loop = {
-        "file": "train.py", "path": "/w/train.py", "line": 12, "kind": "for", "function": "<module>", "depth": 0,
-        "library": False, "trips": 50, "why": "", "index": 0, "start": 0, "stride": 1, "bounds": [], "early_exit": [],
-        "optimizers": False, "ragged": False, "varies": False, "source": "range(50)", "target": "i",
-    }  # fmt: skip
+        "file": "train.py",
+        "path": "/w/train.py",
+        "line": 12,
+        "kind": "for",
+        "function": "<module>",
+        "depth": 0,
+        "library": False,
+        "trips": 50,
+        "why": "",
+        "index": 0,
+        "start": 0,
+        "stride": 1,
+        "bounds": [],
+        "early_exit": [],
+        "optimizers": False,
+        "ragged": False,
+        "varies": False,
+        "source": "range(50)",
+        "target": "i",
+    }
     shots = [
         {"anchor": n, "batches": 0, "all_batches": 0, "backwards": n, "steps": n, "loops": [dict(loop, index=n - 1)]}
         for n in (1, 2, 3, 5, 9, 11)
@@ -65,34 +92,72 @@ def raw_phase(**other: Any) -> dict[str, Any]:
     seconds = [0.1] * 10
     seconds[TRACED] = 1.5
     record = {
-        "line": 14, "file": "train.py", "top_line": 12, "steps": 11, "seconds": seconds, "waits": [0.0] * 10,
-        "iterations": 10, "total_seconds": sum(seconds), "special": {str(TRACED): {"traced": True}}, "snapshots": shots,
-        "ahead": {"later": [], "periodic": []}, "gap": {"seconds": 2.0, "events": {}}, "manual": False,
-        "saved_tensor_bytes": 4096, "model": {"bytes": 1000, "frozen_bytes": 200}, "micro_batches": 1, "batch": None,
-        "trace_steps": 1, "ops": [row()], "op_seconds": 0.5, "calls": 100, "host_seconds": 0.7, "host_calls": 60,
+        "line": 14,
+        "file": "train.py",
+        "top_line": 12,
+        "steps": 11,
+        "seconds": seconds,
+        "waits": [0.0] * 10,
+        "iterations": 10,
+        "total_seconds": sum(seconds),
+        "special": {str(TRACED): {"traced": True}},
+        "snapshots": shots,
+        "ahead": {"later": [], "periodic": []},
+        "gap": {"seconds": 2.0, "events": {}},
+        "manual": False,
+        "saved_tensor_bytes": 4096,
+        "model": {"bytes": 1000, "frozen_bytes": 200},
+        "micro_batches": 1,
+        "batch": None,
+        "trace_steps": 1,
+        "ops": [row()],
+        "op_seconds": 0.5,
+        "calls": 100,
+        "host_seconds": 0.7,
+        "host_calls": 60,
         "loader": None,
         "optimizers": [
             {
-                "name": "AdamW", "foreach": None, "fused": None, "momentum": False, "parameters": 200, "tensors": 4,
-                "dtypes": {"float32": 200}, "state_bytes": 1600, "steps": 11,
+                "name": "AdamW",
+                "foreach": None,
+                "fused": None,
+                "momentum": False,
+                "parameters": 200,
+                "tensors": 4,
+                "dtypes": {"float32": 200},
+                "state_bytes": 1600,
+                "steps": 11,
             }
         ],
-    }  # fmt: skip
+    }
     return record | other
 
 
 def raw(*phases: dict[str, Any], **other: Any) -> dict[str, Any]:
     """A result of the probe."""
     record = {
-        "version": 1, "status": "cut", "python": "3.11.7", "wall_seconds": 9.5, "setup_seconds": 3.0,
-        "peak_rss_bytes": 5 << 28, "before": {"validation": 0.5, "save": 0.25}, "steps": 11,
+        "version": 1,
+        "status": "cut",
+        "python": "3.11.7",
+        "wall_seconds": 9.5,
+        "setup_seconds": 3.0,
+        "peak_rss_bytes": 5 << 28,
+        "before": {"validation": 0.5, "save": 0.25},
+        "steps": 11,
         "phases": list(phases) or [raw_phase()],
         "torch": {
-            "version": "2.13.0+cpu", "threads": 4, "cuda_build": None, "hip_build": None, "cuda_devices": [],
-            "float32_matmul_precision": "high", "conv_tf32": True, "matmul_tf32": False, "compiled": 0,
+            "version": "2.13.0+cpu",
+            "threads": 4,
+            "cuda_build": None,
+            "hip_build": None,
+            "cuda_devices": [],
+            "float32_matmul_precision": "high",
+            "conv_tf32": True,
+            "matmul_tf32": False,
+            "compiled": 0,
             "autocast": [{"device": "cuda", "dtype": "float16", "enabled": True}],
         },
-    }  # fmt: skip
+    }
     return record | other
 
 
@@ -268,9 +333,17 @@ counts = st.integers(0, 2**62)
     reals, reals, reals, counts, counts, st.none() | counts, st.none() | reals, st.sampled_from(TotalKind), st.text()
 )
 def test_every_number_survives(
-    tmp_path: Path, one: float, two: float, three: float, count: int, size: int, rss: int | None, steps: float | None,
-    kind: TotalKind, text: str,
-) -> None:  # fmt: skip
+    tmp_path: Path,
+    one: float,
+    two: float,
+    three: float,
+    count: int,
+    size: int,
+    rss: int | None,
+    steps: float | None,
+    kind: TotalKind,
+    text: str,
+) -> None:
     measured = Phase(
         label=text,
         total=Total(kind=kind, steps=steps, steps_per_epoch=steps, how=text, loops=[text]),
@@ -283,9 +356,14 @@ def test_every_number_survives(
         micro_batches=three,
     )
     built = replace(
-        profile(), phases=[measured], setup_seconds=one, wall_seconds=two, peak_rss_bytes=rss, arguments=[text],
+        profile(),
+        phases=[measured],
+        setup_seconds=one,
+        wall_seconds=two,
+        peak_rss_bytes=rss,
+        arguments=[text],
         machine=replace(MACHINE, gemm_gflops=one, copy_gbps=two, op_seconds=three, cores=count),
-    )  # fmt: skip
+    )
     path = tmp_path / "profile.json"
     save_profile(built, path)
     assert load_profile(path) == built

@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu import checkup
-from costgpu.checkup import Check, Examination, Status, clock_check, examine, failed, gravest, ok, permissions_check
 from costgpu.errors import (
     AuthError,
     ConfigError,
@@ -26,10 +24,22 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
+from costgpu.models import diagnostics
+from costgpu.models.diagnostics import (
+    Check,
+    Examination,
+    Status,
+    clock_check,
+    examine,
+    failed,
+    gravest,
+    ok,
+    permissions_check,
+)
 from costgpu.providers import registry
-from costgpu.providers.aws import checkup as aws
-from costgpu.providers.gcp import checkup as gcp
-from costgpu.render.doctor import FREE, Place, doctor_json, doctor_text
+from costgpu.providers.aws import diagnostics as aws
+from costgpu.providers.gcp import diagnostics as gcp
+from costgpu.render.text.doctor import FREE, Place, doctor_json, doctor_text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
@@ -75,7 +85,7 @@ def test_what_needs_a_failed_check_is_left_out_and_nothing_else() -> None:
         made.append(name)
         if name == "a":
             raise AuthError("no")
-        return checkup.unknown(name, "?") if name == "b" else ok(name, "yes")
+        return diagnostics.unknown(name, "?") if name == "b" else ok(name, "yes")
 
     done = Examination()
     a, b = (done.add(name, lambda name=name: look(name)) for name in "ab")  # type: ignore[misc]
@@ -84,8 +94,12 @@ def test_what_needs_a_failed_check_is_left_out_and_nothing_else() -> None:
     e = done.add("e", lambda: look("e"), after=[b])
     assert made == ["a", "b", "e"]
     assert [each.status for each in done.checks] == [
-        Status.FAILED, Status.UNKNOWN, Status.UNKNOWN, Status.UNKNOWN, Status.OK,
-    ]  # fmt: skip
+        Status.FAILED,
+        Status.UNKNOWN,
+        Status.UNKNOWN,
+        Status.UNKNOWN,
+        Status.OK,
+    ]
     assert (c.detail, d.detail, e.detail) == ("not asked: see a", "not asked: see c", "yes")
 
 
@@ -127,7 +141,7 @@ def test_permissions_are_counted_and_named(needed: set[str], data: st.DataObject
     ],
 )
 def test_the_gravest_failure_is_told(errors: list[CostGpuError], kind: type[CostGpuError] | None) -> None:
-    checks = [ok("fine", "yes"), checkup.unknown("what", "?"), *(failed("x", error) for error in errors)]
+    checks = [ok("fine", "yes"), diagnostics.unknown("what", "?"), *(failed("x", error) for error in errors)]
     assert gravest(checks) is kind
     assert gravest(checks[::-1]) is kind
 
@@ -199,11 +213,11 @@ PLACES = [
         name="aws",
         checks=[
             failed("quota", NO_QUOTA),
-            checkup.warning("clock", "off", "Set it."),
-            checkup.unknown("dry run", "not asked: see quota"),
+            diagnostics.warning("clock", "off", "Set it."),
+            diagnostics.unknown("dry run", "not asked: see quota"),
         ],
     ),
-]  # fmt: skip
+]
 
 
 def test_the_text() -> None:
@@ -227,8 +241,17 @@ aws
     assert doctor_text(PLACES[:1]).splitlines()[-2] == "1 check, all well."
 
 
-@given(st.lists(st.builds(Check, name=st.sampled_from(["credentials", "API, billing"]), status=st.sampled_from(Status),
-                          detail=st.lists(TEXT).map(" ".join), fix=st.lists(TEXT).map(" ".join))))  # fmt: skip
+@given(
+    st.lists(
+        st.builds(
+            Check,
+            name=st.sampled_from(["credentials", "API, billing"]),
+            status=st.sampled_from(Status),
+            detail=st.lists(TEXT).map(" ".join),
+            fix=st.lists(TEXT).map(" ".join),
+        )
+    )
+)
 def test_no_line_is_too_long(checks: list[Check]) -> None:
     for line in doctor_text([Place(name="aws", checks=checks)]).splitlines():
         assert len(line) <= 80
@@ -239,5 +262,9 @@ def test_the_document() -> None:
     assert (document["schema"], document["version"], document["exit_code"]) == ("costgpu.doctor", 1, 43)
     assert [place["place"] for place in document["places"]] == ["this computer", "aws"]
     assert document["places"][1]["checks"][0] == {
-        "name": "quota", "status": "failed", "detail": NO_QUOTA.message, "fix": "Ask AWS for more.", "exit_code": 43,
-    }  # fmt: skip
+        "name": "quota",
+        "status": "failed",
+        "detail": NO_QUOTA.message,
+        "fix": "Ask AWS for more.",
+        "exit_code": 43,
+    }

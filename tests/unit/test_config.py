@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from costgpu.config import Settings, config_file, data_folder, data_path, ledger_url, load_settings, runs_folder
-from costgpu.config.files import KEYS, Trust
+from costgpu.config.settings_files import KEYS, Trust
 from costgpu.errors import ConfigError
 
 SOMETHING: dict[str, Any] = {

@@ -25,19 +25,34 @@ from costgpu.estimate.cpu import (
     split_step,
     step_there,
 )
-from costgpu.estimate.opcost import StepWork
-from costgpu.models import CpuSpec
-from costgpu.workload import Machine
+from costgpu.estimate.op_costs import StepWork
+from costgpu.models.offer import CpuSpec
+from costgpu.models.workload import Machine
 
 HERE = Machine(
-    cpu_model="AMD EPYC 7R13 Processor", cores=4, threads=4, memory_gib=16, gemm_gflops=300, gemm_gflops_low=280,
-    copy_gbps=40, op_seconds=2e-6,
-)  # fmt: skip
+    cpu_model="AMD EPYC 7R13 Processor",
+    cores=4,
+    threads=4,
+    memory_gib=16,
+    gemm_gflops=300,
+    gemm_gflops_low=280,
+    copy_gbps=40,
+    op_seconds=2e-6,
+)
 CLOUD = CpuSpec(
-    provider="aws", family="c6a", model="AMD EPYC 7R13", microarchitecture="Zen 3", vcpus_per_core=2, all_core_ghz=3.0,
-    fp32_flops_per_cycle=32, bf16_in_hardware=False, read_gbps=300.0, read_vcpus=192, matrix_mult_per_vcpu=900.0,
+    provider="aws",
+    family="c6a",
+    model="AMD EPYC 7R13",
+    microarchitecture="Zen 3",
+    vcpus_per_core=2,
+    all_core_ghz=3.0,
+    fp32_flops_per_cycle=32,
+    bf16_in_hardware=False,
+    read_gbps=300.0,
+    read_vcpus=192,
+    matrix_mult_per_vcpu=900.0,
     burstable=False,
-)  # fmt: skip
+)
 LARGE = StepWork(flops={("matmul", "float32"): 1e12}, bytes_moved=4e9, kernels=500, large_bytes=3e9)
 TINY = StepWork(flops={("matmul", "float32"): 1e6}, bytes_moved=1e6, kernels=200)
 
@@ -46,9 +61,13 @@ def twin(machine: Machine) -> CpuSpec:
     """A cloud CPU with exactly the local rates, one vCPU to a core."""
     rates = rates_here(machine)
     return replace(
-        CLOUD, vcpus_per_core=1, all_core_ghz=rates.core_gflops / GEMM_SHARE_OF_PEAK, fp32_flops_per_cycle=1.0,
-        matrix_mult_per_vcpu=None, read_gbps=rates.memory_gbps,
-    )  # fmt: skip
+        CLOUD,
+        vcpus_per_core=1,
+        all_core_ghz=rates.core_gflops / GEMM_SHARE_OF_PEAK,
+        fp32_flops_per_cycle=1.0,
+        matrix_mult_per_vcpu=None,
+        read_gbps=rates.memory_gbps,
+    )
 
 
 def there(seconds: float, work: StepWork, cpu: CpuSpec, vcpus: int, *, calls: float = 500, host: float = 0.0) -> float:
@@ -60,8 +79,11 @@ works = st.builds(
     lambda flops, small, large, kernels: StepWork(
         flops={("matmul", "float32"): flops}, bytes_moved=small + large, kernels=kernels, large_bytes=large
     ),
-    st.floats(0, 1e14), st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e5),
-)  # fmt: skip
+    st.floats(0, 1e14),
+    st.floats(0, 1e12),
+    st.floats(0, 1e12),
+    st.floats(0, 1e5),
+)
 times = st.floats(1e-5, 1e4)
 
 
@@ -200,9 +222,11 @@ def test_a_faster_core_is_never_slower(
     assert CLOUD.matrix_mult_per_vcpu is not None
     assert CLOUD.read_gbps is not None
     better = replace(
-        CLOUD, all_core_ghz=CLOUD.all_core_ghz * clock, matrix_mult_per_vcpu=CLOUD.matrix_mult_per_vcpu * mark,
+        CLOUD,
+        all_core_ghz=CLOUD.all_core_ghz * clock,
+        matrix_mult_per_vcpu=CLOUD.matrix_mult_per_vcpu * mark,
         read_gbps=CLOUD.read_gbps * bandwidth,
-    )  # fmt: skip
+    )
     assert there(seconds, work, better, vcpus) <= there(seconds, work, CLOUD, vcpus) * (1 + 1e-9)
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from costgpu.alert import cron, systemd
-from costgpu.alert.cron import STEPS, Schedule, Task, install, line, remove
+from costgpu.alert import crontab_lines, systemd_timer
+from costgpu.alert.crontab_lines import STEPS, Schedule, Task, install, line, remove
 from costgpu.errors import ConfigError, UsageError
 
 QUARTER = Schedule(15)
@@ -22,12 +22,23 @@ NAMES = st.from_regex(rb"[A-Z_][A-Z0-9_]{0,12}", fullmatch=True)
 CRONTABS = st.one_of(
     st.binary(max_size=200),
     st.lists(
-        st.sampled_from([
-            b"# costgpu", b"MAILTO=me@example.com", b"*/5 * * * * true", b"", b"# costgpu begin", b"\xff\xfe",
-            b"# costgpu end of it", b"A=b\r", b"# costgpu beginning: made by me", b" # costgpu end",
-        ]), max_size=8,
+        st.sampled_from(
+            [
+                b"# costgpu",
+                b"MAILTO=me@example.com",
+                b"*/5 * * * * true",
+                b"",
+                b"# costgpu begin",
+                b"\xff\xfe",
+                b"# costgpu end of it",
+                b"A=b\r",
+                b"# costgpu beginning: made by me",
+                b" # costgpu end",
+            ]
+        ),
+        max_size=8,
     ).map(b"\n".join),
-)  # fmt: skip
+)
 LINES = st.lists(
     st.sampled_from([b"* * * * * true", b"0 * * * * env A=b /x/costgpu reap --yes"]), min_size=1, max_size=3
 )
@@ -38,7 +49,7 @@ LINES = st.lists(
 @example(b"no end", [b"* * * * * x"])
 @example(b"\r\n", [b"* * * * * x"])
 def test_what_was_installed_can_be_removed_without_a_trace(crontab: bytes, lines: list[bytes]) -> None:
-    assume(not cron._MARKS.search(crontab))
+    assume(not crontab_lines._MARKS.search(crontab))
     installed = install(crontab, lines)
     assert remove(installed) == crontab
     assert remove(crontab) == crontab
@@ -48,7 +59,7 @@ def test_what_was_installed_can_be_removed_without_a_trace(crontab: bytes, lines
 
 @given(CRONTABS, LINES, LINES)
 def test_installing_again_replaces(crontab: bytes, first: list[bytes], second: list[bytes]) -> None:
-    assume(not cron._MARKS.search(crontab))
+    assume(not crontab_lines._MARKS.search(crontab))
     installed = install(crontab, first)
     assert install(installed, first) == installed
     assert install(installed, second) == install(crontab, second)
@@ -58,21 +69,24 @@ def test_installing_again_replaces(crontab: bytes, first: list[bytes], second: l
 def test_what_others_add_below_stays_and_stays_apart(
     crontab: bytes, more: bytes, first: list[bytes], second: list[bytes]
 ) -> None:
-    assume(not cron._MARKS.search(crontab) and not cron._MARKS.search(more))
+    assume(not crontab_lines._MARKS.search(crontab) and not crontab_lines._MARKS.search(more))
     both = install(crontab, first) + more
     changed = install(both, second)
-    assert changed.endswith(cron.END + b"\n" + more)
+    assert changed.endswith(crontab_lines.END + b"\n" + more)
     whole = crontab if not crontab or crontab.endswith(b"\n") else crontab + b"\n"
     assert remove(both) == remove(changed) == whole + more
 
 
-@pytest.mark.parametrize("text", [
-    b"# costgpu begin: made by `costgpu budget cron`\n* * * * * x\n",
-    b"# costgpu end\n",
-    b"# costgpu end\n# costgpu begin: made by x\n",
-    b"# costgpu end\n# costgpu end\n",
-    install(b"", [b"* * * * * x"]) * 2,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"# costgpu begin: made by `costgpu budget cron`\n* * * * * x\n",
+        b"# costgpu end\n",
+        b"# costgpu end\n# costgpu begin: made by x\n",
+        b"# costgpu end\n# costgpu end\n",
+        install(b"", [b"* * * * * x"]) * 2,
+    ],
+)
 def test_marks_that_do_not_belong_together_are_left_to_a_person(text: bytes) -> None:
     for change in (remove, lambda crontab: install(crontab, [b"* * * * * y"])):
         with pytest.raises(ConfigError, match="do not belong together"):
@@ -161,20 +175,37 @@ def test_a_line_that_cron_would_cut_is_refused() -> None:
         line(QUARTER, Task(argv=[b"/" + b"x" * 1000]))
 
 
-@pytest.mark.parametrize(("text", "expected", "calendar"), [
-    ("1m", "* * * * *", "*:0/1"), ("15m", "*/15 * * * *", "*:0/15"), ("900s", "*/15 * * * *", "*:0/15"),
-    ("1h", "0 * * * *", "0/1:00"), ("60m", "0 * * * *", "0/1:00"), ("6h", "0 */6 * * *", "0/6:00"),
-    ("1d", "0 9 * * *", "09:00"), ("24h", "0 9 * * *", "09:00"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "expected", "calendar"),
+    [
+        ("1m", "* * * * *", "*:0/1"),
+        ("15m", "*/15 * * * *", "*:0/15"),
+        ("900s", "*/15 * * * *", "*:0/15"),
+        ("1h", "0 * * * *", "0/1:00"),
+        ("60m", "0 * * * *", "0/1:00"),
+        ("6h", "0 */6 * * *", "0/6:00"),
+        ("1d", "0 9 * * *", "09:00"),
+        ("24h", "0 9 * * *", "09:00"),
+    ],
+)
 def test_how_often(text: str, expected: str, calendar: str) -> None:
     assert Schedule.parse(text).cron == expected
     assert Schedule.parse(text).systemd == calendar
 
 
-@pytest.mark.parametrize(("text", "near"), [
-    ("7m", "6m or 10m"), ("45m", "30m or 1h"), ("90m", "1h or 2h"), ("5h", "4h or 6h"), ("10s", "1m"), ("90s", "1m or 2m"),
-    ("2d", "1d"), ("1w", "1d"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("7m", "6m or 10m"),
+        ("45m", "30m or 1h"),
+        ("90m", "1h or 2h"),
+        ("5h", "4h or 6h"),
+        ("10s", "1m"),
+        ("90s", "1m or 2m"),
+        ("2d", "1d"),
+        ("1w", "1d"),
+    ],
+)
 def test_what_cron_cannot_express_names_the_nearest(text: str, near: str) -> None:
     with pytest.raises(UsageError, match="cron cannot") as raised:
         Schedule.parse(text)
@@ -200,13 +231,19 @@ def test_every_step_fires_at_even_distances(minutes: int) -> None:
     assert {b - a for a, b in itertools.pairwise(times)} == {minutes}
 
 
-@pytest.mark.parametrize(("crontab", "shell"), [
-    (b"", ""), (b"SHELL=/bin/sh\n", ""), (b"SHELL=/bin/bash\n* * * * * x\n", ""),
-    (b"SHELL=/usr/bin/fish\n", "/usr/bin/fish"),
-    (b"SHELL=/usr/bin/fish\nSHELL = '/bin/zsh'\n", ""), (b"#SHELL=/usr/bin/fish\n", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("crontab", "shell"),
+    [
+        (b"", ""),
+        (b"SHELL=/bin/sh\n", ""),
+        (b"SHELL=/bin/bash\n* * * * * x\n", ""),
+        (b"SHELL=/usr/bin/fish\n", "/usr/bin/fish"),
+        (b"SHELL=/usr/bin/fish\nSHELL = '/bin/zsh'\n", ""),
+        (b"#SHELL=/usr/bin/fish\n", ""),
+    ],
+)
 def test_a_shell_that_reads_lines_otherwise_is_named(crontab: bytes, shell: str) -> None:
-    assert cron.foreign_shell(install(crontab, [b"* * * * * x"])) == shell
+    assert crontab_lines.foreign_shell(install(crontab, [b"* * * * * x"])) == shell
 
 
 TASKS = [
@@ -219,13 +256,13 @@ TASKS = [
 
 
 def test_the_systemd_units_quote_what_systemd_would_expand() -> None:
-    text = systemd.service(TASKS)
+    text = systemd_timer.service(TASKS)
     assert 'ExecStart=-"/a b/100%%/co$t" budget a$$b\n' in text
     assert 'ExecStart="/a b/100%%/co$t" reap --yes\n' in text
     assert 'Environment="X=a \'b\' \\"c\\" \\\\ %%h"\n' in text
     assert text.count("Environment=Y=plain\n") == 1
     assert 'Environment="Z=\\xff"\n' in text
-    assert "Persistent=true" in systemd.timer(QUARTER)
+    assert "Persistent=true" in systemd_timer.timer(QUARTER)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
@@ -250,8 +287,8 @@ def test_systemd_accepts_a_program_with_an_odd_path(tmp_path: Path, place: str) 
 
     def verify() -> str:
         task = Task(argv=[os.fsencode(program), b"budget", b"check"], variables={b"X": b'1 % \\ " $'})
-        (units / "costgpu-budget.service").write_text(systemd.service([task]))
-        (units / "costgpu-budget.timer").write_text(systemd.timer(QUARTER))
+        (units / "costgpu-budget.service").write_text(systemd_timer.service([task]))
+        (units / "costgpu-budget.timer").write_text(systemd_timer.timer(QUARTER))
         command = ["systemd-analyze", "--man=no", "verify", *map(str, units.iterdir())]
         return subprocess.run(command, capture_output=True, text=True, check=False).stderr
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.alert.surroundings import surroundings
+from costgpu.alert.cron_environment import surroundings
 from costgpu.config import config_file
 from costgpu.errors import ConfigError
 
@@ -25,26 +25,45 @@ def found(environment: dict[str, str], home: str = "") -> tuple[dict[str, str], 
 
 
 def test_places_and_plain_settings_travel_and_nothing_else() -> None:
-    variables, _ = found({
-        "XDG_DATA_HOME": "/data", "AWS_PROFILE": "research", "COSTGPU_OWNER": "ada", "COSTGPU_MAX_LEASE_HOURS": "5",
-        "COSTGPU_HOME": "/x", "LANG": "de_DE.UTF-8", "SSH_AUTH_SOCK": "/tmp/x", "AWS_REGION": "", "TERM": "xterm",
-    })  # fmt: skip
+    variables, _ = found(
+        {
+            "XDG_DATA_HOME": "/data",
+            "AWS_PROFILE": "research",
+            "COSTGPU_OWNER": "ada",
+            "COSTGPU_MAX_LEASE_HOURS": "5",
+            "COSTGPU_HOME": "/x",
+            "LANG": "de_DE.UTF-8",
+            "SSH_AUTH_SOCK": "/tmp/x",
+            "AWS_REGION": "",
+            "TERM": "xterm",
+        }
+    )
     assert variables == {
-        "PATH": "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin", "XDG_DATA_HOME": "/data", "AWS_PROFILE": "research",
-        "COSTGPU_OWNER": "ada", "COSTGPU_MAX_LEASE_HOURS": "5",
-    }  # fmt: skip
+        "PATH": "/opt/venv/bin:/usr/local/bin:/usr/bin:/bin",
+        "XDG_DATA_HOME": "/data",
+        "AWS_PROFILE": "research",
+        "COSTGPU_OWNER": "ada",
+        "COSTGPU_MAX_LEASE_HOURS": "5",
+    }
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("COSTGPU_ALERT_URLS", f"slack://{SECRET}/b/c"), ("costgpu_alert_urls", f"slack://{SECRET}/b/c"),
-    ("COSTGPU_LEDGER_URL", f"postgresql://me:{SECRET}@db/costgpu"),
-    ("COSTGPU_LEDGER_URL", f"postgresql://db/costgpu?user=me&password={SECRET}"),
-    ("COSTGPU_LEDGER_URL", f"postgresql://me:p@{SECRET}@db/costgpu"), ("COSTGPU_LEDGER_URL", SECRET),
-    *(("COSTGPU_LEDGER_URL", f"postgresql://bob:pa{sign}{SECRET}@h/db") for sign in "/#?"),
-    ("COSTGPU_LEDGER_URL", f"postgresql://db/costgpu?user=me&p%61ssword={SECRET}"),
-    *(("HTTPS_PROXY", f"{scheme}me:/{SECRET}@proxy:3128") for scheme in ("http://", "")),
-    ("HTTPS_PROXY", f"http://me:{SECRET}@proxy:3128"), ("AWS_SECRET_ACCESS_KEY", SECRET), ("PGPASSWORD", SECRET),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("COSTGPU_ALERT_URLS", f"slack://{SECRET}/b/c"),
+        ("costgpu_alert_urls", f"slack://{SECRET}/b/c"),
+        ("COSTGPU_LEDGER_URL", f"postgresql://me:{SECRET}@db/costgpu"),
+        ("COSTGPU_LEDGER_URL", f"postgresql://db/costgpu?user=me&password={SECRET}"),
+        ("COSTGPU_LEDGER_URL", f"postgresql://me:p@{SECRET}@db/costgpu"),
+        ("COSTGPU_LEDGER_URL", SECRET),
+        *(("COSTGPU_LEDGER_URL", f"postgresql://bob:pa{sign}{SECRET}@h/db") for sign in "/#?"),
+        ("COSTGPU_LEDGER_URL", f"postgresql://db/costgpu?user=me&p%61ssword={SECRET}"),
+        *(("HTTPS_PROXY", f"{scheme}me:/{SECRET}@proxy:3128") for scheme in ("http://", "")),
+        ("HTTPS_PROXY", f"http://me:{SECRET}@proxy:3128"),
+        ("AWS_SECRET_ACCESS_KEY", SECRET),
+        ("PGPASSWORD", SECRET),
+    ],
+)
 def test_secrets_stay_out_and_their_absence_is_said(name: str, value: str) -> None:
     variables, notes = found({name: value})
     assert SECRET not in str(variables)
@@ -56,17 +75,26 @@ def test_secrets_stay_out_and_their_absence_is_said(name: str, value: str) -> No
 
 @given(st.text(alphabet="abc:/@?&=.%", min_size=1, max_size=30), st.sampled_from([":{}@", ":{}:x@", "?password={}"]))
 def test_a_password_in_a_ledger_url_never_travels(host: str, form: str) -> None:
-    around = surroundings(
-        {"COSTGPU_LEDGER_URL": f"postgresql://me{form.format(SECRET)}{host}"}, "/c", nowhere
-    )  # fmt: skip
+    around = surroundings({"COSTGPU_LEDGER_URL": f"postgresql://me{form.format(SECRET)}{host}"}, "/c", nowhere)
     assert SECRET.encode() not in b"".join(around.variables.values())
 
 
-@pytest.mark.parametrize("name", [
-    "AWS_DEFAULT_PROFILE", "AWS_ROLE_ARN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE",
-    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "CLOUDSDK_CONFIG", "COSTGPU_GCP_PROJECT",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AWS_DEFAULT_PROFILE",
+        "AWS_ROLE_ARN",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONFIG_FILE",
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_PROJECT",
+        "CLOUDSDK_CONFIG",
+        "COSTGPU_GCP_PROJECT",
+    ],
+)
 def test_where_the_credentials_are_travels(name: str) -> None:
     assert found({name: "/some/where"})[0][name] == "/some/where"
 
@@ -83,10 +111,15 @@ def test_the_projects_gcp_project_travels_unless_a_variable_says_another(
     assert "COSTGPU_GCP_PROJECT" not in found({})[0]
 
 
-@pytest.mark.parametrize("url", [
-    "sqlite:////srv/costgpu/ledger.sqlite", "postgresql://db.example.com/costgpu", "postgresql://me@db:5432/costgpu",
-    "postgresql://me@db/costgpu?passfile=/home/me/.pgpass",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite:////srv/costgpu/ledger.sqlite",
+        "postgresql://db.example.com/costgpu",
+        "postgresql://me@db:5432/costgpu",
+        "postgresql://me@db/costgpu?passfile=/home/me/.pgpass",
+    ],
+)
 def test_a_ledger_without_a_password_travels(url: str) -> None:
     variables, notes = found({"COSTGPU_LEDGER_URL": url})
     assert variables["COSTGPU_LEDGER_URL"] == url

@@ -10,7 +10,7 @@ import pytest
 from typer import Typer
 from typer.testing import CliRunner
 
-from costgpu.alert import crontab
+from costgpu.alert import crontab_file
 from costgpu.cli import alerts
 from costgpu.config import data_path
 from costgpu.errors import ConfigError
@@ -99,7 +99,7 @@ ODD = b"* * * * * grep '\\bword' x # \r\n# \x08 \\r\n"
 def test_a_crontab_that_is_not_shown_as_it_is_stays_as_it_is(machine: Path, cli: Typer, kind: str) -> None:
     (machine / kind).touch()
     (machine / "tab").write_bytes(ODD)
-    assert crontab.read() == ODD
+    assert crontab_file.read() == ODD
     run(cli, "--install")
     assert (machine / "tab").read_bytes().startswith(ODD)
     run(cli, "--remove")
@@ -123,14 +123,18 @@ def test_every_crontab_that_is_replaced_is_kept(machine: Path, cli: Typer) -> No
     assert copy.read_bytes() == FOREIGN
     assert copy.stat().st_mode & 0o777 == 0o600
     assert str(copy) in output
-    for number in range(crontab.BACKUPS + 3):
-        crontab.replace((machine / "tab").read_bytes(), b"# %d\n" % number, NOW.replace(microsecond=number))
-    assert len(list((data_path() / "crontabs").iterdir())) == crontab.BACKUPS
+    for number in range(crontab_file.BACKUPS + 3):
+        crontab_file.replace((machine / "tab").read_bytes(), b"# %d\n" % number, NOW.replace(microsecond=number))
+    assert len(list((data_path() / "crontabs").iterdir())) == crontab_file.BACKUPS
 
 
-@pytest.mark.parametrize(("trouble", "words"), [
-    ("deny", "not allowed to use this program"), ("refuse", "bad minute"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("trouble", "words"),
+    [
+        ("deny", "not allowed to use this program"),
+        ("refuse", "bad minute"),
+    ],
+)
 def test_what_cannot_be_read_or_written_stays_as_it_is(machine: Path, cli: Typer, trouble: str, words: str) -> None:
     (machine / "tab").write_bytes(FOREIGN)
     (machine / trouble).touch()
@@ -153,7 +157,7 @@ def test_a_copy_that_cannot_be_kept_stops_it(machine: Path, cli: Typer) -> None:
 def test_somebody_else_at_the_same_time_is_noticed(machine: Path) -> None:
     (machine / "tab").write_bytes(b"# theirs\n")
     with pytest.raises(ConfigError, match="changed by somebody else"):
-        crontab.replace(b"# as it was\n", b"# ours\n", NOW)
+        crontab_file.replace(b"# as it was\n", b"# ours\n", NOW)
     assert (machine / "tab").read_bytes() == b"# theirs\n"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import OutputsDamaged
-from costgpu.runner.depot import LOGS, OUTPUTS, BucketDepot
+from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, BucketDepot
 from tests.runner.examples import spec
 
 RUN = "abcdefghijkl"

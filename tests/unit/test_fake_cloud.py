@@ -21,12 +21,12 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
-from costgpu.job import CreateRequest, EndedBy, EndReason, InstanceState
-from costgpu.models import PurchaseOption
+from costgpu.models.job import CreateRequest, EndedBy, EndReason, InstanceState
+from costgpu.models.offer import PurchaseOption
 from costgpu.providers.base import Provider
-from costgpu.providers.fake import FakeCloud, FakeProvider, MachineScript
-from costgpu.providers.fake.script import NEVER
 from tests.contract.harness import FakeHarness
+from tests.fake_cloud import FakeCloud, FakeProvider, MachineScript
+from tests.fake_cloud.script import NEVER
 
 
 class Killed(BaseException):
@@ -225,8 +225,11 @@ def test_credentials_expire(harness: FakeHarness) -> None:
     assert provider.identity().account
     harness.clock.sleep(10)
     calls: list[Callable[[], Any]] = [
-        provider.identity, provider.list_owned, lambda: provider.terminate(made.ref), lambda: provider.describe(made.ref)
-    ]  # fmt: skip
+        provider.identity,
+        provider.list_owned,
+        lambda: provider.terminate(made.ref),
+        lambda: provider.describe(made.ref),
+    ]
     for call in calls:
         with pytest.raises(AuthError):
             call()
@@ -356,8 +359,11 @@ def test_actions_happen_in_their_order(harness: FakeHarness) -> None:
 
 @given(
     seconds=st.lists(st.floats(0, 400), max_size=12),
-    watchdog=st.booleans(), lease=st.floats(1, 600), skew=st.floats(-300, 300), preempted=st.none() | st.floats(0, 500),
-)  # fmt: skip
+    watchdog=st.booleans(),
+    lease=st.floats(1, 600),
+    skew=st.floats(-300, 300),
+    preempted=st.none() | st.floats(0, 500),
+)
 def test_it_does_not_matter_when_anybody_looks(
     seconds: list[float], watchdog: bool, lease: float, skew: float, preempted: float | None
 ) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, MachineUnusable, OutputsDamaged
-from costgpu.job import EndedBy, EndReason, FileEntry, InstanceState, JobOrder, JobPhase, Stream
-from costgpu.providers.fake import FakeHost, JobScript, MachineScript
-from costgpu.providers.fake.script import NEVER
-from costgpu.runner.host import Host, LogPosition, Selection
+from costgpu.models.job import EndedBy, EndReason, FileEntry, InstanceState, JobOrder, JobPhase, Stream
+from costgpu.runner.machine.host import Host, LogPosition, Selection
 from tests.contract.harness import FakeHarness
+from tests.fake_cloud import FakeHost, JobScript, MachineScript
+from tests.fake_cloud.script import NEVER
 
 UPLOADS = {"outputs": "https://bucket/outputs", "logs": "https://bucket/logs"}
 
@@ -34,10 +34,19 @@ class Machine:
 
     def order(self, **changes: Any) -> JobOrder:
         made = JobOrder(
-            argv=("train.py",), setup="", outputs=(), processes=0, python="",
-            deadline_epoch=self.request.lease_until.timestamp(), max_duration_seconds=None, idle_seconds=None,
-            grace_seconds=30.0, spot=False, provider="fake", power_off=True,
-        )  # fmt: skip
+            argv=("train.py",),
+            setup="",
+            outputs=(),
+            processes=0,
+            python="",
+            deadline_epoch=self.request.lease_until.timestamp(),
+            max_duration_seconds=None,
+            idle_seconds=None,
+            grace_seconds=30.0,
+            spot=False,
+            provider="fake",
+            power_off=True,
+        )
         return replace(made, **changes)
 
     def connect(self) -> FakeHost:
@@ -78,11 +87,15 @@ def test_a_connection_is_a_host() -> None:
 def test_the_whole_journey(tmp_path: Path) -> None:
     machine = Machine(
         JobScript(
-            setup_seconds=20, setup_output=b"collecting\n", seconds=100, exit_code=3,
-            stdout=[(0, b"one\n"), (50, b"two\n")], stderr=[(60, b"warn\n")],
+            setup_seconds=20,
+            setup_output=b"collecting\n",
+            seconds=100,
+            exit_code=3,
+            stdout=[(0, b"one\n"), (50, b"two\n")],
+            stderr=[(60, b"warn\n")],
             outputs={"out/model.pt": b"weights", "notes.txt": b"x"},
         )
-    )  # fmt: skip
+    )
     host = machine.connect()
     host.install()
     sent = Selection(root=tmp_path, files=(FileEntry(path="train.py", size=12, sha256="ab"),), links={"a": "train.py"})
@@ -140,13 +153,19 @@ def test_following_again_goes_on_where_it_was() -> None:
     [
         (JobScript(seconds=50), {}, EndReason.SUCCEEDED, 0, 50),
         (JobScript(seconds=NEVER), {"max_duration_seconds": 70.0}, EndReason.MAX_DURATION, 143, 71),
-        (JobScript(seconds=NEVER, sigterm_seconds=NEVER), {"max_duration_seconds": 70.0}, EndReason.MAX_DURATION, 137, 100),
+        (
+            JobScript(seconds=NEVER, sigterm_seconds=NEVER),
+            {"max_duration_seconds": 70.0},
+            EndReason.MAX_DURATION,
+            137,
+            100,
+        ),
         (JobScript(seconds=NEVER, idle_after=20), {"idle_seconds": 60.0}, EndReason.IDLE, 143, 81),
         (JobScript(seconds=NEVER, disk_full_after=20), {}, EndReason.DISK_FULL, 143, 21),
         (JobScript(seconds=NEVER), {}, EndReason.DEADLINE, 143, 3600 - 25 - 90 + 1),
         (JobScript(setup_seconds=9, setup_exit_code=4), {"setup": "false"}, EndReason.SETUP_FAILED, 4, 9),
     ],
-)  # fmt: skip
+)
 def test_what_ends_a_job(
     script: JobScript, changes: dict[str, Any], reason: EndReason, exit_code: int, after: float
 ) -> None:

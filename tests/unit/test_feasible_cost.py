@@ -17,11 +17,11 @@ from costgpu.estimate.cost import (
     hourly_usd,
     ready_seconds,
 )
-from costgpu.estimate.feasible import accelerator_need_gib, cuda_of, why_not
+from costgpu.estimate.feasibility import accelerator_need_gib, cuda_of, why_not
 from costgpu.estimate.gpu import Precision
-from costgpu.models import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
-from costgpu.prediction import Candidate
-from costgpu.workload import (
+from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
+from costgpu.models.prediction import Candidate
+from costgpu.models.workload import (
     Framework,
     Machine,
     OptimizerFacts,
@@ -36,33 +36,67 @@ GIB = 2**30
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)
 AMP = Precision(half="float16", matmul_tf32=False, conv_tf32=True)
 CPU = CpuSpec(
-    provider="aws", family="c6i", model="Intel Xeon", microarchitecture="", vcpus_per_core=2, all_core_ghz=3.0,
-    fp32_flops_per_cycle=32, bf16_in_hardware=False, read_gbps=None, read_vcpus=None, matrix_mult_per_vcpu=None,
+    provider="aws",
+    family="c6i",
+    model="Intel Xeon",
+    microarchitecture="",
+    vcpus_per_core=2,
+    all_core_ghz=3.0,
+    fp32_flops_per_cycle=32,
+    bf16_in_hardware=False,
+    read_gbps=None,
+    read_vcpus=None,
+    matrix_mult_per_vcpu=None,
     burstable=False,
-)  # fmt: skip
+)
 HERE = Candidate(offer=None)
 
 
 def offer(
-    price: float = 1.0, memory: float = 16, *, provider: str = "aws", architecture: str = "x86_64", gpus: float = 0,
-    gpu_memory: float = 16, spot: bool = False,
-) -> Offer:  # fmt: skip
+    price: float = 1.0,
+    memory: float = 16,
+    *,
+    provider: str = "aws",
+    architecture: str = "x86_64",
+    gpus: float = 0,
+    gpu_memory: float = 16,
+    spot: bool = False,
+) -> Offer:
     return Offer(
-        provider=provider, instance_type="x1.large", family="x1", region="us-east-1", zone=None,
+        provider=provider,
+        instance_type="x1.large",
+        family="x1",
+        region="us-east-1",
+        zone=None,
         purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(str(price)), vcpus=4, memory_gib=memory, architecture=architecture,
-        accelerator=Accelerator(name="GPU", count=gpus, memory_gib=gpu_memory) if gpus else None, price_source="list",
+        price_usd_per_hour=Decimal(str(price)),
+        vcpus=4,
+        memory_gib=memory,
+        architecture=architecture,
+        accelerator=Accelerator(name="GPU", count=gpus, memory_gib=gpu_memory) if gpus else None,
+        price_source="list",
         price_as_of=date(2026, 9, 17),
-    )  # fmt: skip
+    )
 
 
 def board(capability: tuple[int, int] | None = (8, 0), vendor: str = "NVIDIA") -> AcceleratorSpec:
     return AcceleratorSpec(
-        name="GPU", model="GPU", vendor=vendor, architecture="Ampere", year=2020, memory_gib=16,
-        memory_bandwidth_gbps=1000, fp32_tflops=10, fp32_matrix_tflops=None, tf32_tensor_tflops=None,
-        fp16_tensor_tflops=None, bf16_tensor_tflops=None, multiprocessors=80, compute_capability=capability,
+        name="GPU",
+        model="GPU",
+        vendor=vendor,
+        architecture="Ampere",
+        year=2020,
+        memory_gib=16,
+        memory_bandwidth_gbps=1000,
+        fp32_tflops=10,
+        fp32_matrix_tflops=None,
+        tf32_tensor_tflops=None,
+        fp16_tensor_tflops=None,
+        bf16_tensor_tflops=None,
+        multiprocessors=80,
+        compute_capability=capability,
         tdp_watts=300,
-    )  # fmt: skip
+    )
 
 
 def cpu_machine(one: Offer | None = None, **other: object) -> Candidate:
@@ -73,9 +107,11 @@ def gpu_machine(
     one: Offer | None = None, spec: AcceleratorSpec | None = None, *, on_demand: float | None = None
 ) -> Candidate:
     return Candidate(
-        offer=one or offer(gpus=1), cpu=CPU, accelerator=spec or board(),
+        offer=one or offer(gpus=1),
+        cpu=CPU,
+        accelerator=spec or board(),
         on_demand_usd_per_hour=None if on_demand is None else Decimal(str(on_demand)),
-    )  # fmt: skip
+    )
 
 
 def optimizer(name: str, parameters: int = 0, state: int = 0) -> OptimizerFacts:
@@ -85,23 +121,40 @@ def optimizer(name: str, parameters: int = 0, state: int = 0) -> OptimizerFacts:
 def phase(*optimizers: OptimizerFacts, model: int = 0, frozen: int = 0, saved: int = 0) -> Phase:
     return Phase(
         trace_steps=1,
-        label="train.py:1", steps_observed=10,
+        label="train.py:1",
+        steps_observed=10,
         total=Total(kind=TotalKind.EXACT, steps=10, steps_per_epoch=None, how=""),
         step=StepTimes(count=10, median_seconds=1, mean_seconds=1, low_seconds=1, high_seconds=1),
-        optimizers=list(optimizers), model_bytes=model, frozen_bytes=frozen, saved_tensor_bytes=saved,
-    )  # fmt: skip
+        optimizers=list(optimizers),
+        model_bytes=model,
+        frozen_bytes=frozen,
+        saved_tensor_bytes=saved,
+    )
 
 
 def profile(*phases: Phase, rss: int | None = GIB, version: str = "2.13.0", cuda: str | None = None) -> WorkloadProfile:
     return WorkloadProfile(
-        script="train.py", arguments=[], created="", costgpu_version="", setup_seconds=0, ended=False, wall_seconds=1,
+        script="train.py",
+        arguments=[],
+        created="",
+        costgpu_version="",
+        setup_seconds=0,
+        ended=False,
+        wall_seconds=1,
         machine=Machine(
-            cpu_model="", cores=4, threads=4, memory_gib=16, gemm_gflops=100, gemm_gflops_low=100, copy_gbps=10,
+            cpu_model="",
+            cores=4,
+            threads=4,
+            memory_gib=16,
+            gemm_gflops=100,
+            gemm_gflops_low=100,
+            copy_gbps=10,
             op_seconds=1e-6,
         ),
         framework=Framework(version=version, python="3.11", cuda_build=cuda),
-        peak_rss_bytes=rss, phases=list(phases) or [phase()],
-    )  # fmt: skip
+        peak_rss_bytes=rss,
+        phases=list(phases) or [phase()],
+    )
 
 
 # --------------------------------------------------------------------------------------------- accelerator memory
@@ -184,11 +237,18 @@ def test_what_moves_to_the_accelerator_leaves_main_memory() -> None:
 @pytest.mark.parametrize(
     ("version", "build", "cuda"),
     [
-        ("2.13.0+cpu", None, (13, 0)), ("2.11.0", None, (13, 0)), ("2.10.0", None, (12, 8)),
-        ("2.7.1", None, (12, 8)), ("2.6.0", None, (12, 4)), ("1.13.1", None, (11, 0)), ("1.12.0", None, (10, 0)),
-        ("2.13.0+cu126", "12.6", (12, 6)), ("2.0.1", "11.8", (11, 8)), ("2.13.0", "13", (13, 0)),
+        ("2.13.0+cpu", None, (13, 0)),
+        ("2.11.0", None, (13, 0)),
+        ("2.10.0", None, (12, 8)),
+        ("2.7.1", None, (12, 8)),
+        ("2.6.0", None, (12, 4)),
+        ("1.13.1", None, (11, 0)),
+        ("1.12.0", None, (10, 0)),
+        ("2.13.0+cu126", "12.6", (12, 6)),
+        ("2.0.1", "11.8", (11, 8)),
+        ("2.13.0", "13", (13, 0)),
     ],
-)  # fmt: skip
+)
 def test_the_cuda_of_a_build(version: str, build: str | None, cuda: tuple[int, int]) -> None:
     assert cuda_of(Framework(version=version, python="3.11", cuda_build=build)) == cuda
 
@@ -196,14 +256,26 @@ def test_the_cuda_of_a_build(version: str, build: str | None, cuda: tuple[int, i
 @pytest.mark.parametrize(
     ("cuda", "capability", "runs"),
     [
-        ("13.0", (7, 0), False), ("13.0", (7, 5), True), ("13.0", (6, 0), False), ("13.0", (3, 7), False),
-        ("13.0", (9, 0), True), ("13.0", (12, 0), True),
-        ("12.6", (7, 0), True), ("12.6", (5, 0), True), ("12.6", (3, 7), False), ("12.6", (10, 0), False),
-        ("12.8", (10, 0), True), ("12.8", (12, 0), True), ("12.4", (12, 0), False),
-        ("11.8", (8, 9), True), ("11.8", (9, 0), True), ("11.7", (8, 9), False), ("11.7", (8, 6), True),
+        ("13.0", (7, 0), False),
+        ("13.0", (7, 5), True),
+        ("13.0", (6, 0), False),
+        ("13.0", (3, 7), False),
+        ("13.0", (9, 0), True),
+        ("13.0", (12, 0), True),
+        ("12.6", (7, 0), True),
+        ("12.6", (5, 0), True),
+        ("12.6", (3, 7), False),
+        ("12.6", (10, 0), False),
+        ("12.8", (10, 0), True),
+        ("12.8", (12, 0), True),
+        ("12.4", (12, 0), False),
+        ("11.8", (8, 9), True),
+        ("11.8", (9, 0), True),
+        ("11.7", (8, 9), False),
+        ("11.7", (8, 6), True),
         ("11.8", (3, 7), True),
     ],
-)  # fmt: skip
+)
 def test_which_boards_a_build_runs_on(cuda: str, capability: tuple[int, int], runs: bool) -> None:
     reason = why_not(profile(cuda=cuda), gpu_machine(spec=board(capability)), FP32)
     assert (reason == "") is runs
@@ -294,9 +366,12 @@ def test_spot_of_unknown_price_on_demand() -> None:
 
 
 @given(
-    st.tuples(*[st.floats(0, 1e7)] * 3), st.booleans(), st.booleans(), st.floats(0.01, 50),
+    st.tuples(*[st.floats(0, 1e7)] * 3),
+    st.booleans(),
+    st.booleans(),
+    st.floats(0.01, 50),
     st.none() | st.floats(0.01, 50),
-)  # fmt: skip
+)
 def test_a_cost_lies_in_its_range(
     seconds: tuple[float, float, float], spot: bool, gpu: bool, price: float, on_demand: float | None
 ) -> None:

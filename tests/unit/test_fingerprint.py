@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.fingerprint import WHOLE_BYTES, workload_key
+from costgpu.measure.workload_key import WHOLE_BYTES, workload_key
 
 TRAIN = """\
 import numpy, torch
@@ -82,9 +82,14 @@ def test_what_it_does_not_read_and_what_it_writes_does_not_count(project: Path, 
 
 def test_arguments_processes_and_variables_count(project: Path) -> None:
     keys = [
-        key(project), key(project, "--epochs", "1"), key(project, "--epochs", "2"), key(project, "--epochs 1"),
-        key(project, processes=2), key(project, variables=["SEED"]), key(project, "SEED"),
-    ]  # fmt: skip
+        key(project),
+        key(project, "--epochs", "1"),
+        key(project, "--epochs", "2"),
+        key(project, "--epochs 1"),
+        key(project, processes=2),
+        key(project, variables=["SEED"]),
+        key(project, "SEED"),
+    ]
     assert len(set(keys)) == len(keys)
     assert key(project, variables=["WANDB_API_KEY", "HF_TOKEN"]) == key(project)
     assert key(project, variables=["B", "A"]) == key(project, variables=["A", "B"])

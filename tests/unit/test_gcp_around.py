@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
-from costgpu.job import InstanceRef
-from costgpu.models import Accelerator
+from costgpu.models.job import InstanceRef
+from costgpu.models.offer import Accelerator
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import GcpProvider, provider, quotas, storage
 from costgpu.providers.gcp.images import Images
 from costgpu.providers.gcp.labels import label_value
 from costgpu.providers.gcp.network import caller
 from costgpu.providers.gcp.session import Clients, endpoint
-from costgpu.runner import errands
+from costgpu.runner.drive import termination
 from costgpu.runner.reap import label_form
 from tests.emulator.gcp_requests import L4, T4, V100, cpu_offer, offer
 
@@ -32,12 +32,18 @@ class Listed:
 
     def __init__(self, *families: str) -> None:
         self.rows = [
-            compute_v1.Image({
-                "name": f"{family}-v1", "family": family, "status": "READY", "disk_size_gb": 50, "architecture": "X86_64",
-                "self_link": f"https://www.googleapis.com/compute/v1/projects/d/global/images/{family}-v1",
-            })
+            compute_v1.Image(
+                {
+                    "name": f"{family}-v1",
+                    "family": family,
+                    "status": "READY",
+                    "disk_size_gb": 50,
+                    "architecture": "X86_64",
+                    "self_link": f"https://www.googleapis.com/compute/v1/projects/d/global/images/{family}-v1",
+                }
+            )
             for family in families
-        ]  # fmt: skip
+        ]
 
     def maybe(self, *_: Any, **__: Any) -> None:
         return None
@@ -85,10 +91,14 @@ def known(**limits: float) -> dict[str, quotas.Quota]:
         (offer("n2-standard-4", accelerator=None), 1, {"N2_CPUS": 3}, "N2_CPUS"),
         (offer("a4-highgpu-8g", accelerator=Accelerator(name="B200", count=8, memory_gib=180)), 1, {}, ""),
         (offer("n1-standard-8+T4:2", accelerator=T4), 1, {"NVIDIA_T4_GPUS": 1}, "NVIDIA_T4_GPUS"),
-        (offer("n1-standard-8+T4:2", accelerator=T4), 1, {"NVIDIA_T4_GPUS": 1, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0},
-         "NVIDIA_T4_GPUS"),
+        (
+            offer("n1-standard-8+T4:2", accelerator=T4),
+            1,
+            {"NVIDIA_T4_GPUS": 1, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0},
+            "NVIDIA_T4_GPUS",
+        ),
     ],
-)  # fmt: skip
+)
 def test_which_quota_is_too_small(what: Any, days: int, limits: dict[str, float], metric: str) -> None:
     found = quotas.missing(what, days * 86400.0, known(**limits))
     assert (found[0].metric if found else "") == metric
@@ -125,9 +135,16 @@ def test_who_may_come_in_is_an_ipv4_range(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("url", "good"),
-    [("", True), ("http://127.0.0.1:8600", True), ("http://localhost:1/", True), ("http://10.0.0.5:80", True),
-     ("https://compute-lab.p.googleapis.com", True), ("http://compute.googleapis.com", False), ("http://8.8.8.8", False)],
-)  # fmt: skip
+    [
+        ("", True),
+        ("http://127.0.0.1:8600", True),
+        ("http://localhost:1/", True),
+        ("http://10.0.0.5:80", True),
+        ("https://compute-lab.p.googleapis.com", True),
+        ("http://compute.googleapis.com", False),
+        ("http://8.8.8.8", False),
+    ],
+)
 def test_no_password_travels_in_the_open(url: str, good: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSTGPU_GCP_ENDPOINT", url)
     if good:
@@ -168,9 +185,9 @@ def test_identities(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_to_end_one_by_hand() -> None:
     ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
     by_hand = "gcloud compute instances delete costgpu-r1-1 --zone us-central1-a --quiet"
-    assert errands.end_by_hand(ref) == provider.end_by_hand(ref) == by_hand
+    assert termination.end_by_hand(ref) == provider.end_by_hand(ref) == by_hand
     of_run = by_hand.replace(" --quiet", " --project research-42 --quiet")
-    assert errands.end_by_hand(ref, "research-42") == provider.end_by_hand(ref, "research-42") == of_run
+    assert termination.end_by_hand(ref, "research-42") == provider.end_by_hand(ref, "research-42") == of_run
 
 
 def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +202,7 @@ def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Clients, "read", lambda *_, **__: row)
     monkeypatch.setattr(Clients, "write", refused)
     with pytest.raises(TerminationUnconfirmed) as caught:
-        errands.terminate(adapter, ref, ManualClock())
+        termination.terminate(adapter, ref, ManualClock())
     assert "--project research-42" in caught.value.hint
     with pytest.raises(AuthError) as inner:
         adapter.terminate(ref)

@@ -48,10 +48,15 @@ def answer(status: int, message: str, reason: str = "", *, info: dict[str, Any] 
 
 def operation(code: str, message: str, status: int = 0) -> Any:
     """A finished operation that failed."""
-    return sdk.compute().Operation({
-        "name": "operation-1", "status": "DONE", "operation_type": "insert", "http_error_status_code": status,
-        "error": {"errors": [{"code": code, "message": message}]},
-    })  # fmt: skip
+    return sdk.compute().Operation(
+        {
+            "name": "operation-1",
+            "status": "DONE",
+            "operation_type": "insert",
+            "http_error_status_code": status,
+            "error": {"errors": [{"code": code, "message": message}]},
+        }
+    )
 
 
 NO_ROOM = (
@@ -62,8 +67,11 @@ NOT_USED = (
     "Compute Engine API has not been used in project 123456789012 before or it is disabled. Enable it by visiting"
     " https://console.developers.google.com/apis/api/compute.googleapis.com/overview?project=123456789012 then retry."
 )
-SERVICE = {"reason": "SERVICE_DISABLED", "domain": "googleapis.com",
-           "metadata": {"service": "compute.googleapis.com", "consumer": "projects/123456789012"}}  # fmt: skip
+SERVICE = {
+    "reason": "SERVICE_DISABLED",
+    "domain": "googleapis.com",
+    "metadata": {"service": "compute.googleapis.com", "consumer": "projects/123456789012"},
+}
 NO_BILLING = (
     "This API method requires billing to be enabled. Please enable billing on project #123456789012 by visiting"
 )
@@ -77,29 +85,77 @@ SUBNET = "Invalid value for field 'resource.networkInterfaces[0].subnetwork': ''
 @pytest.mark.parametrize(
     ("error", "kind", "says", "hint"),
     [
-        (answer(403, NOT_USED, "accessNotConfigured", info=SERVICE), AuthError, "not enabled",
-         "gcloud services enable compute.googleapis.com --project research-42"),
-        (answer(403, NO_BILLING, "forbidden", info={"reason": "BILLING_DISABLED", "domain": "googleapis.com"}), AuthError,
-         "Billing", "billing/linkedaccount?project=research-42"),
-        (answer(403, "The billing account for the owning project is disabled in state absent", "accountDisabled"),
-         AuthError, "Billing", "linkedaccount"),
+        (
+            answer(403, NOT_USED, "accessNotConfigured", info=SERVICE),
+            AuthError,
+            "not enabled",
+            "gcloud services enable compute.googleapis.com --project research-42",
+        ),
+        (
+            answer(403, NO_BILLING, "forbidden", info={"reason": "BILLING_DISABLED", "domain": "googleapis.com"}),
+            AuthError,
+            "Billing",
+            "billing/linkedaccount?project=research-42",
+        ),
+        (
+            answer(403, "The billing account for the owning project is disabled in state absent", "accountDisabled"),
+            AuthError,
+            "Billing",
+            "linkedaccount",
+        ),
         (answer(403, DENIED, "forbidden"), AuthError, "compute.instances.create is not allowed", "role.yaml"),
-        (answer(403, "Permission denied", info={"reason": "IAM_PERMISSION_DENIED", "domain": "iam.googleapis.com",
-                                               "metadata": {"permission": "compute.firewalls.create"}}),
-         AuthError, "compute.firewalls.create is not allowed", "Allow compute.firewalls.create"),
-        (answer(403, "Caller does not have required permission to use project x", "forbidden",
-                info={"reason": "USER_PROJECT_DENIED", "domain": "googleapis.com"}),
-         AuthError, "quota project", "set-quota-project research-42"),
-        (answer(403, "Request had insufficient authentication scopes.", "insufficientPermissions",
-                info={"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT", "domain": "googleapis.com"}),
-         AuthError, "less than Compute Engine", "cloud-platform"),
-        (answer(401, "Request had invalid authentication credentials.", "authError"), AuthError, "does not accept",
-         "gcloud auth application-default login"),
+        (
+            answer(
+                403,
+                "Permission denied",
+                info={
+                    "reason": "IAM_PERMISSION_DENIED",
+                    "domain": "iam.googleapis.com",
+                    "metadata": {"permission": "compute.firewalls.create"},
+                },
+            ),
+            AuthError,
+            "compute.firewalls.create is not allowed",
+            "Allow compute.firewalls.create",
+        ),
+        (
+            answer(
+                403,
+                "Caller does not have required permission to use project x",
+                "forbidden",
+                info={"reason": "USER_PROJECT_DENIED", "domain": "googleapis.com"},
+            ),
+            AuthError,
+            "quota project",
+            "set-quota-project research-42",
+        ),
+        (
+            answer(
+                403,
+                "Request had insufficient authentication scopes.",
+                "insufficientPermissions",
+                info={"reason": "ACCESS_TOKEN_SCOPE_INSUFFICIENT", "domain": "googleapis.com"},
+            ),
+            AuthError,
+            "less than Compute Engine",
+            "cloud-platform",
+        ),
+        (
+            answer(401, "Request had invalid authentication credentials.", "authError"),
+            AuthError,
+            "does not accept",
+            "gcloud auth application-default login",
+        ),
         (answer(403, "Quota exceeded for quota metric 'Queries'", "rateLimitExceeded"), Throttled, "Queries", ""),
         (answer(403, "Rate Limit Exceeded", "userRateLimitExceeded"), Throttled, "Rate", ""),
         (answer(429, "Too many requests", "tooManyRequests"), Throttled, "Too many", ""),
         (answer(403, FULL, "quotaExceeded"), QuotaExceeded, "FIREWALLS", "search for FIREWALLS"),
-        (answer(404, NETWORK, "notFound"), InvalidRequest, "networks/default", "gcloud compute networks create default"),
+        (
+            answer(404, NETWORK, "notFound"),
+            InvalidRequest,
+            "networks/default",
+            "gcloud compute networks create default",
+        ),
         (answer(412, ADDRESS, "conditionNotMet"), InvalidRequest, "vmExternalIpAccess", "public addresses"),
         (answer(400, SUBNET, "invalid"), InvalidRequest, "custom subnet", "NETWORK/SUBNET"),
         (answer(400, "The resource 'x' is not ready", "resourceNotReady"), Throttled, "not ready", ""),
@@ -111,14 +167,18 @@ SUBNET = "Invalid value for field 'resource.networkInterfaces[0].subnetwork': ''
         (requests.ConnectionError("refused"), Unreachable, "refused", "network"),
         (requests.ReadTimeout("timed out"), Unreachable, "timed out", "network"),
         (ParseError("not JSON"), Unreachable, "not JSON", "network"),
-        (auth.DefaultCredentialsError("Your default credentials were not found."), AuthError, "not found",
-         "gcloud auth application-default login"),
+        (
+            auth.DefaultCredentialsError("Your default credentials were not found."),
+            AuthError,
+            "not found",
+            "gcloud auth application-default login",
+        ),
         (auth.RefreshError("Reauthentication is needed."), AuthError, "Reauthentication", "application-default login"),
         (auth.RefreshError("unavailable", retryable=True), Unreachable, "unavailable", "network"),
         (auth.TransportError("oauth2.googleapis.com: no route"), Unreachable, "no route", "network"),
         (ValueError("odd"), ProviderError, "ValueError: odd", ""),
     ],
-)  # fmt: skip
+)
 def test_each_refusal_has_its_class_and_the_line_that_mends_it(
     error: Exception, kind: type[ProviderError], says: str, hint: str
 ) -> None:

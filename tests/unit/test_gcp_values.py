@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import InvalidRequest
-from costgpu.job import CreateRequest, InstanceRef, InstanceState
+from costgpu.models.job import CreateRequest, InstanceRef, InstanceState
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.base import OUR_TAGS
 from costgpu.providers.gcp import launch
-from costgpu.providers.gcp.history import GUEST, PREEMPTED, history_from
 from costgpu.providers.gcp.images import Image, families_for
 from costgpu.providers.gcp.instances import instance_from, split_id
 from costgpu.providers.gcp.labels import facts_from, facts_of, label_value, labels_of, metadata_value, tags_from
+from costgpu.providers.gcp.operations import GUEST, PREEMPTED, history_from
 from tests.emulator.gcp_requests import T4, offer, request
 
 IMAGE = Image(path="projects/ubuntu-os-cloud/global/images/ubuntu-1", root_gib=10, architecture="x86_64")
@@ -42,9 +42,11 @@ def described(wanted: CreateRequest, status: str = "RUNNING", **changes: Any) ->
     """The machine that a request has made, as the client returns it."""
     made = launch.body(wanted, "us-central1-a", IMAGE, "global/networks/default")
     made |= {
-        "zone": "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a", "status": status,
-        "creation_timestamp": "2026-11-21T02:00:00.000-08:00", **changes,
-    }  # fmt: skip
+        "zone": "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a",
+        "status": status,
+        "creation_timestamp": "2026-11-21T02:00:00.000-08:00",
+        **changes,
+    }
     row = compute_v1.Instance(made)
     row.network_interfaces[0].access_configs[0].nat_i_p = "34.68.0.10"
     return row
@@ -53,9 +55,14 @@ def described(wanted: CreateRequest, status: str = "RUNNING", **changes: Any) ->
 def operation(kind: str, minute: int, *, status: str = "DONE", words: str = "", user: str = "", error: str = "") -> Any:
     at = f"2026-11-21T10:{minute:02d}:00.000+00:00"
     made: dict[str, Any] = {
-        "name": f"o{minute}", "operation_type": kind, "status": status, "insert_time": at, "end_time": at,
-        "status_message": words, "user": user,
-    }  # fmt: skip
+        "name": f"o{minute}",
+        "operation_type": kind,
+        "status": status,
+        "insert_time": at,
+        "end_time": at,
+        "status_message": words,
+        "user": user,
+    }
     if error:
         made["error"] = {"errors": [{"code": error, "message": "no"}]}
     return compute_v1.Operation(made)
@@ -88,9 +95,12 @@ def test_nothing_on_the_machine_can_act_on_the_account() -> None:
     made = body_of(request())
     assert "serviceAccounts" not in made
     assert made["networkInterfaces"] == [
-        {"network": "global/networks/default", "stackType": "IPV4_ONLY",
-         "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}]}
-    ]  # fmt: skip
+        {
+            "network": "global/networks/default",
+            "stackType": "IPV4_ONLY",
+            "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}],
+        }
+    ]
 
 
 def test_attached_and_bundled_accelerators() -> None:
@@ -98,8 +108,9 @@ def test_attached_and_bundled_accelerators() -> None:
     assert attached["machineType"].endswith("/machineTypes/n1-standard-8")
     [one] = attached["guestAccelerators"]
     assert (one["acceleratorType"], one["acceleratorCount"]) == (
-        "zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4", 2,
-    )  # fmt: skip
+        "zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4",
+        2,
+    )
     assert "guestAccelerators" not in body_of(request(offer()))
     with pytest.raises(InvalidRequest, match="attaches no K80"):
         body_of(request(offer("n1-standard-8+K80:1", accelerator=T4)))
@@ -107,12 +118,20 @@ def test_attached_and_bundled_accelerators() -> None:
 
 @pytest.mark.parametrize(
     ("machine", "kind"),
-    [("e2-standard-2", "pd-balanced"), ("g2-standard-4", "pd-balanced"), ("a2-highgpu-1g", "pd-balanced"),
-     ("a3-highgpu-8g", "pd-balanced"), ("n1-standard-4", "pd-balanced"), ("c3-standard-4", "pd-balanced"),
-     ("c4-standard-4", "hyperdisk-balanced"), ("c4a-standard-4", "hyperdisk-balanced"),
-     ("g4-standard-48", "hyperdisk-balanced"), ("a3-ultragpu-8g", "hyperdisk-balanced"),
-     ("a4-highgpu-8g", "hyperdisk-balanced")],
-)  # fmt: skip
+    [
+        ("e2-standard-2", "pd-balanced"),
+        ("g2-standard-4", "pd-balanced"),
+        ("a2-highgpu-1g", "pd-balanced"),
+        ("a3-highgpu-8g", "pd-balanced"),
+        ("n1-standard-4", "pd-balanced"),
+        ("c3-standard-4", "pd-balanced"),
+        ("c4-standard-4", "hyperdisk-balanced"),
+        ("c4a-standard-4", "hyperdisk-balanced"),
+        ("g4-standard-48", "hyperdisk-balanced"),
+        ("a3-ultragpu-8g", "hyperdisk-balanced"),
+        ("a4-highgpu-8g", "hyperdisk-balanced"),
+    ],
+)
 def test_disks_that_the_machine_takes(machine: str, kind: str) -> None:
     assert launch.disk_type(machine) == kind
 
@@ -209,10 +228,18 @@ def test_facts_in_a_description_come_back(owner: str) -> None:
 
 @pytest.mark.parametrize(
     ("status", "state"),
-    [("PROVISIONING", "PENDING"), ("STAGING", "PENDING"), ("RUNNING", "RUNNING"), ("REPAIRING", "RUNNING"),
-     ("STOPPING", "STOPPING"), ("SUSPENDED", "STOPPED"), ("TERMINATED", "STOPPED"), ("DEPROVISIONING", "TERMINATING"),
-     ("NEVER_HEARD_OF", "PENDING")],
-)  # fmt: skip
+    [
+        ("PROVISIONING", "PENDING"),
+        ("STAGING", "PENDING"),
+        ("RUNNING", "RUNNING"),
+        ("REPAIRING", "RUNNING"),
+        ("STOPPING", "STOPPING"),
+        ("SUSPENDED", "STOPPED"),
+        ("TERMINATED", "STOPPED"),
+        ("DEPROVISIONING", "TERMINATING"),
+        ("NEVER_HEARD_OF", "PENDING"),
+    ],
+)
 def test_states(status: str, state: str) -> None:
     found = instance_from(described(request(), status))
     assert found.state is InstanceState[state]
@@ -258,10 +285,12 @@ def test_histories() -> None:
 @pytest.mark.parametrize(
     ("events", "state"),
     [
-        ([GUEST], InstanceState.STOPPING), (["stop"], InstanceState.STOPPING), ([PREEMPTED], InstanceState.TERMINATING),
+        ([GUEST], InstanceState.STOPPING),
+        (["stop"], InstanceState.STOPPING),
+        ([PREEMPTED], InstanceState.TERMINATING),
         (["delete"], InstanceState.TERMINATING),  # over by the time that the operations were read
     ],
-)  # fmt: skip
+)
 def test_whose_end_a_stopping_machine_meets(events: list[str], state: InstanceState) -> None:
     told = history_from([operation("insert", 1), *(operation(kind, 2) for kind in events)])
     assert instance_from(described(request(), "STOPPING"), told).state is state

@@ -24,9 +24,9 @@ from costgpu.estimate.gpu import (
     sm_gigahertz,
 )
 from costgpu.estimate.interval import GPU_BASE, Interval, gpu_interval
-from costgpu.estimate.opcost import StepWork
-from costgpu.models import AcceleratorSpec
-from costgpu.workload import Autocast, Framework, OptimizerFacts
+from costgpu.estimate.op_costs import StepWork
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.workload import Autocast, Framework, OptimizerFacts
 
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)  # PyTorch's defaults
 TF32 = Precision(half=None, matmul_tf32=True, conv_tf32=True)
@@ -36,16 +36,37 @@ BF16 = Precision(half="bfloat16", matmul_tf32=False, conv_tf32=True)
 
 
 def gpu(
-    name: str, architecture: str, capability: tuple[int, int] | None, bandwidth: float, fp32: float, *,
-    tf32: float | None = None, fp16: float | None = None, bf16: float | None = None, matrix: float | None = None,
-    vendor: str = "NVIDIA", year: int = 2020, watts: float = 300,
-) -> AcceleratorSpec:  # fmt: skip
+    name: str,
+    architecture: str,
+    capability: tuple[int, int] | None,
+    bandwidth: float,
+    fp32: float,
+    *,
+    tf32: float | None = None,
+    fp16: float | None = None,
+    bf16: float | None = None,
+    matrix: float | None = None,
+    vendor: str = "NVIDIA",
+    year: int = 2020,
+    watts: float = 300,
+) -> AcceleratorSpec:
     return AcceleratorSpec(
-        name=name, model=name, vendor=vendor, architecture=architecture, year=year, memory_gib=16,
-        memory_bandwidth_gbps=bandwidth, fp32_tflops=fp32, fp32_matrix_tflops=matrix, tf32_tensor_tflops=tf32,
-        fp16_tensor_tflops=fp16, bf16_tensor_tflops=bf16, multiprocessors=80, compute_capability=capability,
+        name=name,
+        model=name,
+        vendor=vendor,
+        architecture=architecture,
+        year=year,
+        memory_gib=16,
+        memory_bandwidth_gbps=bandwidth,
+        fp32_tflops=fp32,
+        fp32_matrix_tflops=matrix,
+        tf32_tensor_tflops=tf32,
+        fp16_tensor_tflops=fp16,
+        bf16_tensor_tflops=bf16,
+        multiprocessors=80,
+        compute_capability=capability,
         tdp_watts=watts,
-    )  # fmt: skip
+    )
 
 
 # Published peak figures of the vendors.
@@ -269,9 +290,7 @@ KINDS = [
     (kind, dtype) for kind in ("matmul", "conv", "conv3x3", "attention") for dtype in ("float32", "bfloat16", "float64")
 ]
 amounts = st.floats(0, 1e16)
-steps = st.builds(
-    work, st.dictionaries(st.sampled_from(KINDS), amounts), st.floats(0, 1e13), st.floats(0, 1e6)
-)  # fmt: skip
+steps = st.builds(work, st.dictionaries(st.sampled_from(KINDS), amounts), st.floats(0, 1e13), st.floats(0, 1e6))
 specs = st.sampled_from([K80, P100, P4, V100, T4, A100, A10G, L4, H100, MI210])
 precisions = st.sampled_from([FP32, TF32, NO_TF32, FP16, BF16])
 factors = st.floats(1, 100)
@@ -296,9 +315,13 @@ def test_more_work_is_never_faster(
 
 
 FIGURES = (
-    "memory_bandwidth_gbps", "fp32_tflops", "fp32_matrix_tflops", "tf32_tensor_tflops", "fp16_tensor_tflops",
+    "memory_bandwidth_gbps",
+    "fp32_tflops",
+    "fp32_matrix_tflops",
+    "tf32_tensor_tflops",
+    "fp16_tensor_tflops",
     "bf16_tensor_tflops",
-)  # fmt: skip
+)
 
 
 @given(steps, specs, precisions, st.tuples(*[factors] * len(FIGURES)))

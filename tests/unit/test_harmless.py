@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from costgpu.measure.probe import beats, tree_hooks
+from costgpu.measure.probe.frameworks import boosting_hooks
+from costgpu.measure.probe.loops import progress_series
 
-probe: Any = beats
-trees: Any = tree_hooks
+probe: Any = progress_series
+trees: Any = boosting_hooks
 
 
 def test_what_fails_is_nothing() -> None:

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, OutputsDamaged, RunError
-from costgpu.job import FileEntry
-from costgpu.runner import home
-from costgpu.runner.home import Landed, bring_home
-from costgpu.runner.host import Host
+from costgpu.models.job import FileEntry
+from costgpu.runner.files import place_outputs
+from costgpu.runner.files.place_outputs import Landed, bring_home
+from costgpu.runner.machine.host import Host
 
 RUN = "k3x9abcdefgh"
 
@@ -227,7 +227,7 @@ def test_run_names_that_cannot_be(work: Path, run_id: str) -> None:
 
 
 def test_names_that_a_file_system_does_not_tell_apart(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(home, "_folding", lambda folder: str.casefold)
+    monkeypatch.setattr(place_outputs, "_folding", lambda folder: str.casefold)
     files = {
         "Model.pt": b"1",
         "model.pt": b"2",
@@ -252,7 +252,7 @@ def test_names_that_a_file_system_does_not_tell_apart(work: Path, monkeypatch: p
 def test_this_file_system_is_asked(work: Path) -> None:
     (work / "probe").touch()
     expected = "a" if (work / "PROBE").exists() else "A"
-    assert home._folding(work)("A") == expected
+    assert place_outputs._folding(work)("A") == expected
 
 
 def test_no_space_is_known_before_anything_comes(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

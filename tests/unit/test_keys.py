@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import RunError
-from costgpu.runner.host import Keys
-from costgpu.runner.keys import HOST_KEY, USER_KEY, load_keys, make_keys
+from costgpu.runner.machine.host import Keys
+from costgpu.runner.machine.keys import HOST_KEY, USER_KEY, load_keys, make_keys
 
 
 def test_keys_are_ed25519_pairs_in_openssh_format(tmp_path: Path) -> None:

@@ -10,25 +10,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.job import Lease
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.job import Lease
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.runner.lease import POWER_OFF_SECONDS, boot_seconds, extras_usd_per_hour, lease_for
 from costgpu.runner.plan import Limits, Place, options_for, this_machine
 
 GPU = Offer(
-    provider="aws", instance_type="g5.xlarge", family="g5", region="us-east-1", zone=None,
-    purchase_option=PurchaseOption.ON_DEMAND, price_usd_per_hour=Decimal("1.006"), vcpus=4, memory_gib=16.0,
-    architecture="x86_64", accelerator=Accelerator(name="A10G", count=1, memory_gib=24.0), price_source="test",
+    provider="aws",
+    instance_type="g5.xlarge",
+    family="g5",
+    region="us-east-1",
+    zone=None,
+    purchase_option=PurchaseOption.ON_DEMAND,
+    price_usd_per_hour=Decimal("1.006"),
+    vcpus=4,
+    memory_gib=16.0,
+    architecture="x86_64",
+    accelerator=Accelerator(name="A10G", count=1, memory_gib=24.0),
+    price_source="test",
     price_as_of=date(2026, 9, 17),
-)  # fmt: skip
+)
 CPU = replace(GPU, instance_type="c7a.2xlarge", family="c7a", accelerator=None, price_usd_per_hour=Decimal("0.41"))
 HERE = this_machine(Decimal(0), date(2026, 9, 17), vcpus=2, memory_gib=8.0)
 
 
 def lease(offer: Offer = GPU, **limits: object) -> Lease:
     asked: dict[str, Any] = {
-        "on_demand_usd_per_hour": None, "max_cost_usd": None, "max_duration_seconds": None, "estimated_seconds": None,
-    }  # fmt: skip
+        "on_demand_usd_per_hour": None,
+        "max_cost_usd": None,
+        "max_duration_seconds": None,
+        "estimated_seconds": None,
+    }
     return lease_for(offer, **{**asked, **limits})
 
 

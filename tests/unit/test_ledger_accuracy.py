@@ -10,10 +10,10 @@ import pytest
 from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.accuracy import accuracy, comparisons
-from costgpu.ledger.history import Selection
+from costgpu.ledger.queries.accuracy import accuracy, comparisons
+from costgpu.ledger.queries.history import Selection
 from costgpu.ledger.schema import billed, to_microseconds, to_nano
-from costgpu.render.ledger import accuracy_text
+from costgpu.render.text.ledger import accuracy_text
 from tests.unit.closed import Closed, plant
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -21,9 +21,14 @@ AT = datetime(2026, 11, 20, tzinfo=UTC)
 
 def estimate(seconds: float, cost: float) -> dict[str, float | str]:
     return {
-        "seconds": seconds, "seconds_low": seconds * 0.9, "seconds_high": seconds * 1.2, "cost_usd": cost,
-        "cost_usd_low": cost * 0.9, "cost_usd_high": cost * 1.2, "job_seconds": seconds - 100,
-    }  # fmt: skip
+        "seconds": seconds,
+        "seconds_low": seconds * 0.9,
+        "seconds_high": seconds * 1.2,
+        "cost_usd": cost,
+        "cost_usd_low": cost * 0.9,
+        "cost_usd_high": cost * 1.2,
+        "job_seconds": seconds - 100,
+    }
 
 
 def ran(seconds: float, cost: str, expected: float = 1000.0, price: float = 1.0, **more: Any) -> Closed:
@@ -36,9 +41,15 @@ def bill(
 ) -> dict[str, Any]:
     start = to_microseconds(AT + timedelta(days=day))
     return {
-        "at_us": to_microseconds(AT + said), "provider": "aws", "account": account, "run_id": run_id,
-        "start_us": start, "end_us": start + 1, "nano_usd": to_nano(Decimal(cost)), "source": "test",
-    }  # fmt: skip
+        "at_us": to_microseconds(AT + said),
+        "provider": "aws",
+        "account": account,
+        "run_id": run_id,
+        "start_us": start,
+        "end_us": start + 1,
+        "nano_usd": to_nano(Decimal(cost)),
+        "source": "test",
+    }
 
 
 def tell(ledger: Ledger, rows: list[dict[str, Any]]) -> None:

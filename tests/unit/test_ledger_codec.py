@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.errors import LedgerDamaged
-from costgpu.job import (
+from costgpu.ledger import from_json, to_json
+from costgpu.models.job import (
     CreateRequest,
     FileEntry,
     Identity,
@@ -28,8 +29,7 @@ from costgpu.job import (
     Lease,
     Receipt,
 )
-from costgpu.ledger import from_json, to_json
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 LEAVES: dict[Any, st.SearchStrategy[Any]] = {

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, create_engine, inspect
 
 from costgpu.errors import LedgerDamaged, LedgerError, LedgerTooNew
-from costgpu.job import EventKind
 from costgpu.ledger import Ledger, migrations, schema
-from costgpu.ledger.history import Selection, closed_runs
+from costgpu.ledger.queries.history import Selection, closed_runs
 from costgpu.ledger.store import FILE_NAME
+from costgpu.models.job import EventKind
 from tests.unit.test_ledger_store import AT, asked, happened
 
 

@@ -16,9 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costgpu.ledger import Ledger, focus
-from costgpu.ledger.export import COLUMNS, as_csv, as_json
-from costgpu.ledger.history import ClosedRun, Selection, closed_runs, spent
+from costgpu.ledger import Ledger
+from costgpu.ledger.queries import focus
+from costgpu.ledger.queries.export import COLUMNS, as_csv, as_json
+from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs, spent
 from tests.unit.closed import Closed, plant
 
 EXAMPLES = count()
@@ -48,13 +49,34 @@ class Column:
 
 CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
 SERVICES = (
-    "AI and Machine Learning", "Analytics", "Business Applications", "Compute", "Databases", "Developer Tools",
-    "Multicloud", "Identity", "Integration", "Internet of Things", "Management and Governance", "Media", "Migration",
-    "Mobile", "Networking", "Security", "Storage", "Web", "Other",
-)  # fmt: skip
+    "AI and Machine Learning",
+    "Analytics",
+    "Business Applications",
+    "Compute",
+    "Databases",
+    "Developer Tools",
+    "Multicloud",
+    "Identity",
+    "Integration",
+    "Internet of Things",
+    "Management and Governance",
+    "Media",
+    "Migration",
+    "Mobile",
+    "Networking",
+    "Security",
+    "Storage",
+    "Web",
+    "Other",
+)
 OF_COMPUTE = (
-    "Containers", "End User Computing", "Quantum Compute", "Serverless Compute", "Virtual Machines", "Other (Compute)"
-)  # fmt: skip
+    "Containers",
+    "End User Computing",
+    "Quantum Compute",
+    "Serverless Compute",
+    "Virtual Machines",
+    "Other (Compute)",
+)
 MANDATORY = {
     "BilledCost": Column("Decimal"),
     "BillingAccountId": Column("String"),
@@ -160,11 +182,19 @@ def test_a_run_over_the_end_of_a_month() -> None:
     assert Decimal(first["BilledCost"]) + Decimal(second["BilledCost"]) == Decimal("1.00000001")
     assert (first["PricingQuantity"], second["PricingQuantity"]) == ("1.5", "0.5")
     shown = {
-        "ProviderName": "Amazon Web Services", "ServiceName": "Amazon Elastic Compute Cloud", "SkuId": "aws:g5.xlarge",
-        "PricingCategory": "Standard", "ResourceId": f"i-{run.run_id}", "ResourceName": "train", "RegionId": "us-east-1",
-        "Tags": '{"team": "nlp"}', "x_RunId": run.run_id, "x_FocusVersion": "1.2", "ChargeCategory": "Usage",
+        "ProviderName": "Amazon Web Services",
+        "ServiceName": "Amazon Elastic Compute Cloud",
+        "SkuId": "aws:g5.xlarge",
+        "PricingCategory": "Standard",
+        "ResourceId": f"i-{run.run_id}",
+        "ResourceName": "train",
+        "RegionId": "us-east-1",
+        "Tags": '{"team": "nlp"}',
+        "x_RunId": run.run_id,
+        "x_FocusVersion": "1.2",
+        "ChargeCategory": "Usage",
         "SkuPriceDetails": '{"GpuCount": 1.0, "InstanceType": "g5.xlarge", "x_GpuModel": "A10G"}',
-    }  # fmt: skip
+    }
     assert {name: first[name] for name in shown} == shown
 
 
@@ -272,8 +302,11 @@ EXAMPLE = runs_of(Closed(started=AT))
 
 def test_json_of_nothing_and_of_many() -> None:
     assert json.loads("".join(as_json([], AT))) == {
-        "schema": "costgpu.ledger", "version": 1, "at": AT.isoformat(), "runs": []
-    }  # fmt: skip
+        "schema": "costgpu.ledger",
+        "version": 1,
+        "at": AT.isoformat(),
+        "runs": [],
+    }
     documents: Any = json.loads("".join(as_json(EXAMPLE * 3, AT)))
     assert len(documents["runs"]) == 3
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.history import Selection, closed_runs, spent
-from costgpu.ledger.prorata import share
-from costgpu.ledger.totals import By, totals
+from costgpu.ledger.queries.history import Selection, closed_runs, spent
+from costgpu.ledger.queries.proration import share
+from costgpu.ledger.queries.totals import By, totals
 from tests.unit.closed import Closed, plant
 
 START = datetime(2026, 10, 30, tzinfo=UTC)
@@ -85,9 +85,8 @@ def test_spent_is_the_sum_by_hand(
     runs, mine = planted(shared, runs)
     for more in (mine, replace(mine, owner="ann"), replace(mine, provider="aws", tags={**mine.tags, "team": "nlp"})):
         meant = [
-            run for run in runs
-            if more.includes(provider=run.provider, owner=run.owner, name=run.name, tags=run.tags)
-        ]  # fmt: skip
+            run for run in runs if more.includes(provider=run.provider, owner=run.owner, name=run.name, tags=run.tags)
+        ]
         exact = sum((by_hand(run, low, high) for run in meant), Fraction(0))
         assert abs(Fraction(spent(shared, more, low, high)) - exact) <= Fraction(len(meant), 10**9)
 
@@ -103,8 +102,11 @@ def test_periods_that_follow_on_each_other_add_up_exactly(
 
 
 @given(
-    st.integers(0, 10**18), st.integers(-(10**15), 10**15), st.integers(0, 10**13), st.lists(st.integers(-(10**15), 10**16))
-)  # fmt: skip
+    st.integers(0, 10**18),
+    st.integers(-(10**15), 10**15),
+    st.integers(0, 10**13),
+    st.lists(st.integers(-(10**15), 10**16)),
+)
 def test_shares_add_up_exactly(amount: int, began: int, length: int, cuts: list[int]) -> None:
     ends: list[int | None] = [None, *sorted(cuts), None]
     parts = [share(amount, began, began + length, low, high) for low, high in pairwise(ends)]
@@ -159,7 +161,7 @@ def test_groups_and_their_order() -> None:
 
 
 def test_pages_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costgpu.ledger.history.AT_ONCE", 3)
+    monkeypatch.setattr("costgpu.ledger.queries.history.AT_ONCE", 3)
     runs = [Closed(started=START + timedelta(hours=n), name=f"n{n}") for n in range(10)]
     with ledger_of(*runs) as ledger:
         names = [run.name for run in closed_runs(ledger, Selection())]

@@ -11,18 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from costgpu.job import EventKind, RunEvent
 from costgpu.ledger import Ledger, schema
-from costgpu.ledger.estimates import Estimate, recent_estimates, record_estimate
-from costgpu.ledger.outcomes import LAST_RUNS, measured_speeds
+from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
+from costgpu.ledger.records.measured_speeds import LAST_RUNS, measured_speeds
+from costgpu.models.job import EventKind, RunEvent
 from tests.unit.closed import Closed, events_of, plant
 from tests.unit.test_ledger_rows import OBJECTS
 
 AT = datetime(2026, 11, 20, 8, tzinfo=UTC)
 ESTIMATE = {
-    "seconds": 3300.0, "seconds_low": 2900.0, "seconds_high": 3900.0, "cost_usd": 0.95, "cost_usd_low": 0.8,
-    "cost_usd_high": 1.1, "job_seconds": 3000.0,
-}  # fmt: skip
+    "seconds": 3300.0,
+    "seconds_low": 2900.0,
+    "seconds_high": 3900.0,
+    "cost_usd": 0.95,
+    "cost_usd_low": 0.8,
+    "cost_usd_high": 1.1,
+    "job_seconds": 3000.0,
+}
 
 
 def outcomes(*facts: RunEvent) -> list[dict[str, Any]]:
@@ -36,9 +41,10 @@ def outcomes(*facts: RunEvent) -> list[dict[str, Any]]:
 def changed(events: list[RunEvent], kind: EventKind, **data: Any) -> list[RunEvent]:
     return [
         RunEvent(run_id=e.run_id, sequence=e.sequence, at=e.at, kind=e.kind, data={**e.data, **data})
-        if e.kind is kind else e
+        if e.kind is kind
+        else e
         for e in events
-    ]  # fmt: skip
+    ]
 
 
 def estimated(**more: Any) -> list[RunEvent]:
@@ -50,13 +56,24 @@ def estimated(**more: Any) -> list[RunEvent]:
 def test_a_run_that_was_estimated_and_succeeded() -> None:
     assert outcomes(*estimated()) == [
         {
-            "run": 1, "at_us": schema.to_microseconds(AT + timedelta(hours=1)), "workload": "k" * 32,
-            "provider": "aws", "instance_type": "g5.xlarge", "purchase_option": "on_demand", "reason": "succeeded",
-            "job_seconds": 3100.0, "steps": 500.0, "estimated_job_seconds": 3000.0, "estimated_seconds": 3300.0,
-            "estimated_seconds_low": 2900.0, "estimated_seconds_high": 3900.0, "estimated_nano_usd": 950_000_000,
-            "estimated_nano_usd_low": 800_000_000, "estimated_nano_usd_high": 1_100_000_000,
+            "run": 1,
+            "at_us": schema.to_microseconds(AT + timedelta(hours=1)),
+            "workload": "k" * 32,
+            "provider": "aws",
+            "instance_type": "g5.xlarge",
+            "purchase_option": "on_demand",
+            "reason": "succeeded",
+            "job_seconds": 3100.0,
+            "steps": 500.0,
+            "estimated_job_seconds": 3000.0,
+            "estimated_seconds": 3300.0,
+            "estimated_seconds_low": 2900.0,
+            "estimated_seconds_high": 3900.0,
+            "estimated_nano_usd": 950_000_000,
+            "estimated_nano_usd_low": 800_000_000,
+            "estimated_nano_usd_high": 1_100_000_000,
         }
-    ]  # fmt: skip
+    ]
 
 
 def test_nothing_is_known_and_nothing_is_written() -> None:
@@ -133,8 +150,10 @@ class TestSpeeds:
             found = measured_speeds(ledger, "w", here="laptop")
             assert measured_speeds(ledger, "") == measured_speeds(ledger, "unheard of") == {}
         assert {place: round(speed.job_seconds) for place, speed in found.items()} == {
-            ("aws", "g5.xlarge"): 100, ("local", "this-machine"): 80, ("aws", "g6.xlarge"): 90
-        }  # fmt: skip
+            ("aws", "g5.xlarge"): 100,
+            ("local", "this-machine"): 80,
+            ("aws", "g6.xlarge"): 90,
+        }
 
     def test_runs_of_another_length_are_another_job(self) -> None:
         with Ledger.open("sqlite://") as ledger:

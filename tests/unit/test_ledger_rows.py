@@ -11,32 +11,55 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from costgpu.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
-from costgpu.ledger import Ledger, project, schema, to_json
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.ledger import Ledger, projections, schema, to_json
+from costgpu.models.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 
 AT = datetime(2026, 1, 31, 23, 0, tzinfo=UTC)
 OFFER = Offer(
-    provider="aws", instance_type="g5.xlarge", family="g5", region="us-east-1", zone=None,
-    purchase_option=PurchaseOption.SPOT, price_usd_per_hour=Decimal("0.4"), vcpus=4, memory_gib=16,
-    architecture="x86_64", accelerator=Accelerator(name="A10G", count=1, memory_gib=24), price_source="x",
+    provider="aws",
+    instance_type="g5.xlarge",
+    family="g5",
+    region="us-east-1",
+    zone=None,
+    purchase_option=PurchaseOption.SPOT,
+    price_usd_per_hour=Decimal("0.4"),
+    vcpus=4,
+    memory_gib=16,
+    architecture="x86_64",
+    accelerator=Accelerator(name="A10G", count=1, memory_gib=24),
+    price_source="x",
     price_as_of=date(2026, 1, 1),
-)  # fmt: skip
+)
 SPEC = JobSpec(name="train", argv=("train.py",), workdir="/w", tags={"team": "nlp", "paper": "p1"})
 RECEIPT = Receipt(
-    run_id="aaaa", instance=InstanceRef(provider="aws", region="us-east-1", instance_id="i-1"),
-    instance_type="g5.xlarge", layers=(), reason=EndReason.SUCCEEDED, ended_by=EndedBy.CLIENT, requested_at=AT,
-    confirmed_state="terminated", confirmed_at=AT, provider_reason="", left_behind=(), metered_seconds=7200.5,
+    run_id="aaaa",
+    instance=InstanceRef(provider="aws", region="us-east-1", instance_id="i-1"),
+    instance_type="g5.xlarge",
+    layers=(),
+    reason=EndReason.SUCCEEDED,
+    ended_by=EndedBy.CLIENT,
+    requested_at=AT,
+    confirmed_state="terminated",
+    confirmed_at=AT,
+    provider_reason="",
+    left_behind=(),
+    metered_seconds=7200.5,
     metered_cost_usd=Decimal("0.800055556"),
-)  # fmt: skip
+)
 INTENDED = {
-    "name": "train", "owner": "me@host", "spec": to_json(SPEC),
+    "name": "train",
+    "owner": "me@host",
+    "spec": to_json(SPEC),
     "identity": to_json(Identity(provider="aws", account="123456789012", principal="me")),
-}  # fmt: skip
+}
 CLOSED = {
-    "reason": "succeeded", "ended_by": "client", "metered_seconds": 7200.5, "metered_cost_usd": "0.800055556",
+    "reason": "succeeded",
+    "ended_by": "client",
+    "metered_seconds": 7200.5,
+    "metered_cost_usd": "0.800055556",
     "receipt": to_json(RECEIPT),
-}  # fmt: skip
+}
 
 
 def attempt(number: int, zone: str) -> dict[str, Any]:
@@ -185,7 +208,7 @@ def test_no_run_is_kept_open_by_what_its_events_say(
         if isinstance(value, str):
             value.encode()
             assert "\0" not in value
-            assert len(value) <= project.LONGEST_TEXT
+            assert len(value) <= projections.LONGEST_TEXT
 
 
 @settings(deadline=None)
@@ -212,9 +235,17 @@ def test_the_database_sums_exactly(amounts: list[Decimal]) -> None:
 
 @pytest.mark.parametrize(
     ("amount", "kept"),
-    [("NaN", None), ("Infinity", None), ("9223372036.9", None), ("-9223372036.9", None), ("0.0000000005", 0),
-     ("-1", -(10**9)), ("1E-400", 0), ("9223372036.854775806", 2**63 - 2)],
-)  # fmt: skip
+    [
+        ("NaN", None),
+        ("Infinity", None),
+        ("9223372036.9", None),
+        ("-9223372036.9", None),
+        ("0.0000000005", 0),
+        ("-1", -(10**9)),
+        ("1E-400", 0),
+        ("9223372036.854775806", 2**63 - 2),
+    ],
+)
 def test_absurd_amounts(amount: str, kept: int | None) -> None:
     assert schema.to_nano(Decimal(amount)) == kept
 

@@ -12,23 +12,30 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from costgpu.errors import UsageError
-from costgpu.estimate.amount import amount_of
-from costgpu.estimate.feasible import GIB, accelerator_need_gib
+from costgpu.estimate.feasibility import GIB, accelerator_need_gib
 from costgpu.estimate.gpu import precision_of
 from costgpu.estimate.interval import PRIOR
-from costgpu.estimate.like import STEP_TOKENS, language_model_profile, like_profile, nominal_seconds
 from costgpu.estimate.predict import predict, prepare
-from costgpu.measure.document import to_document
-from costgpu.models import Accelerator, Offer, PurchaseOption, Reference
-from costgpu.prediction import Candidate, Prediction, Provenance
+from costgpu.estimate.reference_profiles import STEP_TOKENS, language_model_profile, like_profile, nominal_seconds
+from costgpu.estimate.scope import amount_of
+from costgpu.measure.profile_file import to_document
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption, Reference
+from costgpu.models.prediction import Candidate, Prediction, Provenance
+from costgpu.models.workload import GpuPath, Machine, TotalKind, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.references import reference, references
 from costgpu.units import parse_count
-from costgpu.workload import GpuPath, Machine, TotalKind, WorkloadProfile
 
 MACHINE = Machine(
-    cpu_model="test", cores=8, threads=8, memory_gib=32, gemm_gflops=600, gemm_gflops_low=580, copy_gbps=40, op_seconds=4e-6
-)  # fmt: skip
+    cpu_model="test",
+    cores=8,
+    threads=8,
+    memory_gib=32,
+    gemm_gflops=600,
+    gemm_gflops_low=580,
+    copy_gbps=40,
+    op_seconds=4e-6,
+)
 NOW = "2026-11-21T00:00:00+00:00"
 
 
@@ -44,11 +51,20 @@ def again(profile: WorkloadProfile) -> WorkloadProfile:
 def predicted(profile: WorkloadProfile, gpu: str | None) -> Prediction:
     spec = accelerators()[gpu] if gpu else None
     offer = Offer(
-        provider="aws", instance_type="x", family="c7a", region="us-east-1", zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND, price_usd_per_hour=Decimal(1), vcpus=16, memory_gib=256,
-        architecture="x86_64", price_source="a list", price_as_of=date(2026, 11, 1),
+        provider="aws",
+        instance_type="x",
+        family="c7a",
+        region="us-east-1",
+        zone=None,
+        purchase_option=PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(1),
+        vcpus=16,
+        memory_gib=256,
+        architecture="x86_64",
+        price_source="a list",
+        price_as_of=date(2026, 11, 1),
         accelerator=Accelerator(name=spec.name, count=1, memory_gib=spec.memory_gib) if spec else None,
-    )  # fmt: skip
+    )
     place = Candidate(offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
     return predict(prepare(profile, amount_of(profile), year=2026), place)
 
@@ -185,9 +201,20 @@ def test_a_reference_is_a_value() -> None:
 
 @pytest.mark.parametrize(
     ("text", "number"),
-    [("7B", 7e9), ("7b", 7e9), ("124M", 124e6), ("1.3e9", 1.3e9), ("300k", 3e5), ("2T", 2e12), ("1_000_000", 1e6),
-     ("1,000,000", 1e6), (" 70 B ", 7e10), ("5", 5.0), ("1G", 1e9)],
-)  # fmt: skip
+    [
+        ("7B", 7e9),
+        ("7b", 7e9),
+        ("124M", 124e6),
+        ("1.3e9", 1.3e9),
+        ("300k", 3e5),
+        ("2T", 2e12),
+        ("1_000_000", 1e6),
+        ("1,000,000", 1e6),
+        (" 70 B ", 7e10),
+        ("5", 5.0),
+        ("1G", 1e9),
+    ],
+)
 def test_counts(text: str, number: float) -> None:
     assert parse_count(text, what="--params") == pytest.approx(number)
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
-from costgpu.measure.counters import ProgressLog
-from costgpu.measure.lines import LINE_BYTES, Line, LineSplitter, Progress, read_line, user_pattern
-from costgpu.measure.patterns import PATTERNS, Tier
+from costgpu.measure.log.counters import ProgressLog
+from costgpu.measure.log.lines import LINE_BYTES, Line, LineSplitter, Progress, read_line, user_pattern
+from costgpu.measure.log.patterns import PATTERNS, Tier
 
 
 def first(text: str) -> Progress:
@@ -67,15 +67,46 @@ def test_any_bytes_give_the_same_lines_however_they_are_split(data: bytes, cuts:
 
 
 WORDS = st.sampled_from(
-    ["step ", "Epoch ", "12/34", " [=>...] - ", "3%|", "| 5/9 [", "it/s", "loss = ", "Iteration ", "[7]\t", "train-auc:",
-     "0.5", "nan", "Minibatch[ 1- 10]: ", " of ", "Speed: ", " samples/sec", "Namespace(", "num_epochs=0", "batch_size=0",
-     "\r", "\n", "Finished Epoch[", "1", "]: x * 5", "1e400", "Progress: ", "% ", "max_iter: 0", "²", "٣", "k/2M ["]
-)  # fmt: skip
+    [
+        "step ",
+        "Epoch ",
+        "12/34",
+        " [=>...] - ",
+        "3%|",
+        "| 5/9 [",
+        "it/s",
+        "loss = ",
+        "Iteration ",
+        "[7]\t",
+        "train-auc:",
+        "0.5",
+        "nan",
+        "Minibatch[ 1- 10]: ",
+        " of ",
+        "Speed: ",
+        " samples/sec",
+        "Namespace(",
+        "num_epochs=0",
+        "batch_size=0",
+        "\r",
+        "\n",
+        "Finished Epoch[",
+        "1",
+        "]: x * 5",
+        "1e400",
+        "Progress: ",
+        "% ",
+        "max_iter: 0",
+        "²",
+        "٣",
+        "k/2M [",
+    ]
+)
 
 
 @given(st.lists(WORDS, max_size=60).map("".join), st.lists(st.floats(0, 3), min_size=60, max_size=60), st.booleans())
 def test_no_text_breaks_the_reading(text: str, gaps: list[float], ended: bool) -> None:
-    from costgpu.measure.log_phase import read_phase
+    from costgpu.measure.log.log_phase import read_phase
 
     log, splitter, at = ProgressLog(), LineSplitter(), 0.0
     for number, piece in enumerate(text.splitlines(keepends=True)):
@@ -104,12 +135,21 @@ def test_names_of_patterns_are_unique() -> None:
         ("Iter[3] Batch [40]\tSpeed: 99 samples/sec", "mxnet", 40, None),
         ("[Epoch 2][Batch 99], Speed: 12.3 samples/sec, ObjLoss=1.0", "mxnet", 99, None),
         ("Batch [50] Speed: 26130.0133261041 samples/sec Train-accuracy=0.11", "mxnet", 50, None),
-        ("INFO:gluonnlp:11:22:28 Batch: 4512/7387, Loss=4.1, lr=0.0000065 Thoughput=45.02 samples/s", "gluon", 4512, 7387),
+        (
+            "INFO:gluonnlp:11:22:28 Batch: 4512/7387, Loss=4.1, lr=0.0000065 Thoughput=45.02 samples/s",
+            "gluon",
+            4512,
+            7387,
+        ),
         ("[Epoch 0 Batch 100/1043] loss=6.4, ppl=614.9, gnorm=0.70, throughput=39.15K wps", "gluon", 100, 1043),
         (" Minibatch[   1- 100]: loss = 2.3 * 6400, metric = 88% * 6400 1.2s (5333.3 samples/s);", "cntk", 100, None),
         (" Epoch[ 1 of 2]-Minibatch[ 501-1000]: SamplesSeen = 25000; TotalTime = 442.9194s;", "cntk", 1000, None),
-        ("Finished Epoch[936 of 300]: loss = 0.000055 * 512, metric = 0.00% * 512 0.662s (773.4 samples/s);",
-         "cntk-epoch", 936, 300),
+        (
+            "Finished Epoch[936 of 300]: loss = 0.000055 * 512, metric = 0.00% * 512 0.662s (773.4 samples/s);",
+            "cntk-epoch",
+            936,
+            300,
+        ),
         (" 123/1875 [=>............................] - ETA: 12s - loss: 0.3", "keras", 123, 1875),
         ("1875/1875 - 5s - loss: 0.2 - 5s/epoch - 3ms/step", "keras", 1875, 1875),
         ("  13440/Unknown - 2s - loss: 0.8068 - acc: 0.7432", "keras", 13440, None),
@@ -142,7 +182,7 @@ def test_names_of_patterns_are_unique() -> None:
         ("12.5% complete", "percent", 12.5, 100),
         ("[=====>    ] 34%", "percent", 34, 100),
     ],
-)  # fmt: skip
+)
 def test_formats(text: str, name: str, step: float, total: float | None) -> None:
     found = first(text)
     assert (found.pattern.name, found.step, found.total) == (name, step, total)
@@ -150,9 +190,21 @@ def test_formats(text: str, name: str, step: float, total: float | None) -> None
 
 @pytest.mark.parametrize(
     "text",
-    ["accuracy: 91.2%", "loss 0.25", "2026-11-21 13:00:00 started", "batch_size=64", "{'loss': 0.5, 'epoch': 0.53}",
-     "steps per second: 12.5", "Iteration 0.5", "value 3/4", "the 3 steps of 5", "num_epochs: 90", "", "step"],
-)  # fmt: skip
+    [
+        "accuracy: 91.2%",
+        "loss 0.25",
+        "2026-11-21 13:00:00 started",
+        "batch_size=64",
+        "{'loss': 0.5, 'epoch': 0.53}",
+        "steps per second: 12.5",
+        "Iteration 0.5",
+        "value 3/4",
+        "the 3 steps of 5",
+        "num_epochs: 90",
+        "",
+        "step",
+    ],
+)
 def test_what_is_no_progress(text: str) -> None:
     assert read_line(Line(text, 0.0)) == []
 

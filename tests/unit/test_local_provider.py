@@ -18,10 +18,10 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.job import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.providers.local import LocalProvider, keeping, processes
+from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.providers.local import LocalProvider, processes, retention
 from costgpu.providers.local import provider as module
-from costgpu.runner.boot import boot_script
+from costgpu.runner.machine.boot_script import boot_script
 from tests.contract.harness import RUN, LocalHarness
 
 FAMILY = """#!/bin/sh
@@ -124,8 +124,10 @@ def test_what_a_client_starts_in_it_ends_too(harness: LocalHarness) -> None:
     folder = home(harness, made)
     subprocess.run(
         ["/bin/sh", "-c", "setsid sh -c 'env -i sleep 1006 & sleep 1007' </dev/null >/dev/null 2>&1 &"],
-        cwd=folder, env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)}, check=True,
-    )  # fmt: skip
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)},
+        check=True,
+    )
     assert harness.until(lambda: len(sleepers(folder)) >= 4, 5)
     harness.client().terminate(made.ref)
     assert over(harness, made)
@@ -333,7 +335,7 @@ def test_outputs_that_nobody_fetched_are_kept(harness: LocalHarness, monkeypatch
     assert (folder / "work" / "model.pt").read_bytes() == b"weights"
     assert not (folder / "boot.sh").exists()
     assert str(folder / "work") in ending(harness, made).reason
-    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(retention, "KEEP_SECONDS", 0.0)
     harness.client().clean_up(RUN, "local")
     assert not (folder / "work").exists()
 
@@ -349,7 +351,7 @@ def test_of_a_run_that_is_safe_only_the_record_stays(harness: LocalHarness, stat
 
 def test_old_folders_go_when_new_ones_come(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     made, folder = ended_with(harness)
-    monkeypatch.setattr(keeping, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(retention, "KEEP_SECONDS", 0.0)
     harness.client().create(harness.request(attempt=2))
     assert not folder.exists()
     assert harness.state(made.ref) is None

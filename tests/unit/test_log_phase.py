@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.measure.counters import ProgressLog
-from costgpu.measure.lines import Line, LineSplitter, user_pattern
-from costgpu.measure.log_phase import UNKNOWN_WORK, LogReading, read_phase
-from costgpu.workload import ExtraKind, GpuPath, Rhythm, TotalKind
+from costgpu.measure.log.counters import ProgressLog
+from costgpu.measure.log.lines import Line, LineSplitter, user_pattern
+from costgpu.measure.log.log_phase import UNKNOWN_WORK, LogReading, read_phase
+from costgpu.models.workload import ExtraKind, GpuPath, Rhythm, TotalKind
 
 LOGS = Path(__file__).resolve().parent.parent / "logs"
 
@@ -58,15 +58,34 @@ class Case:
 
 
 CASES = [
-    Case(log="caffe", seconds=0.0352, framework="caffe", unit="iteration", steps=10000, how="max_iter", setup=2.86,
-         kind="small-cnn"),
+    Case(
+        log="caffe",
+        seconds=0.0352,
+        framework="caffe",
+        unit="iteration",
+        steps=10000,
+        how="max_iter",
+        setup=2.86,
+        kind="small-cnn",
+    ),
     Case(log="caffe_old", seconds=0.77, framework="caffe", unit="iteration", steps=250000, how="goes on from 200,000"),
-    Case(log="mxnet", seconds=0.0052, framework="mxnet", steps=18760, each=938, how="num_epochs=20", setup=3.0, kind="mlp",
-         extra=0.61),
+    Case(
+        log="mxnet",
+        seconds=0.0052,
+        framework="mxnet",
+        steps=18760,
+        each=938,
+        how="num_epochs=20",
+        setup=3.0,
+        kind="mlp",
+        extra=0.61,
+    ),
     Case(log="gluonnlp", seconds=0.0302, framework="mxnet", each=8164, how="does not tell how many epochs"),
     Case(log="cntk", seconds=0.0084, framework="cntk", steps=46890, each=1563, how="30 epochs", extra=0.9),
     Case(log="cntk_python", seconds=0.012, framework="cntk", steps=75040, each=469, how="160 epochs", extra=0.4),
-    Case(log="keras2", seconds=0.006, framework="keras", steps=168750, each=1875, how="90 epochs", setup=3.3, extra=1.4),
+    Case(
+        log="keras2", seconds=0.006, framework="keras", steps=168750, each=1875, how="90 epochs", setup=3.3, extra=1.4
+    ),
     Case(log="keras3", seconds=0.0121, framework="keras", steps=15630, each=1563, how="10 epochs"),
     Case(log="tqdm_nested", seconds=0.02, steps=6000, each=200, how="30 of the bar around it", extra=0.25),
     Case(log="lightning", seconds=0.31, each=938, how="does not tell how many epochs"),
@@ -85,7 +104,7 @@ CASES = [
     Case(log="imagenet", seconds=3.1, each=5005),
     Case(log="tutorial", seconds=0.015, steps=3000, each=600, how="5 epochs"),
     Case(log="mnist_example", seconds=0.4 / 2560, unit="sample", each=60000, extra=1.2),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.log)

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from costgpu.estimate.amount import Amount
 from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
+from costgpu.estimate.history import applies, as_measured, log_sigma
 from costgpu.estimate.interval import Z80
-from costgpu.estimate.measured import applies, as_measured, log_sigma
-from costgpu.prediction import MeasuredSpeed, Provenance
+from costgpu.estimate.scope import Amount
+from costgpu.models.prediction import MeasuredSpeed, Provenance
 from tests.unit.test_verdict import EPOCH, WHOLE, cpu, gpu, verdict
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimate.opcost import StepWork, elements, step_work, tensor_bytes
-from costgpu.workload import OpRow, TensorShape
+from costgpu.estimate.op_costs import StepWork, elements, step_work, tensor_bytes
+from costgpu.models.workload import OpRow, TensorShape
 
 
 def tensor(*shape: int, dtype: str = "float32", strides: list[int] | None = None) -> TensorShape:
@@ -108,9 +108,14 @@ def conv_backward(
 ) -> OpRow:
     wanted = [t for t, flag in zip((into, weight, tensor(out[0][1])), mask, strict=True) if flag]
     return op(
-        "convolution_backward", [out, into, weight], wanted, phase="backward", groups=groups, transposed=transposed,
+        "convolution_backward",
+        [out, into, weight],
+        wanted,
+        phase="backward",
+        groups=groups,
+        transposed=transposed,
         output_mask=mask,
-    )  # fmt: skip
+    )
 
 
 SHAPES = {
@@ -151,10 +156,16 @@ def test_the_backward_of_a_convolution_is_a_convolution_for_each_gradient(
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("dense", "conv3x3"), ("strided", "conv"), ("pointwise", "conv"), ("grouped", "conv_unusual"),
-        ("depthwise", "conv_unusual"), ("transposed", "conv"), ("of sound", "conv_unusual"), ("of volumes", "conv_unusual"),
+        ("dense", "conv3x3"),
+        ("strided", "conv"),
+        ("pointwise", "conv"),
+        ("grouped", "conv_unusual"),
+        ("depthwise", "conv_unusual"),
+        ("transposed", "conv"),
+        ("of sound", "conv_unusual"),
+        ("of volumes", "conv_unusual"),
     ],
-)  # fmt: skip
+)
 def test_only_dense_3x3_convolutions_of_stride_1_have_winograd(name: str, kind: str) -> None:
     weight, into, out, groups, transposed, _ = SHAPES[name]
     forward = cost(conv(weight, into, out, groups, transposed=transposed))
@@ -275,10 +286,12 @@ def test_dropout_is_one_kernel_with_a_mask_of_bytes() -> None:
 @pytest.mark.parametrize(
     ("name", "factor"),
     [
-        ("native_batch_norm", 1.5), ("native_batch_norm_backward", 1.67), ("native_layer_norm_backward", 1.67),
+        ("native_batch_norm", 1.5),
+        ("native_batch_norm_backward", 1.67),
+        ("native_layer_norm_backward", 1.67),
         ("native_layer_norm", 1.0),
     ],
-)  # fmt: skip
+)
 def test_normalisation_goes_over_its_data_more_than_once(name: str, factor: float) -> None:
     x = tensor(10, 10)
     assert cost(op(name, [x], [x])).bytes_moved == pytest.approx(800 * factor)

@@ -16,10 +16,10 @@ from costgpu.errors import (
     RunError,
     SetupFailed,
 )
-from costgpu.job import EndReason, JobPhase, JobStatus
-from costgpu.run import RunView
-from costgpu.runner.outcome import error_for, exit_code
-from costgpu.runner.states import begin
+from costgpu.models.job import EndReason, JobPhase, JobStatus
+from costgpu.models.run import RunView
+from costgpu.runner.state.outcome import error_for, exit_code
+from costgpu.runner.state.states import begin
 from tests.runner.examples import intent
 
 ERRORS: dict[EndReason, type[CostGpuError] | None] = {

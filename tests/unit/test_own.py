@@ -12,6 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
+from costgpu.estimate.buy_vs_rent import (
+    HOURS_PER_YEAR,
+    LIFE_YEARS,
+    POWER_USD_PER_KWH,
+    OwnTerms,
+    break_even,
+    find_card,
+    own,
+    predict_own,
+)
 from costgpu.estimate.energy import (
     AWAKE,
     HOST_WATTS,
@@ -22,21 +32,11 @@ from costgpu.estimate.energy import (
     own_watts,
     power_share,
 )
-from costgpu.estimate.notebook import TIERS, free_notebooks
-from costgpu.estimate.own import (
-    HOURS_PER_YEAR,
-    LIFE_YEARS,
-    POWER_USD_PER_KWH,
-    OwnTerms,
-    break_even,
-    find_card,
-    own,
-    predict_own,
-)
+from costgpu.estimate.free_notebooks import TIERS, free_notebooks
 from costgpu.estimate.predict import predict
-from costgpu.prediction import Candidate, FreeNotebook, Ownership, Range
+from costgpu.models.prediction import Candidate, FreeNotebook, Ownership, Range
 from costgpu.pricing.hardware import accelerators
-from costgpu.render.own import (
+from costgpu.render.text.buy_vs_rent import (
     energies,
     energy_text,
     notebook_documents,
@@ -61,13 +61,26 @@ def owned(terms: OwnTerms | None = None, *, card: str = "RTX 3090", **of: object
 @pytest.mark.parametrize(
     ("name", "card"),
     [
-        ("RTX 3090", "RTX 3090"), ("rtx 3090", "RTX 3090"), ("RTX3090", "RTX 3090"), ("rtx-3090", "RTX 3090"),
-        ("3090", "RTX 3090"), ("NVIDIA GeForce RTX 3090", "RTX 3090"), ("RTX 3090 24GB", "RTX 3090"),
-        ("a6000", "RTX A6000"), ("6000 ada", "RTX 6000 Ada"), ("Quadro RTX 6000", "Quadro RTX 6000"),
-        ("titan rtx", "Titan RTX"), ("1080 ti", "GTX 1080 Ti"), ("tesla t4", "T4"), ("A100-SXM4-40GB", "A100"),
-        ("a100", "A100"), ("A100 80GB", "A100-80GB"), ("H100", "H100"), ("v100", "V100"),
+        ("RTX 3090", "RTX 3090"),
+        ("rtx 3090", "RTX 3090"),
+        ("RTX3090", "RTX 3090"),
+        ("rtx-3090", "RTX 3090"),
+        ("3090", "RTX 3090"),
+        ("NVIDIA GeForce RTX 3090", "RTX 3090"),
+        ("RTX 3090 24GB", "RTX 3090"),
+        ("a6000", "RTX A6000"),
+        ("6000 ada", "RTX 6000 Ada"),
+        ("Quadro RTX 6000", "Quadro RTX 6000"),
+        ("titan rtx", "Titan RTX"),
+        ("1080 ti", "GTX 1080 Ti"),
+        ("tesla t4", "T4"),
+        ("A100-SXM4-40GB", "A100"),
+        ("a100", "A100"),
+        ("A100 80GB", "A100-80GB"),
+        ("H100", "H100"),
+        ("v100", "V100"),
     ],
-)  # fmt: skip
+)
 def test_a_users_spelling_means_one_card(name: str, card: str) -> None:
     assert find_card(name, CARDS).name == card
 
@@ -194,8 +207,9 @@ def test_when_buying_has_paid_by_hand() -> None:
     assert found.jobs.low <= found.jobs.value <= found.jobs.high
     assert found.hours == pytest.approx(found.jobs.value * mine.run_seconds.value / 3600)
     assert found.in_life == (found.hours <= LIFE_YEARS * HOURS_PER_YEAR)
-    both = own(work, CARDS["RTX 3090"], OwnTerms(price_usd=Decimal(700), power_usd_per_kwh=POWER),
-               verdict(work, amount))  # fmt: skip
+    both = own(
+        work, CARDS["RTX 3090"], OwnTerms(price_usd=Decimal(700), power_usd_per_kwh=POWER), verdict(work, amount)
+    )
     costs = [b.against.cost_usd.value for b in both.break_evens]
     assert costs == sorted(costs)
     assert both.break_evens[-1].against.candidate.is_gpu
@@ -244,11 +258,16 @@ def test_a_card_that_cannot_run_it_says_why_and_no_more() -> None:
 @pytest.mark.parametrize(
     "terms",
     [
-        {"price_usd": Decimal(0)}, {"price_usd": Decimal(-1)}, {"price_usd": Decimal("NaN")},
-        {"power_usd_per_kwh": -0.1}, {"power_usd_per_kwh": 30.0}, {"power_usd_per_kwh": math.nan},
-        {"hours_per_year": 0.0}, {"hours_per_year": 9000.0},
+        {"price_usd": Decimal(0)},
+        {"price_usd": Decimal(-1)},
+        {"price_usd": Decimal("NaN")},
+        {"power_usd_per_kwh": -0.1},
+        {"power_usd_per_kwh": 30.0},
+        {"power_usd_per_kwh": math.nan},
+        {"hours_per_year": 0.0},
+        {"hours_per_year": 9000.0},
     ],
-)  # fmt: skip
+)
 def test_terms_that_cannot_be_meant_are_refused(terms: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         OwnTerms(**terms)  # type: ignore[arg-type]

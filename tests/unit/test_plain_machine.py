@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from costgpu.measure.bench import COPY_BYTES, by_turns, copier
-from costgpu.measure.machine import flops_per_cycle, local_accelerators
+from costgpu.measure.host_info import flops_per_cycle, local_accelerators
+from costgpu.measure.microbenchmark import COPY_BYTES, by_turns, copier
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_who_disturbs_for_a_moment_slows_some_windows_of_each_work_and_all_of_no
         nonlocal now
         now += 0.003 if 0.1 <= now < 0.22 else 0.001
 
-    monkeypatch.setattr("costgpu.measure.bench.time", SimpleNamespace(perf_counter=lambda: now))
+    monkeypatch.setattr("costgpu.measure.microbenchmark.time", SimpleNamespace(perf_counter=lambda: now))
     for rates in by_turns(dict.fromkeys("abc", (work, 1e6)), 0.12).values():
         assert rates[0] < 0.4
         assert rates[-1] == pytest.approx(1.0)

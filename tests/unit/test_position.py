@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe import progress
+from costgpu.measure.probe.loops import tqdm_and_loops
 
-probe: Any = progress  # for Python 3.8, without types
+probe: Any = tqdm_and_loops  # for Python 3.8, without types
 
 
 def seen() -> list[tuple[float | None, float | None, bool]]:

@@ -11,10 +11,10 @@ from functools import cache
 
 import pytest
 
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing import snapshot
 from costgpu.pricing.sources import aws_prices
-from costgpu.pricing.sources.harvest import Harvest, by_key, key_of
+from costgpu.pricing.sources.price_update import Harvest, by_key, key_of
 from tests.emulator.price_documents import Document, aws_product, aws_products, aws_spot_rows, spot_row
 
 TODAY = date(2026, 11, 21)
@@ -74,12 +74,19 @@ def test_the_plain_machine_is_told_from_all_others_at_whatever_price() -> None:
     others = [
         aws_product(cheap, **attributes)
         for attributes in (
-            {"operatingSystem": "Windows"}, {"operatingSystem": "RHEL"}, {"tenancy": "Dedicated"}, {"tenancy": "Host"},
-            {"capacitystatus": "AllocatedCapacityReservation"}, {"capacitystatus": "UnusedCapacityReservation"},
-            {"preInstalledSw": "SQL Web"}, {"operation": "RunInstances:0002"}, {"operation": "RunInstances:CB"},
-            {"marketoption": "CapacityBlock"}, {"regionCode": "us-east-2"},
+            {"operatingSystem": "Windows"},
+            {"operatingSystem": "RHEL"},
+            {"tenancy": "Dedicated"},
+            {"tenancy": "Host"},
+            {"capacitystatus": "AllocatedCapacityReservation"},
+            {"capacitystatus": "UnusedCapacityReservation"},
+            {"preInstalledSw": "SQL Web"},
+            {"operation": "RunInstances:0002"},
+            {"operation": "RunInstances:CB"},
+            {"marketoption": "CapacityBlock"},
+            {"regionCode": "us-east-2"},
         )
-    ]  # fmt: skip
+    ]
     for products in ([*others, aws_product(one)], [aws_product(one), *others]):
         (new,) = harvest(products, known=[one]).offers
         assert new.price_usd_per_hour == one.price_usd_per_hour
@@ -110,12 +117,15 @@ def _dimension(product: Document) -> Document:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"unit": "Quantity"}, "not per hour"), ({"pricePerUnit": {"CNY": "3"}}, "not in USD"),
+        ({"unit": "Quantity"}, "not per hour"),
+        ({"pricePerUnit": {"CNY": "3"}}, "not in USD"),
         ({"pricePerUnit": {}}, "not in USD"),
-        ({"pricePerUnit": {"USD": "0.0000000000"}}, "cannot be"), ({"pricePerUnit": {"USD": "-1"}}, "cannot be"),
-        ({"pricePerUnit": {"USD": "NaN"}}, "cannot be"), ({"pricePerUnit": {"USD": "much"}}, "no price"),
+        ({"pricePerUnit": {"USD": "0.0000000000"}}, "cannot be"),
+        ({"pricePerUnit": {"USD": "-1"}}, "cannot be"),
+        ({"pricePerUnit": {"USD": "NaN"}}, "cannot be"),
+        ({"pricePerUnit": {"USD": "much"}}, "no price"),
     ],
-)  # fmt: skip
+)
 def test_a_price_that_cannot_be_is_named(change: Document, words: str) -> None:
     product = aws_product(offer("g5.xlarge"))
     _dimension(product).update(change)

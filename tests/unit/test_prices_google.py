@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import ConfigError
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing import snapshot
 from costgpu.pricing.sources import gcp_skus
-from costgpu.pricing.sources.harvest import Harvest, by_key, key_of
+from costgpu.pricing.sources.price_update import Harvest, by_key, key_of
 from costgpu.providers.gcp.skus import counted
 from tests.emulator.price_documents import Document, google_skus, sku
 
@@ -94,14 +94,22 @@ def test_other_providers_and_regions_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("instance_type", "missing"),
     [
-        ("a2-highgpu-1g", "Nvidia Tesla A100 GPU"), ("a2-ultragpu-1g", "Nvidia Tesla A100 80GB GPU"),
-        ("a3-highgpu-8g", "Nvidia H100 80GB GPU"), ("a3-megagpu-8g", "Nvidia H100 80GB Plus GPU"),
-        ("a3-ultragpu-8g", "H200 141GB GPU"), ("g2-standard-4", "Nvidia L4 GPU"), ("g4-standard-48", "RTX 6000 96GB"),
-        ("n1-standard-8+T4:1", "Nvidia Tesla T4 GPU"), ("a4-highgpu-8g", "A4 Nvidia B200"),
-        ("g4-standard-6", "1/8 vGPU"), ("a2-highgpu-1g", "A2 Instance Ram"), ("g2-standard-4", "G2 Instance Core"),
-        ("a2-ultragpu-1g", "SSD backed Local Storage"), ("n2-standard-8", "N2 Instance Ram"),
+        ("a2-highgpu-1g", "Nvidia Tesla A100 GPU"),
+        ("a2-ultragpu-1g", "Nvidia Tesla A100 80GB GPU"),
+        ("a3-highgpu-8g", "Nvidia H100 80GB GPU"),
+        ("a3-megagpu-8g", "Nvidia H100 80GB Plus GPU"),
+        ("a3-ultragpu-8g", "H200 141GB GPU"),
+        ("g2-standard-4", "Nvidia L4 GPU"),
+        ("g4-standard-48", "RTX 6000 96GB"),
+        ("n1-standard-8+T4:1", "Nvidia Tesla T4 GPU"),
+        ("a4-highgpu-8g", "A4 Nvidia B200"),
+        ("g4-standard-6", "1/8 vGPU"),
+        ("a2-highgpu-1g", "A2 Instance Ram"),
+        ("g2-standard-4", "G2 Instance Core"),
+        ("a2-ultragpu-1g", "SSD backed Local Storage"),
+        ("n2-standard-8", "N2 Instance Ram"),
     ],
-)  # fmt: skip
+)
 def test_a_machine_without_one_of_its_parts_has_no_price(instance_type: str, missing: str) -> None:
     one = offer(instance_type)
     assert price(_of(REGION), one) > 0
@@ -158,14 +166,23 @@ def test_spot_rates_that_google_lists_as_on_demand_are_spot_rates() -> None:
 @pytest.mark.parametrize(
     "description",
     [
-        "Commitment v1: {} running in Americas for 1 Year", "{} running in Americas for 1 Year", "Reserved {} in Americas",
-        "{} attached to DWS Defined Duration VMs running in Americas", "Reserved {} in Americas in Calendar Mode",
-        "{} in Americas in Calendar Mode", "{} attached to Sole Tenancy VMs running in Americas", "{} Premium in Americas",
-        "Nvidia L4 Virtual Workstation GPU running in Americas", "DWS Flex Start {} running in Americas",
-        "Nvidia L40 GPU running in Americas", "Nvidia Tesla A100 80GB GPU running in Americas",
-        "Capacity Optimized {} running in Americas", "Custom {} running in Americas", "{} Extended running in Americas",
+        "Commitment v1: {} running in Americas for 1 Year",
+        "{} running in Americas for 1 Year",
+        "Reserved {} in Americas",
+        "{} attached to DWS Defined Duration VMs running in Americas",
+        "Reserved {} in Americas in Calendar Mode",
+        "{} in Americas in Calendar Mode",
+        "{} attached to Sole Tenancy VMs running in Americas",
+        "{} Premium in Americas",
+        "Nvidia L4 Virtual Workstation GPU running in Americas",
+        "DWS Flex Start {} running in Americas",
+        "Nvidia L40 GPU running in Americas",
+        "Nvidia Tesla A100 80GB GPU running in Americas",
+        "Capacity Optimized {} running in Americas",
+        "Custom {} running in Americas",
+        "{} Extended running in Americas",
     ],
-)  # fmt: skip
+)
 def test_a_look_alike_is_no_rate(description: str) -> None:
     impostor = sku(description.format("Nvidia L4 GPU"), "GPU", "0.01", REGION)
     one = offer("g2-standard-4")
@@ -197,10 +214,12 @@ def test_two_skus_that_agree_are_one_rate() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"usd": "0"}, "costs nothing"), ({"unit": "GiBy.h"}, "priced per 'GiBy.h'"), ({"unit": "d"}, "priced per 'd'"),
+        ({"usd": "0"}, "costs nothing"),
+        ({"unit": "GiBy.h"}, "priced per 'GiBy.h'"),
+        ({"unit": "d"}, "priced per 'd'"),
         ({"usd": "0.5", "free_until": 10}, ""),
     ],
-)  # fmt: skip
+)
 def test_units_and_tiers(changes: dict[str, str], words: str) -> None:
     made = _l4(**changes)  # type: ignore[arg-type]
     rest = without("Nvidia L4 GPU running")
@@ -226,14 +245,24 @@ def test_a_price_that_depends_on_the_amount_is_no_rate() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        {"pricingInfo": []}, {"pricingInfo": None}, {"pricingInfo": [{}]},
+        {"pricingInfo": []},
+        {"pricingInfo": None},
+        {"pricingInfo": [{}]},
         {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": []}}]},
         {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": [{"unitPrice": {"units": "x"}}]}}]},
         {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": [{"unitPrice": {"units": "-1"}}]}}]},
-        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h",
-                                                "tieredRates": [{"unitPrice": {"units": "1", "currencyCode": "EUR"}}]}}]},
+        {
+            "pricingInfo": [
+                {
+                    "pricingExpression": {
+                        "usageUnit": "h",
+                        "tieredRates": [{"unitPrice": {"units": "1", "currencyCode": "EUR"}}],
+                    }
+                }
+            ]
+        },
     ],
-)  # fmt: skip
+)
 def test_a_sku_without_a_price_is_named(damage: Document) -> None:
     made = _l4() | damage
     told = reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))

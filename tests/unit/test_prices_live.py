@@ -18,11 +18,11 @@ import platformdirs
 import pytest
 
 from costgpu.errors import ConfigError, PriceNotFound, UsageError
-from costgpu.models import Offer, PurchaseOption
-from costgpu.pricing import live, snapshot
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog, query_current
 from costgpu.pricing.query import OfferQuery
-from costgpu.pricing.sources.harvest import by_key, key_of
+from costgpu.pricing.sources.price_update import by_key, key_of
 from costgpu.units import parse_accelerator
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
@@ -38,25 +38,26 @@ def dearer(known: Sequence[Offer], region: str = "us-central1") -> list[Offer]:
     """As a refresh of one region would have it."""
     return [
         replace(one, price_usd_per_hour=one.price_usd_per_hour * 2, price_as_of=NEW, price_source="new")
-        if one.region == region else one
+        if one.region == region
+        else one
         for one in known
-    ]  # fmt: skip
+    ]
 
 
 def keep(provider: str = "gcp", region: str = "us-central1", now: datetime = NOW) -> Path:
-    return live.keep(provider, [region], now, lambda known: dearer(known, region))
+    return price_store.keep(provider, [region], now, lambda known: dearer(known, region))
 
 
 def test_without_refreshed_prices_the_shipped_ones_are_in_use() -> None:
     said: list[str] = []
-    assert live.offers(warn=said.append) == shipped()
-    assert (said, live.kept("gcp"), live.failed_try("gcp")) == ([], None, None)
+    assert price_store.offers(warn=said.append) == shipped()
+    assert (said, price_store.kept("gcp"), price_store.failed_try("gcp")) == ([], None, None)
 
 
 def test_refreshed_prices_are_in_use_with_their_own_age_and_the_others_stay() -> None:
     keep()
     before = by_key(shipped())
-    now = live.offers()
+    now = price_store.offers()
     assert len(now) == len(shipped())
     for one in now:
         old = before[key_of(one)]
@@ -71,10 +72,10 @@ def test_a_second_refresh_adds_to_the_first() -> None:
     later = datetime(2026, 11, 22, tzinfo=UTC)
     keep(region="us-west1", now=later)
     keep("aws", "us-east-1", later)
-    found = live.kept("gcp")
+    found = price_store.kept("gcp")
     assert found is not None
     assert found.regions == {"us-central1": NOW, "us-west1": later}
-    fresh = {(one.provider, one.region) for one in live.offers() if one.price_as_of == NEW}
+    fresh = {(one.provider, one.region) for one in price_store.offers() if one.price_as_of == NEW}
     assert fresh == {("gcp", "us-central1"), ("gcp", "us-west1"), ("aws", "us-east-1")}
 
 
@@ -98,7 +99,7 @@ def test_the_catalog_and_its_fast_way_use_them() -> None:
 
 
 def test_a_new_region_can_be_asked_for() -> None:
-    live.keep(
+    price_store.keep(
         "aws", ["eu-north-1"], NOW, lambda known: [*known, replace(known[0], region="eu-north-1", price_as_of=NEW)]
     )
     assert len(query_current(OfferQuery(infra=("aws/eu-north-1",)))) == 1
@@ -107,27 +108,49 @@ def test_a_new_region_can_be_asked_for() -> None:
 def damaged(path: Path) -> dict[str, bytes]:
     whole = path.read_bytes()
     head, _, body = whole.partition(b"\n")
-    document = json.loads(head[len(live.MARK) :])
+    document = json.loads(head[len(price_store.MARK) :])
 
     def line(**changes: object) -> bytes:
-        return f"{live.MARK}{json.dumps(document | changes)}\n".encode()
+        return f"{price_store.MARK}{json.dumps(document | changes)}\n".encode()
 
     return {
-        "empty": b"", "binary": bytes(range(256)) * 20, "cut": whole[: len(whole) // 2], "cut line": whole[:-9],
-        "one digit": whole[:-300] + whole[-300:].replace(b"0", b"9", 1), "no head": body, "head alone": head,
-        "no json": live.MARK.encode() + b"{\n" + body, "a list": live.MARK.encode() + b"[]\n" + body,
+        "empty": b"",
+        "binary": bytes(range(256)) * 20,
+        "cut": whole[: len(whole) // 2],
+        "cut line": whole[:-9],
+        "one digit": whole[:-300] + whole[-300:].replace(b"0", b"9", 1),
+        "no head": body,
+        "head alone": head,
+        "no json": price_store.MARK.encode() + b"{\n" + body,
+        "a list": price_store.MARK.encode() + b"[]\n" + body,
         "newer format": whole.replace(b"live-prices 1", b"live-prices 2", 1),
-        "another provider": line(provider="aws") + body, "no regions": line(regions=None) + body,
+        "another provider": line(provider="aws") + body,
+        "no regions": line(regions=None) + body,
         "no date": line(regions={"us-central1": "soon"}) + body,
         "another snapshot": line(snapshot="offers-2030-01-01.csv") + body,
-        "zeros": b"\0" * len(whole), "latin": whole.replace(b"new", b"n\xe9w"),
-    }  # fmt: skip
+        "zeros": b"\0" * len(whole),
+        "latin": whole.replace(b"new", b"n\xe9w"),
+    }
 
 
 KINDS = (
-    "empty", "binary", "cut", "cut line", "one digit", "no head", "head alone", "no json", "a list", "newer format",
-    "another provider", "no regions", "no date", "another snapshot", "zeros", "latin",
-)  # fmt: skip
+    "empty",
+    "binary",
+    "cut",
+    "cut line",
+    "one digit",
+    "no head",
+    "head alone",
+    "no json",
+    "a list",
+    "newer format",
+    "another provider",
+    "no regions",
+    "no date",
+    "another snapshot",
+    "zeros",
+    "latin",
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,14 +160,14 @@ def test_a_damaged_file_is_passed_over_with_one_line(kind: str) -> None:
     assert set(kinds) == set(KINDS)
     path.write_bytes(kinds[kind])
     said: list[str] = []
-    assert live.offers(warn=said.append) == shipped()
+    assert price_store.offers(warn=said.append) == shipped()
     (words,) = said
     assert str(path) in words
     assert "costgpu prices refresh --infra gcp" in words
     assert "\n" not in words
-    assert live.kept("gcp") is None
+    assert price_store.kept("gcp") is None
     keep()  # and the next refresh is upon the shipped prices again
-    assert live.offers(warn=said.append) != shipped()
+    assert price_store.offers(warn=said.append) != shipped()
     assert len(said) == 1
 
 
@@ -153,14 +176,20 @@ def test_a_damaged_row_behind_a_sound_checksum_is_no_crash_either() -> None:
 
     path = keep()
     head, _, body = path.read_bytes().partition(b"\n")
-    document = json.loads(head[len(live.MARK) :])
+    document = json.loads(head[len(price_store.MARK) :])
     for broken in (
-        body.replace(b"2026-11-21", b"2026-13-21"), body.replace(b",on_demand,", b",lent,"), b"a,b\n", body + b"x\n",
-        body.replace(b"us-central1,", b"\xff,", 1), body.replace(b",x86_64,", b",\"x86\0", 1),
-    ):  # fmt: skip
-        path.write_bytes(f"{live.MARK}{json.dumps(document | {'crc32': zlib.crc32(broken)})}\n".encode() + broken)
+        body.replace(b"2026-11-21", b"2026-13-21"),
+        body.replace(b",on_demand,", b",lent,"),
+        b"a,b\n",
+        body + b"x\n",
+        body.replace(b"us-central1,", b"\xff,", 1),
+        body.replace(b",x86_64,", b',"x86\0', 1),
+    ):
+        path.write_bytes(
+            f"{price_store.MARK}{json.dumps(document | {'crc32': zlib.crc32(broken)})}\n".encode() + broken
+        )
         said: list[str] = []
-        assert live.offers(warn=said.append) == shipped()
+        assert price_store.offers(warn=said.append) == shipped()
         assert len(said) == 1
 
 
@@ -168,17 +197,17 @@ def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     folder = tmp_path / "prices"
     (folder / "offers-gcp.csv").mkdir(parents=True)
     said: list[str] = []
-    assert live.offers(folder=folder, warn=said.append) == shipped()
+    assert price_store.offers(folder=folder, warn=said.append) == shipped()
     assert len(said) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError) as caught:
-        live.keep("gcp", ["us-central1"], NOW, dearer, folder=tmp_path / "file" / "prices")
+        price_store.keep("gcp", ["us-central1"], NOW, dearer, folder=tmp_path / "file" / "prices")
     assert "XDG_CACHE_HOME" in caught.value.hint
-    live.note_failure(
-        live.FailedTry(provider="gcp", at=NOW, why="x"), folder=tmp_path / "file"
+    price_store.note_failure(
+        price_store.FailedTry(provider="gcp", at=NOW, why="x"), folder=tmp_path / "file"
     )  # no error upon an error
 
 
@@ -190,30 +219,30 @@ def test_a_refresh_that_fails_in_the_middle_leaves_the_file_as_it_was() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        live.keep("gcp", ["us-west1"], NOW, broken)
+        price_store.keep("gcp", ["us-west1"], NOW, broken)
     assert path.read_bytes() == before
     assert sorted(each.name for each in path.parent.iterdir()) == ["offers-gcp.csv", "offers-gcp.lock"]
 
 
 def test_a_failed_try_is_remembered_until_one_works() -> None:
-    live.note_failure(live.FailedTry(provider="gcp", at=NOW, why="no credentials"))
-    found = live.failed_try("gcp")
-    assert found == live.FailedTry(provider="gcp", at=NOW, why="no credentials")
-    assert live.failed_try("aws") is None
+    price_store.note_failure(price_store.FailedTry(provider="gcp", at=NOW, why="no credentials"))
+    found = price_store.failed_try("gcp")
+    assert found == price_store.FailedTry(provider="gcp", at=NOW, why="no credentials")
+    assert price_store.failed_try("aws") is None
     keep()
-    assert live.failed_try("gcp") is None
-    (live.cache_folder() / "failed-gcp.json").write_text("[")
-    assert live.failed_try("gcp") is None
+    assert price_store.failed_try("gcp") is None
+    (price_store.cache_folder() / "failed-gcp.json").write_text("[")
+    assert price_store.failed_try("gcp") is None
 
 
 def test_refreshes_at_the_same_time_do_not_lose_each_others_work() -> None:
     regions = sorted({one.region for one in shipped() if one.provider == "gcp"})[:6]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda region: keep(region=region), regions))
-    found = live.kept("gcp")
+    found = price_store.kept("gcp")
     assert found is not None
     assert len(found.regions) == 6
-    assert len({one.region for one in live.offers() if one.price_as_of == NEW}) == 6
+    assert len({one.region for one in price_store.offers() if one.price_as_of == NEW}) == 6
 
 
 @pytest.mark.parametrize("value", [None, "", "/somewhere/cache", " ", "relative"])
@@ -221,7 +250,7 @@ def test_the_folder_is_where_platformdirs_says(value: str | None, monkeypatch: p
     monkeypatch.delenv("XDG_CACHE_HOME")
     if value is not None:
         monkeypatch.setenv("XDG_CACHE_HOME", value)
-    assert live.cache_folder() == platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
+    assert price_store.cache_folder() == platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
 
 
 def test_reading_prices_imports_nothing_that_is_slow() -> None:

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.models import Offer, PurchaseOption
-from costgpu.pricing.refresh import MOVED, Refresh, settle
-from costgpu.pricing.sources.harvest import Failure, Harvest, by_key, key_of
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.pricing.merge_prices import MOVED, Refresh, settle
+from costgpu.pricing.sources.price_update import Failure, Harvest, by_key, key_of
 
 OLD, NEW = date(2026, 7, 9), date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
@@ -20,19 +20,33 @@ SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
 
 def offer(price: str | Decimal, option: PurchaseOption = ON_DEMAND, name: str = "m1", day: date = OLD) -> Offer:
     return Offer(
-        provider="aws", instance_type=name, family="m", region="r", zone=None, purchase_option=option,
-        price_usd_per_hour=Decimal(price), vcpus=1, memory_gib=1, architecture="x86_64", accelerator=None,
-        price_source="s", price_as_of=day,
-    )  # fmt: skip
+        provider="aws",
+        instance_type=name,
+        family="m",
+        region="r",
+        zone=None,
+        purchase_option=option,
+        price_usd_per_hour=Decimal(price),
+        vcpus=1,
+        memory_gib=1,
+        architecture="x86_64",
+        accelerator=None,
+        price_source="s",
+        price_as_of=day,
+    )
 
 
 def refresh(
     known: list[Offer], new: list[Offer], *, accept: bool = False, failures: tuple[Failure, ...] = ()
 ) -> Refresh:
     harvest = Harvest(
-        provider="aws", regions=("r",), offers=tuple(replace(one, price_as_of=NEW) for one in new), failures=failures,
-        unknown=("b", "a"), documents=7,
-    )  # fmt: skip
+        provider="aws",
+        regions=("r",),
+        offers=tuple(replace(one, price_as_of=NEW) for one in new),
+        failures=failures,
+        unknown=("b", "a"),
+        documents=7,
+    )
     return settle(known, [harvest], accept=accept)
 
 
@@ -61,8 +75,12 @@ def test_a_spot_price_that_moves_far_is_taken_and_reported() -> None:
 
 @pytest.mark.parametrize("accept", [False, True])
 def test_a_spot_price_above_the_on_demand_price_is_never_taken(accept: bool) -> None:
-    for new in ([offer("1.01", SPOT)], [offer("1.01", SPOT), offer("1")], [offer("0.85", SPOT), offer("0.8")],
-                [offer("1.01", SPOT), offer("1.5")] if not accept else [offer("1.51", SPOT), offer("1.5")]):  # fmt: skip
+    for new in (
+        [offer("1.01", SPOT)],
+        [offer("1.01", SPOT), offer("1")],
+        [offer("0.85", SPOT), offer("0.8")],
+        [offer("1.01", SPOT), offer("1.5")] if not accept else [offer("1.51", SPOT), offer("1.5")],
+    ):
         result = refresh([offer("1"), offer("0.5", SPOT)], new, accept=accept)
         assert by_key(result.offers)["aws", "r", "m1", SPOT] == offer("0.5", SPOT)
         (failure,) = result.failures

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey, matches, query_shipped
 from costgpu.pricing.query import price_per_accelerator
 from costgpu.units import AcceleratorRequest, NumberRange, parse_accelerator

@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from costgpu.errors import ConfigError, UsageError
-from costgpu.models import Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing import hardware, snapshot
 
 OWN_PRICE_LIST_ENTRY = {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.errors import ConfigError, CostGpuError, PriceNotFound
-from costgpu.models import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing import snapshot
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import ConfigError
-from costgpu.models import PurchaseOption
+from costgpu.models.offer import PurchaseOption
 from costgpu.pricing import snapshot
-from costgpu.pricing.sources import boards, facts, hardware_facts
+from costgpu.pricing.sources import facts, gpu_names, hardware_facts
 
 MEMORY = {"L4": 24, "T4": 16, "RTX-PRO-6000-Blackwell-Server": 96, "A100-SXM4-40GB": 40}
 
@@ -60,7 +60,7 @@ def board(name: str) -> str:
     return f"{head},1555,19.5,156,312,,624,108,{capability},400,SXM4,{notes}\n"
 
 
-BOARDS = "".join(map(board, [*boards.BOARDS.values(), "MI100"])) + (
+BOARDS = "".join(map(board, [*gpu_names.BOARDS.values(), "MI100"])) + (
     "Gaudi-HL-205,Intel,2019,Gaudi,32,1000,,,,,,8,,350,OAM,\n"
 )
 
@@ -96,7 +96,7 @@ def test_offers(folder: Path) -> None:
 
 def test_accelerators(folder: Path) -> None:
     rows = build(folder)["accelerators.csv"].decode().splitlines()
-    assert len(rows) == 1 + len(boards.BOARDS) + 1  # the heading, the named ones, MI100; no Gaudi
+    assert len(rows) == 1 + len(gpu_names.BOARDS) + 1  # the heading, the named ones, MI100; no Gaudi
     source = "vendors' published peak figures,2026-09-17"
     assert f"A100,A100-SXM4-40GB,NVIDIA,Ampere,2020,40,1555,19.5,,156,312,,108,8.0,400,{source}" in rows
     assert f"MI100,MI100,NVIDIA,Ampere,2020,32,1555,19.5,46.1,156,312,,108,,400,{source}" in rows

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.measure.probe.binding import generator_trips
-from costgpu.measure.probe.evaluate import Evaluator, Unknown
+from costgpu.measure.probe.loops.call_binding import generator_trips
+from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
 
 
 class Args:
@@ -34,9 +34,16 @@ def batches(values: list[int], size: int = 4) -> Any:
 
 
 NAMES: dict[str, Any] = {
-    "args": Args(), "data": list(range(10)), "n": 3, "config": {"epochs": 5, "flag": True}, "explode": explode,
-    "itertools": itertools, "endless": itertools.count(), "math": math, "batches": batches,
-}  # fmt: skip
+    "args": Args(),
+    "data": list(range(10)),
+    "n": 3,
+    "config": {"epochs": 5, "flag": True},
+    "explode": explode,
+    "itertools": itertools,
+    "endless": itertools.count(),
+    "math": math,
+    "batches": batches,
+}
 
 
 def trips(text: str) -> float:

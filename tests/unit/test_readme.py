@@ -17,9 +17,19 @@ GROUPS = {
     "ledger": ("export", "accuracy", "billed", "report"),
 }
 COMMANDS = (
-    "estimate", "offers", "speedups", "run", "jobs", "logs", "attach", "cancel", "fetch", "reap", "doctor",
+    "estimate",
+    "offers",
+    "speedups",
+    "run",
+    "jobs",
+    "logs",
+    "attach",
+    "cancel",
+    "fetch",
+    "reap",
+    "doctor",
     *(name for group, subs in GROUPS.items() for name in (group, *(f"{group} {sub}" for sub in subs))),
-)  # fmt: skip
+)
 BLOCK = re.compile(r"^```(?:console|sh|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.build import _framework, _pretended
-from costgpu.measure.refusal import only_on_a_gpu, pretended, says_cuda, wants_launcher
+from costgpu.measure.cuda_errors import only_on_a_gpu, pretended, says_cuda, wants_launcher
+from costgpu.measure.profile.profile_builder import _framework, _pretended
 
 
 def crash(kind: str, message: str, **other: Any) -> dict[str, Any]:
@@ -145,9 +145,14 @@ def test_pretended_is_what_the_probe_says() -> None:
 
 def record(ops: list[dict[str, Any]], device: str = "cpu", **torch: Any) -> dict[str, Any]:
     facts: dict[str, Any] = {
-        "version": "2.13.0", "cuda_build": None, "float32_matmul_precision": "highest", "matmul_tf32": False,
-        "conv_tf32": True, "autocast": [], "compiled": 0,
-    }  # fmt: skip
+        "version": "2.13.0",
+        "cuda_build": None,
+        "float32_matmul_precision": "highest",
+        "matmul_tf32": False,
+        "conv_tf32": True,
+        "autocast": [],
+        "compiled": 0,
+    }
     return {"python": "3.11", "torch": facts | torch, "phases": [{"ops": ops, "device": device}]}
 
 

@@ -56,7 +56,7 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         "from costgpu.clock import SystemClock\n"
         "from costgpu.providers import registry\n"
         "names = {registry.provider(name, clock=SystemClock()).name for name in ('local', 'aws', 'gcp')}\n"
-        "heavy = {'boto3', 'botocore', 'google.cloud', 'google.auth', 'psutil', 'costgpu.providers.fake'}\n"
+        "heavy = {'boto3', 'botocore', 'google.cloud', 'google.auth', 'psutil', 'tests.fake_cloud'}\n"
         "print(registry.has_credentials('gcp'), sorted(names), sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

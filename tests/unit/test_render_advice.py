@@ -8,8 +8,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.prediction import Advice, AdviceKind, Prediction, Range
-from costgpu.render.advice import OVERLAP, TITLE, WIDTH, advice_documents, advice_lines, saving
+from costgpu.models.prediction import Advice, AdviceKind, Prediction, Range
+from costgpu.render.text.advice import OVERLAP, TITLE, WIDTH, advice_documents, advice_lines, saving
 from tests.unit.advisable import advice_of, gpu, phase, predictions, product, profile, workload_of
 
 
@@ -17,15 +17,19 @@ def prediction(cost: float, wall: float, place: str = "g5.xlarge") -> Prediction
     one = predictions(workload_of(profile(phase(product(512, 1)))), [gpu("A10G", 1.0, type_=place)])[0]
     return replace(
         one, cost_usd=Range(value=cost, low=cost, high=cost), wall_seconds=Range(value=wall, low=wall, high=wall)
-    )  # fmt: skip
+    )
 
 
 def advice(saved: float, seconds: float, **other: object) -> Advice:
     known = {
-        "kind": AdviceKind.MIXED_PRECISION, "action": "Mixed precision (bf16)", "saving_usd": saved,
-        "saving_seconds": seconds, "before": prediction(3.10, 20_000), "after": prediction(3.10 - saved, 20_000 - seconds),
+        "kind": AdviceKind.MIXED_PRECISION,
+        "action": "Mixed precision (bf16)",
+        "saving_usd": saved,
+        "saving_seconds": seconds,
+        "before": prediction(3.10, 20_000),
+        "after": prediction(3.10 - saved, 20_000 - seconds),
         "basis": "the four-term model",
-    }  # fmt: skip
+    }
     return Advice(**{**known, **other})  # type: ignore[arg-type]
 
 

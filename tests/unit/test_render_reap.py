@@ -10,9 +10,9 @@ from textwrap import dedent
 import pytest
 
 from costgpu.errors import ProviderError
-from costgpu.job import Instance, InstanceRef, InstanceState, Leftover
-from costgpu.render import reap as render
-from costgpu.run import Findings, Orphan, Why
+from costgpu.models.job import Instance, InstanceRef, InstanceState, Leftover
+from costgpu.models.run import Findings, Orphan, Why
+from costgpu.render.text import reap as render
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 RUN = "k3v9x2m7q1ab"
@@ -20,10 +20,17 @@ RUN = "k3v9x2m7q1ab"
 
 def machine(instance_id: str, state: InstanceState, lease: datetime | None, run_id: str = RUN) -> Instance:
     return Instance(
-        ref=InstanceRef(provider="aws", region="eu-west-1", instance_id=instance_id), zone="eu-west-1a",
-        instance_type="p4d.24xlarge", state=state, launched_at=NOW, endpoint=None, run_id=run_id,
-        name="train" if run_id else "", owner="bob@desk" if run_id else "", lease_until=lease,
-    )  # fmt: skip
+        ref=InstanceRef(provider="aws", region="eu-west-1", instance_id=instance_id),
+        zone="eu-west-1a",
+        instance_type="p4d.24xlarge",
+        state=state,
+        launched_at=NOW,
+        endpoint=None,
+        run_id=run_id,
+        name="train" if run_id else "",
+        owner="bob@desk" if run_id else "",
+        lease_until=lease,
+    )
 
 
 def findings() -> Findings:
@@ -32,7 +39,8 @@ def findings() -> Findings:
         orphans=[
             Orphan(instance=past, why=Why.PAST_LEASE, usd_per_hour=Decimal("32.79")),
             Orphan(
-                instance=machine("i-2", InstanceState.STOPPED, None, ""), why=Why.NO_LEASE,
+                instance=machine("i-2", InstanceState.STOPPED, None, ""),
+                why=Why.NO_LEASE,
                 usd_per_hour=Decimal("0.010959"),
             ),
         ],
@@ -46,7 +54,7 @@ def findings() -> Findings:
         ],
         kept=[machine("i-3", InstanceState.RUNNING, NOW + timedelta(hours=2))],
         unreachable={"aws/ap-south-1": "it does not answer"},
-    )  # fmt: skip
+    )
 
 
 def golden(text: str, expected: str) -> None:

@@ -19,16 +19,16 @@ from typer.testing import CliRunner
 from costgpu.cli.report import report
 from costgpu.config import data_path
 from costgpu.errors import UsageError
-from costgpu.job import EndReason, EventKind, RunEvent
 from costgpu.ledger import Ledger
-from costgpu.ledger.budget import Budget, Every
-from costgpu.ledger.budgets import set_budget
-from costgpu.ledger.history import Selection, closed_runs, spent
-from costgpu.render.days import Calendar
-from costgpu.render.fates import FATES, WASTED, Fate
-from costgpu.render.report import report_html
-from costgpu.render.spending import Summary, summarise
-from costgpu.render.svg import nice_ticks, usd_tick
+from costgpu.ledger.queries.history import Selection, closed_runs, spent
+from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.records.budget_store import set_budget
+from costgpu.models.job import EndReason, EventKind, RunEvent
+from costgpu.render.cost_outcome import FATES, WASTED, Fate
+from costgpu.render.html.days import Calendar
+from costgpu.render.html.ledger_page import report_html
+from costgpu.render.html.spending_summary import Summary, summarise
+from costgpu.render.html.svg import nice_ticks, usd_tick
 from tests.unit.closed import Closed, plant
 from tests.unit.planted import opened
 
@@ -112,16 +112,30 @@ def test_every_end_of_a_run_has_a_meaning() -> None:
 
 
 RUNS = (
-    Closed(started=NOW - 2 * DAY, seconds=7200, cost=Decimal("3.00"), name="a", job_seconds=5400,
-           estimate={"seconds": 6000, "seconds_low": 5000, "seconds_high": 8000, "cost_usd": 2.5}),
-    Closed(started=NOW - 3 * DAY, seconds=3600, cost=Decimal("1.00"), gpu="", instance_type="c6i.4xlarge", name="b",
-           job_seconds=3600, estimate={"seconds": 1000, "seconds_low": 900, "seconds_high": 1100, "cost_usd": 1}),
+    Closed(
+        started=NOW - 2 * DAY,
+        seconds=7200,
+        cost=Decimal("3.00"),
+        name="a",
+        job_seconds=5400,
+        estimate={"seconds": 6000, "seconds_low": 5000, "seconds_high": 8000, "cost_usd": 2.5},
+    ),
+    Closed(
+        started=NOW - 3 * DAY,
+        seconds=3600,
+        cost=Decimal("1.00"),
+        gpu="",
+        instance_type="c6i.4xlarge",
+        name="b",
+        job_seconds=3600,
+        estimate={"seconds": 1000, "seconds_low": 900, "seconds_high": 1100, "cost_usd": 1},
+    ),
     Closed(started=NOW - 4 * DAY, cost=Decimal("2.00"), reason="job_failed", spot=True, owner="bob@ws"),
     Closed(started=NOW - 5 * DAY, cost=Decimal("0.50"), reason="preempted", provider="gcp", tags={"team": "nlp"}),
     Closed(started=NOW - 6 * DAY, cost=Decimal("0.25"), reason="cancelled"),
     Closed(started=NOW - 7 * DAY, cost=Decimal(0), reason="no_capacity", instance=False),
     Closed(started=SINCE - 10 * DAY, cost=Decimal(99)),  # before the report
-)  # fmt: skip
+)
 
 
 def test_the_figures_of_a_small_ledger() -> None:
@@ -137,9 +151,11 @@ def test_the_figures_of_a_small_ledger() -> None:
     assert found.fates[Fate.SPOT].usd == Decimal("0.50")
     assert found.fates[Fate.FAILED].usd == Decimal("2.00")
     assert {key: tally.usd for key, tally in found.providers.items()} == {
-        ("aws", "on_demand"): Decimal("4.25"), ("aws", "spot"): Decimal(2), ("gcp", "on_demand"): Decimal("0.50"),
+        ("aws", "on_demand"): Decimal("4.25"),
+        ("aws", "spot"): Decimal(2),
+        ("gcp", "on_demand"): Decimal("0.50"),
         ("", ""): Decimal(0),
-    }  # fmt: skip
+    }
     assert found.accelerators[""].usd == Decimal("1.00")
     assert found.accuracy.runs == 2
     assert found.accuracy.median_error == pytest.approx((0.2 + 2.6) / 2)
@@ -151,12 +167,16 @@ def test_the_figures_of_a_small_ledger() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 80 * 86400), st.integers(0, 6 * 86400), st.decimals(0, 1000, places=6),
-            st.sampled_from(["A10G", ""]), st.sampled_from(list(EndReason)),
-        ), max_size=6,
+            st.integers(0, 80 * 86400),
+            st.integers(0, 6 * 86400),
+            st.decimals(0, 1000, places=6),
+            st.sampled_from(["A10G", ""]),
+            st.sampled_from(list(EndReason)),
+        ),
+        max_size=6,
     ),
     st.sampled_from(["UTC", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Pacific/Apia"]),
-)  # fmt: skip
+)
 def test_every_way_to_look_at_it_adds_up_to_what_the_ledger_says(
     drawn: list[tuple[int, int, Decimal, str, EndReason]], zone: str
 ) -> None:
@@ -205,8 +225,19 @@ def test_the_page_says_it_all_and_needs_nothing() -> None:
     html = page_of(summary_of(ledger_with(*RUNS), [budget]))
     page = harmless(html)
     said = " ".join(page.words)
-    for words in ("metered, not billed", "$6.75", "Wasted", "$2.50", "GPU against CPU", "Estimate against actual",
-                  "By provider", "Budgets", "/x/ledger.sqlite", "21 Nov 2026", "exceeded in 1 of 3 months"):  # fmt: skip
+    for words in (
+        "metered, not billed",
+        "$6.75",
+        "Wasted",
+        "$2.50",
+        "GPU against CPU",
+        "Estimate against actual",
+        "By provider",
+        "Budgets",
+        "/x/ledger.sqlite",
+        "21 Nov 2026",
+        "exceeded in 1 of 3 months",
+    ):
         assert words in said, words
     pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
     assert pictures
@@ -219,13 +250,18 @@ def test_the_page_says_it_all_and_needs_nothing() -> None:
 
 def test_whatever_people_call_things_the_page_stays_harmless() -> None:
     run = Closed(
-        started=NOW - DAY, name=EVIL, owner=EVIL, provider=EVIL, instance_type=EVIL, gpu=EVIL, tags={"team": EVIL},
-        job_seconds=3000, estimate={"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000, "cost_usd": 1},
-    )  # fmt: skip
+        started=NOW - DAY,
+        name=EVIL,
+        owner=EVIL,
+        provider=EVIL,
+        instance_type=EVIL,
+        gpu=EVIL,
+        tags={"team": EVIL},
+        job_seconds=3000,
+        estimate={"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000, "cost_usd": 1},
+    )
     budget = Budget(name="team", amount_usd=Decimal(5), every=Every.MONTHLY, owner=EVIL, tags={"team": EVIL})
-    html = report_html(
-        summary_of(ledger_with(run), [budget]), place=EVIL, version="1", all_time=Decimal(1)
-    )  # fmt: skip
+    html = report_html(summary_of(ledger_with(run), [budget]), place=EVIL, version="1", all_time=Decimal(1))
     page = harmless(html)
     assert "alert(1)" in " ".join(page.words)  # as a text
     assert "\u202e" not in html
@@ -245,16 +281,25 @@ def test_an_empty_ledger_says_so() -> None:
     assert all(tag != "svg" for tag, _ in page.tags)
 
 
-@pytest.mark.parametrize("runs", [
-    (Closed(started=NOW - DAY, cost=Decimal(0), provider="local", gpu="", job_seconds=1),),
-    (Closed(started=NOW - DAY, seconds=0, cost=Decimal(1)),),
-    (Closed(started=NOW - DAY, cost=Decimal("123456789.12")),),
-    (Closed(started=NOW - DAY, cost=Decimal("0.000001")),),
-    (Closed(started=NOW - DAY, seconds=0.001, job_seconds=0.001,
-            estimate={"seconds": 1e9, "seconds_low": 0, "seconds_high": 1e9}),),
-    (Closed(started=SINCE - DAY, seconds=200 * 86400, cost=Decimal(900)),),
-    (Closed(started=NOW - DAY, instance=False, reason="no_capacity"),),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "runs",
+    [
+        (Closed(started=NOW - DAY, cost=Decimal(0), provider="local", gpu="", job_seconds=1),),
+        (Closed(started=NOW - DAY, seconds=0, cost=Decimal(1)),),
+        (Closed(started=NOW - DAY, cost=Decimal("123456789.12")),),
+        (Closed(started=NOW - DAY, cost=Decimal("0.000001")),),
+        (
+            Closed(
+                started=NOW - DAY,
+                seconds=0.001,
+                job_seconds=0.001,
+                estimate={"seconds": 1e9, "seconds_low": 0, "seconds_high": 1e9},
+            ),
+        ),
+        (Closed(started=SINCE - DAY, seconds=200 * 86400, cost=Decimal(900)),),
+        (Closed(started=NOW - DAY, instance=False, reason="no_capacity"),),
+    ],
+)
 def test_odd_ledgers_have_a_page(runs: tuple[Closed, ...]) -> None:
     budget = Budget(name="b", amount_usd=Decimal("0.01"), every=Every.DAILY)
     html = page_of(summary_of(ledger_with(*runs), [budget]))
@@ -276,14 +321,18 @@ def test_many_runs_make_a_small_page() -> None:
         (one,) = closed_runs(ledger, Selection())
     runs = (
         dataclasses.replace(
-            one, run_id=f"r{n}", name=f"job {n % 5000}", owner=f"p{n % 50}", metered_seconds=600.0 + n % 40_000,
-            started_at=NOW - timedelta(minutes=5 * n), ended_at=NOW - timedelta(minutes=5 * n - 30),
-        ) for n in range(20_000)
-    )  # fmt: skip
+            one,
+            run_id=f"r{n}",
+            name=f"job {n % 5000}",
+            owner=f"p{n % 50}",
+            metered_seconds=600.0 + n % 40_000,
+            started_at=NOW - timedelta(minutes=5 * n),
+            ended_at=NOW - timedelta(minutes=5 * n - 30),
+        )
+        for n in range(20_000)
+    )
     budgets = [Budget(name=f"b{n}", amount_usd=Decimal(100), every=Every.MONTHLY) for n in range(3)]
-    found = summarise(
-        runs, (), budgets, since=NOW - 90 * DAY, until=NOW, now=NOW, zone="UTC", before={}
-    )  # fmt: skip
+    found = summarise(runs, (), budgets, since=NOW - 90 * DAY, until=NOW, now=NOW, zone="UTC", before={})
     html = page_of(found)
     assert len(html) < 1_000_000
     assert found.total.runs == 20_000
@@ -350,9 +399,15 @@ def test_the_command_never_overwrites_unless_forced(cli: typer.Typer, own_ledger
     assert out.read_text().startswith("<!doctype html>")
 
 
-@pytest.mark.parametrize("words", [
-    ["--since", "yesterday"], ["--since", "2026-11-02", "--until", "2026-11-01"], ["--since", "2999"], ["--since", "1900"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--since", "yesterday"],
+        ["--since", "2026-11-02", "--until", "2026-11-01"],
+        ["--since", "2999"],
+        ["--since", "1900"],
+    ],
+)
 def test_what_is_no_period_is_refused(cli: typer.Typer, tmp_path: Path, words: list[str]) -> None:
     result = CliRunner().invoke(cli, ["--html", str(tmp_path / "x.html"), *words])
     assert isinstance(result.exception, UsageError)

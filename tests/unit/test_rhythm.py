@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.measure.rhythm import data_loading, extras, step_times
-from costgpu.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
+from costgpu.measure.profile.step_times import data_loading, extras, step_times
+from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
 
 STEP = 0.1
 EPOCH_LINE, BATCH_LINE = 10, 12
@@ -44,10 +44,17 @@ def phase(
         for n in (1, 2, 3)
     ]
     record = {
-        "seconds": seconds, "waits": [0.0] * len(seconds), "special": {str(i): e for i, e in (special or {}).items()},
-        "snapshots": shots, "ahead": {"later": [], "periodic": list(ahead)}, "optimizers": [], "model": {},
-        "loader": None, "batch": None, "steps": len(seconds) + 1,
-    }  # fmt: skip
+        "seconds": seconds,
+        "waits": [0.0] * len(seconds),
+        "special": {str(i): e for i, e in (special or {}).items()},
+        "snapshots": shots,
+        "ahead": {"later": [], "periodic": list(ahead)},
+        "optimizers": [],
+        "model": {},
+        "loader": None,
+        "batch": None,
+        "steps": len(seconds) + 1,
+    }
     return record | other
 
 
@@ -316,9 +323,11 @@ def test_a_gated_evaluation_that_was_timed_before_the_first_step() -> None:
 
 def test_a_checkpoint_that_was_not_reached() -> None:
     record = phase(
-        steady(30), ahead=(work("checkpoint", 5.0, EPOCH_LINE),), model={"bytes": 400_000_000},
+        steady(30),
+        ahead=(work("checkpoint", 5.0, EPOCH_LINE),),
+        model={"bytes": 400_000_000},
         optimizers=[{"state_bytes": 800_000_000}],
-    )  # fmt: skip
+    )
     checkpoint = found(record)[ExtraKind.CHECKPOINT]
     assert (checkpoint.rhythm, checkpoint.every, checkpoint.measured) == (Rhythm.EPOCH, 5.0, False)
     assert checkpoint.seconds_each == pytest.approx(6.0), "1.2 GB at 200 MB/s"

@@ -14,14 +14,11 @@ from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
 from costgpu.errors import LedgerDamaged, LedgerError, ProviderError, RunBusy, RunNotFound
-from costgpu.job import EventKind, JobPhase, JobStatus, RunEvent, RunState
+from costgpu.models.job import EventKind, JobPhase, JobStatus, RunEvent, RunState
+from costgpu.models.run import RunView, Tagged
 from costgpu.providers.base import Provider
-from costgpu.providers.fake import FakeCloud, JobScript
-from costgpu.run import RunView, Tagged
-from costgpu.runner.engine import Detached
-from costgpu.runner.lock import driving
-from costgpu.runner.observer import Nobody
-from costgpu.runner.service import (
+from costgpu.runner.drive.loop import Detached
+from costgpu.runner.launch import (
     collect_finished,
     driver_for,
     find,
@@ -33,6 +30,9 @@ from costgpu.runner.service import (
     tail_position,
     whoami,
 )
+from costgpu.runner.state.lock import driving
+from costgpu.runner.state.observer import Nobody
+from tests.fake_cloud import FakeCloud, JobScript
 from tests.runner.examples import START, facts_of, intent
 from tests.runner.mortal import MemoryBook, plan, tools
 
@@ -88,9 +88,15 @@ class World:
         work = plan(self.work, **changes)  # type: ignore[arg-type]
         with pytest.raises(Detached):
             launch(
-                work, self.book, self.tools, Nobody(), owner="me@here", environment={"TOKEN": "x"}, detach=True,
+                work,
+                self.book,
+                self.tools,
+                Nobody(),
+                owner="me@here",
+                environment={"TOKEN": "x"},
+                detach=True,
                 run_id=run_id,
-            )  # fmt: skip
+            )
 
     def providers(self) -> Sequence[Provider]:
         return [self.cloud.provider()]

@@ -13,23 +13,50 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import ConfigError, UsageError
-from costgpu.models import Grade, Speedup
+from costgpu.models.offer import Grade, Speedup
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.references import REFERENCE_COLUMNS, read_references, reference, references
 from costgpu.pricing.speedups import SPEEDUP_COLUMNS, kinds, of_kind, read_speedups, speedups
-from costgpu.pricing.strict import read_rows
-from costgpu.render.speedups import WIDTH, speedups_json, speedups_summary, speedups_table
+from costgpu.pricing.validated_csv import read_rows
+from costgpu.render.text.speedups import WIDTH, speedups_json, speedups_summary, speedups_table
 
 MEASURED = {
-    "kind": "lstm", "detail": "a net, batch 8", "framework": "Keras 2", "cpu": "Xeon", "cpu_cores": "8",
-    "cpu_core_gflops": "57", "gpu": "K80", "cpu_seconds": "30", "gpu_seconds": "10", "ratio_low": "", "ratio_high": "",
-    "unit": "step", "units": "100", "grade": "measured", "weight": "0.5", "plausible": "yes", "remark": "",
-    "source": "https://example.org/rows", "measured": "2017-11", "as_of": "2026-11-21",
-}  # fmt: skip
+    "kind": "lstm",
+    "detail": "a net, batch 8",
+    "framework": "Keras 2",
+    "cpu": "Xeon",
+    "cpu_cores": "8",
+    "cpu_core_gflops": "57",
+    "gpu": "K80",
+    "cpu_seconds": "30",
+    "gpu_seconds": "10",
+    "ratio_low": "",
+    "ratio_high": "",
+    "unit": "step",
+    "units": "100",
+    "grade": "measured",
+    "weight": "0.5",
+    "plausible": "yes",
+    "remark": "",
+    "source": "https://example.org/rows",
+    "measured": "2017-11",
+    "as_of": "2026-11-21",
+}
 CLAIM = MEASURED | {
-    "grade": "claim", "cpu": "", "cpu_cores": "", "cpu_core_gflops": "", "gpu": "", "cpu_seconds": "", "gpu_seconds": "",
-    "ratio_low": "10", "ratio_high": "100", "unit": "", "units": "", "framework": "", "measured": "",
-}  # fmt: skip
+    "grade": "claim",
+    "cpu": "",
+    "cpu_cores": "",
+    "cpu_core_gflops": "",
+    "gpu": "",
+    "cpu_seconds": "",
+    "gpu_seconds": "",
+    "ratio_low": "10",
+    "ratio_high": "100",
+    "unit": "",
+    "units": "",
+    "framework": "",
+    "measured": "",
+}
 
 
 def table(tmp_path: Path, *rows: dict[str, str], columns: tuple[str, ...] = SPEEDUP_COLUMNS) -> Path:
@@ -233,11 +260,25 @@ def test_the_reference_workloads() -> None:
 
 def test_a_reference_that_is_there_twice_or_lacks_a_figure(tmp_path: Path) -> None:
     row = {
-        "name": "net", "kind": "mlp", "detail": "x", "parameters": "10", "tensors": "2", "flops_per_sample": "1e6",
-        "convolutions": "0", "bytes_per_sample": "1e5", "kernels_per_step": "10", "saved_bytes_per_sample": "100",
-        "sample_bytes": "4", "optimizer": "Adam", "momentum": "no", "batch_size": "8", "samples_per_epoch": "",
-        "epochs": "", "source": "us", "as_of": "2026-11-21",
-    }  # fmt: skip
+        "name": "net",
+        "kind": "mlp",
+        "detail": "x",
+        "parameters": "10",
+        "tensors": "2",
+        "flops_per_sample": "1e6",
+        "convolutions": "0",
+        "bytes_per_sample": "1e5",
+        "kernels_per_step": "10",
+        "saved_bytes_per_sample": "100",
+        "sample_bytes": "4",
+        "optimizer": "Adam",
+        "momentum": "no",
+        "batch_size": "8",
+        "samples_per_epoch": "",
+        "epochs": "",
+        "source": "us",
+        "as_of": "2026-11-21",
+    }
     assert read_references(table(tmp_path, row, columns=REFERENCE_COLUMNS))["net"].samples_per_epoch is None
     with pytest.raises(ConfigError, match="line 3, column name: 'net' is there twice"):
         read_references(table(tmp_path, row, row, columns=REFERENCE_COLUMNS))

@@ -19,9 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import SyncRefused
-from costgpu.runner import sync, withheld
-from costgpu.runner.host import Selection
-from costgpu.runner.sync import format_bytes, select
+from costgpu.runner.files import secret_files
+from costgpu.runner.files import select as module
+from costgpu.runner.files.select import format_bytes, select
+from costgpu.runner.machine.host import Selection
 
 GIB = 1 << 30
 
@@ -102,8 +103,14 @@ def test_gitignore_nested_and_negated(folder: Path) -> None:
     (folder / ".gitignore").write_text("*.log\n!keep.log\n/build/\ndata/*\n!data/raw/\n")
     (folder / "sub/.gitignore").write_text("!b.log\n")
     assert paths(folder) == {
-        ".gitignore", "keep.log", "sub/.gitignore", "sub/b.log", "sub/deep/b.log", "src/build/y", "data/raw/x",
-    }  # fmt: skip
+        ".gitignore",
+        "keep.log",
+        "sub/.gitignore",
+        "sub/b.log",
+        "sub/deep/b.log",
+        "src/build/y",
+        "data/raw/x",
+    }
     assert chosen(folder).left_out == {".gitignore": 3}
 
 
@@ -153,8 +160,13 @@ def test_own_rules_win(folder: Path) -> None:
     (folder / ".costgpuignore").write_text("*.md\n!data/small.csv\n!/out/\n")
     (folder / "sub/.costgpuignore").write_text("!notes.md\n")
     assert paths(folder) == {
-        ".costgpuignore", ".gitignore", "data/small.csv", "out/x", "sub/.costgpuignore", "sub/notes.md",
-    }  # fmt: skip
+        ".costgpuignore",
+        ".gitignore",
+        "data/small.csv",
+        "out/x",
+        "sub/.costgpuignore",
+        "sub/notes.md",
+    }
 
 
 def test_own_rules_bring_back_a_whole_ignored_folder(folder: Path) -> None:
@@ -181,10 +193,30 @@ def test_a_folder_of_caches_can_be_asked_for(folder: Path) -> None:
 
 
 SECRETS = [
-    ".env", ".env.local", ".env.production", ".envrc", "prod.env", "id_rsa", "id_ed25519", "server.pem", "tls.key", "a.p12",
-    ".netrc", ".pgpass", ".pypirc", "credentials", "credentials.json", "x_accessKeys.csv", "kaggle.json", "Server.PEM",
-    "client_secret_12.json", "my-service-account.json", "secrets.yaml", ".git-credentials", "terraform.tfstate",
-]  # fmt: skip
+    ".env",
+    ".env.local",
+    ".env.production",
+    ".envrc",
+    "prod.env",
+    "id_rsa",
+    "id_ed25519",
+    "server.pem",
+    "tls.key",
+    "a.p12",
+    ".netrc",
+    ".pgpass",
+    ".pypirc",
+    "credentials",
+    "credentials.json",
+    "x_accessKeys.csv",
+    "kaggle.json",
+    "Server.PEM",
+    "client_secret_12.json",
+    "my-service-account.json",
+    "secrets.yaml",
+    ".git-credentials",
+    "terraform.tfstate",
+]
 
 
 @pytest.mark.parametrize("name", SECRETS)
@@ -198,8 +230,22 @@ def test_secrets_stay_whatever_the_rules_say(folder: Path, name: str) -> None:
     assert count == 2
 
 
-@pytest.mark.parametrize("name", [".env.example", ".env.sample", "env.template", ".env.local.dist", "example.env", "env.py",
-                                  "credentials.py", "keys.py", "monkey", "environment.yml", "id.txt"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".env.example",
+        ".env.sample",
+        "env.template",
+        ".env.local.dist",
+        "example.env",
+        "env.py",
+        "credentials.py",
+        "keys.py",
+        "monkey",
+        "environment.yml",
+        "id.txt",
+    ],
+)
 def test_what_only_looks_like_a_secret_travels(folder: Path, name: str) -> None:
     write(folder, name)
     assert paths(folder) == {name}
@@ -216,17 +262,25 @@ def test_folders_that_stay(folder: Path, name: str) -> None:
 BEGIN = "-----BEGIN {}PRIVATE KEY-----\n"
 
 
-@pytest.mark.parametrize("text", [
-    BEGIN.format("RSA ") + "MII", BEGIN.format("OPENSSH "), BEGIN.format(""), "\n  " + BEGIN.format("EC "),
-    "Bag Attributes\n    localKeyID: 01\n" + BEGIN.format("ENCRYPTED ") + "MII", "PuTTY-User-Key-File-3: ssh-ed25519\n",
-    "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQ", BEGIN.format("RSA ").replace("\n", "\r\n") + "MII",
-    '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}',
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        BEGIN.format("RSA ") + "MII",
+        BEGIN.format("OPENSSH "),
+        BEGIN.format(""),
+        "\n  " + BEGIN.format("EC "),
+        "Bag Attributes\n    localKeyID: 01\n" + BEGIN.format("ENCRYPTED ") + "MII",
+        "PuTTY-User-Key-File-3: ssh-ed25519\n",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nlQ",
+        BEGIN.format("RSA ").replace("\n", "\r\n") + "MII",
+        '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\nMII"}',
+    ],
+)
 def test_private_keys_are_known_by_their_content(folder: Path, text: str) -> None:
     write(folder, "innocent.txt", text=text)
     (folder / ".costgpuignore").write_text("!innocent.txt\n")
     assert paths(folder) == {".costgpuignore"}
-    assert chosen(folder).left_out == {withheld.PRIVATE_KEY: 1}
+    assert chosen(folder).left_out == {secret_files.PRIVATE_KEY: 1}
 
 
 def test_code_that_speaks_of_keys_travels(folder: Path) -> None:
@@ -248,7 +302,7 @@ def test_the_products_own_source_travels(root: Path) -> None:
 def test_environments_stay(folder: Path) -> None:
     write(folder, "venv/pyvenv.cfg", "venv/lib/x.py", "e/conda-meta/history", "e/lib/y", "src/pyvenv.py", "a")
     assert paths(folder) == {"a", "src/pyvenv.py"}
-    assert chosen(folder).left_out == {withheld.ENVIRONMENT: 2}
+    assert chosen(folder).left_out == {secret_files.ENVIRONMENT: 2}
 
 
 def test_a_folder_that_is_an_environment_itself(folder: Path) -> None:
@@ -270,9 +324,14 @@ def test_links_inside_stay_links(folder: Path) -> None:
     (folder / "itself").symlink_to("itself")
     selection = chosen(folder)
     assert selection.links == {
-        "latest": "runs/5", "runs/up": "../data/one", "absolute": "data", "runs/absolute": "../data/one",
-        "roundabout": "data/one", "nowhere": "not/there", "itself": "itself",
-    }  # fmt: skip
+        "latest": "runs/5",
+        "runs/up": "../data/one",
+        "absolute": "data",
+        "runs/absolute": "../data/one",
+        "roundabout": "data/one",
+        "nowhere": "not/there",
+        "itself": "itself",
+    }
     assert {entry.path for entry in selection.files} == {"data/one", "runs/5/x"}, "links are not followed"
 
 
@@ -412,7 +471,7 @@ def test_a_file_that_vanishes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_folder_above_the_limit_is_refused_before_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sync, "_read", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(module, "_read", lambda *_: pytest.fail("it was read"))
     for name, size in {
         "data/raw/a": 9 << 20,
         "data/raw/b/c": 3 << 20,
@@ -462,8 +521,18 @@ def test_a_folder_reached_by_a_link(folder: Path, tmp_path: Path) -> None:
     assert selection.links == {"l": "a"}
 
 
-@pytest.mark.parametrize(("size", "text"), [(0, "0 bytes"), (1, "1 byte"), (1023, "1023 bytes"), (1024, "1.0 KiB"),
-                                            (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (1 << 40, "1.0 TiB")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (1 << 40, "1.0 TiB"),
+    ],
+)
 def test_sizes_for_people(size: int, text: str) -> None:
     assert format_bytes(size) == text
 
@@ -475,4 +544,4 @@ def test_sizes_are_short(size: float) -> None:
 
 @given(st.text())
 def test_a_path_in_a_message_is_one_line(path: str) -> None:
-    assert sync.printable(path).isprintable()
+    assert module.printable(path).isprintable()

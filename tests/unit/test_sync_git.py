@@ -12,21 +12,101 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from costgpu.runner.ignore import RuleFile
-from costgpu.runner.sync import select
+from costgpu.runner.files.gitignore import RuleFile
+from costgpu.runner.files.select import select
 
 pytestmark = pytest.mark.skipif(
     shutil.which("git") is None, reason="git is not installed (Debian: apt-get install git)"
 )
 
-NAMES = ["a", "b", "c", "ab", "abc", "a.txt", "b.txt", "foo", "a b", " a", "a ", "#a", "!a", "x.log", "logs", "a\nb", "[a]",
-         "\\a", "*", "é", "A"]  # fmt: skip
+NAMES = [
+    "a",
+    "b",
+    "c",
+    "ab",
+    "abc",
+    "a.txt",
+    "b.txt",
+    "foo",
+    "a b",
+    " a",
+    "a ",
+    "#a",
+    "!a",
+    "x.log",
+    "logs",
+    "a\nb",
+    "[a]",
+    "\\a",
+    "*",
+    "é",
+    "A",
+]
 # No ** after anything but a slash: git below 2.41 reads memory there that is not the pattern's.
-PARTS = ["a", "b", "c", "ab", "foo", "logs", "a b", "é", "*", "?", "[ab]", "[!a]", "[^a]", "[a-c]", "[]a]", "[a-]", "[[]",
-         "[[:alpha:]]", "[\\]a]", "[!-a]", "*.txt", ".log", "\\*", "\\a", "[", "]", " ", "#", "!", "."]  # fmt: skip
-USUAL = ["*", "*.txt", "a/", "!a", "!a/", "foo/", "/a", "a/*", "!a/b", "**/a", "a/**", "!*/", "!*.txt", "/*", "logs",
-         "a/**/b", "*/", "!/a/", "**/logs/**", "\\!a", "\\#a", "a\\ ", "a/b/", "!foo/**", "**", "/**",
-         "# a", "", "/", "a//b"]  # fmt: skip
+PARTS = [
+    "a",
+    "b",
+    "c",
+    "ab",
+    "foo",
+    "logs",
+    "a b",
+    "é",
+    "*",
+    "?",
+    "[ab]",
+    "[!a]",
+    "[^a]",
+    "[a-c]",
+    "[]a]",
+    "[a-]",
+    "[[]",
+    "[[:alpha:]]",
+    "[\\]a]",
+    "[!-a]",
+    "*.txt",
+    ".log",
+    "\\*",
+    "\\a",
+    "[",
+    "]",
+    " ",
+    "#",
+    "!",
+    ".",
+]
+USUAL = [
+    "*",
+    "*.txt",
+    "a/",
+    "!a",
+    "!a/",
+    "foo/",
+    "/a",
+    "a/*",
+    "!a/b",
+    "**/a",
+    "a/**",
+    "!*/",
+    "!*.txt",
+    "/*",
+    "logs",
+    "a/**/b",
+    "*/",
+    "!/a/",
+    "**/logs/**",
+    "\\!a",
+    "\\#a",
+    "a\\ ",
+    "a/b/",
+    "!foo/**",
+    "**",
+    "/**",
+    "# a",
+    "",
+    "/",
+    "a//b",
+]
 
 segment = st.one_of(st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map("".join), st.just("**"))
 pattern = st.one_of(
@@ -49,7 +129,7 @@ trees = st.recursive(
         max_size=6,
     ),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 def build(folder: Path, tree: dict[str, object]) -> None:

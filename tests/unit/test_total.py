@@ -16,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from costgpu.measure.probe.nest import Nest
-from costgpu.measure.total import batches_per_step, iterations_per_step, observed_epoch, total_steps
-from costgpu.workload import Total, TotalKind
+from costgpu.measure.probe.loops.loop_stack import Nest
+from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, observed_epoch, total_steps
+from costgpu.models.workload import Total, TotalKind
 
 SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -30,18 +30,38 @@ MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 def loop(line: int, kind: str = "for", trips: float | str | None = None, **other: Any) -> dict[str, Any]:
     """One loop of a snapshot, as the probe records it."""
     record: dict[str, Any] = {
-        "file": "train.py", "path": "/home/me/train.py", "line": line, "kind": kind, "function": "<module>", "depth": 0,
-        "library": False, "trips": trips, "why": "", "index": None, "start": 0, "stride": 1, "bounds": [],
-        "early_exit": [], "optimizers": False, "ragged": False, "varies": False, "source": f"range({trips})",
-    }  # fmt: skip
+        "file": "train.py",
+        "path": "/home/me/train.py",
+        "line": line,
+        "kind": kind,
+        "function": "<module>",
+        "depth": 0,
+        "library": False,
+        "trips": trips,
+        "why": "",
+        "index": None,
+        "start": 0,
+        "stride": 1,
+        "bounds": [],
+        "early_exit": [],
+        "optimizers": False,
+        "ragged": False,
+        "varies": False,
+        "source": f"range({trips})",
+    }
     return record | other
 
 
 def counter(text: str, **other: Any) -> dict[str, Any]:
     """One side of a comparison, as the probe records it."""
     info: dict[str, Any] = {
-        "text": text, "increment": None, "increment_line": None, "loop_line": None, "reset_line": None, "targets": [],
-    }  # fmt: skip
+        "text": text,
+        "increment": None,
+        "increment_line": None,
+        "loop_line": None,
+        "reset_line": None,
+        "targets": [],
+    }
     return info | other
 
 
@@ -56,16 +76,26 @@ def bound(
 ) -> dict[str, Any]:
     """A comparison that ends a loop, as the probe records it."""
     return {
-        "how": how, "line": line, "test": f"{sides[0]['text']} {operator} {sides[1]['text']}", "operator": operator,
-        "left": left, "right": right, "counters": list(sides), "step_line": step_line,
-    }  # fmt: skip
+        "how": how,
+        "line": line,
+        "test": f"{sides[0]['text']} {operator} {sides[1]['text']}",
+        "operator": operator,
+        "left": left,
+        "right": right,
+        "counters": list(sides),
+        "step_line": step_line,
+    }
 
 
 def shot(anchor: int, *loops: dict[str, Any], batches: int = 0) -> dict[str, Any]:
     return {
-        "anchor": anchor, "batches": batches, "all_batches": batches, "backwards": anchor, "steps": anchor,
+        "anchor": anchor,
+        "batches": batches,
+        "all_batches": batches,
+        "backwards": anchor,
+        "steps": anchor,
         "loops": list(loops),
-    }  # fmt: skip
+    }
 
 
 def phase(
@@ -76,8 +106,11 @@ def phase(
 ) -> dict[str, Any]:
     made = shots[-1]["anchor"] if shots else 2
     return {
-        "snapshots": list(shots), "steps": made if steps is None else steps, "loader": loader, "special": special or {},
-    }  # fmt: skip
+        "snapshots": list(shots),
+        "steps": made if steps is None else steps,
+        "loader": loader,
+        "special": special or {},
+    }
 
 
 # ----------------------------------------------------------------------------------------------- loops that really run
@@ -152,9 +185,12 @@ def write(shape: Shape) -> tuple[str, dict[str, int]]:
         if shape.outer == "while epochs":
             put(2, "epoch += 1", "epoch")
     heads = {
-        "range": f"for i in range({shape.trips}):", "enumerate": "for i, x in enumerate(loader):",
-        "loader": "for x in loader:", "while": f"while {shape.test}:", "forever": "while True:",
-    }  # fmt: skip
+        "range": f"for i in range({shape.trips}):",
+        "enumerate": "for i, x in enumerate(loader):",
+        "loader": "for x in loader:",
+        "while": f"while {shape.test}:",
+        "forever": "while True:",
+    }
     put(level, heads[shape.inner], "inner")
     inside = level + 1
     if shape.inner == "loader" and shape.accumulate > 1:
@@ -233,9 +269,12 @@ def snapshot(shape: Shape, at: dict[str, int], variables: dict[str, Any], anchor
     def limit_of(how: str, line: int) -> dict[str, Any]:
         raised = "inc" in at
         left = counter(
-            "c", increment=shape.by if raised else None, increment_line=at.get("inc"),
-            loop_line=at["inner"] if raised else None, reset_line=at["outer"] if shape.resets else None,
-        )  # fmt: skip
+            "c",
+            increment=shape.by if raised else None,
+            increment_line=at.get("inc"),
+            loop_line=at["inner"] if raised else None,
+            reset_line=at["outer"] if shape.resets else None,
+        )
         right = counter(str(shape.limit))
         values = (variables["c"], shape.limit)
         if shape.flipped:
@@ -323,9 +362,20 @@ def shapes(draw: st.DrawFn, *, accumulation: bool) -> Shape:
     if down:  # counts down to the mirrored limit
         start, limit, by, operator = -start, -limit, -by, MIRROR[operator]
     return Shape(
-        outer=outer, epochs=draw(st.integers(1, 5)), inner=inner, trips=trips, order=tuple(order), operator=operator,
-        start=start, by=by, limit=limit, flipped=draw(st.booleans()), accumulate=accumulate, gated=gated, resets=resets,
-    )  # fmt: skip
+        outer=outer,
+        epochs=draw(st.integers(1, 5)),
+        inner=inner,
+        trips=trips,
+        order=tuple(order),
+        operator=operator,
+        start=start,
+        by=by,
+        limit=limit,
+        flipped=draw(st.booleans()),
+        accumulate=accumulate,
+        gated=gated,
+        resets=resets,
+    )
 
 
 def check(shape: Shape, share: float) -> None:

@@ -158,9 +158,18 @@ def test_formatted_time_spans(seconds: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0"), (950, "950"), (999.9, "1k"), (25_450, "25.4k"), (999_900, "1M"), (11.2e6, "11.2M"), (7e9, "7B"),
-     (1.4e12, "1.4T"), (5e15, "5,000T")],
-)  # fmt: skip
+    [
+        (0, "0"),
+        (950, "950"),
+        (999.9, "1k"),
+        (25_450, "25.4k"),
+        (999_900, "1M"),
+        (11.2e6, "11.2M"),
+        (7e9, "7B"),
+        (1.4e12, "1.4T"),
+        (5e15, "5,000T"),
+    ],
+)
 def test_formatted_counts(count: float, text: str) -> None:
     assert format_count(count) == text
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from costgpu.estimate.amount import Amount, amount_of
 from costgpu.estimate.cost import cost_range, hourly_usd, ready_seconds
+from costgpu.estimate.scope import Amount, amount_of
 from costgpu.estimate.verdict import (
     Preferences,
     allowed,
@@ -28,9 +28,9 @@ from costgpu.estimate.verdict import (
     pareto,
     probability_cheaper,
 )
-from costgpu.models import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
-from costgpu.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
-from costgpu.workload import (
+from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
+from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
+from costgpu.models.workload import (
     Framework,
     LaterPhase,
     Machine,
@@ -45,25 +45,54 @@ HOUR = 3600.0
 WHOLE = Amount("the whole job", True, (1000.0,), (10.0,))
 EPOCH = Amount("one epoch", False, (100.0,), (1.0,))
 CPU = CpuSpec(
-    provider="aws", family="c7a", model="AMD EPYC 9R14", microarchitecture="Zen 4", vcpus_per_core=1, all_core_ghz=3.0,
-    fp32_flops_per_cycle=32, bf16_in_hardware=True, read_gbps=None, read_vcpus=None, matrix_mult_per_vcpu=None,
+    provider="aws",
+    family="c7a",
+    model="AMD EPYC 9R14",
+    microarchitecture="Zen 4",
+    vcpus_per_core=1,
+    all_core_ghz=3.0,
+    fp32_flops_per_cycle=32,
+    bf16_in_hardware=True,
+    read_gbps=None,
+    read_vcpus=None,
+    matrix_mult_per_vcpu=None,
     burstable=False,
-)  # fmt: skip
+)
 L4 = AcceleratorSpec(
-    name="L4", model="L4", vendor="NVIDIA", architecture="Ada", year=2023, memory_gib=24, memory_bandwidth_gbps=300,
-    fp32_tflops=30, fp32_matrix_tflops=None, tf32_tensor_tflops=60, fp16_tensor_tflops=121, bf16_tensor_tflops=121,
-    multiprocessors=58, compute_capability=(8, 9), tdp_watts=72,
-)  # fmt: skip
+    name="L4",
+    model="L4",
+    vendor="NVIDIA",
+    architecture="Ada",
+    year=2023,
+    memory_gib=24,
+    memory_bandwidth_gbps=300,
+    fp32_tflops=30,
+    fp32_matrix_tflops=None,
+    tf32_tensor_tflops=60,
+    fp16_tensor_tflops=121,
+    bf16_tensor_tflops=121,
+    multiprocessors=58,
+    compute_capability=(8, 9),
+    tdp_watts=72,
+)
 
 
 def offer(price: float, *, gpus: float = 0, name: str = "", spot: bool = False, provider: str = "aws") -> Offer:
     return Offer(
-        provider=provider, instance_type=name or ("g6.xlarge" if gpus else "c7a.2xlarge"), family="x",
-        region="us-east-1", zone=None, purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(str(price)), vcpus=8, memory_gib=16, architecture="x86_64",
-        accelerator=Accelerator(name="L4", count=gpus, memory_gib=24) if gpus else None, price_source="list",
+        provider=provider,
+        instance_type=name or ("g6.xlarge" if gpus else "c7a.2xlarge"),
+        family="x",
+        region="us-east-1",
+        zone=None,
+        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=Decimal(str(price)),
+        vcpus=8,
+        memory_gib=16,
+        architecture="x86_64",
+        accelerator=Accelerator(name="L4", count=gpus, memory_gib=24) if gpus else None,
+        price_source="list",
         price_as_of=date(2026, 9, 17),
-    )  # fmt: skip
+    )
 
 
 def prediction(
@@ -75,11 +104,18 @@ def prediction(
     wall = (run + ready, run / spread + ready, run * spread + ready)
     cost = cost_range(candidate, wall)
     return Prediction(
-        candidate=candidate, step_seconds=run / 1000, run_seconds=Range(value=run, low=run / spread, high=run * spread),
-        overhead_seconds=ready, wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
-        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]), terms={}, parts={}, sigma=sigma,
-        provenance=Provenance.MODELLED, infeasible=infeasible,
-    )  # fmt: skip
+        candidate=candidate,
+        step_seconds=run / 1000,
+        run_seconds=Range(value=run, low=run / spread, high=run * spread),
+        overhead_seconds=ready,
+        wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
+        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]),
+        terms={},
+        parts={},
+        sigma=sigma,
+        provenance=Provenance.MODELLED,
+        infeasible=infeasible,
+    )
 
 
 def here(run: float = 100 * HOUR) -> Prediction:
@@ -103,9 +139,12 @@ def verdict(
 seconds = st.floats(60, 1e7)
 prices = st.floats(0.05, 50).map(lambda price: round(price, 3))
 sides = st.builds(
-    lambda is_gpu, run, price, spot: (gpu if is_gpu else cpu)(run, price, spot=spot), st.booleans(), seconds, prices,
+    lambda is_gpu, run, price, spot: (gpu if is_gpu else cpu)(run, price, spot=spot),
     st.booleans(),
-)  # fmt: skip
+    seconds,
+    prices,
+    st.booleans(),
+)
 objectives = st.sampled_from(Objective)
 
 
@@ -453,21 +492,38 @@ def test_sentences_of_an_epoch_say_so() -> None:
 
 def phase(steps: float | None, per_epoch: float | None = None, kind: TotalKind = TotalKind.EXACT) -> Phase:
     return Phase(
-        label="train.py:9", total=Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how=""), steps_observed=9,
+        label="train.py:9",
+        total=Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how=""),
+        steps_observed=9,
         step=StepTimes(count=9, median_seconds=1, mean_seconds=1, low_seconds=1, high_seconds=1),
-    )  # fmt: skip
+    )
 
 
 def profile(*phases: Phase, later: tuple[float | None, ...] = ()) -> WorkloadProfile:
     machine = Machine(
-        cpu_model="", cores=4, threads=4, memory_gib=16, gemm_gflops=100, gemm_gflops_low=100, copy_gbps=10,
+        cpu_model="",
+        cores=4,
+        threads=4,
+        memory_gib=16,
+        gemm_gflops=100,
+        gemm_gflops_low=100,
+        copy_gbps=10,
         op_seconds=1e-6,
-    )  # fmt: skip
+    )
     return WorkloadProfile(
-        script="train.py", arguments=[], created="", costgpu_version="", machine=machine, setup_seconds=0, ended=False,
-        framework=Framework(version="2.13.0", python="3.11"), wall_seconds=9, peak_rss_bytes=None, phases=list(phases),
+        script="train.py",
+        arguments=[],
+        created="",
+        costgpu_version="",
+        machine=machine,
+        setup_seconds=0,
+        ended=False,
+        framework=Framework(version="2.13.0", python="3.11"),
+        wall_seconds=9,
+        peak_rss_bytes=None,
+        phases=list(phases),
         later_phases=[LaterPhase(label=f"train.py:{n}", source="again()", steps=s) for n, s in enumerate(later)],
-    )  # fmt: skip
+    )
 
 
 def test_a_known_total() -> None:

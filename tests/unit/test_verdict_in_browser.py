@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.render.verdict_report import verdict_html
+from costgpu.render.html.verdict_page import verdict_html
 from tests.unit.answers import TODAY, profile
 from tests.unit.test_verdict_report import BASE, WORK, owned
 
@@ -74,10 +74,22 @@ pytestmark = pytest.mark.skipif(browser() is None, reason="no Chromium here: apt
 def chromium(tmp_path: Path, *arguments: str) -> str:
     """What a headless Chromium that reaches no host prints."""
     done = subprocess.run(
-        [str(browser()), "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-         f"--user-data-dir={tmp_path / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND", *arguments],
-        capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False,
-    )  # fmt: skip
+        [
+            str(browser()),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -86,9 +98,14 @@ def measured(tmp_path: Path, html: str, *flags: str) -> dict[str, dict[str, Any]
     (tmp_path / "page.html").write_text(html, encoding="utf-8")
     (tmp_path / "probe.html").write_text(PROBE, encoding="utf-8")
     dom = chromium(
-        tmp_path, "--allow-file-access-from-files", "--virtual-time-budget=20000", "--window-size=1700,4200", *flags,
-        "--dump-dom", (tmp_path / "probe.html").as_uri(),
-    )  # fmt: skip
+        tmp_path,
+        "--allow-file-access-from-files",
+        "--virtual-time-budget=20000",
+        "--window-size=1700,4200",
+        *flags,
+        "--dump-dom",
+        (tmp_path / "probe.html").as_uri(),
+    )
     match = re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)
     assert match, dom[-2000:]
     return dict(json.loads(html_module.unescape(match.group(1))))

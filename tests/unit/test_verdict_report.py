@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from costgpu.estimate.buy_vs_rent import OwnTerms, own
 from costgpu.estimate.energy import energy_kwh
-from costgpu.estimate.own import OwnTerms, own
-from costgpu.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
+from costgpu.models.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
+from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from costgpu.render.verdict_figures import Spot, Stack, axis, cost_and_time, shares, time_ticks, usd_ticks
-from costgpu.render.verdict_length import extra_words
-from costgpu.render.verdict_report import verdict_html
-from costgpu.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
+from costgpu.render.html.verdict_figures import Spot, Stack, axis, cost_and_time, shares, time_ticks, usd_ticks
+from costgpu.render.html.verdict_length import extra_words
+from costgpu.render.html.verdict_page import verdict_html
 from tests.unit.answers import OFFERS, TODAY, offer, profile, verdict, workload
 
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=y>\u202e\x07"
@@ -113,9 +113,13 @@ def test_the_page_has_everything_that_was_asked_of_it() -> None:
     page = page_of(advice=["Use mixed precision: saves $0.10."], own=owned(), energy=energy, notebooks=["Colab fits."])
     assert BASE.sentence in page.text
     for title in (
-        "Cost against time", "What a step's time goes into", "What would make it cheaper", "Rent or own",
-        "How long the script runs, and how that was found", "Prices, and where each number comes from",
-    ):  # fmt: skip
+        "Cost against time",
+        "What a step's time goes into",
+        "What would make it cheaper",
+        "Rent or own",
+        "How long the script runs, and how that was found",
+        "Prices, and where each number comes from",
+    ):
         assert title in page.text
     assert "Use mixed precision: saves $0.10." in page.text
     assert "Colab fits." in page.text
@@ -159,9 +163,18 @@ def test_loops_are_nested_outermost_first() -> None:
 
 def test_without_advice_own_or_offers_the_page_is_still_whole() -> None:
     nowhere = replace(
-        BASE, table=(), best_cpu=None, best_gpu=None, recommended=None, choice=Choice.NOWHERE, speedup=None,
-        premium=None, break_even=None, probability_gpu_cheaper=None, sentence="No offer meets the deadline.",
-    )  # fmt: skip
+        BASE,
+        table=(),
+        best_cpu=None,
+        best_gpu=None,
+        recommended=None,
+        choice=Choice.NOWHERE,
+        speedup=None,
+        premium=None,
+        break_even=None,
+        probability_gpu_cheaper=None,
+        sentence="No offer meets the deadline.",
+    )
     page = page_of(nowhere)
     assert "no offer is possible" in page.text
     assert "Nothing was found" in page.text
@@ -181,14 +194,23 @@ def test_hostile_texts_are_shown_and_do_nothing() -> None:
     found = replace(found, sentence=EVIL, notes=(EVIL,), unit=EVIL)
     whose = profile(script=EVIL, loops=[EVIL], notes=[EVIL])
     phase = replace(
-        whose.phases[0], gpu_reason=EVIL, unit=EVIL, label=EVIL, total=replace(whose.phases[0].total, how=EVIL),
+        whose.phases[0],
+        gpu_reason=EVIL,
+        unit=EVIL,
+        label=EVIL,
+        total=replace(whose.phases[0].total, how=EVIL),
         extras=[Extra(kind=ExtraKind.VALIDATION, seconds_each=1, rhythm=Rhythm.EPOCH, note=EVIL)],
-    )  # fmt: skip
+    )
     whose = replace(
-        whose, phases=[phase, phase], arguments=[EVIL], created=EVIL, costgpu_version=EVIL,
-        machine=replace(whose.machine, cpu_model=EVIL), framework=replace(whose.framework, version=EVIL, name=EVIL),
+        whose,
+        phases=[phase, phase],
+        arguments=[EVIL],
+        created=EVIL,
+        costgpu_version=EVIL,
+        machine=replace(whose.machine, cpu_model=EVIL),
+        framework=replace(whose.framework, version=EVIL, name=EVIL),
         later_phases=[LaterPhase(label=EVIL, source=EVIL, steps=None)],
-    )  # fmt: skip
+    )
     mine = replace(owned(), power_source=EVIL, notes=(EVIL,))
     html = verdict_html(found, whose, [EVIL], TODAY, own=mine, notebooks=[EVIL], version=EVIL)
     page = harmless(html)
@@ -206,12 +228,14 @@ def test_a_price_from_the_future_is_not_negatively_old() -> None:
     ("extra", "words"),
     [
         (Extra(kind=ExtraKind.VALIDATION, seconds_each=3.0, rhythm=Rhythm.EPOCH), "validation 3 s every epoch"),
-        (Extra(kind=ExtraKind.CHECKPOINT, seconds_each=1.0, rhythm=Rhythm.STEPS, every=500, measured=False),
-         "checkpoint 1 s every 500 steps (inferred)"),
+        (
+            Extra(kind=ExtraKind.CHECKPOINT, seconds_each=1.0, rhythm=Rhythm.STEPS, every=500, measured=False),
+            "checkpoint 1 s every 500 steps (inferred)",
+        ),
         (Extra(kind=ExtraKind.OTHER, seconds_each=2.0, rhythm=Rhythm.RUN), "other 2 s once"),
         (Extra(kind=ExtraKind.OTHER, seconds_each=2.0, rhythm=Rhythm.EPOCH, every=2), "other 2 s every 2 epochs"),
     ],
-)  # fmt: skip
+)
 def test_extras_in_words(extra: Extra, words: str) -> None:
     assert extra_words(extra) == words
 
@@ -255,14 +279,23 @@ def predictions(draw: st.DrawFn, *, here: bool = False) -> Prediction:
     if where is not None:
         where = replace(where, instance_type=draw(TEXT), region=draw(TEXT), price_source=draw(TEXT))
         candidate = replace(candidate, offer=where)
-    terms = draw(st.dictionaries(st.sampled_from(["compute", "memory", "launch", "measured", "<i>", "run"]),
-                                 st.floats(0, 1e6), max_size=4))  # fmt: skip
+    terms = draw(
+        st.dictionaries(
+            st.sampled_from(["compute", "memory", "launch", "measured", "<i>", "run"]), st.floats(0, 1e6), max_size=4
+        )
+    )
     return replace(
-        base, candidate=candidate, wall_seconds=draw(AMOUNTS), run_seconds=draw(AMOUNTS),
-        cost_usd=Range(value=0.0, low=0.0, high=0.0) if here else draw(AMOUNTS), terms=terms,
-        parts=draw(st.dictionaries(TEXT, st.floats(0, 1e6), max_size=3)), notes=tuple(draw(st.lists(TEXT, max_size=2))),
-        provenance=draw(st.sampled_from(Provenance)), step_seconds=draw(st.floats(1e-7, 1e5)),
-    )  # fmt: skip
+        base,
+        candidate=candidate,
+        wall_seconds=draw(AMOUNTS),
+        run_seconds=draw(AMOUNTS),
+        cost_usd=Range(value=0.0, low=0.0, high=0.0) if here else draw(AMOUNTS),
+        terms=terms,
+        parts=draw(st.dictionaries(TEXT, st.floats(0, 1e6), max_size=3)),
+        notes=tuple(draw(st.lists(TEXT, max_size=2))),
+        provenance=draw(st.sampled_from(Provenance)),
+        step_seconds=draw(st.floats(1e-7, 1e5)),
+    )
 
 
 @st.composite
@@ -272,14 +305,20 @@ def verdicts(draw: st.DrawFn) -> Verdict:
     some = st.sampled_from(table) if table else st.none()
     known = bool(table) and draw(st.booleans())
     return replace(
-        BASE, here=here, table=table, best_cpu=draw(st.none() | some), best_gpu=draw(st.none() | some),
-        recommended=draw(st.none() | st.just(here) | some), sentence=draw(TEXT),
-        notes=tuple(draw(st.lists(TEXT, max_size=2))), speedup=draw(st.floats(0.01, 1e4)) if known else None,
+        BASE,
+        here=here,
+        table=table,
+        best_cpu=draw(st.none() | some),
+        best_gpu=draw(st.none() | some),
+        recommended=draw(st.none() | st.just(here) | some),
+        sentence=draw(TEXT),
+        notes=tuple(draw(st.lists(TEXT, max_size=2))),
+        speedup=draw(st.floats(0.01, 1e4)) if known else None,
         premium=draw(st.floats(0.01, 1e4)) if known else None,
         break_even=draw(st.sampled_from([0.5, 30.0, float("inf")])) if known else None,
         probability_gpu_cheaper=draw(st.floats(0, 1)) if known else None,
         unit=draw(st.sampled_from(["the whole job", "one epoch", "1,000 steps"])),
-    )  # fmt: skip
+    )
 
 
 @settings(max_examples=60, deadline=None)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from costgpu.cli.wiring import Bench, bench, job_environment
 from costgpu.config import config_file
 from costgpu.errors import ConfigError, UsageError
+from costgpu.workflows.context import Bench, bench, job_environment
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 VALUES = st.text(
@@ -69,9 +69,15 @@ TWICE=first
 TWICE=last
 """
     assert job_environment([], write(tmp_path, text.replace("\n", "\r\n"))) == {
-        "PLAIN": "value", "EXPORTED": "1", "QUOTED": "with spaces # and a sign", "SINGLE": 'it is "so"', "EMPTY": "",
-        "URL": "https://user:pa=ss@example.org/?a=b", "INDENTED": "spaces around", "TWICE": "last",
-    }  # fmt: skip
+        "PLAIN": "value",
+        "EXPORTED": "1",
+        "QUOTED": "with spaces # and a sign",
+        "SINGLE": 'it is "so"',
+        "EMPTY": "",
+        "URL": "https://user:pa=ss@example.org/?a=b",
+        "INDENTED": "spaces around",
+        "TWICE": "last",
+    }
 
 
 def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ import sys
 import traceback
 import types
 
-from .guard import Guard
-from .jax_hooks import Jax
-from .keras_hooks import Keras
-from .nest import HERE
-from .progress import attach_tqdm
+from .frameworks.boosting_hooks import attach_catboost, attach_lightgbm, attach_xgboost
+from .frameworks.jax_hooks import Jax
+from .frameworks.keras_hooks import Keras
+from .frameworks.sklearn_hooks import Fits
+from .loops.loop_stack import HERE
+from .loops.tqdm_and_loops import attach_tqdm
+from .op_tracer import clock
 from .recorder import Recorder
-from .sklearn_hooks import Fits
-from .tracer import clock
-from .tree_hooks import attach_catboost, attach_lightgbm, attach_xgboost
+from .sandbox.file_guard import Guard
 from .watchdog import Watchdog
 
 
@@ -187,10 +187,15 @@ def run(config):
         ours = [line for line in trail if HERE not in line and "runpy" not in line]
         sys.stderr.write("".join(ours))
         recorder.finish(
-            "crashed", kind=type(error).__name__, message=str(error)[-2000:], missing=missing,
-            trail="".join(ours)[-4000:], while_tracing=tracing, no_module=isinstance(error, ModuleNotFoundError),
+            "crashed",
+            kind=type(error).__name__,
+            message=str(error)[-2000:],
+            missing=missing,
+            trail="".join(ours)[-4000:],
+            while_tracing=tracing,
+            no_module=isinstance(error, ModuleNotFoundError),
             bases=[base.__name__ for base in type(error).__mro__],
-        )  # fmt: skip
+        )
     recorder.finish("ended")
 
 

@@ -3,7 +3,7 @@
 import os
 from array import array
 
-from .asked import ASKED
+from .frameworks.gpu_requests import ASKED
 
 
 class Phase:

@@ -5,17 +5,17 @@ import sys
 import threading
 import traceback
 
-from .ahead import Ahead
-from .beats import FIT, TRAINERS, Beats
-from .hooks import Hooks
-from .nest import HERE, Nest
+from .frameworks.torch_hooks import Hooks
+from .frameworks.trainers import told_by_trainer
+from .loops.loop_stack import HERE, Nest
+from .loops.progress_series import FIT, TRAINERS, Beats
+from .loops.source import Source
+from .loops.tqdm_and_loops import Loops, plain_nest
+from .loops.upcoming_work import Ahead
+from .op_tracer import clock
 from .phase import Phase, describe_batch
-from .progress import Loops, plain_nest
 from .result import write_result
-from .source import Source
-from .steptrace import StepTrace
-from .tracer import clock
-from .trainers import told_by_trainer
+from .step_trace import StepTrace
 
 MOST_ERRORS = 3
 SNAPSHOT_AT = {1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 4097, 16385, 65537}

@@ -4,17 +4,22 @@ import json
 import os
 import sys
 
-from .beats import FAILURES, TRAINERS
+from .loops.progress_series import FAILURES, TRAINERS
+from .op_tracer import clock
 from .phase import phase_record, torch_facts
-from .tracer import clock
 
 RESULT_VERSION = 1
 
 
 def write_result(recorder, status, detail):
     """Writes the result file whole, or not at all."""
-    result = {"version": RESULT_VERSION, "status": status, "python": sys.version.split()[0],
-              "executable": sys.executable, "wall_seconds": clock() - recorder.started}  # fmt: skip
+    result = {
+        "version": RESULT_VERSION,
+        "status": status,
+        "python": sys.version.split()[0],
+        "executable": sys.executable,
+        "wall_seconds": clock() - recorder.started,
+    }
     result.update(recorder.detail)
     result.update(detail)
     if FAILURES:
@@ -30,8 +35,9 @@ def write_result(recorder, status, detail):
     result["before"] = recorder.before
     result["beats"] = recorder.beats.record()
     result["loops"] = recorder.loops.progress() if not recorder.phases else None
-    result["versions"] = {name: str(getattr(sys.modules[name], "__version__", "")) for name in TRAINERS
-                          if name in sys.modules}  # fmt: skip
+    result["versions"] = {
+        name: str(getattr(sys.modules[name], "__version__", "")) for name in TRAINERS if name in sys.modules
+    }
     going = recorder.fits.going if recorder.fits is not None else None
     result["fit_going"] = {"estimator": type(going[0]).__name__, "label": going[1]} if going is not None else None
     times = os.times()

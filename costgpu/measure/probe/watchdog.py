@@ -7,8 +7,8 @@ import threading
 import time
 import traceback
 
-from .nest import HERE
-from .tracer import clock
+from .loops.loop_stack import HERE
+from .op_tracer import clock
 
 
 class Watchdog(threading.Thread):

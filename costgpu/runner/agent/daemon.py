@@ -19,17 +19,19 @@ import time
 import traceback
 from typing import Any
 
-from . import limits, machine, shutdown, tree
-from .activity import IdleWatch
-from .calls import SOCKET, in_memory
-from .files import Home, setting
-from .interpreter import OUTPUTS_VARIABLE
-from .notice import POLL_SECONDS, NoticeWatch
+from . import limits
+from .job_environment import OUTPUTS_VARIABLE
+from .observe import machine_stats
+from .observe.idle import IdleWatch
+from .observe.spot_notice import POLL_SECONDS, NoticeWatch
+from .observe.watchdog import lifetime_left
+from .outputs import upload_at_shutdown, workdir
+from .outputs.finalize_outputs import settle
 from .power import power_off
-from .settle import settle
+from .rpc import SOCKET, in_memory
+from .state_files import Home, setting
 from .status import LOGS, job_status
 from .supervisor import read_secrets
-from .watchdog import lifetime_left
 
 _STUCK_SECONDS = 10.0  # a supervisor that has not finished so long after the grace is taken for dead
 
@@ -43,7 +45,7 @@ class Daemon:
         self.order: dict[str, Any] | None = home.read("order.json")
         self.tick = setting("TICK_SECONDS", 1.0)
         self.contact_seen: int | None = None
-        self.contact_until = machine.uptime()  # until when a client is known to be busy with this machine
+        self.contact_until = machine_stats.uptime()  # until when a client is known to be busy with this machine
         self.met = False
         self.idle: IdleWatch | None = None
         self.notice: NoticeWatch | None = None
@@ -70,7 +72,7 @@ class Daemon:
             listener = self._listen()
             while not self.stopping:
                 if self.stopped:
-                    shutdown.leave(self)
+                    upload_at_shutdown.leave(self)
                 try:
                     ready, _, _ = select.select([listener], [], [], self.tick)
                     if ready:
@@ -133,7 +135,7 @@ class Daemon:
             self._cancel()
             return {}
         if method == "collected":
-            self.save(collected_uptime=machine.uptime(), collected_boot=machine.boot_id())
+            self.save(collected_uptime=machine_stats.uptime(), collected_boot=machine_stats.boot_id())
             return {}
         if method == "stop":
             self.stopping = True
@@ -158,12 +160,12 @@ class Daemon:
         child = subprocess.Popen(command, pass_fds=(secrets, hold), start_new_session=True, stdin=subprocess.DEVNULL)
         os.close(hold)
         os.close(secrets)
-        started = machine.process(child.pid)
+        started = machine_stats.process(child.pid)
         remaining = order["deadline_epoch"] - time.time()
         order.update(
             supervisor={"pid": child.pid, "started": started.started if started else 0, "secrets": secrets},
-            boot_id=machine.boot_id(),
-            deadline_uptime=machine.uptime() + remaining,
+            boot_id=machine_stats.boot_id(),
+            deadline_uptime=machine_stats.uptime() + remaining,
             whole_seconds=min(remaining, lifetime_left(self.home)),
         )
         try:
@@ -183,20 +185,22 @@ class Daemon:
         """Asks the supervisor to end the job; the reason is recorded first, and never replaced."""
         if self.state.get("ending") or self.order is None:
             return
-        self.save(ending={**ending._asdict(), "uptime": machine.uptime()})
+        self.save(ending={**ending._asdict(), "uptime": machine_stats.uptime()})
         self.signal_supervisor(signal.SIGTERM)
 
     def signal_supervisor(self, number: int) -> None:
         """If it lives."""
         assert self.order is not None
         supervisor = self.order["supervisor"]
-        if machine.is_alive(supervisor["pid"], supervisor["started"]):
+        if machine_stats.is_alive(supervisor["pid"], supervisor["started"]):
             os.kill(supervisor["pid"], number)
 
     def _supervisor_lives(self) -> bool:
         assert self.order is not None
         supervisor = self.order["supervisor"]
-        return self.order["boot_id"] == machine.boot_id() and machine.is_alive(supervisor["pid"], supervisor["started"])
+        return self.order["boot_id"] == machine_stats.boot_id() and machine_stats.is_alive(
+            supervisor["pid"], supervisor["started"]
+        )
 
     def _bury(self, detail: str) -> None:
         """The supervisor is gone without a record: nothing of its job may go on, and somebody must say so."""
@@ -204,7 +208,11 @@ class Daemon:
         pid = self.order["supervisor"]["pid"]
         mark = OUTPUTS_VARIABLE + "=" + self.home.work
         for _ in range(100):
-            left = machine.marked(mark) + machine.same_service() + [entry.pid for entry in machine.descendants(pid)]
+            left = (
+                machine_stats.marked(mark)
+                + machine_stats.same_service()
+                + [entry.pid for entry in machine_stats.descendants(pid)]
+            )
             if self._supervisor_lives():
                 left.append(pid)
             for each in left:
@@ -254,17 +262,17 @@ class Daemon:
                 hold = float(stream.read() or 0.0)
         except (OSError, ValueError):
             hold = 0.0
-        self.contact_until = machine.uptime() - age + hold
+        self.contact_until = machine_stats.uptime() - age + hold
 
     def _since_contact(self) -> float:
-        return machine.uptime() - self.contact_until
+        return machine_stats.uptime() - self.contact_until
 
     def _remaining(self) -> float:
         """Seconds until the machine must be off, by the strictest of its clocks."""
         assert self.order is not None
         left = [self.order["deadline_epoch"] - time.time(), lifetime_left(self.home)]
-        if self.order["boot_id"] == machine.boot_id():
-            left.append(self.order["deadline_uptime"] - machine.uptime())
+        if self.order["boot_id"] == machine_stats.boot_id():
+            left.append(self.order["deadline_uptime"] - machine_stats.uptime())
         return float(min(left))
 
     def _guard_job(self) -> None:
@@ -272,12 +280,14 @@ class Daemon:
         if not self._supervisor_lives():
             time.sleep(0.1)
             if not self.home.exists("exit.json"):
-                rebooted = self.order["boot_id"] != machine.boot_id()
+                rebooted = self.order["boot_id"] != machine_stats.boot_id()
                 self._bury("The machine was restarted." if rebooted else "The job's supervisor was killed.")
             return
         ending = self.state.get("ending")
         if ending:
-            if machine.uptime() - ending["uptime"] > ending["grace_seconds"] + setting("STUCK_SECONDS", _STUCK_SECONDS):
+            if machine_stats.uptime() - ending["uptime"] > ending["grace_seconds"] + setting(
+                "STUCK_SECONDS", _STUCK_SECONDS
+            ):
                 self._bury("The job's supervisor did not answer.")
             elif self._remaining() < 5.0:
                 self._shorten(ending)
@@ -289,7 +299,7 @@ class Daemon:
     def _shorten(self, ending: dict[str, Any]) -> None:
         """The deadline comes before the grace is over."""
         if ending["grace_seconds"] > 0:
-            self.save(ending={**ending, "grace_seconds": 0.0, "uptime": machine.uptime()})
+            self.save(ending={**ending, "grace_seconds": 0.0, "uptime": machine_stats.uptime()})
             self.signal_supervisor(signal.SIGTERM)
 
     def _facts(self) -> limits.Facts:
@@ -309,7 +319,7 @@ class Daemon:
             remaining=remaining,
             reserve=self._reserve(remaining),
             grace=order["grace_seconds"],
-            job_seconds=None if began is None else machine.uptime() - began,
+            job_seconds=None if began is None else machine_stats.uptime() - began,
             max_duration=order["max_duration_seconds"],
             idle_seconds=self.idle.idle_seconds(sum(self.home.size(name) for name in LOGS)) if self.idle else 0.0,
             idle_limit=idle_limit,
@@ -321,11 +331,11 @@ class Daemon:
     def _reserve(self, remaining: float) -> float:
         """Looks at the outputs now and then, if they must be uploaded before the deadline."""
         assert self.order is not None
-        now = machine.uptime()
+        now = machine_stats.uptime()
         if now - self.reserve_at >= 60.0:
             size = None
             if self.secret_uploads() and remaining < 3600.0:
-                size = sum(each.size for each in tree.find_outputs(self.home, self.order["outputs"]).outputs)
+                size = sum(each.size for each in workdir.find_outputs(self.home, self.order["outputs"]).outputs)
             self.reserve = limits.reserve_seconds(self.order["grace_seconds"], self.order["whole_seconds"], size)
             self.reserve_at = now
         return self.reserve
@@ -381,7 +391,7 @@ class Daemon:
         at = self.state.get(what + "_uptime")
         if at is None:
             return None
-        return machine.uptime() - float(at) if self.state.get(what + "_boot") == machine.boot_id() else 0.0
+        return machine_stats.uptime() - float(at) if self.state.get(what + "_boot") == machine_stats.boot_id() else 0.0
 
     def _settle(self, uploads: dict[str, str]) -> None:
         """In its own thread."""

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from .files import Home
+from .state_files import Home
 
 REPLY = "costgpu-reply "  # in front of a reply, so that whatever a login prints is not taken for one
 
@@ -18,7 +18,7 @@ def main() -> None:
     home = Home(os.path.dirname(program))
     command, arguments = sys.argv[1], sys.argv[2:]
     if command == "follow":
-        from .follow import follow
+        from .log_stream import follow
 
         try:
             follow(home, [int(each) for each in arguments])
@@ -33,7 +33,7 @@ def main() -> None:
 
         Daemon(home, program).run()
     elif command == "serve":
-        from .service import start_service
+        from .systemd import start_service
 
         start_service(home, program)
     else:
@@ -43,7 +43,7 @@ def main() -> None:
 def _reply(home: Home, program: str, command: str) -> dict[str, Any]:
     try:
         if command == "install":
-            from .service import install
+            from .systemd import install
 
             return install(home, program)
         home.note_contact()
@@ -55,7 +55,7 @@ def _reply(home: Home, program: str, command: str) -> dict[str, Any]:
 
 
 def _receive(home: Home) -> dict[str, Any]:
-    from .tree import receive, settle
+    from .outputs.workdir import receive, settle
 
     if home.exists("order.json"):
         return {"files": 0}
@@ -71,21 +71,21 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
 
         return job_status(home)
     if method == "expect":
-        from .tree import expect
+        from .outputs.workdir import expect
 
         started = home.exists("order.json")
         return {
             "lacking": [] if started else expect(home, request["files"], request["links"], request.get("folders", []))
         }
     if method == "outputs":
-        from .tree import find_outputs, with_checksums
+        from .outputs.workdir import find_outputs, with_checksums
 
         found = find_outputs(home, (home.read("order.json") or {}).get("outputs", []))
         files = with_checksums(home, found)
         return {"files": files, "missing": found.missing, "unreadable": found.unreadable}
     if method == "logs":
+        from .outputs.workdir import file_sha256
         from .status import LOGS
-        from .tree import file_sha256
 
         over = home.exists("exit.json")
         return {
@@ -94,6 +94,6 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
     if method == "hold":
         home.note_contact(float(request["seconds"]))
         return {}
-    from .calls import ask
+    from .rpc import ask
 
     return ask(home, request)

@@ -7,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Sequence
 
-from .files import Home
+from .state_files import Home
 
 
 def _run(argv: Sequence[str]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .files import Home
+from .state_files import Home
 
 LOGS = ("stdout.log", "stderr.log")
 

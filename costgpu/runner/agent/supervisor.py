@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import interpreter
-from .files import Home
-from .machine import boot_id, descendants, uptime
+from . import job_environment
+from .observe.machine_stats import boot_id, descendants, uptime
+from .state_files import Home
 
 LEFTOVER_SECONDS = 1.0  # for what the job leaves behind when it ends by itself
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
@@ -49,7 +49,7 @@ class Supervisor:
         self.soft_at = 0.0  # when everything, and not only the main process, gets SIGTERM
         self.main: int | None = None
         self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
-        self.environment = interpreter.base_environment(home)
+        self.environment = job_environment.base_environment(home)
         self.stderr = os.open(home.file("stderr.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self.stdout = os.open(home.file("stdout.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
 
@@ -81,11 +81,11 @@ class Supervisor:
             return self._execute(argv, {**self.environment, **more}, self.stderr)
 
         try:
-            python, *variables = interpreter.choose(self.order, self.home, self.environment, step)
-        except interpreter.Unusable as error:
+            python, *variables = job_environment.choose(self.order, self.home, self.environment, step)
+        except job_environment.Unusable as error:
             raise Ended(127, "machine_unusable", str(error)) from None
         self._stop_if_asked()
-        environment = interpreter.with_python(self.environment, python)
+        environment = job_environment.with_python(self.environment, python)
         environment.update(dict.fromkeys(variables, "1"))
         environment.update(self.secrets)
         if self.order["setup"]:
@@ -96,7 +96,7 @@ class Supervisor:
         self._stop_if_asked()
         self.progress.update(phase="running", job_started_uptime=uptime(), job_started_epoch=time.time(), python=python)
         self.home.write("progress.json", self.progress)
-        return self._execute(interpreter.job_command(self.order, python), environment, self.stdout)
+        return self._execute(job_environment.job_command(self.order, python), environment, self.stdout)
 
     def _stop_if_asked(self) -> None:
         if self.hard_at is not None:

@@ -1,0 +1,163 @@
+"""What a command that runs by itself needs of the terminal that it was set up in, and what it must not have.
+
+Cron knows hardly any variables. Those that only say where things are go into its line; secrets never do, since a
+crontab is a plain file: their absence is said instead.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from costgpu.config.paths import config_file
+from costgpu.config.settings_files import KEYS, PREFIX, project_file, user_file
+
+SECRET_SETTINGS = ("ALERT_URLS", "LEDGER_URL")
+PLACES = (
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_STATE_HOME",
+    "TZ",
+    "AWS_PROFILE",
+    "AWS_REGION",
+    "AWS_DEFAULT_REGION",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AWS_CA_BUNDLE",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_ROLE_ARN",
+    "AWS_ROLE_SESSION_NAME",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_ENDPOINT_URL",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CLOUD_PROJECT",
+    "CLOUDSDK_CONFIG",
+    "CLOUDSDK_ACTIVE_CONFIG_NAME",
+    "PGPASSFILE",
+    "PGSERVICEFILE",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+)
+"""Variables that say where something is, or which."""
+CREDENTIALS = {
+    "AWS_SECRET_ACCESS_KEY": "Store them with `aws configure`, and name them by AWS_PROFILE.",
+    "PGPASSWORD": "Write it into ~/.pgpass.",
+}
+PROGRAMS = ("aws", "gcloud", "git", "ssh")  # that credentials and runs may need
+SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_SECRET_KEY = re.compile(r"pass(?!file)|secret|token", re.IGNORECASE)
+_HAS_SECRET = re.compile(rf"://.*:.*@|://[^/?#]*@.*://|[?&][^=&]*(?:{_SECRET_KEY.pattern})", re.IGNORECASE)
+_PROXY_SECRET = re.compile(r"^(?:\w+://[^:]*|(?!\w+://)[^:]*):.*@")  # curl and others take a proxy without http://, too
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Variables for the command, and what to tell the person who sets it up.
+
+    Attributes:
+        variables: Name -> value.
+        notes: Sentences; without any value that is secret.
+    """
+
+    variables: Mapping[bytes, bytes]
+    notes: Sequence[str] = field(default=())
+
+
+def surroundings(
+    environment: Mapping[str, str],
+    program: str,
+    which: Callable[[str], str | None],
+    home: str = "",
+    folder: Path | None = None,
+) -> Surroundings:
+    """What of an environment a command without a terminal needs.
+
+    Args:
+        environment: Of the terminal.
+        program: Full path of the command.
+        which: Full path of a command by its name; None if there is none.
+        home: That the system would give the user; empty if it is not known.
+        folder: Whose project's settings count here; None for the current one. Cron begins in another.
+
+    Raises:
+        ConfigError: A settings file cannot be read.
+    """
+    variables: dict[str, str] = {"PATH": _path(program, which)}
+    notes: list[str] = []
+    if home and environment.get("HOME", home) != home:
+        variables["HOME"] = environment["HOME"]
+    for name in PLACES:
+        value = environment.get(name, "")
+        hides = _PROXY_SECRET if name.lower().endswith("_proxy") else _HAS_SECRET
+        if value and hides.search(value):
+            notes.append(f"{name} has a password in it, so it is left out: cron will not see it.")
+        elif value and "\n" not in value:
+            variables[name] = value
+    where = f"Write it into {config_file()} (mode 0600)"
+    for name, value in sorted(environment.items()):
+        setting = name.upper().removeprefix(PREFIX)
+        if not name.upper().startswith(PREFIX) or setting.lower() not in KEYS or not value:
+            continue
+        if setting == "ALERT_URLS" or (setting in SECRET_SETTINGS and _secret_ledger(value)):
+            notes.append(f"{name} is a secret and only known to this terminal: cron will not see it. {where}.")
+        else:
+            variables[name] = value
+    project = project_file(folder or Path()).values.get("gcp_project")
+    if isinstance(project, str) and project and f"{PREFIX}GCP_PROJECT" not in map(str.upper, variables):
+        variables[f"{PREFIX}GCP_PROJECT"] = project
+    for name, advice in CREDENTIALS.items():
+        if environment.get(name):
+            notes.append(f"{name} is only known to this terminal: cron will not see it. {advice}")
+    notes += _file_notes(environment)
+    return Surroundings({os.fsencode(k): os.fsencode(v) for k, v in variables.items()}, tuple(notes))
+
+
+def _file_notes(environment: Mapping[str, str]) -> list[str]:
+    """About the user's settings file."""
+    file = user_file()
+    if "alert_urls" not in file.values:
+        if environment.get(f"{PREFIX}ALERT_URLS"):
+            return []
+        return [
+            "No alert_urls are configured, so only what cron itself mails can reach you; `costgpu budget test-alert`."
+        ]
+    mode = stat.S_IMODE(file.path.stat().st_mode) if file.path else 0
+    if mode & 0o077:
+        return [f"{file.path} holds secrets and others may read it: chmod 600 {file.path}"]
+    return []
+
+
+def _path(program: str, which: Callable[[str], str | None]) -> str:
+    """Where to search for programs: as short as it can be, since a crontab's line has little room."""
+    found = [str(Path(program).parent), *(str(Path(place).parent) for place in map(which, PROGRAMS) if place)]
+    folders = dict.fromkeys((*found, *SYSTEM_PATH))
+    return ":".join(folder for folder in folders if folder.startswith("/") and not set(folder) & set(":\n\r"))
+
+
+def _secret_ledger(url: str) -> bool:
+    """Whether it holds a password, or nobody can say."""
+    from sqlalchemy.engine import make_url  # noqa: PLC0415  only for those who have such a variable
+    from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
+
+    try:
+        found = make_url(url)
+    except (ArgumentError, ValueError):
+        return True
+    return found.password is not None or any(map(_SECRET_KEY.search, found.query)) or bool(_HAS_SECRET.search(url))

@@ -1,0 +1,145 @@
+"""Messages to people, by apprise: mail, Slack, Teams, Telegram, Discord, webhooks, ...
+
+An address (apprise says URL) holds passwords and tokens. It goes to a process of its own (see `courier`) through a
+pipe; what comes back, and all that is ever said here, names the service and the position, never the address.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from costgpu.errors import ConfigError
+
+SECONDS = 30.0  # for one address, starting the process included
+AT_ONCE = 8
+LONGEST_TITLE = 150  # characters; a mail's subject, a phone's notification
+LONGEST_BODY = 1500  # what the smallest of the common services take in one message
+EXAMPLES = """\
+Addresses are written as apprise writes them, for example:
+  mailtos://user:password@example.com?to=me@example.com   mail
+  slack://TOKEN_A/TOKEN_B/TOKEN_C/#channel                Slack
+  tgram://BOT_TOKEN/CHAT_ID                               Telegram
+  discord://WEBHOOK_ID/WEBHOOK_TOKEN                      Discord
+  json://example.com/path                                 a webhook
+All services: https://appriseit.com/services/"""
+
+_COURIER = Path(__file__).with_name("apprise_worker.py")
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What became of a message at one address.
+
+    Attributes:
+        ok: Whether the service took it.
+        service: ``mail``, ``Slack``, ...; ``unknown service`` if the address does not say.
+        detail: Why it failed, or a warning; empty if there is nothing to say. Never the address or a part of it.
+    """
+
+    ok: bool
+    service: str
+    detail: str
+
+
+def deliver(urls: Sequence[str], title: str, body: str) -> Sequence[Delivery]:
+    """Sends a message to every address, all at once; takes at most about half a minute for eight.
+
+    Args:
+        urls: Where to, as apprise writes them.
+        title: One line.
+        body: Plain text, a few lines; what is too long is cut.
+
+    Returns:
+        One for each address, in their order. Nothing is raised for an address that cannot be used or reached.
+    """
+    errand = {"title": _line(title)[:LONGEST_TITLE], "body": _text(body), "send": True}
+    return [_delivery(answers) for answers in _errands(urls, errand)]
+
+
+def check_urls(urls: Sequence[str]) -> Sequence[str]:
+    """The names of the services of addresses; sends nothing.
+
+    Raises:
+        ConfigError: One is not usable: says which, by position, and never repeats it.
+    """
+    names = []
+    for position, answers in enumerate(_errands(urls, {"title": "", "body": "", "send": False}), 1):
+        problem = str(answers.get("problem", "apprise cannot be started"))
+        if problem:
+            service = f" ({answers['service']})" if answers.get("service") else ""
+            raise ConfigError(
+                f"The {ordinal(position)} alert address{service} cannot be used: {problem}.", hint=EXAMPLES
+            )
+        names.append(str(answers["service"]))
+    return names
+
+
+def ordinal(number: int) -> str:
+    """``1st``, ``2nd``, ..."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
+
+
+def _delivery(answers: Mapping[str, Any]) -> Delivery:
+    service = str(answers.get("service") or "unknown service")
+    problem = str(answers.get("problem", ""))
+    if "ok" in answers:
+        said = [str(answers["detail"]), problem]
+        return Delivery(bool(answers["ok"]), service, "; ".join(filter(None, said)))
+    if answers.get("usable") is False:
+        return Delivery(False, service, problem)
+    return Delivery(False, service, str(answers.get("failure", "the delivery broke off")))
+
+
+def _errands(urls: Sequence[str], errand: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not urls:
+        return []
+    with ThreadPoolExecutor(min(AT_ONCE, len(urls))) as pool:
+        return list(pool.map(lambda url: _errand({**errand, "url": url}), urls))
+
+
+def _errand(errand: Mapping[str, Any]) -> dict[str, Any]:
+    """What the courier says, with `failure` if it did not come to an end."""
+    # Without the settings of ours: the other addresses are none of its business. -P: the folder that somebody happens
+    # to be in is no place to import from.
+    environment = {name: text for name, text in os.environ.items() if not name.upper().startswith("COSTGPU_")}
+    failure = "the delivery broke off"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", str(_COURIER)],
+            input=json.dumps(errand).encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            timeout=SECONDS,
+            check=False,
+        )
+        said = done.stdout
+    except subprocess.TimeoutExpired as expired:
+        said, failure = expired.stdout or b"", f"no answer within {SECONDS:.0f} s"
+    except OSError as error:
+        return {"failure": f"no process could be started ({os.strerror(error.errno or 0)})"}
+    answers: dict[str, Any] = {"failure": failure}
+    for line in said.splitlines():
+        try:
+            answers |= json.loads(line)
+        except (ValueError, TypeError):
+            continue
+    return answers
+
+
+def _line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+
+
+def _text(text: str) -> str:
+    plain = "".join(c if c.isprintable() or c == "\n" else " " for c in text).strip()
+    return plain if len(plain) <= LONGEST_BODY else plain[: LONGEST_BODY - 1] + "…"

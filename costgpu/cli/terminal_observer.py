@@ -1,0 +1,180 @@
+"""A person who watches a run at a terminal, or reads its log: the engine's observer on stderr and stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, BinaryIO
+
+from costgpu.models.job import RunState
+from costgpu.runner.drive.loop import CAN_LEAVE, Hangup
+from costgpu.runner.machine.host import Stream
+from costgpu.runner.state.observer import Answer
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from rich.status import Status
+
+    from costgpu.clock import Clock
+    from costgpu.models.run import RunView
+
+
+SLOW_SECONDS = 10.0
+
+
+class Terminal:
+    """Shows a run.
+
+    Args:
+        clock: For seconds and cents so far.
+        data_to_stderr: With ``--json``: stdout is for the document alone.
+        ask: Whether somebody is there to answer.
+    """
+
+    def __init__(self, clock: Clock, *, data_to_stderr: bool = False, ask: bool | None = None) -> None:
+        self.clock = clock
+        self.ask = sys.stdin.isatty() and sys.stderr.isatty() if ask is None else ask
+        self._sinks: dict[Stream, BinaryIO] = {
+            Stream.STDOUT: sys.stderr.buffer if data_to_stderr else sys.stdout.buffer,
+            Stream.STDERR: sys.stderr.buffer,
+        }
+        self._live = sys.stderr.isatty()
+        self._status: Status | None = None
+        self._closed: set[Stream] = set()
+        self._what, self._since = "", 0.0
+
+    def changed(self, view: RunView) -> None:
+        """A line for each state that a person cares about."""
+        self._quiet()
+        place = "a machine"
+        if view.option is not None and view.attempt is not None:
+            offer = view.option.offer
+            place = f"{offer.provider} {offer.instance_type} in {view.attempt.zone or offer.region}"
+            if offer.provider == "local":
+                place = "a place on this machine"
+        words = {
+            RunState.INTENT: f"Run {view.run_id} ({view.name})",
+            RunState.PROVISIONING: f"Asking for {place}",
+            RunState.BOOTING: f"Created {view.instance.instance_id if view.instance else ''}; it boots",
+            RunState.SYNCING: "It answers; sending the working folder",
+            RunState.RUNNING: "The job runs; its output follows",
+            RunState.COLLECTING: "The job is over; its outputs are coming home",
+            RunState.TERMINATING: f"Ending {view.instance.instance_id if view.instance else 'what may have been created'}",
+            RunState.CLOSED: "",
+        }[view.state]
+        if words:
+            self.note(words)
+
+    def waiting(self, view: RunView, what: str) -> None:
+        """A live line with the seconds and cents so far; without a terminal, a line for what takes long."""
+        if not self._live:
+            self._slow(what)
+            return
+        seconds, cost = view.metered(self.clock.now())
+        money = f"  ${cost:.4f}" if cost else ""
+        try:
+            if self._status is None:
+                from rich.console import Console
+
+                self._status = Console(stderr=True).status("")
+                self._status.start()
+            self._status.update(f"{view.state.value}: {what}  {seconds:.0f} s{money}")
+        except OSError:
+            self._live = False
+
+    def output(self, stream: Stream, data: bytes) -> None:
+        """Unchanged. A reader that has gone away, or a full disk, does not end the run."""
+        if not data or stream in self._closed:
+            return
+        self._quiet()
+        try:
+            self._sinks[stream].write(data)
+            self._sinks[stream].flush()
+        except BrokenPipeError:
+            self._closed.add(stream)
+        except (OSError, ValueError) as error:
+            self._closed.add(stream)
+            self.note(f"The job's {stream.value} cannot be shown any more ({_why(error)}); it is kept with the run.")
+
+    def note(self, text: str) -> None:
+        """A line on stderr."""
+        self._quiet()
+        with contextlib.suppress(OSError, ValueError):  # a terminal that is gone keeps no machine alive
+            sys.stderr.write(f"costgpu: {text}\n")
+            sys.stderr.flush()
+
+    def interrupted(self, view: RunView) -> Answer:
+        """Asks what Ctrl-C means; without a person it means cancel."""
+        self._quiet()
+        if not self.ask:
+            return Answer.CANCEL
+        try:
+            return self._ask(view)
+        except OSError:  # the terminal is gone; its SIGHUP says what to do
+            return Answer.CONTINUE
+
+    def _ask(self, view: RunView) -> Answer:
+        until = f"{view.lease_until:%Y-%m-%d %H:%M} UTC" if view.lease_until else "later"
+        started = view.state in CAN_LEAVE
+        lines = [f"[d]etach: it goes on without you, until {until} at most"] if started else []
+        lines.append("[c]ancel: end the job, bring home what there is, end the machine")
+        if not started:
+            lines = ["[c]ancel: end it all; the job has not started"]
+        lines.append("[Enter]: go on" + (" watching" if started else "") + ".   (Ctrl-C again: cancel)  ")
+        sys.stderr.write("\ncostgpu: " + "\n         ".join(lines))
+        sys.stderr.flush()
+        try:
+            answer = sys.stdin.readline().strip().lower()
+        except KeyboardInterrupt:
+            sys.stderr.write("\n")
+            raise
+        if answer.startswith("d") and started:
+            return Answer.DETACH
+        if answer.startswith("d"):
+            self.note("The job has not started, and nobody else would start it; going on.")
+        return Answer.CANCEL if answer.startswith("c") else Answer.CONTINUE
+
+    def close(self) -> None:
+        """Takes the live line away."""
+        self._quiet()
+
+    def _slow(self, what: str) -> None:
+        now = self.clock.monotonic()
+        if what != self._what:
+            self._what, self._since = what, now
+        elif now - self._since > SLOW_SECONDS:
+            self._since = math.inf
+            self.note(what)
+
+    def _quiet(self) -> None:
+        if self._status is not None:
+            status, self._status = self._status, None
+            with contextlib.suppress(OSError):
+                status.stop()
+
+
+def _why(error: OSError | ValueError) -> str:
+    return error.strerror or "it is closed" if isinstance(error, OSError) else "it is closed"
+
+
+@contextlib.contextmanager
+def signals() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP become `Hangup`, except those that are ignored (nohup); yields those that came."""
+    came: list[int] = []
+
+    def hang_up(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+        raise Hangup(number)
+
+    kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    heard = [kind for kind in kinds if signal.getsignal(kind) is not signal.SIG_IGN]
+    before = {kind: signal.signal(kind, hang_up) for kind in heard}
+    try:
+        yield came
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)

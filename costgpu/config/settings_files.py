@@ -1,0 +1,213 @@
+"""The settings files: finding, reading, and refusing what may not stand there. Without pydantic.
+
+Anybody may have written a project's file: it comes with a clone, or lies in a folder above. So it may not set what
+opens a door, hides spending or speaks in the user's name; and in a file that belongs to another user, nor where files
+go.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import stat
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from costgpu.config.paths import config_file
+from costgpu.errors import ConfigError
+
+PREFIX = "COSTGPU_"
+PROJECT_FILE = "costgpu.toml"
+PYPROJECT = "pyproject.toml"
+_LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
+
+
+class Trust(Enum):
+    """Which files may set a key. Variables and flags may set every key."""
+
+    ANY_PROJECT = "any"
+    OWN_PROJECT = "own"  # a project file that is the user's own
+    USER = "user"  # only the user's file
+
+
+KEYS: Mapping[str, Trust] = {
+    "ledger_url": Trust.USER,  # would hide spending, or send it to a stranger
+    "aws_image": Trust.USER,  # runs with the user's code and secrets
+    "aws_subnet": Trust.OWN_PROJECT,
+    "aws_scheduler_role_arn": Trust.USER,  # is passed on with the user's rights
+    "gcp_project": Trust.OWN_PROJECT,  # whose bill it is
+    "gcp_network": Trust.OWN_PROJECT,
+    "gcp_billing_table": Trust.USER,  # is queried at the user's cost
+    "gcp_image": Trust.USER,  # runs with the user's code and secrets
+    "bucket": Trust.OWN_PROJECT,  # outputs and logs go there
+    "caller_address": Trust.USER,  # opens port 22
+    "sync_limit_mib": Trust.ANY_PROJECT,
+    "max_lease_hours": Trust.ANY_PROJECT,  # can only be lowered
+    "default_infra": Trust.ANY_PROJECT,  # the plan shows it before anything is spent
+    "owner": Trust.USER,  # spending would be counted as somebody else's
+    "alert_urls": Trust.USER,  # secrets, and where the alerts go
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsFile:
+    """What one file sets.
+
+    Attributes:
+        path: Of the file; None if there is none.
+        values: Key -> value as TOML has it.
+    """
+
+    path: Path | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def user_file() -> SettingsFile:
+    """The user's settings.
+
+    Raises:
+        ConfigError: The file cannot be read, or has a key that nobody knows.
+    """
+    path = config_file()
+    raw = _read(path)
+    if raw is None:
+        return SettingsFile()
+    return SettingsFile(path, _known(_parse(path, raw), path))
+
+
+def project_file(folder: Path) -> SettingsFile:
+    """The settings of the nearest project: ``costgpu.toml``, or ``[tool.costgpu]`` in ``pyproject.toml``.
+
+    Args:
+        folder: Where the search begins; it goes upwards.
+
+    Raises:
+        ConfigError: The file cannot be read, or has a key that nobody knows or that it may not set.
+    """
+    start = folder.absolute()
+    for place in (start, *start.parents):
+        path = place / PROJECT_FILE
+        raw = _read(path)
+        if raw is not None:
+            return SettingsFile(path, _allowed(_known(_parse(path, raw), path), path))
+        path = place / PYPROJECT
+        raw = _read(path)
+        if raw is not None and b"costgpu" in raw:
+            tool = _parse(path, raw).get("tool", {})
+            values = tool.get("costgpu") if isinstance(tool, dict) else None
+            if isinstance(values, dict):
+                return SettingsFile(path, _allowed(_known(values, path, " in [tool.costgpu]"), path))
+    return SettingsFile()
+
+
+def check_variables(environment: Mapping[str, str]) -> None:
+    """Refuses a variable that is nearly, but not quite, the name of a setting.
+
+    Others that begin with ``COSTGPU_`` may belong to other parts of costgpu.
+    """
+    names = {PREFIX + key.upper() for key in KEYS}
+    for name in environment:
+        if name.startswith(PREFIX) and name.upper() not in names:
+            near = difflib.get_close_matches(name.upper(), names, n=1, cutoff=0.85)
+            if near:
+                raise ConfigError(f"No setting is called {name}.", hint=f"Do you mean {near[0]}?")
+
+
+def ledger_url(environment: Mapping[str, str] | None = None) -> str | None:
+    """Where the ledger is, as `load_settings` would say, for commands that only read it; None for the default file.
+
+    Raises:
+        ConfigError: The user's file cannot be read, or has a key that nobody knows.
+    """
+    variables = os.environ if environment is None else environment
+    check_variables(variables)
+    chosen = {name.upper(): text for name, text in variables.items()}.get(f"{PREFIX}LEDGER_URL")
+    if chosen:
+        return chosen
+    file = user_file()
+    value = file.values.get("ledger_url")
+    if value is not None and not isinstance(value, str):
+        raise ConfigError(f"{file.path}: ledger_url must be a text.", hint="Write it in quotes.")
+    return value
+
+
+def ledger_url_at_any_rate(environment: Mapping[str, str]) -> str | None:
+    """Where the ledger is, if that can be told with settings that are wrong elsewhere; None for the default file.
+
+    Raises:
+        ConfigError: The user's file, which may say it, cannot be read at all.
+    """
+    chosen = {name.upper(): text for name, text in environment.items()}.get(f"{PREFIX}LEDGER_URL")
+    if chosen:
+        return chosen
+    path = config_file()
+    value = _parse(path, _read(path) or b"").get("ledger_url")
+    return value if isinstance(value, str) else None
+
+
+def _read(path: Path) -> bytes | None:
+    """What a file holds; None if there is none."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as exc:
+        raise ConfigError(
+            f"{path} cannot be read: {os.strerror(exc.errno) if exc.errno else exc}.",
+            hint="Make it readable, or take it away.",
+        ) from exc
+
+
+def _parse(path: Path, raw: bytes) -> dict[str, Any]:
+    try:
+        return tomllib.loads(raw.decode())
+    except UnicodeDecodeError as exc:
+        line = raw.count(b"\n", 0, exc.start) + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8 text.", hint="Save the file as UTF-8.") from exc
+    except tomllib.TOMLDecodeError as exc:
+        found = _LINE.search(str(exc))
+        line = int(found.group(1)) if found and found.group(1) else raw.count(b"\n") + 1
+        words = _LINE.sub("", str(exc)).strip()
+        raise ConfigError(
+            f"{path}, line {line}: {words}.", hint="Values are written as TOML: texts in quotes."
+        ) from exc
+
+
+def _known(values: Mapping[str, Any], path: Path, where: str = "") -> Mapping[str, Any]:
+    for key in values:
+        if key not in KEYS:
+            near = difflib.get_close_matches(key.lower().replace("-", "_"), KEYS, n=3)
+            hint = f"Do you mean {' or '.join(near)}?" if near else f"Known are {', '.join(KEYS)}."
+            raise ConfigError(f"{path}: nothing is called {key!r}{where}.", hint=hint)
+    return values
+
+
+def _allowed(values: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    for key in values:
+        if KEYS[key] is Trust.USER:
+            raise ConfigError(
+                f"{path}: {key} may not be set by a project's file, which anybody may have written.",
+                hint=f"Set it in {config_file()}, or as {PREFIX}{key.upper()}.",
+            )
+        if KEYS[key] is Trust.OWN_PROJECT and not _is_own(path):
+            raise ConfigError(
+                f"{path}: {key} may be set only by a project's file that is your own, and others can change this one.",
+                hint=f"Set it in {config_file()}, or as {PREFIX}{key.upper()}.",
+            )
+    return values
+
+
+def _is_own(path: Path) -> bool:
+    """Whether the file and its folder belong to the user, and not everybody can write them."""
+    if not hasattr(os, "geteuid"):
+        return True
+    for place in (path, path.parent):
+        found = place.stat()
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & stat.S_IWOTH:
+            return False
+    return True

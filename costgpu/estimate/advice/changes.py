@@ -1,0 +1,209 @@
+"""A workload as it would be after a change to its script. Pure: each function returns a new `Workload`.
+
+What a change does to a number that no profile holds (a kernel for each cast, the start of a worker) is not in the
+changed workload, so that its prediction is what `costgpu estimate` will say of the changed script. It is the change's
+toll (`costgpu.estimate.advice.overheads`), which a saving has to survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from costgpu.estimate.op_costs import StepWork, tensor_bytes
+from costgpu.estimate.op_tables import FILL, FREE, GATHER, SCATTER
+from costgpu.estimate.predict import Workload
+from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm, StepTimes
+
+
+def traced(workload: Workload) -> bool:
+    """Whether the work of every phase is known op by op."""
+    return all(phase.gpu is GpuPath.TRACED and phase.trace_steps > 0 for phase in workload.profile.phases)
+
+
+def uses_loader(data: DataLoading) -> bool:
+    """Whether its batches come from a DataLoader whose work was timed."""
+    return data.batches_per_step > 0 and bool(data.fetch_seconds_per_batch)
+
+
+def with_half(workload: Workload, dtype: str) -> Workload:
+    """Under ``torch.autocast("cuda")``; `dtype` is ``float16`` or ``bfloat16``."""
+    framework = workload.profile.framework
+    casts = [Autocast(device="cuda", dtype=dtype, enabled=True), *framework.autocast]
+    return replace(workload, profile=replace(workload.profile, framework=replace(framework, autocast=casts)))
+
+
+def with_tf32(workload: Workload) -> Workload:
+    """After ``torch.set_float32_matmul_precision("high")``."""
+    framework = replace(workload.profile.framework, float32_matmul_precision="high", matmul_tf32=True)
+    return replace(workload, profile=replace(workload.profile, framework=framework))
+
+
+def with_workers(workload: Workload, workers: int) -> Workload:
+    """With so many DataLoader workers in every phase that has a DataLoader with fewer."""
+
+    def change(phase: Phase) -> Phase:
+        if not uses_loader(phase.data) or phase.data.workers >= workers:
+            return phase
+        waited = phase.data.wait_seconds_per_step
+        waits = min(waited, _wait_here(phase, workload, workers))
+        data = replace(phase.data, workers=workers, wait_seconds_per_step=waits)
+        return replace(phase, data=data, step=_step(phase.step, lambda seconds: max(0.0, seconds - waited + waits)))
+
+    return _phases(workload, change)
+
+
+def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
+    """Seconds that a step on this machine then waits for data.
+
+    Training and workers share the cores: no step is shorter than what both together need of all cores.
+    """
+    data, machine = phase.data, workload.profile.machine
+    rest = max(0.0, phase.step.mean_seconds - data.wait_seconds_per_step)
+    work = (data.fetch_seconds_per_batch or 0.0) * data.batches_per_step
+    waiting = data.fetch_wait_seconds_per_batch * data.batches_per_step / workers
+    cores = max(1, machine.cores)
+    shared = (rest * min(machine.threads, cores) + work) / cores
+    return max(rest, shared, work / min(workers, cores) + waiting) - rest
+
+
+def with_batch(workload: Workload, factor: float) -> Workload:
+    """With `factor` times the samples in a batch and as many steps fewer: the same samples in all.
+
+    Arithmetic, data, the script's own Python and the bytes of activations are taken per sample; launches, framework
+    calls, the optimizer and the bytes of weights and their gradients per step.
+    """
+
+    def change(phase: Phase) -> Phase:
+        data, total = phase.data, phase.total
+        return replace(
+            phase,
+            step=_step(phase.step, lambda seconds: seconds * factor),
+            data=replace(_larger(data, factor), wait_seconds_per_step=data.wait_seconds_per_step * factor),
+            total=replace(
+                total,
+                steps=None if total.steps is None else total.steps / factor,
+                steps_per_epoch=None if total.steps_per_epoch is None else total.steps_per_epoch / factor,
+            ),
+            saved_tensor_bytes=round(phase.saved_tensor_bytes * factor),
+            host_seconds_per_step=phase.host_seconds_per_step * factor,
+            op_seconds_per_step=phase.op_seconds_per_step * factor,
+            extras=[
+                replace(extra, every=extra.every / factor) if extra.rhythm is Rhythm.STEPS else extra
+                for extra in phase.extras
+            ],
+        )
+
+    works = [
+        scaled_work(work, size=factor, same_bytes=weight_bytes(phase))
+        for work, phase in zip(workload.works, workload.profile.phases, strict=True)
+    ]
+    splits = [
+        replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)
+        for split in workload.splits
+    ]
+    amount = replace(workload.amount, steps=tuple(steps / factor for steps in workload.amount.steps))
+    return replace(_phases(workload, change), works=works, splits=splits, amount=amount)
+
+
+def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
+    """With `factor` micro-batches of every step in one: the same gradients from fewer launches."""
+
+    def change(phase: Phase) -> Phase:
+        data = _larger(phase.data, factor)
+        return replace(
+            phase,
+            data=replace(data, batches_per_step=data.batches_per_step / factor),
+            saved_tensor_bytes=phase.saved_tensor_bytes * factor,
+            micro_batches=phase.micro_batches / factor,
+        )
+
+    works = [scaled_work(work, launches=1.0 / factor) for work in workload.works]
+    return replace(_phases(workload, change), works=works)
+
+
+def without_host_python(workload: Workload) -> Workload:
+    """With nothing of the script's own Python in the step."""
+    splits = [replace(split, host=0.0) for split in workload.splits]
+    return replace(_phases(workload, lambda phase: replace(phase, host_seconds_per_step=0.0)), splits=splits)
+
+
+def with_setup(workload: Workload, seconds: float) -> Workload:
+    """With a set-up of so many seconds."""
+    return replace(workload, profile=replace(workload.profile, setup_seconds=seconds))
+
+
+def without_epoch_starts(workload: Workload) -> Workload:
+    """Without the work between epochs that is neither validation nor a checkpoint."""
+    return _phases(workload, lambda phase: replace(phase, extras=[e for e in phase.extras if not starts_epoch(e)]))
+
+
+def starts_epoch(extra: Extra) -> bool:
+    """Whether it is work that repeats with every epoch, before its first step."""
+    return extra.kind is ExtraKind.EPOCH_START and extra.rhythm is Rhythm.EPOCH
+
+
+def _phases(workload: Workload, change: Callable[[Phase], Phase]) -> Workload:
+    profile = workload.profile
+    return replace(workload, profile=replace(profile, phases=[change(phase) for phase in profile.phases]))
+
+
+def _larger(data: DataLoading, factor: float) -> DataLoading:
+    fetch = data.fetch_seconds_per_batch
+    return replace(
+        data,
+        fetch_seconds_per_batch=None if fetch is None else fetch * factor,
+        fetch_wait_seconds_per_batch=data.fetch_wait_seconds_per_batch * factor,
+        batch_size=None if data.batch_size is None else round(data.batch_size * factor),
+        batch_bytes=round(data.batch_bytes * factor),
+    )
+
+
+def _step(step: StepTimes, change: Callable[[float], float]) -> StepTimes:
+    return replace(
+        step,
+        median_seconds=change(step.median_seconds),
+        mean_seconds=change(step.mean_seconds),
+        low_seconds=change(step.low_seconds),
+        high_seconds=change(step.high_seconds),
+    )
+
+
+def weight_bytes(phase: Phase) -> float:
+    """Bytes of weights and their gradients that one step moves, the optimizer apart: the same for any batch.
+
+    Weights are known by their shapes, which the traced optimizer shows; a shape with the size of a batch in it is not
+    taken for one.
+    """
+    shapes = {tuple(t[0]) for row in phase.ops if row.phase == "optimizer" for t in [*row.inputs, *row.outputs]}
+    shapes = {shape for shape in shapes if len(shape) > 1 and phase.data.batch_size not in shape}
+    shapes |= {shape[::-1] for shape in shapes}
+    moved = 0.0
+    for row in phase.ops:
+        if row.phase not in ("forward", "backward") or row.op in FREE or row.op in GATHER:
+            continue
+        tensors = row.outputs if row.op in SCATTER or row.op in FILL else [*row.inputs, *row.outputs]
+        moved += row.count * sum(tensor_bytes(t) for t in tensors if tuple(t[0]) in shapes)
+    return moved / max(1, phase.trace_steps)
+
+
+def scaled_work(work: StepWork, *, size: float = 1.0, launches: float = 1.0, same_bytes: float = 0.0) -> StepWork:
+    """The work of a step with `size` times the samples and `launches` times the kernels.
+
+    Args:
+        work: Of the step as it is.
+        size: Factor of arithmetic and bytes.
+        launches: Factor of kernels.
+        same_bytes: Part of the bytes that stays as it is.
+    """
+    same = min(same_bytes, work.bytes_moved) / work.bytes_moved if work.bytes_moved > 0 else 0.0
+    bytes_factor = same + (1 - same) * size
+    return replace(
+        work,
+        flops={key: flops * size for key, flops in work.flops.items()},
+        bytes_moved=work.bytes_moved * bytes_factor,
+        unruled_bytes=work.unruled_bytes * bytes_factor,
+        large_bytes=work.large_bytes * bytes_factor,
+        kernels=work.kernels * launches,
+        syncs=work.syncs * launches,
+    )

@@ -1,0 +1,266 @@
+"""What advice is measured against, and when a saving is one that the model can tell. Pure.
+
+The changed workload is predicted by the same model as the unchanged one, on the best offer for it and on the
+recommended machine. On one accelerator (or one CPU family) most of the model's error is in both predictions and
+cancels in their ratio; between different ones it does not, and the probability is that of independent errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from costgpu.estimate.cost import cost_range, hourly_usd
+from costgpu.estimate.predict import Workload, predict
+from costgpu.estimate.verdict import Preferences, best
+from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance, Range
+
+LEAST_SHARE = 0.05  # of the cost (of the time, where it costs nothing): below it nothing is said
+LEAST_USD = 0.01  # of the whole job; of an epoch or 1,000 steps only the share counts
+LEAST_SECONDS = 60.0  # where it costs nothing; the same
+LEAST_PROBABILITY = 0.8  # that the change saves anything: as sure as the intervals are wide
+# Standard deviation of the logarithm of (predicted / measured) speed-up of one change on one machine.
+# Source: benchmarks/advice.py rows (2026-11-21): 0.14 over 39 public pairs with and without mixed precision (median
+# error 7 %), 0.06 over 12 pairs of batch sizes. The larger one is taken for every change.
+PAIRED_SIGMA = 0.15
+# The same where DataLoader workers and the training share the cores of a CPU, which may have other work as well.
+# Source: benchmarks/advice.py workers on two busy cores (2026-11-21): errors of +0.35, -0.01 and -0.22; far larger ones
+# while neighbours used the cores, so that nothing is said of a machine whose speed swings.
+SHARED_CORES_SIGMA = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One change of a script that may be worth advising.
+
+    Attributes:
+        kind: What it changes.
+        size: How much, among the options of its kind: workers, the factor of a batch.
+        action: In words, by the prediction with it.
+        short: The same in a few words.
+        change: The changed workload for a place; None where it does not apply.
+        toll: Seconds that it may add to the run and that no prediction knows.
+        sigma: What the logarithm of its speed-up is off by at least.
+        basis: What its saving is computed from.
+        notes: For a reader.
+        at_most: The saving is an upper bound.
+    """
+
+    kind: AdviceKind
+    size: int = 1
+    action: Callable[[Prediction], str]
+    short: Callable[[Prediction], str]
+    change: Callable[[Workload, Candidate], Workload | None]
+    toll: Callable[[Prediction], float] = lambda _: 0.0
+    sigma: Callable[[Prediction], float] = lambda _: 0.0
+    basis: str
+    notes: tuple[str, ...] = ()
+    at_most: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """What is to become cheaper.
+
+    Attributes:
+        workload: As measured.
+        before: The recommendation that a saving is counted from; None where nothing is possible.
+        offers: Places to run it: of each instance type the cheapest, and the recommended one.
+        preferences: The user's.
+    """
+
+    workload: Workload
+    before: Prediction | None
+    offers: tuple[Prediction, ...]
+    preferences: Preferences
+
+    @property
+    def free(self) -> bool:
+        """Whether the recommendation is this machine, where only time can be saved."""
+        return self.before is not None and self.before.candidate.offer is None
+
+    def after(self, changed: Workload, place: Prediction) -> Prediction:
+        """The changed workload there; scaled by what was measured there, if anything was."""
+        found = predict(changed, place.candidate)
+        if place.provenance is not Provenance.MEASURED or place.run_seconds.value <= 0:
+            return found
+        known = predict(self.workload, place.candidate).run_seconds.value
+        factor = place.run_seconds.value / known if known > 0 else 1.0
+        return found if abs(factor - 1) < 1e-9 else scaled(found, factor)
+
+    def places(self) -> Iterable[Prediction]:
+        """Where the changed workload may run: offers; or this machine, if that costs nothing."""
+        if self.free:
+            return [self.before] if self.before is not None else []
+        return self.offers
+
+    def weigh(self, *options: Option) -> Advice | None:
+        """The advice to make these changes, on the best offer for them or else on the recommended machine; or None."""
+        if self.before is None:
+            return None
+        found = [
+            (place, self.after(changed, place))
+            for place in self.places()
+            if (changed := _changed(self.workload, place.candidate, options)) is not None
+        ]
+        first = best([after for _, after in found], self.preferences) if not self.free else None
+        same = [after for place, after in found if place is self.before and not after.infeasible]
+        for after in [*([first] if first is not None else []), *same]:
+            advice = self.advice(
+                options[0].kind if len(options) == 1 else AdviceKind.TOGETHER,
+                options[0].action(after)
+                if len(options) == 1
+                else f"Together: {' and '.join(option.short(after) for option in options)}",
+                after,
+                toll=sum(option.toll(after) for option in options),
+                sigma=max(error_between(self.before, after), *(option.sigma(after) for option in options)),
+                basis=", ".join(dict.fromkeys(option.basis for option in options)),
+                notes=options[0].notes if len(options) == 1 else (),
+                at_most=any(option.at_most for option in options),
+            )
+            if advice is not None:
+                return advice
+        return None
+
+    def advice(
+        self,
+        kind: AdviceKind,
+        action: str,
+        after: Prediction,
+        *,
+        toll: float = 0.0,
+        other_usd: float = 0.0,
+        other_seconds: float = 0.0,
+        sigma: float | None = None,
+        basis: str,
+        notes: Sequence[str] = (),
+        at_most: bool = False,
+    ) -> Advice | None:
+        """The advice that leads to `after`; None if it saves too little, or less than the model can tell.
+
+        Args:
+            kind: Of change.
+            action: In words.
+            after: Prediction with the change.
+            toll: Seconds of it that the prediction does not know.
+            other_usd: Cost of other machines that it needs.
+            other_seconds: Their time.
+            sigma: Of the logarithm of the ratio of the two; None to tell it from the two places.
+            basis: What it is computed from.
+            notes: For a reader.
+            at_most: It is an upper bound.
+        """
+        before = self.before
+        if before is None:
+            return None
+        usd = before.cost_usd.value - after.cost_usd.value - other_usd
+        seconds = before.wall_seconds.value - after.wall_seconds.value - other_seconds
+        if self.free:
+            whole, left, least = (
+                before.wall_seconds.value,
+                after.wall_seconds.value + other_seconds + toll,
+                LEAST_SECONDS,
+            )
+        else:
+            extra = toll * hourly_usd(after.candidate) / 3600
+            whole, left, least = before.cost_usd.value, after.cost_usd.value + other_usd + extra, LEAST_USD
+        if not self.workload.amount.whole:
+            least = 0.0
+        if whole <= 0 or whole - left < max(least, LEAST_SHARE * whole):
+            return None
+        spread = error_between(before, after) if sigma is None else sigma
+        sure = probability_less(left, whole, spread)
+        if sure < LEAST_PROBABILITY:
+            return None
+        return Advice(
+            kind=kind,
+            action=action,
+            saving_usd=max(0.0, usd),
+            saving_seconds=seconds,
+            before=before,
+            after=after,
+            other_usd=other_usd,
+            other_seconds=other_seconds,
+            probability=sure,
+            at_most=at_most,
+            basis=basis,
+            notes=tuple(notes),
+        )
+
+
+def _changed(workload: Workload, place: Candidate, options: Sequence[Option]) -> Workload | None:
+    """The workload after all these changes; None if one of them does not apply there."""
+    for option in options:
+        changed = option.change(workload, place)
+        if changed is None:
+            return None
+        workload = changed
+    return workload
+
+
+def error_between(one: Prediction, other: Prediction) -> float:
+    """Standard deviation of the logarithm of the ratio of two predictions: small if both have the same error."""
+    if paired(one.candidate, other.candidate):
+        return PAIRED_SIGMA
+    return math.hypot(one.sigma, other.sigma)
+
+
+def paired(one: Candidate, other: Candidate) -> bool:
+    """Whether two places have the same accelerator, or the same CPU family without one, or are both this machine."""
+    if one.offer is None or other.offer is None:
+        return one.offer is other.offer
+    if one.accelerator is not None and other.accelerator is not None:
+        return one.accelerator.name == other.accelerator.name
+    if one.is_gpu or other.is_gpu:
+        return False
+    return (one.offer.provider, one.offer.family) == (other.offer.provider, other.offer.family)
+
+
+def probability_less(one: float, other: float, sigma: float) -> float:
+    """P(one < other) if the logarithm of their ratio is off by `sigma`."""
+    if one <= 0 or other <= 0:
+        return float(one < other)
+    distance = math.log(other / one)
+    if sigma <= 0:
+        return float(distance > 0)
+    return 0.5 * (1 + math.erf(distance / sigma / math.sqrt(2)))
+
+
+def scaled(prediction: Prediction, factor: float) -> Prediction:
+    """The prediction with `factor` times the run."""
+    run = prediction.run_seconds
+    run = Range(value=run.value * factor, low=run.low * factor, high=run.high * factor)
+    overhead = prediction.overhead_seconds
+    wall = (run.value + overhead, run.low + overhead, run.high + overhead)
+    cost = cost_range(prediction.candidate, wall)
+    return replace(
+        prediction,
+        step_seconds=prediction.step_seconds * factor,
+        run_seconds=run,
+        wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
+        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]),
+        terms={name: seconds * factor for name, seconds in prediction.terms.items()},
+        parts={name: seconds * factor for name, seconds in prediction.parts.items()},
+    )
+
+
+def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
+    """Of each instance type and purchase option the cheapest place, as only the price differs; `keep` stays in."""
+    least: dict[tuple[str, str, str], Prediction] = {}
+    for place in offers:
+        offer = place.candidate.offer
+        if offer is None:
+            continue
+        key = (offer.provider, offer.instance_type, offer.purchase_option.value)
+        known = least.get(key)
+        if known is None or (known is not keep and (place is keep or _price(place) < _price(known))):
+            least[key] = place
+    found = tuple(least.values())
+    if keep is None or keep.candidate.offer is None or any(place is keep for place in found):
+        return found
+    return (*found, keep)
+
+
+def _price(place: Prediction) -> float:
+    return float(place.candidate.offer.price_usd_per_hour) if place.candidate.offer is not None else 0.0

@@ -1,0 +1,331 @@
+"""Advice that changes where the job runs, or what runs there: spot, region, instance, preprocessing, memory. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from costgpu.estimate.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
+from costgpu.estimate.advice.context import Case, cheapest_of_each_type
+from costgpu.estimate.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
+from costgpu.estimate.feasibility import MARGIN, accelerator_need_gib, incompatible
+from costgpu.estimate.gpu import precision_of
+from costgpu.estimate.predict import Workload
+from costgpu.estimate.verdict import best, describe
+from costgpu.models.offer import PurchaseOption
+from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction
+from costgpu.models.workload import ExtraKind, Rhythm
+from costgpu.units import format_duration, format_usd
+
+START_SECONDS = 60.0  # of a set-up, that are imports and building the model: they stay on the training machine
+LAUNCH_BOUND = 0.3  # share of a step's launches and host work from which a larger GPU is idle
+MEMORY_UNUSED = 0.5  # of the accelerator's memory
+PRICES = "the prices of the snapshot"
+SMALL_ERROR = 0.02  # of a ratio in which only a price changes
+
+
+def place_advice(case: Case, wider: Sequence[Prediction], spot: Sequence[Prediction]) -> Iterator[Advice | None]:
+    """Everything that another place, or less work on this one, would save; None where it saves nothing."""
+    yield preprocessing(case)
+    yield between_epochs(case)
+    yield other_instance(case, wider)
+    yield region(case, wider)
+    yield spot_machine(case, spot)
+    yield does_not_fit(case, wider)
+
+
+def preprocessing(case: Case) -> Advice | None:
+    """What the script does before its first step, done before on a cheap CPU machine."""
+    workload, before = case.workload, case.before
+    movable = workload.profile.setup_seconds - START_SECONDS
+    if before is None or not workload.amount.whole or movable <= 0:
+        return None
+    return _moved(
+        case,
+        AdviceKind.PREPROCESSING,
+        with_setup(workload, START_SECONDS),
+        movable,
+        f"Its first {format_duration(movable)} (before the first step) done before, on a cheap CPU machine",
+    )
+
+
+def between_epochs(case: Case) -> Advice | None:
+    """What the script does again before every epoch, done once and kept."""
+    workload = case.workload
+    phases = zip(workload.profile.phases, workload.amount.epochs, strict=True)
+    again = [
+        (extra.seconds_each, epochs / max(extra.every, 1e-9))
+        for phase, epochs in phases
+        for extra in phase.extras
+        if starts_epoch(extra)
+    ]
+    once = sum(seconds for seconds, times in again if times > 1)
+    if once <= 0:
+        return None
+    persistent = any(phase.data.workers for phase in workload.profile.phases)
+    hint = ", persistent_workers=True" if persistent else ""
+    return _moved(
+        case,
+        AdviceKind.BETWEEN_EPOCHS,
+        without_epoch_starts(workload),
+        once,
+        f"The {format_duration(once)} of work before every epoch done once and kept{hint}",
+    )
+
+
+def _moved(case: Case, kind: AdviceKind, changed: Workload, seconds: float, action: str) -> Advice | None:
+    """The advice to do `seconds` of work on the cheapest CPU machine that can run the script, not on the GPU machine."""
+    before = case.before
+    if before is None or not before.candidate.is_gpu:
+        return None
+    cheap = min(
+        (place.candidate for place in case.offers if not place.candidate.is_gpu and not place.infeasible),
+        key=hourly_usd,
+        default=None,
+    )
+    if cheap is None or cheap.offer is None:
+        return None
+    wall = CPU_READY_SECONDS + seconds
+    cost = billed_usd(wall, hourly_usd(cheap))
+    note = (
+        f"On {cheap.offer.provider} {cheap.offer.instance_type} it costs {format_usd(cost)}, once for all later runs;"
+        f" here it took {format_duration(seconds)} and $0."
+    )
+    return case.advice(
+        kind,
+        action,
+        case.after(changed, before),
+        other_usd=cost,
+        other_seconds=wall,
+        basis="what it took here",
+        notes=[note],
+        at_most=True,
+    )
+
+
+def other_instance(case: Case, wider: Sequence[Prediction]) -> Advice | None:
+    """Another accelerator, fewer of them or a smaller host, among what the user's options had left out."""
+    before = case.before
+    if before is None or case.free:
+        return None
+    was = before.candidate.offer
+    others = [
+        place
+        for place in cheapest_of_each_type(wider, None)
+        if place.candidate.is_gpu
+        and place.candidate.offer is not None
+        and was is not None
+        and (place.candidate.offer.provider, place.candidate.offer.instance_type) != (was.provider, was.instance_type)
+    ]
+    found = best(others, case.preferences)
+    if found is None:
+        return None
+    return case.advice(
+        AdviceKind.OTHER_INSTANCE,
+        f"{_instance(before.candidate, found.candidate)}, which your options left out",
+        found,
+        basis=PRICES + " and the model",
+        notes=_why_smaller(case.workload, before),
+    )
+
+
+def _instance(before: Candidate, after: Candidate) -> str:
+    """``An L4 instead of an A100``, ``1x L4 instead of 4x L4``, ``A smaller host for the L4``."""
+    one, other = before.offer, after.offer
+    chip = other.accelerator if other is not None else None
+    was = one.accelerator if one is not None else None
+    if chip is None or other is None or one is None:
+        return "Another machine"
+    if was is None:
+        return f"A GPU ({chip.name}) instead of a CPU"
+    if chip.name != was.name:
+        return f"{_chips(chip.count, chip.name)} instead of {_chips(was.count, was.name)}"
+    if chip.count != was.count:
+        return f"{chip.count:g}x {chip.name} instead of {was.count:g}x, of which the script uses one"
+    size = "smaller" if other.vcpus < one.vcpus else "cheaper"
+    return f"A {size} host for the {chip.name} ({other.instance_type})"
+
+
+def _chips(count: float, name: str) -> str:
+    return name if count == 1 else f"{count:g}x {name}"
+
+
+def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
+    """Which part of the recommended accelerator lies idle."""
+    step, offer = sum(before.terms.values()), before.candidate.offer
+    chip = offer.accelerator if offer is not None else None
+    if chip is None or step <= 0:
+        return []
+    found = []
+    idle = sum(before.terms.get(name, 0.0) for name in ("launch", "host", "copy", "loading")) / step
+    if idle > LAUNCH_BOUND:
+        found.append(f"The {chip.name} waits for its host {100 * idle:.0f} % of a step.")
+    if traced(workload):
+        need = need_gib(workload)
+        if need < MEMORY_UNUSED * chip.memory_gib:
+            found.append(f"The job needs {need:.1f} of its {chip.memory_gib:g} GiB.")
+    return found
+
+
+def region(case: Case, wider: Sequence[Prediction]) -> Advice | None:
+    """The same instance type where it is cheapest, among the regions that the user's options had left out."""
+    before = case.before
+    was = before.candidate.offer if before is not None else None
+    if was is None:
+        return None
+    same = [
+        place
+        for place in wider
+        if (offer := place.candidate.offer) is not None
+        and offer.region != was.region
+        and (offer.provider, offer.instance_type, offer.purchase_option)
+        == (was.provider, was.instance_type, was.purchase_option)
+    ]
+    found = best(same, case.preferences)
+    if found is None or found.candidate.offer is None:
+        return None
+    return case.advice(
+        AdviceKind.REGION,
+        f"The same {was.instance_type} in {found.candidate.offer.region}",
+        found,
+        sigma=SMALL_ERROR,
+        basis=PRICES,
+        notes=["Moving the data there is not counted."],
+    )
+
+
+def spot_machine(case: Case, spot: Sequence[Prediction]) -> Advice | None:
+    """Spot machines, with what an interruption would lose of the job as its checkpoints are."""
+    before = case.before
+    offer = before.candidate.offer if before is not None else None
+    if before is None or offer is None or offer.purchase_option is PurchaseOption.SPOT:
+        return None
+    places = [place for place in cheapest_of_each_type(spot, None) if _is_spot(place)]
+    first = best(places, case.preferences)
+    same = [
+        place
+        for place in places
+        if place.candidate.offer is not None
+        and place.candidate.offer.instance_type == offer.instance_type
+        and not place.infeasible
+    ]
+    for found in [*([first] if first is not None else []), *same]:
+        lost = _lost_seconds(case.workload, found)
+        rate = hourly_usd(found.candidate)
+        if lost is None:
+            seen = "none was seen in what was measured" if case.workload.profile.phases[-1].step.count else "a must"
+            action = f"Spot with checkpoints ({seen})"
+            wall = found.wall_seconds.value
+            once = format_usd(wall * rate / 3600)
+            note = f"Without a checkpoint an interruption loses all since the start: {format_duration(wall)}, {once}."
+        else:
+            action = "Spot: the script saves checkpoints"
+            once = format_usd(lost * rate / 3600)
+            note = f"An interruption loses at most {format_duration(lost)} ({once}), if the script resumes from them."
+        counted = f"{100 * (SPOT_REPEATED_WORK - 1):.0f} % more for repeated work is in it, which is assumed."
+        advice = case.advice(AdviceKind.SPOT, action, found, basis="spot prices, which change", notes=[note, counted])
+        if advice is not None:
+            return advice
+    return None
+
+
+def _is_spot(place: Prediction) -> bool:
+    return place.candidate.offer is not None and place.candidate.offer.purchase_option is PurchaseOption.SPOT
+
+
+def _lost_seconds(workload: Workload, there: Prediction) -> float | None:
+    """The longest time between two checkpoints on that machine, boot included; None if the script saves none."""
+    phase = workload.profile.phases[-1]
+    intervals = []
+    for extra in phase.extras:
+        if extra.kind is not ExtraKind.CHECKPOINT or extra.rhythm is Rhythm.RUN:
+            continue
+        steps = extra.every
+        if extra.rhythm is Rhythm.EPOCH:
+            if not phase.total.steps_per_epoch:
+                continue
+            steps *= phase.total.steps_per_epoch
+        intervals.append(steps * there.step_seconds)
+    if not intervals:
+        return None
+    return min(*intervals, there.run_seconds.value) + there.overhead_seconds
+
+
+def need_gib(workload: Workload) -> float:
+    """Accelerator memory that the job needs, with the margin."""
+    precision = precision_of(workload.profile.framework)
+    return MARGIN * max(accelerator_need_gib(phase, precision) for phase in workload.profile.phases)
+
+
+def does_not_fit(case: Case, wider: Sequence[Prediction]) -> Advice | None:
+    """The cheapest accelerator that holds the job, or, where none does, the number of them that would."""
+    if not traced(case.workload):
+        return None
+    gpus = [place for place in case.offers if place.candidate.is_gpu]
+    need = need_gib(case.workload)
+    if not gpus or any(not place.infeasible for place in gpus) or not any(_too_small(p, need) for p in gpus):
+        return None
+    head = f"It needs {need:.1f} GiB on one accelerator, more than any offer has"
+    basis = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
+    one = best([place for place in wider if place.candidate.is_gpu], case.preferences)
+    if one is not None:
+        advice = case.advice(
+            AdviceKind.DOES_NOT_FIT,
+            f"It needs {need:.1f} GiB on one accelerator: {describe(one)} has them",
+            one,
+            basis=basis,
+        )
+        if advice is not None:
+            return advice
+        if case.before is not None:
+            return None
+        return Advice(
+            kind=AdviceKind.DOES_NOT_FIT,
+            action=f"It needs {need:.1f} GiB on one accelerator: {describe(one)} has them",
+            saving_usd=0.0,
+            saving_seconds=0.0,
+            before=None,
+            after=one,
+            basis=basis,
+        )
+    several = [place for place in [*gpus, *wider] if _together(place, need) and _software_runs(case.workload, place)]
+    if not several:
+        return Advice(
+            kind=AdviceKind.DOES_NOT_FIT,
+            action=head + ", and more than the accelerators of any offer together",
+            saving_usd=0.0,
+            saving_seconds=0.0,
+            before=case.before,
+            after=None,
+            basis=basis,
+        )
+    cheapest = min(several, key=lambda place: hourly_usd(place.candidate))
+    rate = format_usd(hourly_usd(cheapest.candidate))
+    return Advice(
+        kind=AdviceKind.DOES_NOT_FIT,
+        action=f"{head}; the cheapest that hold it together: {describe(cheapest)}",
+        saving_usd=0.0,
+        saving_seconds=0.0,
+        before=case.before,
+        after=None,
+        basis=basis,
+        notes=(
+            "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
+            f"Time and cost there are not known; it is {rate} an hour.",
+        ),
+    )
+
+
+def _too_small(place: Prediction, need: float) -> bool:
+    offer = place.candidate.offer
+    return offer is not None and offer.accelerator is not None and offer.accelerator.memory_gib < need
+
+
+def _together(place: Prediction, need: float) -> bool:
+    offer = place.candidate.offer
+    chips = offer.accelerator if offer is not None else None
+    return chips is not None and chips.count >= 2 and chips.count * chips.memory_gib >= need
+
+
+def _software_runs(workload: Workload, place: Prediction) -> bool:
+    spec = place.candidate.accelerator
+    return spec is not None and not incompatible(spec, place.candidate, workload.profile.framework)

@@ -1,0 +1,67 @@
+"""Advice that changes the script: precision, DataLoader workers, batches, the script's own Python. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costgpu.estimate.advice.context import LEAST_SHARE, LEAST_USD, Case, Option
+from costgpu.estimate.advice.options import (
+    batches,
+    fewer_accumulations,
+    host_python,
+    mixed_precision,
+    tf32,
+    workers,
+)
+from costgpu.models.prediction import Advice, AdviceKind
+
+NEARLY_ALL = 0.8  # the smallest change with so much of the largest saving is the one advised
+# What cannot be done at once: the second of a pair is not tried beside the first. Upper bounds and what changes the
+# training are not put together with anything.
+EXCLUDES = {AdviceKind.MIXED_PRECISION: AdviceKind.TF32, AdviceKind.TF32: AdviceKind.MIXED_PRECISION}
+ALONE = {AdviceKind.HOST_PYTHON, AdviceKind.LARGER_BATCH}
+
+
+def script_advice(case: Case) -> list[Advice]:
+    """Everything that a change of the script would save, and what several changes would save together."""
+    every = [mixed_precision(case), tf32(case), workers(case), host_python(case), fewer_accumulations(case)]
+    found = [pair for options in every if (pair := _best(case, (), options)) is not None]
+    if not any(option.kind is AdviceKind.FEWER_ACCUMULATIONS for option, _ in found):
+        larger = _best(case, (), batches(case))
+        found += [larger] if larger is not None else []
+    advice = [one for _, one in found]
+    both = _together(case, found, every)
+    return [*advice, both] if both is not None else advice
+
+
+def _together(case: Case, found: Sequence[tuple[Option, Advice]], every: Sequence[Sequence[Option]]) -> Advice | None:
+    """The largest saving, and what each further change adds to it: mixed precision behind slow loading saves nothing."""
+    alone = [pair for pair in found if pair[0].kind not in ALONE]
+    if case.before is None or not alone:
+        return None
+    first, advice = max(alone, key=lambda pair: (pair[1].saving_usd, pair[1].saving_seconds))
+    chosen = [first]
+    least = max(LEAST_USD if case.workload.amount.whole else 0.0, LEAST_SHARE * case.before.cost_usd.value)
+    while True:
+        taken = {option.kind for option in chosen}
+        out = taken | ALONE | {EXCLUDES[kind] for kind in taken if kind in EXCLUDES}
+        more = [
+            pair
+            for options in every
+            if options and options[0].kind not in out and (pair := _best(case, chosen, options)) is not None
+        ]
+        better = [pair for pair in more if pair[1].saving_usd - advice.saving_usd >= least]
+        if not better:
+            return advice if len(chosen) > 1 else None
+        option, advice = max(better, key=lambda pair: pair[1].saving_usd)
+        chosen.append(option)
+
+
+def _best(case: Case, before: Sequence[Option], options: Sequence[Option]) -> tuple[Option, Advice] | None:
+    """Of these options, after those before them, the smallest with nearly all of the largest saving."""
+    found = [(option, advice) for option in options if (advice := case.weigh(*before, option)) is not None]
+    if not found:
+        return None
+    saved = [advice.saving_seconds if case.free else advice.saving_usd for _, advice in found]
+    enough = [pair for pair, saving in zip(found, saved, strict=True) if saving >= NEARLY_ALL * max(saved)]
+    return min(enough, key=lambda pair: pair[0].size)

@@ -1,0 +1,127 @@
+"""A profile that was measured on an NVIDIA GPU of this machine: the anchor of what is predicted for others. Pure.
+
+    t_there = model_there * (t_here / model_here) ** w
+
+What the model misses about a workload it misses on other GPUs too; what it misses about a GPU, or about the software on
+one machine, it does not. So the ratio counts in full for the very board that measured, and with a weight below 1 for
+another. It is applied to the kernels and their launches. The script's own Python, the copy of a batch and data loading
+are not the GPU's and keep their own figures.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from costgpu.estimate.gpu import DEFAULT_HOST_TO_DEVICE_GBPS, HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
+from costgpu.estimate.op_costs import StepWork
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.workload import Phase, WorkloadProfile
+
+# Least-squares weights of the logarithm of the ratio, over pairs of public training rows of one model and precision on
+# two GPUs, each pair with constants that were fitted on neither the other chip nor the model (2026-11-21): 530 pairs of
+# different chips, 0.24 (median error 8.4 %, as without an anchor; 10.6 % with the full ratio); 58 pairs of boards with
+# the same chip, 0.66 (5.3 %; 6.7 % without, 6.5 % with the full ratio).
+OTHER_CHIP, SAME_CHIP, SAME_BOARD = 0.24, 0.66, 1.0
+KERNEL_TERMS = ("compute", "on-chip", "memory", "launch")
+LEAST_SHARE = 0.1  # of a measured step that is taken for its kernels, whatever the other terms say
+CPU_UNKNOWN = "measured on a GPU: CPU time not known; CUDA_VISIBLE_DEVICES= measures it"
+# Words of a board's name that make it another chip, or a part of one.
+_ANOTHER = frozenset({"TI", "SUPER", "LAPTOP", "MOBILE", "MAX", "Q", "D", "NVL", "MIG", "OAM"})
+_SIZE = re.compile(r"^(\d+)GB$")
+_SAME_SIZE_GIB = 4.0  # boards of "80GB" are sold with 79 to 80 GiB
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The GPU that measured.
+
+    Attributes:
+        spec: Of it.
+        ratios: Of each phase: seconds measured over seconds modelled, of the kernels of one step.
+    """
+
+    spec: AcceleratorSpec
+    ratios: tuple[float, ...]
+
+
+def measured_on_gpu(profile: WorkloadProfile) -> bool:
+    """Whether the measured steps computed on a CUDA device of this machine."""
+    return profile.framework.device == "cuda"
+
+
+def spec_here(names: Sequence[str], specs: Iterable[AcceleratorSpec]) -> AcceleratorSpec | None:
+    """The spec of the first of this machine's devices.
+
+    Args:
+        names: As the framework names them: ``NVIDIA A100-SXM4-80GB``, ``Tesla T4``.
+        specs: To choose from.
+
+    Returns:
+        None if none fits, or two fit equally well.
+    """
+    if not names:
+        return None
+    scored = sorted(
+        ((score, spec.name, spec) for spec in specs if (score := _score(_words(names[0]), spec))), reverse=True
+    )
+    if not scored or (len(scored) > 1 and scored[0][0] == scored[1][0]):
+        return None
+    return scored[0][2]
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.findall(r"[A-Z0-9]+", name.upper()))
+
+
+def _score(device: frozenset[str], spec: AcceleratorSpec) -> int:
+    """How many words of the spec's name, or of its board's, the device has; 0 if it is another one."""
+    size = next((float(found.group(1)) for word in device if (found := _SIZE.match(word))), None)
+    if size is not None and abs(size - spec.memory_gib) > _SAME_SIZE_GIB:
+        return 0
+    best = 0
+    for words in (_words(spec.name), _words(spec.model)):
+        needed = {word for word in words if not _SIZE.match(word)}
+        if needed <= device and not (device - words) & _ANOTHER:
+            best = max(best, len(words & device))
+    return best
+
+
+def anchor_of(profile: WorkloadProfile, works: Sequence[StepWork], spec: AcceleratorSpec | None) -> Anchor | None:
+    """The anchor that a profile gives; None if it was not measured on a GPU, or that GPU is not known.
+
+    Args:
+        profile: Measured.
+        works: Of its phases.
+        spec: Of the GPU that measured it (`spec_here`).
+    """
+    if spec is None or not measured_on_gpu(profile):
+        return None
+    precision = precision_of(profile.framework)
+    ratios = []
+    for phase, work in zip(profile.phases, works, strict=True):
+        modelled = gpu_terms(work, phase.optimizers, precision, spec).seconds
+        ratios.append(_kernel_seconds(phase, spec) / modelled if modelled > 0 else 1.0)
+    return Anchor(spec, tuple(ratios))
+
+
+def _kernel_seconds(phase: Phase, spec: AcceleratorSpec) -> float:
+    rate = HOST_TO_DEVICE_GBPS.get(spec.name, DEFAULT_HOST_TO_DEVICE_GBPS) * 1e9
+    copy = phase.data.batch_bytes * phase.data.batches_per_step / rate
+    measured = phase.step.mean_seconds
+    others = phase.data.wait_seconds_per_step + phase.host_seconds_per_step + copy
+    return max(measured - others, LEAST_SHARE * measured)
+
+
+def weight(here: AcceleratorSpec, there: AcceleratorSpec) -> float:
+    """How much of what was found on one GPU holds on another."""
+    if here.name == there.name:
+        return SAME_BOARD
+    return SAME_CHIP if here.model.split("-")[0] == there.model.split("-")[0] else OTHER_CHIP
+
+
+def anchored(anchor: Anchor | None, index: int, terms: Mapping[str, float], spec: AcceleratorSpec) -> dict[str, float]:
+    """The modelled seconds by term of a step of phase `index` on the GPU `spec`, set right by the anchor."""
+    factor = anchor.ratios[index] ** weight(anchor.spec, spec) if anchor is not None else 1.0
+    return {name: seconds * (factor if name in KERNEL_TERMS else 1.0) for name, seconds in terms.items()}

@@ -1,0 +1,142 @@
+"""Can it run there at all: accelerator memory, main memory, and what the framework's build supports. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from costgpu.estimate.calibration import CPU_UNKNOWN, measured_on_gpu
+from costgpu.estimate.gpu import ADAM_FAMILY, Precision
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.prediction import Candidate
+from costgpu.models.workload import Framework, GpuPath, Phase, WorkloadProfile
+
+GIB = 2**30
+MARGIN = 1.25  # fits if so many times the need is below the memory. Source: benchmarks/README.md
+RUNTIME_GIB = 1.0  # CUDA context and workspaces. Source: the same
+AMP_ADAM_BYTES_PER_PARAMETER = 18.0  # parameters, gradients, optimizer and half copies. Source: the same
+HOST_RESERVE_GIB = 1.0  # the system of a cloud machine
+# From which torch release on the default wheels are for this CUDA. Source: PyTorch release notes (read 2026-10).
+DEFAULT_CUDA = (((2, 11), 13), ((2, 0), 12), ((1, 13), 11))
+OLDEST_FOR_BLACKWELL = (12, 8)
+# Least compute capability of the GPU builds of other frameworks: those of today are made with CUDA 12, which has dropped
+# Kepler (CUDA 12.0 release notes); cuML, which stands for scikit-learn on a GPU, needs 7.0 since its release 24.02 (RAPIDS
+# support notice 34, 2024-02). Read 2026-11-21.
+LEAST_CAPABILITY = {"scikit-learn": (7, 0)}
+OTHERS_LEAST_CAPABILITY = (5, 0)
+# Programs known by their output alone, or not at all: what their builds need is not known.
+ANY_BUILD = frozenset({"log lines", "reference", "caffe", "mxnet", "cntk", "theano"})
+# GPU builds for arm64 hosts that are known: JAX's and RAPIDS' own lists of platforms; XGBoost's says there is none (read
+# 2026-11-21).
+ON_ARM = ("scikit-learn", "jax")
+NOTHING_FOR_IT = "a GPU does nothing for this code as it is written"
+
+
+def accelerator_need_gib(phase: Phase, precision: Precision) -> float:
+    """Memory that training takes on an accelerator, GiB, without the margin."""
+    trained = sum(o.parameters for o in phase.optimizers)
+    weights = phase.model_bytes or 4 * trained
+    trained_bytes = 4.0 * trained
+    state = float(sum(o.state_bytes for o in phase.optimizers))
+    saved = float(phase.saved_tensor_bytes)
+    if precision.half is not None:
+        saved *= 0.5
+        if any(o.name in ADAM_FAMILY for o in phase.optimizers):
+            frozen = phase.frozen_bytes
+            return (AMP_ADAM_BYTES_PER_PARAMETER * trained + frozen + saved) / GIB + RUNTIME_GIB
+    return (weights + trained_bytes + state + saved) / GIB + RUNTIME_GIB
+
+
+def cuda_of(framework: Framework) -> tuple[int, int]:
+    """CUDA version that this torch's GPU wheel is for; the default one's where a CPU build is installed."""
+    if framework.cuda_build:
+        parts = re.findall(r"\d+", framework.cuda_build)
+        return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
+    version = torch_version(framework)
+    major = next((cuda for since, cuda in DEFAULT_CUDA if version >= since), 10)
+    if major == 12 and version < (2, 7):
+        return 12, 4
+    return (12, 8) if major == 12 else (major, 0)
+
+
+def torch_version(framework: Framework) -> tuple[int, int]:
+    """(major, minor)."""
+    parts = re.findall(r"\d+", framework.version)
+    return (int(parts[0]), int(parts[1])) if len(parts) > 1 else (0, 0)
+
+
+def incompatible(spec: AcceleratorSpec, candidate: Candidate, framework: Framework) -> str:
+    """Why the script's framework build cannot use this accelerator; empty if it can."""
+    if spec.vendor != "NVIDIA" or spec.compute_capability is None:
+        return f"{spec.name} is not a CUDA device"
+    if framework.name != "torch" or not framework.version:
+        return _incompatible_elsewhere(spec.name, spec.compute_capability, candidate, framework)
+    capability, cuda = spec.compute_capability, cuda_of(framework)
+    word = f"torch {framework.version} (CUDA {cuda[0]}.{cuda[1]})"
+    dotted = f"{capability[0]}.{capability[1]}"
+    if cuda[0] >= 13 and capability < (7, 5):
+        return f"{word} needs compute capability 7.5; {spec.name} has {dotted}"
+    if cuda[0] == 12 and capability < (5, 0):
+        return f"{word} needs compute capability 5.0; {spec.name} has {dotted}"
+    if capability >= (10, 0) and cuda < OLDEST_FOR_BLACKWELL:
+        return f"{word} is older than {spec.name}, which needs CUDA 12.8"
+    if capability >= (8, 9) and cuda < (11, 8):
+        return f"{word} is older than {spec.name}, which needs CUDA 11.8"
+    if candidate.offer is not None and candidate.offer.architecture == "arm64":
+        return "there is no CUDA wheel of torch for this arm64 host"
+    return ""
+
+
+def _incompatible_elsewhere(name: str, capability: tuple[int, int], candidate: Candidate, framework: Framework) -> str:
+    arm = candidate.offer is not None and candidate.offer.architecture == "arm64"
+    if arm and not any(known in framework.name for known in ON_ARM):
+        who = "its program" if framework.name in ANY_BUILD else framework.name
+        return f"no CUDA build of {who} for this arm64 host is known"
+    if framework.name in ANY_BUILD:
+        return ""
+    library = framework.name.split(" ")[0]
+    least = LEAST_CAPABILITY.get(library, OTHERS_LEAST_CAPABILITY)
+    if capability >= least:
+        return ""
+    what = "cuML" if library == "scikit-learn" else f"a GPU build of {framework.name}"
+    return f"{what} needs compute capability {least[0]}.{least[1]}; {name} has {capability[0]}.{capability[1]}"
+
+
+def host_need_gib(profile: WorkloadProfile) -> float:
+    """Main memory that stays on the host of an accelerator: what the process took here without the model's tensors."""
+    moved = max(
+        phase.saved_tensor_bytes + phase.model_bytes + sum(4 * o.parameters + o.state_bytes for o in phase.optimizers)
+        for phase in profile.phases
+    )
+    return max(0.0, (profile.peak_rss_bytes or 0) - moved) / GIB + HOST_RESERVE_GIB
+
+
+def why_not(profile: WorkloadProfile, candidate: Candidate, precision: Precision) -> str:
+    """Why the workload cannot run on the candidate; empty if it can."""
+    offer, spec = candidate.offer, candidate.accelerator
+    if offer is None:
+        return ""
+    if measured_on_gpu(profile) and spec is None:
+        return CPU_UNKNOWN
+    if candidate.cpu is not None and candidate.cpu.burstable:
+        return "its CPU is burstable: under load its speed and price cannot be predicted"
+    if spec is not None and offer.accelerator is not None:
+        nothing = next((phase for phase in profile.phases if phase.gpu is GpuPath.NONE), None)
+        if nothing is not None:
+            return nothing.gpu_reason or NOTHING_FOR_IT
+        if any(phase.gpu is GpuPath.TRACED and phase.trace_steps == 0 for phase in profile.phases):
+            name = f"{profile.framework.name} {profile.framework.version}".rstrip()
+            return f"no step could be traced with {name}, so that no GPU time is known"
+        if offer.accelerator.count < 1:
+            return "a slice of a GPU: its speed must be measured"
+        reason = incompatible(spec, candidate, profile.framework)
+        if reason:
+            return reason
+        need = max(accelerator_need_gib(phase, precision) for phase in profile.phases)
+        if need * MARGIN > offer.accelerator.memory_gib:
+            return f"needs {need * MARGIN:.1f} GiB of accelerator memory, has {offer.accelerator.memory_gib:g} GiB"
+        need = host_need_gib(profile)
+        return f"needs {need:.1f} GiB of main memory, has {offer.memory_gib:g} GiB" if need > offer.memory_gib else ""
+    need = (profile.peak_rss_bytes or 0) / GIB + HOST_RESERVE_GIB
+    if need > offer.memory_gib:
+        return f"needs {need:.1f} GiB of memory, has {offer.memory_gib:g} GiB"
+    return ""

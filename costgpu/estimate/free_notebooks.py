@@ -1,0 +1,103 @@
+"""Free notebook services: would this job fit a session of one? Pure; nothing is ever launched there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from costgpu.estimate.buy_vs_rent import lent_offer
+from costgpu.estimate.predict import Workload, predict
+from costgpu.estimate.scope import Amount
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.prediction import Candidate, FreeNotebook
+from costgpu.units import format_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """What a service lends for nothing.
+
+    Attributes:
+        name: Of the service.
+        accelerator: Key of the hardware table.
+        accelerator_memory_gib: As its sessions see it.
+        vcpus: Of the host.
+        memory_gib: Of the host.
+        session_hours: Longest session.
+        limits: What else is limited.
+        source: Of these facts.
+        as_of: When they were read.
+    """
+
+    name: str
+    accelerator: str
+    accelerator_memory_gib: float
+    vcpus: int
+    memory_gib: float
+    session_hours: float
+    limits: str
+    source: str
+    as_of: date
+
+
+TIERS = (
+    Tier(
+        name="Google Colab",
+        accelerator="T4",
+        accelerator_memory_gib=15.0,
+        vcpus=2,
+        memory_gib=12.7,
+        session_hours=12.0,
+        limits="a GPU is not guaranteed, and sessions without anybody at them end early",
+        source="research.google.com/colaboratory/faq.html; sizes from memory",
+        as_of=date(2026, 11, 21),
+    ),
+    Tier(
+        name="Kaggle",
+        accelerator="T4",
+        accelerator_memory_gib=15.0,
+        vcpus=4,
+        memory_gib=29.0,
+        session_hours=12.0,
+        limits="about 30 hours of GPU a week, and a verified phone number",
+        source="kaggle.com/docs/notebooks; sizes and the telephone from memory",
+        as_of=date(2026, 11, 21),
+    ),
+)
+
+
+def free_notebooks(
+    workload: Workload, amount: Amount, cards: Mapping[str, AcceleratorSpec], tiers: tuple[Tier, ...] = TIERS
+) -> tuple[FreeNotebook, ...]:
+    """Each free tier, with the job's time there and why it does not fit, if so; nothing where its length is not known.
+
+    It fits if the upper end of the 80 % interval is below the longest session.
+    """
+    if not amount.whole:
+        return ()
+    found = []
+    for tier in tiers:
+        spec = cards[tier.accelerator]
+        offer = lent_offer(
+            spec, vcpus=tier.vcpus, memory_gib=tier.memory_gib, accelerator_memory_gib=tier.accelerator_memory_gib
+        )
+        there = predict(workload, Candidate(offer=offer, accelerator=spec))
+        why_not = there.infeasible
+        if not why_not and there.run_seconds.high > tier.session_hours * 3600:
+            why_not = (
+                f"may take {format_duration(there.run_seconds.high)}; a session ends after {tier.session_hours:g} h"
+            )
+        found.append(
+            FreeNotebook(
+                name=tier.name,
+                accelerator=tier.accelerator,
+                session_hours=tier.session_hours,
+                run_seconds=there.run_seconds,
+                why_not=why_not,
+                limits=tier.limits,
+                source=tier.source,
+                as_of=tier.as_of,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,208 @@
+"""From traced ops to the work of one step on a GPU: FLOPs, bytes moved and kernels launched. Pure.
+
+The trace is from a CPU (or FakeTensorMode); the counting is as CUDA would run it: dropout is one kernel with a
+one-byte mask, views cost nothing, a convolution's backward is two kernels, and the optimizer is counted by
+parameter, because the CPU's op list for it is another program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from costgpu.estimate.op_tables import (
+    ATTENTION_BACKWARD,
+    ATTENTION_FORWARD,
+    BYTE_FACTORS,
+    FILL,
+    FREE,
+    GATHER,
+    ITEM_BYTES,
+    MATMUL,
+    PICKED_BYTES_FACTOR,
+    RECURRENT,
+    SCATTER,
+    UNRULED,
+)
+from costgpu.models.workload import OpRow, StepTotals, TensorShape
+
+LARGE_BYTES = 4 << 20  # of one op: no CPU cache holds it
+
+
+@dataclass(slots=True)
+class StepWork:
+    """The work of one training step, optimizer apart.
+
+    Attributes:
+        flops: FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3``, ``conv_unusual`` (grouped, or
+            not two-dimensional), ``attention``; ``conv3x3`` is a
+            dense 3x3 convolution of stride 1, for which fp32 libraries have a cheaper algorithm (Winograd).
+        bytes_moved: By every kernel, inputs plus outputs, with the factors above.
+        kernels: Launched.
+        unruled_bytes: Part of `bytes_moved` in ops whose time it does not tell.
+        syncs: Times that the host waits for a value (`.item()`).
+        large_bytes: Part of `bytes_moved` in ops of over 4 MiB, which no CPU cache holds.
+    """
+
+    flops: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    bytes_moved: float = 0.0
+    kernels: float = 0.0
+    unruled_bytes: float = 0.0
+    syncs: float = 0.0
+    large_bytes: float = 0.0
+
+    @property
+    def total_flops(self) -> float:
+        """All FLOPs of the step."""
+        return sum(self.flops.values())
+
+
+def tensor_bytes(tensor: TensorShape) -> float:
+    """Bytes of a tensor; a broadcast (stride 0) dimension counts once."""
+    shape, strides, dtype = tensor
+    item = ITEM_BYTES.get(dtype, 4)
+    if len(strides) != len(shape):
+        return float(math.prod(shape) * item)
+    return float(item * math.prod(n for n, stride in zip(shape, strides, strict=True) if stride != 0 or n == 0))
+
+
+def elements(tensor: TensorShape) -> float:
+    """Number of elements of the shape."""
+    return float(math.prod(tensor[0]))
+
+
+def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> StepWork:
+    """The work of one step from the rows of a trace of `steps` steps.
+
+    Args:
+        ops: Rows; those of validation are left out.
+        steps: Traced steps.
+        optimizer_ops: Count the optimizer's own ops too (for an optimizer that torch does not ship).
+    """
+    work = StepWork()
+    for row in ops:
+        if row.phase == "validation" or (row.phase == "optimizer" and not optimizer_ops):
+            continue
+        _add(work, row, row.count / max(1, steps))
+    return work
+
+
+def counted_work(totals: StepTotals) -> StepWork:
+    """The work of one step of which only totals are known: no op's rule applies, optimizers apart."""
+    work = StepWork(bytes_moved=totals.bytes_moved, kernels=totals.kernels)
+    for kind, share in (("conv", totals.convolutions), ("matmul", 1.0 - totals.convolutions)):
+        if share > 0 and totals.flops > 0:
+            work.flops[kind, totals.dtype] += share * totals.flops
+    if totals.bytes_moved > LARGE_BYTES * totals.kernels:
+        work.large_bytes = totals.bytes_moved
+    return work
+
+
+def _add(work: StepWork, row: OpRow, times: float) -> None:
+    name = row.op
+    if name in FREE:
+        return
+    if name == "aten::_local_scalar_dense":
+        work.kernels += times
+        work.syncs += times
+        return
+    masks = row.attributes.get("masks", [])
+    if masks and name in ("aten::bernoulli_", "aten::div_", "aten::empty_like"):
+        return  # CUDA draws the mask inside the dropout kernel
+    kernels = 1.0
+    moved = _bytes(row, masks)
+    kind, flops = _flops(row)
+    if name == "aten::convolution_backward":
+        kernels = float(sum(row.attributes.get("output_mask", [True, True])[:2]))
+    elif name in RECURRENT:
+        steps = row.inputs[0][0][0] if row.inputs and row.inputs[0][0] else 1
+        kernels = 2.0 * steps
+    if flops:
+        dtype = row.inputs[-1][2] if name == "aten::addmm" else row.inputs[0][2]
+        work.flops[kind, dtype] += times * flops
+    work.bytes_moved += times * moved
+    work.kernels += times * kernels
+    if moved > LARGE_BYTES:
+        work.large_bytes += times * moved
+    if name in UNRULED or not name.startswith("aten::"):
+        work.unruled_bytes += times * moved
+
+
+def _bytes(row: OpRow, masks: list[int]) -> float:
+    name = row.op
+    out = sum(tensor_bytes(t) for t in row.outputs)
+    if name in FILL:
+        return out
+    if name in GATHER:
+        indices = sum(tensor_bytes(t) for t in row.inputs[1:])
+        return indices + PICKED_BYTES_FACTOR * out
+    if name in SCATTER:
+        values = sum(tensor_bytes(t) for t in row.inputs if t[2] not in ("int64", "int32", "bool"))
+        indices = sum(tensor_bytes(t) for t in row.inputs if t[2] in ("int64", "int32", "bool"))
+        if name == "aten::embedding_dense_backward":
+            return indices + 2 * values + out
+        target = tensor_bytes(row.inputs[0]) if row.inputs else 0.0
+        return indices + PICKED_BYTES_FACTOR * max(0.0, values - target) + (0.0 if name.endswith("_") else 2 * target)
+    moved = out
+    for place, tensor in enumerate(row.inputs):
+        moved += elements(tensor) if place in masks else tensor_bytes(tensor)
+    return moved * BYTE_FACTORS.get(name, 1.0)
+
+
+def _flops(row: OpRow) -> tuple[str, float]:
+    name, ins, outs = row.op, row.inputs, row.outputs
+    if name in MATMUL:
+        return "matmul", _matmul_flops(name, ins, outs)
+    if name == "aten::convolution":
+        return _conv_kind(row, outs[0], ins[0], ins[1]), _conv_flops(
+            outs[0], ins[0], ins[1], bool(row.attributes.get("transposed"))
+        )
+    if name == "aten::convolution_backward":
+        one = _conv_flops(ins[0], ins[1], ins[2], bool(row.attributes.get("transposed")))
+        wanted = sum(row.attributes.get("output_mask", [True, True, True])[:2])
+        return _conv_kind(row, ins[0], ins[1], ins[2]), one * wanted
+    if name in ATTENTION_FORWARD and len(ins) >= 3:
+        return "attention", _attention_flops(ins[0], ins[1], ins[2])
+    if name in ATTENTION_BACKWARD and len(ins) >= 4:
+        return "attention", 2.5 * _attention_flops(ins[1], ins[2], ins[3])
+    if name in RECURRENT and len(ins) >= 3 and len(ins[0][0]) == 3:
+        length, batch = ins[0][0][:2]
+        one = 2.0 * length * batch * (elements(ins[1]) + elements(ins[2]))
+        return "matmul", one * (2 if name.endswith("backward") else 1)
+    return "", 0.0
+
+
+def _matmul_flops(name: str, ins: list[TensorShape], outs: list[TensorShape]) -> float:
+    if name in ("aten::ger", "aten::addr"):  # outer products
+        return 2.0 * elements(outs[0])
+    added = name in ("aten::addmm", "aten::baddbmm", "aten::addmv", "aten::_addmm_activation", "aten::addbmm")
+    left = ins[1] if added and len(ins) > 2 else ins[0]
+    inner = left[0][-1] if left[0] else 1
+    if name == "aten::dot":
+        return 2.0 * elements(left)
+    if name == "aten::addbmm":  # the products of the batch are summed
+        return 2.0 * elements(outs[0]) * inner * left[0][0]
+    return 2.0 * elements(outs[0]) * inner if outs else 0.0
+
+
+def _conv_flops(out: TensorShape, into: TensorShape, weight: TensorShape, transposed: bool) -> float:
+    per_point = math.prod(weight[0][1:])
+    return 2.0 * elements(into if transposed else out) * per_point
+
+
+def _conv_kind(row: OpRow, out: TensorShape, into: TensorShape, weight: TensorShape) -> str:
+    if row.attributes.get("groups", 1) > 1 or len(weight[0]) != 4:
+        return "conv_unusual"
+    dense = not row.attributes.get("transposed")
+    same = all(
+        before - after in (0, 2) for before, after in zip(into[0][2:], out[0][2:], strict=False)
+    )  # padded or not
+    return "conv3x3" if dense and weight[0][2:] == [3, 3] and same else "conv"
+
+
+def _attention_flops(query: TensorShape, key: TensorShape, value: TensorShape) -> float:
+    if len(query[0]) < 3 or len(key[0]) < 2:
+        return 0.0
+    batch_heads, length, depth = math.prod(query[0][:-2]), query[0][-2], query[0][-1]
+    return 2.0 * batch_heads * length * key[0][-2] * (depth + value[0][-1])

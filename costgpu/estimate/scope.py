@@ -1,0 +1,72 @@
+"""How much is predicted: the whole job, an epoch, or a thousand steps. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from costgpu.models.workload import WorkloadProfile
+
+UNKNOWN_TOTAL_STEPS = 1000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """What is predicted: steps and epochs of each phase, and the words for it.
+
+    Attributes:
+        unit: ``the whole job``, ``one epoch`` or ``1,000 steps``.
+        whole: Whether it is the whole job, with set-up and boot.
+        steps: Per phase.
+        epochs: Per phase; 0 where a phase has none.
+        notes: About the total.
+    """
+
+    unit: str
+    whole: bool
+    steps: tuple[float, ...]
+    epochs: tuple[float, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total_steps(self) -> float | None:
+        """Of the whole job; None for a part of it."""
+        return sum(self.steps) if self.whole else None
+
+
+def amount_of(profile: WorkloadProfile, *, epochs: float | None = None, total_steps: float | None = None) -> Amount:
+    """How much is predicted, from the profile and what the user said.
+
+    Args:
+        profile: Measured.
+        epochs: Overrides the number of epochs of the last phase.
+        total_steps: Overrides its number of steps.
+    """
+    last = profile.phases[-1].total
+    notes: list[str] = []
+    if total_steps is not None:
+        last = replace(last, steps=total_steps)
+    elif epochs is not None and last.steps_per_epoch:
+        last = replace(last, steps=epochs * last.steps_per_epoch)
+    totals = [phase.total for phase in profile.phases[:-1]] + [last]
+    unknown_later = [phase for phase in profile.later_phases if phase.steps is None]
+    if last.steps is None or (unknown_later and total_steps is None):
+        if unknown_later:
+            where = ", ".join(phase.label for phase in unknown_later)
+            notes.append(f"The training at {where} is of unknown length: give --total-steps for the whole job.")
+        if last.steps_per_epoch:
+            steps_, epochs_ = _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0)
+            return Amount("one epoch", False, steps_, epochs_, tuple(notes))
+        steps_, epochs_ = _only(len(totals), UNKNOWN_TOTAL_STEPS), _only(len(totals), 0.0)
+        return Amount("1,000 steps", False, steps_, epochs_, tuple(notes))
+    steps = [float(total.steps or 0.0) for total in totals]
+    later = sum(phase.steps or 0.0 for phase in profile.later_phases)
+    if later and total_steps is None:
+        steps[-1] += later
+        notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
+    counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
+    return Amount("the whole job", True, tuple(steps), tuple(counts), tuple(notes))
+
+
+def _only(count: int, value: float) -> tuple[float, ...]:
+    """`value` for the last phase, nothing for those before it."""
+    return (0.0,) * (count - 1) + (value,)

@@ -1,0 +1,202 @@
+"""The rows that follow from events: pure. Imports `schema` and `job`.
+
+What is stored must never stop a run from being closed: a value that cannot be read becomes NULL or an empty text here,
+and stays in the event as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from costgpu.ledger.schema import LARGEST, to_microseconds, to_nano
+from costgpu.models.job import EventKind, RunEvent
+
+LONGEST_TEXT = 1000  # characters; PostgreSQL refuses index entries of more than 2704 bytes
+EXPLAINING = (  # what `closings` and `outcomes` need besides the end
+    EventKind.INTENDED,
+    EventKind.ATTEMPTED,
+    EventKind.CREATED,
+    EventKind.FINISHED,
+)
+LATEST = to_microseconds(datetime.max.replace(tzinfo=UTC))
+CLOCK_SLACK_SECONDS = 60.0  # the machine's clock may run differently from that of the client, who meters
+
+Row = dict[str, Any]
+
+
+def run_row(first: RunEvent) -> Row:
+    """The row of `runs`, without its number, from the first event of a run."""
+    return {
+        "run_id": first.run_id,
+        "at_us": to_microseconds(first.at),
+        "name": text_of(first.data, "name"),
+        "owner": text_of(first.data, "owner"),
+    }
+
+
+def tag_rows(first: RunEvent) -> list[Row]:
+    """The rows of `run_tags`, without the run's number, from the first event of a run."""
+    rows = {}
+    for key in _part(_part(first.data, "spec"), "tags"):
+        kept = plain(key)
+        rows[kept] = {"key": kept, "value": text_of(_part(_part(first.data, "spec"), "tags"), key)}
+    return list(rows.values())
+
+
+def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
+    """The row of `closings`, without the run's number.
+
+    Args:
+        explaining: The run's events of the kinds in `EXPLAINING`, oldest first.
+        closed: Its CLOSED event.
+    """
+    intended: Mapping[str, Any] = {}
+    attempt: RunEvent | None = None
+    created: Mapping[str, Any] = {}
+    for event in explaining:
+        if event.kind is EventKind.INTENDED:
+            intended = event.data
+        elif event.kind is EventKind.ATTEMPTED and not created:
+            attempt = event
+        elif event.kind is EventKind.CREATED:
+            created = event.data
+    receipt = _part(closed.data, "receipt")
+    instance = _part(receipt, "instance")
+    if not created and not instance:
+        attempt = None  # it came to nothing
+    offer = _part(attempt.data, "offer") if attempt else {}
+    accelerator = _part(offer, "accelerator")
+    seconds = number_of(closed.data, "metered_seconds")
+    started = to_microseconds(attempt.at) if attempt else None
+    ended = None if started is None or seconds is None or seconds < 0 else started + round(seconds * 1e6)
+    return {
+        "at_us": to_microseconds(closed.at),
+        "reason": text_of(closed.data, "reason"),
+        "ended_by": text_of(closed.data, "ended_by"),
+        "provider": first_text((created, "provider"), (instance, "provider"), (offer, "provider")),
+        "account": first_text((attempt.data if attempt else {}, "account"), (_part(intended, "identity"), "account")),
+        "region": first_text((created, "region"), (instance, "region"), (offer, "region")),
+        "zone": first_text((created, "zone"), (attempt.data if attempt else {}, "zone"), (offer, "zone")),
+        "instance_type": first_text((offer, "instance_type"), (receipt, "instance_type")),
+        "instance_id": first_text((created, "instance_id"), (instance, "instance_id")),
+        "purchase_option": text_of(offer, "purchase_option"),
+        "accelerator": text_of(accelerator, "name"),
+        "accelerator_count": number_of(accelerator, "count"),
+        "started_us": started,
+        "ended_us": ended if ended is None or ended <= LATEST else None,
+        "metered_seconds": seconds,
+        "metered_nano_usd": nano_of(closed.data, "metered_cost_usd"),
+    }
+
+
+def outcome_row(explaining: Iterable[RunEvent], closed: RunEvent, closing: Mapping[str, Any]) -> Row | None:
+    """The row of `outcomes`, without the run's number; None if neither the job's time nor an estimate is known.
+
+    Args:
+        explaining: The run's events of the kinds in `EXPLAINING`, oldest first.
+        closed: Its CLOSED event.
+        closing: Its row of `closings`.
+    """
+    intended: Mapping[str, Any] = {}
+    attempted: Mapping[str, Any] = {}
+    finished: Mapping[str, Any] = {}
+    for event in explaining:
+        if event.kind is EventKind.INTENDED:
+            intended = event.data
+        elif event.kind is EventKind.ATTEMPTED:
+            attempted = event.data
+        elif event.kind is EventKind.FINISHED:
+            finished = event.data
+    seconds = _job_seconds(intended, finished, closing)
+    estimate = _part(intended, "estimate")
+    if seconds is None and not estimate:
+        return None
+    # The estimate is for the first option. Another machine takes another time, another place has another price.
+    options = intended.get("options")
+    first = options[0] if isinstance(options, list) and options and isinstance(options[0], Mapping) else {}
+    meant, launched = _part(first, "offer"), _part(attempted, "offer")
+    same_machine = not launched or _same(meant, launched, "provider", "instance_type")
+    same_price = same_machine and (
+        not launched or _same(meant, launched, "region", "purchase_option", "price_usd_per_hour")
+    )
+    of_time = estimate if same_machine else {}
+    of_cost = estimate if same_price else {}
+    workload = _part(intended, "workload")
+    return {
+        "at_us": to_microseconds(closed.at),
+        "workload": text_of(workload, "key"),
+        **{key: closing[key] for key in ("provider", "instance_type", "purchase_option", "reason")},
+        "job_seconds": seconds,
+        "steps": number_of(workload, "steps"),
+        "estimated_job_seconds": number_of(of_time, "job_seconds"),
+        "estimated_seconds": number_of(of_time, "seconds"),
+        "estimated_seconds_low": number_of(of_time, "seconds_low"),
+        "estimated_seconds_high": number_of(of_time, "seconds_high"),
+        "estimated_nano_usd": nano_of(of_cost, "cost_usd"),
+        "estimated_nano_usd_low": nano_of(of_cost, "cost_usd_low"),
+        "estimated_nano_usd_high": nano_of(of_cost, "cost_usd_high"),
+    }
+
+
+def _job_seconds(intended: Mapping[str, Any], finished: Mapping[str, Any], closing: Mapping[str, Any]) -> float | None:
+    """How long the job ran, without boot and set-up; None if that is not known, or cannot be."""
+    began, ended = number_of(finished, "job_started_epoch"), number_of(finished, "finished_epoch")
+    if began is None and not text_of(_part(intended, "spec"), "setup"):
+        began = number_of(finished, "started_epoch")  # an older agent; without a set-up the job begins at once
+    if began is None or ended is None:
+        return None
+    seconds, metered = ended - began, closing["metered_seconds"]
+    # The machine's clock was set in between, if the job took longer than its machine was there.
+    impossible = seconds <= 0 or (metered is not None and seconds > metered + CLOCK_SLACK_SECONDS)
+    return None if impossible else seconds
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any], *keys: str) -> bool:
+    return all(one.get(key) == other.get(key) for key in keys)
+
+
+def plain(text: str) -> str:
+    """The text as every database can hold and index it."""
+    return text[:LONGEST_TEXT].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def text_of(data: Mapping[str, Any], key: str) -> str:
+    """The text at a key, such as every database can hold; empty if there is none."""
+    value = data.get(key)
+    return plain(value) if isinstance(value, str) else ""
+
+
+def first_text(*places: tuple[Mapping[str, Any], str]) -> str:
+    """The first text that is not empty."""
+    return next(filter(None, (text_of(*place) for place in places)), "")
+
+
+def number_of(data: Mapping[str, Any], key: str) -> float | None:
+    """The finite number at a key; None if there is none."""
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if abs(number) < LARGEST / 1e6 else None  # not for NaN, either
+
+
+def nano_of(data: Mapping[str, Any], key: str) -> int | None:
+    """The amount at a key in 1e-9 US dollars; None if there is none."""
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return to_nano(Decimal(str(value)))
+    except (InvalidOperation, ValueError):
+        return None
+
+
+def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = data.get(key)
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,1 @@
+"""Questions about closed runs: history, totals, accuracy, and exports for other programs."""

@@ -1,0 +1,147 @@
+"""How good the estimates were: run by run what was estimated, metered and billed, and how often the interval held.
+
+Only runs that succeeded count: the others ended sooner than any estimate could know.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs
+from costgpu.ledger.records.billed import LATE, BilledCost, latest, of_one_account
+from costgpu.ledger.store import Ledger
+
+ALL = ""  # the name of the group of all providers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One run.
+
+    Attributes:
+        run: It.
+        billed_usd: What the provider says; None if it was not asked, or so soon that the bill may be incomplete.
+        time_error: Metered over estimated seconds, less 1: +0.1 took 10 % longer.
+        cost_error: The same of the cost; None for what costs nothing.
+        held: Whether the metered seconds lie within the estimate's 80 % interval; None without one.
+    """
+
+    run: ClosedRun
+    billed_usd: Decimal | None
+    time_error: float
+    cost_error: float | None
+    held: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Of a group of runs.
+
+    Attributes:
+        provider: Empty for all.
+        runs: That were compared.
+        median_time_error: Median of the absolute errors.
+        median_cost_error: The same of the cost; None if nothing cost anything.
+        held: How often the interval held.
+        intervals: How many there were.
+        median_billed_error: Median of the absolute differences of billed from metered; None if nothing was billed.
+        billed_runs: How many have a billed cost.
+    """
+
+    provider: str
+    runs: int
+    median_time_error: float
+    median_cost_error: float | None
+    held: int
+    intervals: int
+    median_billed_error: float | None
+    billed_runs: int
+
+
+def comparisons(
+    ledger: Ledger, selection: Selection, *, since: datetime | None = None, until: datetime | None = None
+) -> tuple[Comparison, ...]:
+    """The runs with an estimate that can be held against what happened, oldest first.
+
+    Raises:
+        LedgerError: It cannot be read.
+    """
+    bills = _billed(ledger)
+    found = (
+        _compared(run, _whole(run, bills.get(run.run_id, [])))
+        for run in closed_runs(ledger, selection, since=since, until=until, only_estimated=True)
+    )
+    return tuple(one for one in found if one is not None)
+
+
+def accuracy(found: Sequence[Comparison]) -> tuple[Accuracy, ...]:
+    """Of all, and then by provider; nothing if there is nothing to compare."""
+    if not found:
+        return ()
+    providers = sorted({one.run.provider for one in found})
+    groups = [_of(ALL, found)]
+    return (*groups, *(_of(name, [one for one in found if one.run.provider == name]) for name in providers))
+
+
+def _compared(run: ClosedRun, bill: Decimal | None) -> Comparison | None:
+    if not run.estimated_seconds or run.estimated_seconds <= 0 or run.metered_seconds is None:
+        return None
+    cost_error = None
+    if run.estimated_cost_usd and run.metered_cost_usd is not None:
+        cost_error = float(run.metered_cost_usd / run.estimated_cost_usd) - 1
+    held = None
+    if run.estimated_seconds_low is not None and run.estimated_seconds_high is not None:
+        held = run.estimated_seconds_low <= run.metered_seconds <= run.estimated_seconds_high
+    return Comparison(
+        run=run,
+        billed_usd=bill,
+        time_error=run.metered_seconds / run.estimated_seconds - 1,
+        cost_error=cost_error,
+        held=held,
+    )
+
+
+def _of(provider: str, found: Sequence[Comparison]) -> Accuracy:
+    differences = [
+        abs(float(one.billed_usd / one.run.metered_cost_usd) - 1)
+        for one in found
+        if one.billed_usd is not None and one.run.metered_cost_usd
+    ]
+    return Accuracy(
+        provider=provider,
+        runs=len(found),
+        median_time_error=statistics.median(abs(one.time_error) for one in found),
+        median_cost_error=_median(abs(one.cost_error) for one in found if one.cost_error is not None),
+        held=sum(one.held is True for one in found),
+        intervals=sum(one.held is not None for one in found),
+        median_billed_error=_median(differences),
+        billed_runs=len(differences),
+    )
+
+
+def _median(values: Iterable[float]) -> float | None:
+    known = list(values)
+    return statistics.median(known) if known else None
+
+
+def _billed(ledger: Ledger) -> dict[str, list[BilledCost]]:
+    """What providers have said of each run, ever."""
+    found: dict[str, list[BilledCost]] = {}
+    for cost in of_one_account(latest(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))):
+        if cost.run_id:
+            found.setdefault(cost.run_id, []).append(cost)
+    return found
+
+
+def _whole(run: ClosedRun, costs: Sequence[BilledCost]) -> Decimal | None:
+    """The sum, if every part was said late enough to be complete, and one of them after the run's end."""
+    ended = run.ended_at or run.closed_at
+    if not costs or max(cost.said_at for cost in costs) < ended + LATE:
+        return None
+    if any(cost.said_at < min(cost.end, ended) + LATE for cost in costs):
+        return None
+    return sum((cost.amount_usd for cost in costs), Decimal(0))

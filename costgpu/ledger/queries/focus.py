@@ -1,0 +1,213 @@
+"""Closed runs in the columns of FOCUS, the FinOps Open Cost and Usage Specification, version 1.2 (May 2025).
+
+Source: focus.finops.org/focus-specification/v1-2 and the specification's public repository, read 2026-11-21. All its
+mandatory columns are there, and the conditional ones of which the ledger knows something; columns of our own begin with
+``x_``, as it asks for. One row is one run in one billing month (of UTC): a charge period never crosses a billing period.
+The rows of a run add up exactly to its recorded cost.
+
+What the ledger knows is what was metered. So BilledCost, EffectiveCost, ContractedCost and ListCost are all the metered
+cost, machine, disk and address together, and the unit prices are what that makes an hour. Machine types stand for SKUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
+
+from costgpu import __version__
+from costgpu.ledger.queries.export import lines
+from costgpu.ledger.queries.history import ClosedRun
+from costgpu.ledger.queries.proration import share
+from costgpu.ledger.schema import from_nano, to_microseconds, to_nano
+
+VERSION = "1.2"
+SECOND_US = 1_000_000
+HOUR = Decimal(3600)
+QUANTITY, PRICE = Decimal("1e-9"), Decimal("1e-12")
+PUBLISHERS = {"aws": "Amazon Web Services", "gcp": "Google Cloud", "local": "This computer"}
+SERVICES = {"aws": "Amazon Elastic Compute Cloud", "gcp": "Compute Engine", "local": "This computer"}
+UNKNOWN = "unknown"  # in the columns that may not be empty
+DECIMAL, TEXT, TIME, PAIRS = "Decimal", "String", "Date/Time", "JSON"
+
+# Column -> data type. In the order of the specification: by name, our own at the end.
+COLUMNS: Mapping[str, str] = {
+    "AvailabilityZone": TEXT,
+    "BilledCost": DECIMAL,
+    "BillingAccountId": TEXT,
+    "BillingAccountName": TEXT,
+    "BillingAccountType": TEXT,
+    "BillingCurrency": TEXT,
+    "BillingPeriodEnd": TIME,
+    "BillingPeriodStart": TIME,
+    "ChargeCategory": TEXT,
+    "ChargeClass": TEXT,
+    "ChargeDescription": TEXT,
+    "ChargeFrequency": TEXT,
+    "ChargePeriodEnd": TIME,
+    "ChargePeriodStart": TIME,
+    "ConsumedQuantity": DECIMAL,
+    "ConsumedUnit": TEXT,
+    "ContractedCost": DECIMAL,
+    "ContractedUnitPrice": DECIMAL,
+    "EffectiveCost": DECIMAL,
+    "InvoiceId": TEXT,
+    "InvoiceIssuerName": TEXT,
+    "ListCost": DECIMAL,
+    "ListUnitPrice": DECIMAL,
+    "PricingCategory": TEXT,
+    "PricingQuantity": DECIMAL,
+    "PricingUnit": TEXT,
+    "ProviderName": TEXT,
+    "PublisherName": TEXT,
+    "RegionId": TEXT,
+    "RegionName": TEXT,
+    "ResourceId": TEXT,
+    "ResourceName": TEXT,
+    "ResourceType": TEXT,
+    "ServiceCategory": TEXT,
+    "ServiceName": TEXT,
+    "ServiceSubcategory": TEXT,
+    "SkuId": TEXT,
+    "SkuMeter": TEXT,
+    "SkuPriceDetails": PAIRS,
+    "SkuPriceId": TEXT,
+    "SubAccountId": TEXT,
+    "SubAccountName": TEXT,
+    "SubAccountType": TEXT,
+    "Tags": PAIRS,
+    "x_EndReason": TEXT,
+    "x_FocusVersion": TEXT,
+    "x_Owner": TEXT,
+    "x_RunId": TEXT,
+}
+
+
+def as_focus(
+    runs: Iterable[ClosedRun], *, since: datetime | None = None, until: datetime | None = None
+) -> Iterator[str]:
+    """A FOCUS dataset as CSV: a header, then a line a run and billing month. What is null is an empty cell.
+
+    Args:
+        runs: Those without a machine, or whose end was never recorded, have no charge and no line.
+        since: Only what was charged from then on, to the second; None for the beginning.
+        until: Only what was charged before then; None for no end.
+    """
+    return lines([COLUMNS], ([row[name] for name in COLUMNS] for run in runs for row in rows_of(run, since, until)))
+
+
+def metadata(at: datetime) -> dict[str, Any]:
+    """The metadata that the specification wants beside a dataset: version, generator, columns."""
+    return {
+        "DataGenerator": {"DataGenerator": "costgpu"},
+        "Schema": [
+            {
+                "SchemaId": f"costgpu-{__version__}-focus-{VERSION}",
+                "FocusVersion": VERSION,
+                "CreationDate": _time(at),
+                "DataGeneratorVersion": __version__,
+                "ColumnDefinition": [
+                    {"ColumnName": name, "DataType": kind, **({"NumericPrecision": 28} if kind == DECIMAL else {})}
+                    for name, kind in COLUMNS.items()
+                ],
+            }
+        ],
+    }
+
+
+def rows_of(run: ClosedRun, since: datetime | None = None, until: datetime | None = None) -> Iterator[dict[str, Any]]:
+    """The charges of one run, month by month: column -> value."""
+    if run.started_at is None or run.ended_at is None or run.metered_cost_usd is None:
+        return
+    began, ended = to_microseconds(run.started_at), to_microseconds(run.ended_at)
+    cost = to_nano(run.metered_cost_usd) or 0
+    for month, following in _months(run.started_at, run.ended_at):
+        low = max(to_microseconds(month), to_microseconds(since) if since else to_microseconds(month))
+        high = min(to_microseconds(following), to_microseconds(until) if until else to_microseconds(following))
+        first, last = max(low, began), min(high, ended)
+        if first > last or (first == last and (began != ended or not low <= began < high)):
+            continue
+        seconds = Decimal(share(ended - began, began, ended, low, high)) / SECOND_US
+        charged = (first, last, month, following)
+        yield _row(run, charged, from_nano(share(cost, began, ended, low, high)), seconds)
+
+
+def _months(started: datetime, ended: datetime) -> Iterator[tuple[datetime, datetime]]:
+    month = datetime(started.year, started.month, 1, tzinfo=UTC)
+    while month <= ended:
+        following = (month + timedelta(days=32)).replace(day=1)
+        yield month, following
+        month = following
+
+
+def _row(
+    run: ClosedRun, charged: tuple[int, int, datetime, datetime], cost: Decimal, seconds: Decimal
+) -> dict[str, Any]:
+    first, last, month, following = charged
+    hours = (max(seconds, Decimal(1)) / HOUR).quantize(QUANTITY, ROUND_HALF_EVEN)
+    price = (cost / hours).quantize(PRICE, ROUND_HALF_EVEN)
+    start = first // SECOND_US  # whole seconds, as the specification writes times
+    end = max(-(-last // SECOND_US), start + 1)
+    spot = run.purchase_option == "spot"
+    sku = f"{run.provider}:{run.instance_type}"
+    gpu = {"GpuCount": run.accelerator_count, "x_GpuModel": run.accelerator} if run.accelerator else {}
+    way = "spot" if spot else "on demand"
+    return {
+        "AvailabilityZone": run.zone or None,
+        "BilledCost": cost,
+        "BillingAccountId": run.account or UNKNOWN,
+        "BillingAccountName": None,
+        "BillingAccountType": None,
+        "BillingCurrency": "USD",
+        "BillingPeriodEnd": _time(following),
+        "BillingPeriodStart": _time(month),
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": f"Run {run.run_id} ({run.name}) on {run.instance_type}, {way}, as metered",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": _time(datetime.fromtimestamp(end, UTC)),
+        "ChargePeriodStart": _time(datetime.fromtimestamp(start, UTC)),
+        "ConsumedQuantity": hours,
+        "ConsumedUnit": "Hours",
+        "ContractedCost": cost,
+        "ContractedUnitPrice": price,
+        "EffectiveCost": cost,
+        "InvoiceId": None,
+        "InvoiceIssuerName": _name(PUBLISHERS, run.provider),
+        "ListCost": cost,
+        "ListUnitPrice": price,
+        "PricingCategory": "Dynamic" if spot else "Standard",
+        "PricingQuantity": hours,
+        "PricingUnit": "Hours",
+        "ProviderName": _name(PUBLISHERS, run.provider),
+        "PublisherName": _name(PUBLISHERS, run.provider),
+        "RegionId": run.region or None,
+        "RegionName": run.region or None,
+        "ResourceId": run.instance_id or None,
+        "ResourceName": (run.name or None) if run.instance_id else None,
+        "ResourceType": "Virtual Machine" if run.instance_id else None,
+        "ServiceCategory": "Compute",
+        "ServiceName": _name(SERVICES, run.provider),
+        "ServiceSubcategory": "Virtual Machines",
+        "SkuId": sku,
+        "SkuMeter": "Compute Usage",
+        "SkuPriceDetails": {"InstanceType": run.instance_type, **gpu},
+        "SkuPriceId": f"{sku}:{run.region}:{run.purchase_option}",
+        "SubAccountId": run.account or None,
+        "SubAccountName": None,
+        "SubAccountType": None,
+        "Tags": dict(run.tags) or None,
+        "x_EndReason": run.reason or None,
+        "x_FocusVersion": VERSION,
+        "x_Owner": run.owner or None,
+        "x_RunId": run.run_id,
+    }
+
+
+def _name(names: Mapping[str, str], provider: str) -> str:
+    return names.get(provider) or provider or UNKNOWN
+
+
+def _time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,312 @@
+"""Questions about closed runs: which, how much, by what. Sums are made in the database; rows stream.
+
+Recorded costs are never re-priced: everything here is what was written when the run closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Join, Select, case, func, or_, select
+
+from costgpu.ledger.queries.proration import share
+from costgpu.ledger.schema import closings, from_microseconds, from_nano, outcomes, run_tags, runs, to_microseconds
+from costgpu.ledger.store import Ledger
+from costgpu.models.job import EndReason
+
+AT_ONCE = 2000  # rows in memory
+# Why a run ended without what it was paid for. A limit that the user gave, and a cancellation, are none of these.
+WASTED = frozenset(
+    reason.value
+    for reason in (
+        EndReason.JOB_FAILED,
+        EndReason.SETUP_FAILED,
+        EndReason.IDLE,
+        EndReason.DISK_FULL,
+        EndReason.PREEMPTED,
+        EndReason.UNCLAIMED,
+        EndReason.PROVISION_FAILED,
+        EndReason.BOOT_FAILED,
+        EndReason.HOST_KEY_MISMATCH,
+        EndReason.MACHINE_UNUSABLE,
+        EndReason.SYNC_FAILED,
+        EndReason.INSTANCE_LOST,
+        EndReason.LEASE_EXPIRED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which runs are meant; empty means all.
+
+    Attributes:
+        provider: ``aws``, ``local``, ...
+        owner: Who launched it; ``user`` also means ``user@host``.
+        name: Of the job.
+        tags: All of them, with these values.
+    """
+
+    provider: str = ""
+    owner: str = ""
+    name: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def includes(self, *, provider: str, owner: str, name: str, tags: Mapping[str, str]) -> bool:
+        """Whether a run or machine with these facts is meant: the same rule as in the database."""
+        return (
+            self.provider in ("", provider)
+            and (self.owner in ("", owner) or owner.startswith(f"{self.owner}@"))
+            and self.name in ("", name)
+            and all(tags.get(key) == value for key, value in self.tags.items())
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedRun:
+    """One closed run. Texts are empty, and numbers None, where nothing is known.
+
+    Attributes:
+        started_at: The create call: what is charged begins here.
+        ended_at: The confirmed end.
+        job_seconds: Of the job alone.
+        estimated_seconds: Of everything, with the interval; None without an estimate.
+    """
+
+    run_id: str
+    name: str
+    owner: str
+    tags: Mapping[str, str]
+    created_at: datetime
+    closed_at: datetime
+    reason: str
+    ended_by: str
+    provider: str
+    account: str
+    region: str
+    zone: str
+    instance_type: str
+    instance_id: str
+    purchase_option: str
+    accelerator: str
+    accelerator_count: float | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    metered_seconds: float | None
+    metered_cost_usd: Decimal | None
+    job_seconds: float | None
+    estimated_seconds: float | None
+    estimated_seconds_low: float | None
+    estimated_seconds_high: float | None
+    estimated_cost_usd: Decimal | None
+    estimated_cost_usd_low: Decimal | None
+    estimated_cost_usd_high: Decimal | None
+
+
+def closed_runs(
+    ledger: Ledger,
+    selection: Selection,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    only_estimated: bool = False,
+    newest_first: bool = False,
+    limit: int | None = None,
+) -> Iterator[ClosedRun]:
+    """The closed runs that were charged for at some time of [since, until), in the order in which they began.
+
+    A run that never had a machine counts by when it was closed.
+
+    Args:
+        ledger: To ask. The rows stream: a few thousand are in memory at a time.
+        selection: Which runs.
+        since: None for the beginning.
+        until: None for no end.
+        only_estimated: Only runs that succeeded, and of which it was estimated how long they would take.
+        newest_first: The other way round.
+        limit: At most so many; None for all.
+
+    Raises:
+        LedgerError: It cannot be read.
+    """
+    query = (
+        select(*_COLUMNS)
+        .join(closings, closings.c.run == runs.c.run)
+        .outerjoin(outcomes, outcomes.c.run == runs.c.run)
+        .where(*conditions(selection), *within(since, until))
+        .order_by(runs.c.run.desc() if newest_first else runs.c.run)
+    )
+    if only_estimated:
+        query = query.where(closings.c.reason == EndReason.SUCCEEDED.value, outcomes.c.estimated_seconds > 0)
+    last: int | None = None
+    left = limit
+    nothing: tuple[list[Any], dict[int, dict[str, str]]] = ([], {})
+    while left is None or left > 0:
+        wanted = AT_ONCE if left is None else min(AT_ONCE, left)
+        page = query.limit(wanted)
+        if last is not None:
+            page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
+        rows, tags = ledger.read(partial(_page, page=page), nothing)
+        for row in rows:
+            last = row.run
+            yield _closed(row, tags.get(last, {}))
+        if len(rows) < wanted:
+            return
+        left = None if left is None else left - len(rows)
+
+
+def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: datetime | None) -> Decimal:
+    """US dollars that closed runs have cost in [start, end): a run across an edge counts by its share of time.
+
+    Periods that follow on each other add up exactly to the whole.
+
+    Raises:
+        LedgerError: It cannot be read.
+    """
+    return ledger.read(lambda connection: _spent(connection, selection, start, end), Decimal(0))
+
+
+def _spent(connection: Connection, selection: Selection, start: datetime | None, end: datetime | None) -> Decimal:
+    inside, crossing = edges(start, end)
+    where = [*conditions(selection), closings.c.metered_nano_usd > 0, *within(start, end)]
+    whole = select(func.sum(closings.c.metered_nano_usd)).select_from(joined()).where(*where, *inside)
+    total = int(connection.scalar(whole) or 0)
+    if crossing is not None:
+        query = select(BEGAN, ENDED, closings.c.metered_nano_usd).select_from(joined()).where(*where, crossing)
+        low, high = (to_microseconds(at) if at else None for at in (start, end))
+        for began, ended, cost in connection.execute(query):
+            total += share(cost, began, ended, low, high)
+    return from_nano(total)
+
+
+# What the statements about periods are made of; `totals` uses them, too.
+
+_END = func.coalesce(closings.c.ended_us, closings.c.at_us)
+BEGAN = func.coalesce(closings.c.started_us, closings.c.at_us)
+ENDED = case((_END > BEGAN, _END), else_=BEGAN)
+
+
+def joined() -> Join:
+    """Closed runs."""
+    return closings.join(runs, runs.c.run == closings.c.run)
+
+
+def within(since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
+    """What overlaps [since, until); what took no time does if it happened in it."""
+    found: list[ColumnElement[bool]] = []
+    if since is not None:
+        first = to_microseconds(since)
+        found.append((closings.c.ended_us >= first) | closings.c.ended_us.is_(None))  # has an index
+        found.append((first < ENDED) | (first <= BEGAN))
+    if until is not None:
+        found.append(to_microseconds(until) > BEGAN)
+    return found
+
+
+def edges(
+    since: datetime | None, until: datetime | None
+) -> tuple[list[ColumnElement[bool]], ColumnElement[bool] | None]:
+    """Of what overlaps the period: what lies inside it, and what crosses its edges (None if it has none)."""
+    inside: list[ColumnElement[bool]] = []
+    crossing: list[ColumnElement[bool]] = []
+    if since is not None:
+        inside.append(to_microseconds(since) <= BEGAN)
+        crossing.append(to_microseconds(since) > BEGAN)
+    if until is not None:
+        inside.append(to_microseconds(until) >= ENDED)
+        crossing.append(to_microseconds(until) < ENDED)
+    return inside, or_(*crossing) if crossing else None
+
+
+def conditions(selection: Selection) -> list[ColumnElement[bool]]:
+    """What a selection means in the database."""
+    found: list[ColumnElement[bool]] = []
+    if selection.provider:
+        found.append(closings.c.provider == selection.provider)
+    if selection.owner:
+        prefix = f"{selection.owner}@"  # not LIKE: SQLite's does not tell a from A
+        found.append((runs.c.owner == selection.owner) | (func.substr(runs.c.owner, 1, len(prefix)) == prefix))
+    if selection.name:
+        found.append(runs.c.name == selection.name)
+    for key, value in selection.tags.items():
+        tag = run_tags.alias()  # the statement around may have the table, too
+        tagged = select(tag.c.run).where(tag.c.run == runs.c.run, tag.c.key == key, tag.c.value == value)
+        found.append(tagged.exists())
+    return found
+
+
+_TEXTS = (
+    "reason",
+    "ended_by",
+    "provider",
+    "account",
+    "region",
+    "zone",
+    "instance_type",
+    "instance_id",
+    "purchase_option",
+    "accelerator",
+)
+_ESTIMATES = ("estimated_seconds", "estimated_seconds_low", "estimated_seconds_high")
+_COSTS = ("estimated_nano_usd", "estimated_nano_usd_low", "estimated_nano_usd_high")
+_COLUMNS = (
+    runs.c.run,
+    runs.c.run_id,
+    runs.c.name,
+    runs.c.owner,
+    runs.c.at_us.label("created_us"),
+    *(closings.c[name] for name in _TEXTS),
+    closings.c.accelerator_count,
+    closings.c.started_us,
+    closings.c.ended_us,
+    closings.c.at_us.label("closed_us"),
+    closings.c.metered_seconds,
+    closings.c.metered_nano_usd,
+    outcomes.c.job_seconds,
+    *(outcomes.c[name] for name in (*_ESTIMATES, *_COSTS)),
+)
+
+
+def _page(connection: Connection, page: Select[Any]) -> tuple[list[Any], dict[int, dict[str, str]]]:
+    rows = list(connection.execute(page))
+    numbers = [row.run for row in rows]
+    tags: dict[int, dict[str, str]] = {}
+    for start in range(0, len(numbers), 500):
+        query = select(run_tags).where(run_tags.c.run.in_(numbers[start : start + 500]))
+        for run, key, value in connection.execute(query):
+            tags.setdefault(run, {})[key] = value
+    return rows, tags
+
+
+def _closed(row: Any, tags: Mapping[str, str]) -> ClosedRun:
+    fields = row._mapping
+    return ClosedRun(
+        run_id=row.run_id,
+        name=row.name,
+        owner=row.owner,
+        tags=tags,
+        created_at=from_microseconds(row.created_us),
+        closed_at=from_microseconds(row.closed_us),
+        **{name: fields[name] for name in _TEXTS},
+        accelerator_count=row.accelerator_count,
+        started_at=None if row.started_us is None else from_microseconds(row.started_us),
+        ended_at=None if row.ended_us is None else from_microseconds(row.ended_us),
+        metered_seconds=row.metered_seconds,
+        metered_cost_usd=_usd(row.metered_nano_usd),
+        job_seconds=row.job_seconds,
+        estimated_seconds=row.estimated_seconds,
+        estimated_seconds_low=row.estimated_seconds_low,
+        estimated_seconds_high=row.estimated_seconds_high,
+        estimated_cost_usd=_usd(row.estimated_nano_usd),
+        estimated_cost_usd_low=_usd(row.estimated_nano_usd_low),
+        estimated_cost_usd_high=_usd(row.estimated_nano_usd_high),
+    )
+
+
+def _usd(nano: int | None) -> Decimal | None:
+    return None if nano is None else from_nano(nano)

@@ -1,0 +1,246 @@
+"""What providers say that they have billed: rows, and held beside what was metered.
+
+A row is added only if the amount is not the one that was said last, so that asking often makes no rows; once more when
+the same amount is said again after `LATE`, when nothing is added to a bill any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from costgpu.ledger.projections import plain
+from costgpu.ledger.queries.history import Selection, closed_runs
+from costgpu.ledger.queries.proration import share
+from costgpu.ledger.schema import billed, from_microseconds, from_nano, to_microseconds, to_nano
+from costgpu.ledger.store import Ledger
+
+LATE = timedelta(hours=48)  # so long after a cost its bill may still be incomplete
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledCost:
+    """What a provider says about one run in one part of a period.
+
+    Attributes:
+        provider: Who says so.
+        account: As the provider names it.
+        run_id: Empty for what has no run's tag.
+        start: Of the part.
+        end: Of the part, exclusive.
+        amount_usd: In all.
+        source: Such as ``AWS Cost Explorer``.
+        said_at: When.
+    """
+
+    provider: str
+    account: str
+    run_id: str
+    start: datetime
+    end: datetime
+    amount_usd: Decimal
+    source: str
+    said_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One run in a period.
+
+    Attributes:
+        run_id: Empty for everything in the account that has no run's tag.
+        name: Of the job; empty if this ledger does not know the run.
+        metered_usd: Its share of the period; None if this ledger has no closed run of that id.
+        billed_usd: None if no bill has it.
+    """
+
+    run_id: str
+    name: str
+    metered_usd: Decimal | None
+    billed_usd: Decimal | None
+
+
+def add(
+    ledger: Ledger,
+    costs: Sequence[BilledCost],
+    *,
+    provider: str,
+    account: str,
+    start: datetime,
+    end: datetime,
+    said_at: datetime | None = None,
+) -> int:
+    """Adds what is new about a period; what was said before and is not any more becomes zero.
+
+    What was said later already stays: a kept answer is older than it looks.
+
+    Args:
+        ledger: Where.
+        costs: The provider's whole answer.
+        provider: Of the answer.
+        account: Of the answer.
+        start: Of the period.
+        end: Of the period, exclusive.
+        said_at: When it was given; None for the time of the costs, and without any for now.
+
+    Returns:
+        How many rows were added.
+
+    Raises:
+        LedgerError: It cannot be written.
+        ValueError: An amount is none that could be kept.
+    """
+    wanted = {_key(row): row for row in map(_row, costs)}
+    times = [cost.said_at for cost in costs] if said_at is None else [said_at]
+    said_us = to_microseconds(max(times)) if times else None
+    source = costs[0].source if costs else ""
+    added = 0
+
+    def work(connection: Connection) -> None:
+        nonlocal added
+        known = {
+            _key(row): row
+            for row in (dict(found._mapping) for found in _latest(connection, start, end))
+            if (row["provider"], row["account"]) == (provider, account)
+        }
+        rows = [row for key, row in wanted.items() if key not in known or _is_news(row, known[key])]
+        gone = [row for key, row in known.items() if key not in wanted and row["nano_usd"]]
+        rows += [
+            {
+                **{key: row[key] for key in row if key != "id"},
+                "nano_usd": 0,
+                "at_us": row["at_us"] if said_us is None else said_us,
+                "source": source or row["source"],
+            }
+            for row in gone
+            if said_us is None or said_us >= row["at_us"]
+        ]
+        if rows:
+            connection.execute(billed.insert(), rows)
+        added = len(rows)
+
+    ledger.write(work)
+    return added
+
+
+def latest(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
+    """What was said last about every run and part of a period, oldest part first; zeros are left out.
+
+    Raises:
+        LedgerError: It cannot be read.
+    """
+
+    def read(connection: Connection) -> tuple[BilledCost, ...]:
+        return tuple(_cost(row) for row in _latest(connection, start, end) if row.nano_usd)
+
+    return ledger.read(read, ())
+
+
+def of_one_account(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
+    """Each run's cost of a day once: the account that pays for others says it, too, and who said it last counts.
+
+    What has no run's tag is another thing in every account, and stays.
+    """
+    last: dict[tuple[str, ...], BilledCost] = {}
+    for cost in costs:
+        key = (cost.provider, cost.run_id, f"{cost.start}", f"{cost.end}", "" if cost.run_id else cost.account)
+        if key not in last or cost.said_at >= last[key].said_at:
+            last[key] = cost
+    return tuple(last.values())
+
+
+def compared(
+    ledger: Ledger, start: datetime, end: datetime, providers: Sequence[str] | None = None
+) -> tuple[Compared, ...]:
+    """Every run that was metered or billed in a period, the dearest first; last, what has no run's tag.
+
+    Args:
+        ledger: To ask.
+        start: Of the period.
+        end: Of the period, exclusive.
+        providers: Whose runs; None for those that have said something about the period.
+
+    Raises:
+        LedgerError: It cannot be read.
+    """
+    bills: dict[str, Decimal] = {}
+    said: set[str] = set()
+    for cost in of_one_account(latest(ledger, start, end)):
+        if providers is None or cost.provider in providers:
+            said.add(cost.provider)
+            bills[cost.run_id] = bills.get(cost.run_id, Decimal(0)) + cost.amount_usd
+    low, high = to_microseconds(start), to_microseconds(end)
+    metered: dict[str, tuple[str, Decimal]] = {}
+    for name in sorted(said if providers is None else providers):
+        for run in closed_runs(ledger, Selection(provider=name), since=start, until=end):
+            nano = to_nano(run.metered_cost_usd) if run.metered_cost_usd is not None else None
+            if nano is None:
+                continue
+            began = to_microseconds(run.started_at or run.closed_at)
+            ended = to_microseconds(run.ended_at or run.closed_at)
+            metered[run.run_id] = run.name, from_nano(share(nano, began, max(began, ended), low, high))
+    rows = [
+        Compared(
+            run_id=run_id,
+            name=metered[run_id][0] if run_id in metered else "",
+            metered_usd=metered[run_id][1] if run_id in metered else None,
+            billed_usd=bills.get(run_id),
+        )
+        for run_id in {*bills, *metered}
+    ]
+    return tuple(
+        sorted(rows, key=lambda row: (not row.run_id, -max(row.billed_usd or 0, row.metered_usd or 0), row.run_id))
+    )
+
+
+def _latest(connection: Connection, start: datetime, end: datetime) -> Sequence[Any]:
+    same = (billed.c.provider, billed.c.account, billed.c.run_id, billed.c.start_us, billed.c.end_us)
+    inside = (billed.c.start_us >= to_microseconds(start), billed.c.end_us <= to_microseconds(end))
+    last = select(func.max(billed.c.id)).where(*inside).group_by(*same)
+    query = select(billed).where(billed.c.id.in_(last)).order_by(billed.c.start_us, billed.c.id)
+    return list(connection.execute(query))
+
+
+def _row(cost: BilledCost) -> dict[str, Any]:
+    nano = to_nano(cost.amount_usd)
+    if nano is None:
+        raise ValueError(f"An amount of {cost.amount_usd} US dollars cannot be kept.")
+    return {
+        "at_us": to_microseconds(cost.said_at),
+        "provider": plain(cost.provider),
+        "account": plain(cost.account),
+        "run_id": plain(cost.run_id),
+        "start_us": to_microseconds(cost.start),
+        "end_us": to_microseconds(cost.end),
+        "nano_usd": nano,
+        "source": plain(cost.source),
+    }
+
+
+def _is_news(row: dict[str, Any], known: dict[str, Any]) -> bool:
+    if row["at_us"] < known["at_us"]:
+        return False
+    settled = row["end_us"] + LATE // timedelta(microseconds=1)
+    return bool(row["nano_usd"] != known["nano_usd"] or known["at_us"] < settled <= row["at_us"])
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("provider", "account", "run_id", "start_us", "end_us"))
+
+
+def _cost(row: Any) -> BilledCost:
+    return BilledCost(
+        provider=row.provider,
+        account=row.account,
+        run_id=row.run_id,
+        start=from_microseconds(row.start_us),
+        end=from_microseconds(row.end_us),
+        amount_usd=from_nano(row.nano_usd),
+        source=row.source,
+        said_at=from_microseconds(row.at_us),
+    )

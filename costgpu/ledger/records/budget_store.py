@@ -1,0 +1,394 @@
+"""Budgets and their alerts as rows: set, removed, claimed, told. Rows are added and never changed.
+
+An alert is one threshold of one budget in one period. Whoever can insert its row has found it crossed first; whoever
+can insert the row of an attempt is the one who tells people. Both happen in one transaction, so that of many checks at
+once exactly one sends, and one that is killed in between is followed by another.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import IntegrityError
+
+from costgpu import __version__
+from costgpu.errors import BudgetError, LedgerDamaged
+from costgpu.ledger import failures
+from costgpu.ledger.codec import from_json, to_json
+from costgpu.ledger.records.budget_rules import Budget, Period
+from costgpu.ledger.schema import (
+    EPOCH,
+    alert_attempts,
+    alert_results,
+    alerts,
+    budgets,
+    events,
+    from_microseconds,
+    from_nano,
+    to_microseconds,
+    to_nano,
+)
+from costgpu.ledger.store import Ledger
+
+PATIENCE = timedelta(minutes=10)  # an attempt without a result is taken for dead after this
+STALE = timedelta(days=7)  # what could not be told for so long is no news any more
+LONGEST_DETAIL = 500
+TRIES = 5
+POSTGRESQL_LOCK = 0x627564676574  # "budget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A budget as the ledger has it.
+
+    Attributes:
+        number: Of its row.
+        numbers: Of all rows that count the same money against the same amount, this one included: what was told for
+            one of them was told.
+        set_at: When this row was written.
+        budget: What it says.
+    """
+
+    number: int
+    numbers: tuple[int, ...]
+    set_at: datetime
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """A threshold that was crossed, and what became of telling people.
+
+    Attributes:
+        number: Of its row.
+        period_start: Of its period; 1970 for a budget that never begins anew.
+        threshold: Percent.
+        crossed_at: When a check found it.
+        spent_usd: Then.
+        attempts: How often somebody began to tell.
+        last_attempt_at: None if nobody has.
+        delivered: Whether people were told; None while it is being tried, or nobody has.
+        told_at: When; None if they were not.
+        detail: Of the last result: by which way, or what failed. Never an address.
+    """
+
+    number: int
+    period_start: datetime
+    threshold: int
+    crossed_at: datetime
+    spent_usd: Decimal
+    attempts: int = 0
+    last_attempt_at: datetime | None = None
+    delivered: bool | None = None
+    told_at: datetime | None = None
+    detail: str = ""
+
+    def due(self, now: datetime) -> bool:
+        """Whether somebody should tell people now."""
+        if self.delivered is not None:
+            return not self.delivered
+        return self.last_attempt_at is None or abs(now - self.last_attempt_at) >= PATIENCE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """What this process, and no other, has to tell.
+
+    Attributes:
+        alerts: As they were before; ascending by period and threshold.
+        new: Those that nobody had found before.
+    """
+
+    alerts: tuple[Alert, ...] = ()
+    new: tuple[Alert, ...] = ()
+
+
+def set_budget(ledger: Ledger, budget: Budget, at: datetime, *, replace: bool = False) -> bool:
+    """Makes a budget, or says anew what it is.
+
+    Returns:
+        Whether anything was written: nothing is if it says so already.
+
+    Raises:
+        BudgetError: It exists and says something else, or its name differs from another one only by case.
+        LedgerError: It cannot be written.
+    """
+    written = False
+
+    def work(connection: Connection) -> None:
+        nonlocal written
+        _alone(connection)
+        for stored in _all(connection, ledger.place):
+            other = stored.budget
+            if other == budget:
+                return
+            if other.name == budget.name and not replace:
+                raise BudgetError(
+                    f"There is a budget {budget.name} already, and it says something else.",
+                    hint=f"costgpu budget show {budget.name} shows it; --replace sets it anew.",
+                )
+            if other.name != budget.name and other.name.lower() == budget.name.lower():
+                raise BudgetError(
+                    f"There is a budget {other.name} already: names that differ only by case would be confused.",
+                    hint=f"Choose another name, or: costgpu budget set {other.name} --replace ...",
+                )
+        connection.execute(budgets.insert(), _row(budget.name, json.dumps(to_json(budget), separators=(",", ":")), at))
+        written = True
+
+    ledger.write(work)
+    return written
+
+
+def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
+    """Ends a budget; its rows and alerts stay in the ledger.
+
+    Raises:
+        BudgetError: There is none of that name.
+        LedgerError: It cannot be written.
+    """
+    known = [stored.budget.name for stored in all_budgets(ledger)]
+    if name not in known:
+        raise unknown(name, known)
+
+    def work(connection: Connection) -> None:
+        _alone(connection)
+        if name in (stored.budget.name for stored in _all(connection, ledger.place)):  # nobody was quicker
+            connection.execute(budgets.insert(), _row(name, None, at))
+
+    ledger.write(work)
+
+
+def unknown(name: str, known: Sequence[str]) -> BudgetError:
+    """The error for a name that no budget has."""
+    near = difflib.get_close_matches(name, known, 3, 0.5) or list(known)[:5]
+    hint = f"There {'are' if len(near) > 1 else 'is'} {', '.join(near)}." if near else "costgpu budget set makes one."
+    return BudgetError(f"There is no budget {name!r}.", hint=hint)
+
+
+def all_budgets(ledger: Ledger) -> tuple[Stored, ...]:
+    """What is set now, by name."""
+    return ledger.read(lambda connection: _all(connection, ledger.place), ())
+
+
+def alerts_of(ledger: Ledger, stored: Stored, period: Period) -> tuple[Alert, ...]:
+    """The thresholds of a budget that were found crossed in a period, ascending."""
+    return ledger.read(lambda connection: _alerts(connection, stored, to_microseconds(_start(period))), ())
+
+
+def take_turn(
+    ledger: Ledger, stored: Stored, period: Period, thresholds: Sequence[int], spent_usd: Decimal, now: datetime
+) -> Turn:
+    """Notes what is crossed, and takes on to tell what nobody has told yet and nobody is telling now.
+
+    Who calls this has to write the results of every alert that it is given, with `finish_turn`; if it dies before, the
+    alerts are due again after 10 minutes.
+
+    Args:
+        ledger: Where.
+        stored: The budget.
+        period: Of now.
+        thresholds: Those that are crossed in it.
+        spent_usd: In it.
+        now: The time.
+
+    Raises:
+        LedgerError: Nothing could be written, and nothing is to be told.
+    """
+    turn = Turn()
+    start = to_microseconds(_start(period))
+
+    def open_points(connection: Connection) -> tuple[list[Alert], list[int]]:
+        known = _alerts(connection, stored, start, found_since=now - STALE)
+        found = {alert.threshold for alert in known if alert.period_start == _start(period)}
+        return [alert for alert in known if alert.due(now)], sorted(set(thresholds) - found)
+
+    def work(connection: Connection) -> None:
+        nonlocal turn
+        due, crossed_first = open_points(connection)
+        new = []
+        for threshold in crossed_first:
+            row = {
+                "at_us": to_microseconds(now),
+                "budget": stored.number,
+                "period_start_us": start,
+                "threshold": threshold,
+                "nano_usd": to_nano(spent_usd) or 0,
+            }
+            key = connection.execute(alerts.insert(), row).inserted_primary_key
+            assert key is not None  # noqa: S101  an INSERT of one row always has a key
+            new.append(
+                Alert(
+                    number=int(key[0]),
+                    period_start=_start(period),
+                    threshold=threshold,
+                    crossed_at=now,
+                    spent_usd=spent_usd,
+                )
+            )
+        due += new
+        for alert in due:
+            connection.execute(
+                alert_attempts.insert(),
+                {"alert": alert.number, "number": alert.attempts + 1, "at_us": to_microseconds(now)},
+            )
+        turn = Turn(alerts=tuple(sorted(due, key=lambda a: (a.period_start, a.threshold))), new=tuple(new))
+
+    if not any(ledger.read(open_points, ([], list(thresholds)))):
+        return turn  # nothing is written where there is nothing to say
+    for _ in range(TRIES):
+        try:
+            ledger.write(work)
+        except IntegrityError:  # two at once, where beginning does not lock: look again at what the other has written
+            turn = Turn()
+        else:
+            return turn
+    return Turn()
+
+
+def finish_turn(ledger: Ledger, told: Sequence[Alert], now: datetime, *, delivered: bool, detail: str) -> None:
+    """Notes what became of telling what `take_turn` gave.
+
+    Args:
+        ledger: Where.
+        told: Of the turn.
+        now: The time.
+        delivered: Whether people know now.
+        detail: By which way, or what failed; no address, no secret.
+
+    Raises:
+        LedgerError: It could not be written: it will be told once more.
+    """
+    rows = [
+        {
+            "alert": alert.number,
+            "number": alert.attempts + 1,
+            "at_us": to_microseconds(now),
+            "delivered": int(delivered),
+            "detail": detail[:LONGEST_DETAIL].replace("\0", ""),
+        }
+        for alert in told
+    ]
+    if not rows:
+        return
+    try:
+        ledger.write(partial(_insert_results, rows=rows))
+    except IntegrityError as exc:
+        raise failures.damaged(ledger.place, "the result of an alert is there already") from exc
+
+
+def newest_entry(ledger: Ledger) -> datetime | None:
+    """When the ledger was written last, by the clock of then: its last event, else its last budget; None if empty."""
+
+    def read(connection: Connection) -> int | None:
+        for table in (events, budgets):
+            at_us = connection.scalar(select(table.c.at_us).order_by(table.c.id.desc()).limit(1))
+            if at_us is not None:
+                return int(at_us)
+        return None
+
+    at_us = ledger.read(read, None)
+    try:
+        return None if at_us is None else from_microseconds(at_us)
+    except OverflowError:
+        return None
+
+
+def _insert_results(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    connection.execute(alert_results.insert(), rows)
+
+
+def _alone(connection: Connection) -> None:
+    """Keeps others from setting budgets until the transaction ends; on SQLite its BEGIN has done so."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(POSTGRESQL_LOCK)))
+
+
+def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
+    return {"at_us": to_microseconds(at), "name": name, "data": data, "writer": __version__}
+
+
+def _all(connection: Connection, place: str) -> tuple[Stored, ...]:
+    rows = list(connection.execute(select(budgets).order_by(budgets.c.name, budgets.c.id)))
+    found: dict[str, list[Stored]] = {}
+    for row in rows:
+        so_far = found.setdefault(row.name, [])
+        if row.data is None:
+            so_far.clear()
+            continue
+        try:
+            budget = from_json(Budget, json.loads(row.data))
+            at = from_microseconds(row.at_us)
+        except (ValueError, OverflowError, LedgerDamaged) as exc:
+            raise failures.damaged(place, f"what was stored of the budget {row.name} cannot be read") from exc
+        so_far.append(Stored(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
+    return tuple(_last(history) for history in found.values() if history)
+
+
+def _last(history: Sequence[Stored]) -> Stored:
+    last = history[-1]
+    same = tuple(each.number for each in history if each.budget.same_rule(last.budget))
+    return Stored(number=last.number, numbers=same, set_at=last.set_at, budget=last.budget)
+
+
+def _alerts(
+    connection: Connection, stored: Stored, start_us: int, found_since: datetime | None = None
+) -> tuple[Alert, ...]:
+    """Of the period that begins then, and of those before it what was found since; of one found twice, the first."""
+    period = alerts.c.period_start_us == start_us
+    if found_since is not None:
+        period |= (alerts.c.period_start_us < start_us) & (alerts.c.at_us >= to_microseconds(found_since))
+    query = select(alerts).where(alerts.c.budget.in_(stored.numbers), period)
+    rows = list(connection.execute(query.order_by(alerts.c.period_start_us, alerts.c.threshold, alerts.c.id)))
+    numbers = [row.id for row in rows]
+    tries = {
+        row.alert: row
+        for row in connection.execute(
+            select(
+                alert_attempts.c.alert,
+                func.max(alert_attempts.c.number).label("number"),
+                func.max(alert_attempts.c.at_us).label("at_us"),
+            )
+            .where(alert_attempts.c.alert.in_(numbers))
+            .group_by(alert_attempts.c.alert)
+        )
+    }
+    results: dict[int, list[Any]] = {}
+    for row in connection.execute(
+        select(alert_results).where(alert_results.c.alert.in_(numbers)).order_by(alert_results.c.number)
+    ):
+        results.setdefault(row.alert, []).append(row)
+    found: dict[tuple[int, int], Alert] = {}
+    for row in rows:
+        alert = _alert(row, tries.get(row.id), results.get(row.id, []))
+        found.setdefault((row.period_start_us, row.threshold), alert)
+    return tuple(found.values())
+
+
+def _alert(row: Any, tried: Any, results: Sequence[Any]) -> Alert:
+    told = next((result for result in results if result.delivered), None)
+    last = told or (results[-1] if results else None)
+    over = last is not None and (told is not None or tried is None or last.number >= tried.number)
+    return Alert(
+        number=row.id,
+        period_start=from_microseconds(row.period_start_us),
+        threshold=row.threshold,
+        crossed_at=from_microseconds(row.at_us),
+        spent_usd=from_nano(row.nano_usd),
+        attempts=tried.number if tried else 0,
+        last_attempt_at=from_microseconds(tried.at_us) if tried else None,
+        delivered=bool(last.delivered) if over and last else None,
+        told_at=from_microseconds(told.at_us) if told else None,
+        detail=last.detail if last else "",
+    )
+
+
+def _start(period: Period) -> datetime:
+    return EPOCH if period.start is None else period.start

@@ -1,0 +1,83 @@
+"""How long jobs took: what the next estimate of the same workload starts from."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+
+from sqlalchemy import Connection, select
+
+from costgpu.ledger.schema import closings, from_microseconds, outcomes
+from costgpu.ledger.store import Ledger
+from costgpu.models.job import EndReason
+from costgpu.models.prediction import MeasuredSpeed
+
+LAST_RUNS = 5  # of a workload on an instance type that count: machines and what is installed on them change
+SAME_STEPS = 0.01  # runs whose numbers of steps differ by less are of the same length
+AT_MOST = 2000  # rows that are looked at
+HERE = ("local", "this-machine")
+
+Place = tuple[str, str]
+"""Provider and instance type."""
+
+
+def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping[Place, MeasuredSpeed]:
+    """What the last successful runs of a workload tell about instance types.
+
+    Args:
+        ledger: To ask.
+        workload: Its key; nothing is known of the empty one.
+        here: Host name of this computer: runs on other people's computers say nothing about it.
+
+    Raises:
+        LedgerError: It cannot be read.
+    """
+    if not workload:
+        return {}
+    query = (
+        select(
+            outcomes.c.provider,
+            outcomes.c.instance_type,
+            outcomes.c.at_us,
+            outcomes.c.job_seconds,
+            outcomes.c.steps,
+            closings.c.account,
+        )
+        .join(closings, closings.c.run == outcomes.c.run)
+        .where(
+            outcomes.c.workload == workload, outcomes.c.reason == EndReason.SUCCEEDED.value, outcomes.c.job_seconds > 0
+        )
+        .order_by(outcomes.c.run.desc())
+        .limit(AT_MOST)
+    )
+
+    def read(connection: Connection) -> list[tuple[Place, str, int, float, float | None]]:
+        return [
+            ((row.provider, row.instance_type), row.account, row.at_us, row.job_seconds, row.steps)
+            for row in connection.execute(query)
+        ]
+
+    groups: dict[Place, list[tuple[int, float, float | None]]] = {}
+    nothing: list[tuple[Place, str, int, float, float | None]] = []
+    for place, account, at_us, seconds, steps in ledger.read(read, nothing):
+        if place[0] != HERE[0] or account == here:
+            groups.setdefault(place, []).append((at_us, seconds, steps))
+    return {place: _speed(rows) for place, rows in groups.items()}
+
+
+def _speed(newest_first: list[tuple[int, float, float | None]]) -> MeasuredSpeed:
+    steps = next((steps for _, _, steps in newest_first if steps is not None), None)
+    rows = [row for row in newest_first if _as_long(row[2], steps)][:LAST_RUNS]
+    logs = [math.log(seconds) for _, seconds, _ in rows]
+    return MeasuredSpeed(
+        job_seconds=statistics.median(seconds for _, seconds, _ in rows),
+        runs=len(rows),
+        log_spread=statistics.stdev(logs) if len(logs) > 1 else 0.0,
+        last_at=max(from_microseconds(at_us) for at_us, _, _ in rows),
+        steps=steps,
+    )
+
+
+def _as_long(steps: float | None, others: float | None) -> bool:
+    return steps is None or others is None or abs(steps - others) <= SAME_STEPS * max(steps, others)

@@ -1,0 +1,202 @@
+"""Machines with our tag that were seen at a provider and that this ledger has no run of: rows, and what they cost.
+
+Kept so that they still count when they are gone. Of the rows of one machine the last one counts; its price is that of
+the first row that had one, and is never looked up again.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, func, select, tuple_
+
+from costgpu.ledger.projections import plain
+from costgpu.ledger.schema import closings, from_microseconds, from_nano, runs, sightings, to_microseconds, to_nano
+from costgpu.ledger.store import Ledger
+
+AGAIN = timedelta(minutes=10)  # a machine that goes on gets a row no more often
+SETTLED = timedelta(minutes=2)  # a provider may list a machine as alive so long after its confirmed end
+LEAST_SECONDS = 60  # providers bill the first minute whole
+AT_ONCE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """One machine, as it was seen last.
+
+    Attributes:
+        provider: Whose.
+        region: Where.
+        instance_id: Its name.
+        run_id: From its tag.
+        name: From its tag.
+        owner: From its tag.
+        instance_type: Such as ``g5.xlarge``.
+        purchase_option: ``on_demand`` or ``spot``.
+        tags: All of them.
+        started_at: Billed from then on.
+        seen_at: It was there at least until then; exactly, if the provider has said when it ended.
+        usd_per_hour: None if its price is not known.
+        ended: Whether the provider has just said that it is gone; not kept.
+    """
+
+    provider: str
+    region: str
+    instance_id: str
+    run_id: str = ""
+    name: str = ""
+    owner: str = ""
+    instance_type: str
+    purchase_option: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    started_at: datetime
+    seen_at: datetime
+    usd_per_hour: Decimal | None = None
+    ended: bool = False
+
+    def cost_usd(self) -> Decimal | None:
+        """Until it was last seen; None if its price is not known."""
+        if self.usd_per_hour is None:
+            return None
+        seconds = max(0.0, (self.seen_at - self.started_at).total_seconds())
+        return self.usd_per_hour * max(LEAST_SECONDS, math.ceil(seconds)) / 3600
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names the machine for ever."""
+        return self.provider, self.instance_id
+
+    def after(self, before: Sighting | None) -> Sighting:
+        """The same, with what was known before: its price is never looked up again, and no clock takes time back."""
+        if before is None:
+            return self
+        price = self.usd_per_hour if before.usd_per_hour is None else before.usd_per_hour
+        seen_at = self.seen_at if self.ended else max(self.seen_at, before.seen_at)
+        return replace(self, usd_per_hour=price, seen_at=seen_at)
+
+    def says_more(self, before: Sighting | None) -> bool:
+        """Whether this is worth a row after that one."""
+        if before is None or replace(before, seen_at=self.seen_at, ended=self.ended) != self:
+            return True
+        return self.seen_at != before.seen_at if self.ended else self.seen_at - before.seen_at >= AGAIN
+
+
+def seen(ledger: Ledger, since: datetime | None = None) -> tuple[Sighting, ...]:
+    """Machines that were seen since then and that no run of this ledger accounts for, each as it was seen last."""
+    return ledger.read(lambda connection: _unaccounted(connection, since), ())
+
+
+def unaccounted(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
+    """Those of some machines that no closed run of the ledger has paid for; from its end on, if a run has for a while.
+
+    Args:
+        ledger: Where.
+        machines: As they were seen, none of them of an open run.
+        now: When.
+    """
+    ids = list({each.run_id for each in machines})
+    ended: dict[tuple[str, str], tuple[datetime, datetime]] = {}
+
+    def read(connection: Connection) -> None:
+        for start in range(0, len(ids), AT_ONCE):
+            query = select(runs.c.run_id, closings.c.instance_id, closings.c.ended_us, closings.c.at_us)
+            query = query.join(closings, closings.c.run == runs.c.run)
+            for row in connection.execute(query.where(runs.c.run_id.in_(ids[start : start + AT_ONCE]))):
+                closed_at = from_microseconds(row.at_us)
+                until = closed_at if row.ended_us is None else from_microseconds(row.ended_us)
+                ended[row.run_id, row.instance_id] = until, closed_at
+
+    if ids:
+        ledger.read(read, None)
+    found = []
+    for each in machines:
+        paid = ended.get((each.run_id, each.instance_id))
+        if paid is None:
+            found.append(each)
+        elif not each.ended and now - paid[1] > SETTLED:  # its run is closed, and it is still there
+            found.append(replace(each, started_at=max(each.started_at, paid[0])))
+    return found
+
+
+def add(ledger: Ledger, machines: Sequence[Sighting]) -> None:
+    """Adds a row for each of these machines.
+
+    Raises:
+        LedgerError: It cannot be written.
+    """
+    rows = [_row(each) for each in machines]
+    if rows:
+        ledger.write(lambda connection: _insert(connection, rows))
+
+
+def last_of(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
+    """What the ledger says of these machines, by `Sighting.key`."""
+    keys = list({each.key for each in machines})
+    found: dict[tuple[str, str], Sighting] = {}
+
+    def read(connection: Connection) -> None:
+        name = tuple_(sightings.c.provider, sightings.c.instance_id)
+        for start in range(0, len(keys), AT_ONCE):
+            newest = select(func.max(sightings.c.id)).where(name.in_(keys[start : start + AT_ONCE]))
+            newest = newest.group_by(sightings.c.provider, sightings.c.instance_id)
+            for row in connection.execute(select(sightings).where(sightings.c.id.in_(newest))):
+                each = _sighting(row)
+                found[each.key] = each
+
+    if keys:
+        ledger.read(read, None)
+    return found
+
+
+def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
+    connection.execute(sightings.insert(), rows)
+
+
+def _unaccounted(connection: Connection, since: datetime | None) -> tuple[Sighting, ...]:
+    newest = select(func.max(sightings.c.id)).group_by(sightings.c.provider, sightings.c.instance_id)
+    if since is not None:
+        newest = newest.where(sightings.c.at_us > to_microseconds(since))
+    open_here = (runs.c.run.is_not(None)) & closings.c.run.is_(None)
+    counted = (closings.c.instance_id == sightings.c.instance_id) & (
+        sightings.c.started_us < func.coalesce(closings.c.ended_us, closings.c.at_us)
+    )
+    query = (
+        select(sightings, open_here.label("open_here"), func.coalesce(counted, False).label("counted"))
+        .outerjoin(runs, runs.c.run_id == sightings.c.run_id)
+        .outerjoin(closings, closings.c.run == runs.c.run)
+        .where(sightings.c.id.in_(newest))
+        .order_by(sightings.c.id)
+    )
+    return tuple(_sighting(row) for row in connection.execute(query) if not row.open_here and not row.counted)
+
+
+def _row(machine: Sighting) -> dict[str, Any]:
+    texts = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
+    return {
+        **{name: plain(getattr(machine, name)) for name in texts},
+        "at_us": to_microseconds(machine.seen_at),
+        "tags": json.dumps(dict(machine.tags)),
+        "started_us": to_microseconds(machine.started_at),
+        "nano_usd_per_hour": None if machine.usd_per_hour is None else to_nano(machine.usd_per_hour),
+    }
+
+
+def _sighting(row: Any) -> Sighting:
+    try:
+        tags = json.loads(row.tags)
+    except ValueError:
+        tags = {}
+    texts = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
+    return Sighting(
+        **{name: getattr(row, name) for name in texts},
+        tags=tags if isinstance(tags, dict) else {},
+        started_at=from_microseconds(row.started_us),
+        seen_at=from_microseconds(row.at_us),
+        usd_per_hour=None if row.nano_usd_per_hour is None else from_nano(row.nano_usd_per_hour),
+    )

@@ -1,0 +1,171 @@
+"""What this machine can do, without torch: for programs that are measured from outside.
+
+The matrix multiply is measured by the NumPy of the user's Python where there is one; without it, it is computed from
+the CPU's vector units and clock, which `PlainMachine.how` says. The memory copy is measured in any case.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from costgpu.measure.interpreter import cpu_model, default_interpreter, usable_cores
+from costgpu.models.workload import Machine
+
+BENCH = Path(__file__).with_name("microbenchmark.py")
+WINDOW_SECONDS = 0.6  # for each of the figures
+BENCH_LIMIT_SECONDS = 60.0
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+# Of the peak, in an fp32 GEMM; as in the estimate of cloud CPUs. Source: one Zen 3 core, torch 2.13 (2026-11-21).
+GEMM_SHARE_OF_PEAK = 0.66
+# fp32 FLOPs of one core in one cycle, by its widest vector unit. Source: the processor vendors' documentation
+# (2026-09): two FMA units as a rule, AVX-512 of AMD before Zen 5 in two halves.
+FLOPS_PER_CYCLE = {"avx512": 64.0, "avx512_halved": 32.0, "avx2": 32.0, "avx": 16.0, "sve": 32.0, "asimd": 16.0}
+PLAIN_FLOPS_PER_CYCLE, DEFAULT_GHZ, DEFAULT_CORE_GBPS = 8.0, 2.5, 12.0
+CALL_SECONDS = 5e-6  # nominal; only the probe of torch counts calls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainMachine:
+    """This machine, and where its figures come from.
+
+    Attributes:
+        machine: As in a profile.
+        how: One sentence for people.
+        measured: Whether the matrix multiply was measured; False: computed from the CPU's units and clock.
+    """
+
+    machine: Machine
+    how: str
+    measured: bool
+
+
+def describe_machine_plainly(threads: int = 0) -> Machine:
+    """This machine without torch; takes about two seconds.
+
+    Args:
+        threads: That the measured program used; 0 for as many as there are cores.
+    """
+    return plain_machine(threads).machine
+
+
+def plain_machine(threads: int = 0, python: str | None = None) -> PlainMachine:
+    """This machine without torch, and how its figures were found.
+
+    Args:
+        threads: That the measured program used; 0 for as many as there are cores.
+        python: Interpreter whose NumPy measures; None for the active one of the user.
+    """
+    cores = usable_cores()
+    figures = _figures(python, cores)
+    copy = figures.get("copy_gbps") or [DEFAULT_CORE_GBPS * cores]
+    gemm, calls = figures.get("gemm_gflops") or [], figures.get("op_seconds") or CALL_SECONDS
+    if gemm:
+        best, low = gemm[-1], gemm[len(gemm) // 10]
+        how = f"The machine's speed was measured with NumPy {figures['numpy']}."
+    else:
+        best = _computed_gflops(cores)
+        low = best * copy[len(copy) // 10] / copy[-1]
+        how = (
+            f"The machine's matrix multiply ({best:.0f} GFLOP/s) is computed from the CPU's vector units and clock,"
+            " not measured: there is no NumPy to measure it with."
+        )
+    return PlainMachine(
+        machine=Machine(
+            cpu_model=cpu_model(),
+            cores=cores,
+            threads=threads or cores,
+            memory_gib=psutil.virtual_memory().total / 2**30,
+            gemm_gflops=best,
+            gemm_gflops_low=low,
+            copy_gbps=copy[-1],
+            op_seconds=calls,
+            gemm_threads=cores,
+            accelerators=local_accelerators(),
+        ),
+        how=how,
+        measured=bool(gemm),
+    )
+
+
+def _figures(python: str | None, cores: int) -> dict[str, Any]:
+    """Of the first interpreter that has NumPy; without one the copy alone; empty if no Python answers."""
+    environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(cores))}
+    best: dict[str, Any] = {}
+    candidates = [python] if python else [default_interpreter(dict(os.environ))[0], sys.executable]
+    for path in dict.fromkeys(candidates):
+        if not path:
+            continue
+        try:
+            answer = subprocess.run(
+                [path, str(BENCH), str(cores), str(WINDOW_SECONDS)],
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=BENCH_LIMIT_SECONDS,
+                check=True,
+                stdin=subprocess.DEVNULL,
+            )
+            found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+        except (OSError, subprocess.SubprocessError, ValueError, IndexError):
+            continue
+        if found.get("gemm_gflops"):
+            return found
+        best = best or found
+    return best
+
+
+def _computed_gflops(cores: int) -> float:
+    return GEMM_SHARE_OF_PEAK * _clock_ghz() * flops_per_cycle(_cpu_info()) * cores
+
+
+def flops_per_cycle(info: str) -> float:
+    """fp32 FLOPs of one core in one cycle, from the text of ``/proc/cpuinfo``."""
+    flags: set[str] = set()
+    for line in info.splitlines():
+        if line.startswith(("flags", "Features")):
+            flags = set(line.partition(":")[2].split())
+            break
+    if "avx512f" in flags:
+        halved = "AuthenticAMD" in info and "avx512_vp2intersect" not in flags  # which Zen 5 brought to AMD
+        return FLOPS_PER_CYCLE["avx512_halved" if halved else "avx512"]
+    for name in ("avx2", "avx", "sve", "asimd"):
+        if name in flags:
+            return FLOPS_PER_CYCLE[name]
+    arm = not flags and platform.machine().lower() in ("arm64", "aarch64")  # macOS has no such file
+    return FLOPS_PER_CYCLE["asimd"] if arm else PLAIN_FLOPS_PER_CYCLE
+
+
+def _cpu_info() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+
+
+def _clock_ghz() -> float:
+    """The highest clock that the system tells, GHz."""
+    try:
+        clock: Any = psutil.cpu_freq()  # None where the system does not tell
+    except (OSError, RuntimeError, NotImplementedError, AttributeError):
+        return DEFAULT_GHZ
+    megahertz = max(clock.max or 0.0, clock.current or 0.0) if clock else 0.0
+    return megahertz / 1000 if 500 <= megahertz <= 8000 else DEFAULT_GHZ
+
+
+def local_accelerators(root: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """Names of the NVIDIA GPUs of this machine as its driver tells them (Linux); empty elsewhere."""
+    try:
+        texts = [(folder / "information").read_text(errors="replace") for folder in sorted(root.iterdir())]
+    except OSError:
+        return []
+    lines = [line for text in texts for line in text.splitlines() if line.startswith("Model:")]
+    return [line.partition(":")[2].strip() for line in lines]

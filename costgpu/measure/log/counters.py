@@ -1,0 +1,194 @@
+"""The counters in a program's log: what each counts, and which of them is the training's. Pure.
+
+A counter is a stream of lines that one pattern matches. It counts if it mostly rises; where it starts again, or where
+the epoch beside it rises, an epoch has ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from costgpu.measure.log.lines import Line, Progress, epoch_context, read_line
+from costgpu.measure.log.patterns import FACTS, PATTERNS, Pattern, Tier
+
+MOST_SAMPLES = 20000  # of one stream; beyond it every other one is dropped
+MOST_STREAMS = 400  # a log with more has a pattern match in noise
+FEW = 3  # so many steps forward prove a counter; fewer only where nothing else counts
+QUIET_GAPS, QUIET_SHARE = 5.0, 0.3  # a counter that has been silent for so long is not the one that is running
+RESETS_PER_RISE = 0.5  # a number that falls more often than that is no counter
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One reading of a counter; `epoch` is of the same line or of the last line that named one."""
+
+    at: float
+    step: float
+    epoch: float | None
+    printed_seconds: float | None
+    samples_rate: float | None
+    samples: float | None
+
+
+@dataclass(slots=True)
+class Stream:
+    """The readings of one counter.
+
+    Attributes:
+        pattern: That matches its lines.
+        example: Its first line.
+        total: What it counts to; None if its lines do not tell.
+        evaluating: Its lines speak of validation or a test.
+        names_epochs: A bar that is called "epochs".
+        samples: Each differs from the one before.
+        epochs: The number of epochs that its own lines tell.
+        own_epochs: Its own lines tell the epoch.
+        rises: Readings above the one before, or in a later epoch.
+        falls: Readings below the one before, in no later epoch.
+        restarts: Readings that are not above the one before: an epoch has begun between them.
+        lines: All lines that matched.
+        beside: Patterns that matched the same lines.
+    """
+
+    pattern: Pattern
+    example: str
+    total: float | None
+    evaluating: bool
+    names_epochs: bool
+    samples: list[Sample] = field(default_factory=list)
+    epochs: float | None = None
+    own_epochs: bool = False
+    rises: int = 0
+    falls: int = 0
+    restarts: int = 0
+    lines: int = 0
+    beside: set[str] = field(default_factory=set)
+
+    def add(self, found: Progress, epoch: float | None) -> None:
+        """One more reading; `epoch` is that of the lines around it."""
+        self.lines += 1
+        counted = found.step if found.step is not None else float(self.lines)
+        if found.epoch is not None:
+            self.own_epochs, epoch = True, found.epoch
+        self.epochs = found.epochs or self.epochs
+        last = self.samples[-1] if self.samples else None
+        if last is not None:
+            later = epoch is not None and last.epoch is not None and epoch > last.epoch
+            if counted == last.step and not later:
+                return
+            self.restarts += counted < last.step or (later and counted == last.step)
+            self.rises += counted > last.step or later
+            self.falls += counted < last.step and not later
+        sample = Sample(found.at, counted, epoch, found.printed_seconds, found.printed_samples_rate, found.samples)
+        self.samples.append(sample)
+        if len(self.samples) > MOST_SAMPLES:
+            self.samples[:] = self.samples[::2]
+
+    @property
+    def counts(self) -> bool:
+        """Whether it can be a counter at all."""
+        return self.rises > 0 and self.falls <= max(1.0, RESETS_PER_RISE * self.rises)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has reached its total."""
+        return self.total is not None and bool(self.samples) and self.samples[-1].step >= self.total
+
+    @property
+    def over(self) -> bool:
+        """Whether it has come to its end once and for all, as a bar of the preparations does; not one of an epoch."""
+        epochs = self.pattern.per_epoch or (bool(self.samples) and self.samples[-1].epoch is not None)
+        return self.complete and self.restarts == 0 and not epochs
+
+
+class ProgressLog:
+    """Reads lines one by one, and knows at any time which counter is the training's."""
+
+    def __init__(self, patterns: tuple[Pattern, ...] = PATTERNS) -> None:
+        self.patterns = patterns
+        self.streams: dict[str, Stream] = {}
+        self.facts: dict[str, str] = {}
+        self.lines = 0
+        self.epochs: float | None = None
+        self.unreadable = ""
+        self.last_at = 0.0
+        self._epoch: float | None = None
+
+    def read(self, line: Line) -> bool:
+        """Whether the line says anything about progress."""
+        self.lines += 1
+        for name, needle, regex in FACTS:
+            if needle in line.text and (match := regex.search(line.text)) is not None:
+                self.facts.setdefault(name, match["value"])
+        context = epoch_context(line)
+        if context is not None:
+            self._epoch, self.epochs = context[0], context[1] or self.epochs
+        hit = False
+        matches = read_line(line, self.patterns)
+        names = {found.pattern.name for found in matches}
+        for found in matches:
+            if found.step is None and found.pattern.step_group != 0:
+                self.unreadable = found.text
+                continue
+            stream = self.streams.get(found.stream)
+            if stream is None:
+                if len(self.streams) >= MOST_STREAMS:
+                    continue
+                stream = self.streams[found.stream] = Stream(
+                    found.pattern, found.text, found.total, found.evaluating, found.names_epochs
+                )
+            stream.beside |= names
+            stream.add(found, self._epoch)
+            self.last_at, hit = line.at, True
+        return hit
+
+    def best(self, now: float | None = None) -> Stream | None:
+        """The counter of the training, by all that has been read; None if nothing counts yet.
+
+        Args:
+            now: To tell counters that have fallen silent; None for the time of the last line that counted.
+        """
+        counters = [stream for stream in self.streams.values() if stream.counts]
+        end = self.last_at if now is None else max(now, self.last_at)
+        return min(counters, key=lambda stream: _rank(stream, end), default=None)
+
+    def outer(self, inner: Stream) -> Stream | None:
+        """The bar around the bar of the training, if there is one: it moves when that one starts again."""
+        for stream in self.streams.values():
+            if stream is inner or not stream.pattern.named or not stream.total or stream.evaluating:
+                continue
+            moved = stream.samples[-1].step - stream.samples[0].step
+            follows = moved == 0 == inner.restarts or (moved > 0 and abs(moved - inner.restarts) <= 1)
+            if follows and stream.samples[0].at <= inner.samples[0].at:
+                return stream
+        return None
+
+    def others(self, chosen: Stream) -> list[Stream]:
+        """Counters in other lines than those of the chosen one, best first."""
+        found = [
+            stream
+            for stream in self.streams.values()
+            if stream.counts
+            and stream.rises >= FEW
+            and not stream.evaluating
+            and chosen.pattern.name not in stream.beside
+            and stream.pattern.tier not in (Tier.EPOCH, Tier.PERCENT)
+        ]
+        return sorted(found, key=lambda stream: _rank(stream, self.last_at))
+
+
+def _rank(stream: Stream, now: float) -> tuple[bool, bool, bool, int, int, int]:
+    """Smaller is better: what trains, what is running, what is proven, what is specific, what has most readings."""
+    first, last = stream.samples[0].at, stream.samples[-1].at
+    gaps = sorted(later.at - earlier.at for earlier, later in pairwise(stream.samples[-50:]))
+    usual = gaps[len(gaps) // 2] if gaps else 0.0
+    silent = now - last > max(QUIET_GAPS * usual, QUIET_SHARE * (now - first))
+    return (
+        stream.evaluating,
+        silent or stream.over,
+        stream.rises < FEW,
+        stream.pattern.tier,
+        stream.names_epochs,
+        -stream.rises,
+    )

@@ -1,0 +1,205 @@
+"""Runs a command without the probe, reads its lines as they come, and ends it when enough has been seen.
+
+Its output goes through a pipe, so that we know when each line came, and into a log. A pseudo-terminal would make more
+programs print at once, but also colours, pagers and questions. Instead Python is told not to buffer, programs that use
+C's stdio are started through ``stdbuf`` where there is one, and what still comes in blocks is read as such.
+
+To end it, it is asked first (SIGTERM: it may remove its temporary files, and a client of containers passes it on);
+then everything that it has started is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from io import RawIOBase
+from pathlib import Path
+from typing import BinaryIO
+
+import psutil
+
+from costgpu.errors import ScriptNotFound
+from costgpu.measure.log.counters import ProgressLog
+from costgpu.measure.log.lines import LineSplitter
+from costgpu.measure.log.patterns import Pattern
+from costgpu.measure.session import MARKER, QUIET_TRACKERS, adopting, end_everything, interruptible, uninterrupted
+
+ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
+LONGER = 1.5
+LOG_BYTES = 64 << 20  # of the output that is kept
+TAIL_LINES = 12
+READ_BYTES = 1 << 16
+TICK_SECONDS = 0.1
+WEIGH_SECONDS = 0.5
+GRACE_SECONDS = 3.0  # to end itself when asked to
+SILENT_SECONDS = 2.0  # after it has ended, for what it left behind and still prints
+
+
+class Watch:
+    """One run of a command.
+
+    Attributes:
+        log: What its lines say of progress.
+        tail: Its last lines.
+        started_at: On the monotonic clock.
+        wall_seconds: How long it ran.
+        returncode: Negative for a signal.
+        stopped: We ended it.
+        peak_rss_bytes: Of the command and all its descendants together.
+        survivors: Processes of it that had to be killed, but for itself.
+    """
+
+    def __init__(self, patterns: tuple[Pattern, ...], measure_for: float, start_limit: float) -> None:
+        self.log = ProgressLog(patterns)
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.started_at = self.wall_seconds = 0.0
+        self.returncode = self.peak_rss_bytes = self.survivors = 0
+        self.stopped = False
+        self._measure_for, self._start_limit = measure_for, start_limit
+        self._splitter = LineSplitter()
+        self._first: float | None = None
+        self._last_byte = self._weighed_at = 0.0
+        self._kept = 0
+        self._open = True
+
+    def run(self, command: Sequence[str], workdir: Path, log: Path, progress: Callable[[float, bool], None]) -> None:
+        """Runs it until it ends or enough has been seen; nothing of it is left.
+
+        Raises:
+            ScriptNotFound: The system cannot start it.
+            KeyboardInterrupt: After everything has been ended.
+        """
+        before = {process.pid for process in psutil.Process().children()}
+        marker = uuid.uuid4().hex
+        environment = {**os.environ, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        with os.fdopen(reader, "rb", buffering=0) as source, log.open("wb") as output, interruptible(), adopting():
+            self.started_at = self._last_byte = time.monotonic()
+            try:
+                child = subprocess.Popen(
+                    unbuffered(command),
+                    stdin=subprocess.DEVNULL,
+                    stdout=writer,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=workdir,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise ScriptNotFound(
+                    f"{command[0]} does not start: {error.strerror}.", hint="Can it be run by hand?"
+                ) from error
+            finally:
+                os.close(writer)
+            try:
+                self._follow(child, source, output, progress)
+            finally:
+                self.wall_seconds = time.monotonic() - self.started_at
+                with uninterrupted():
+                    self._ask_to_end(child, source, output)
+                    self.survivors = end_everything(child.pid, marker, before)
+                    self.returncode = child.wait()
+
+    def _follow(
+        self,
+        child: subprocess.Popen[bytes],
+        source: RawIOBase,
+        output: BinaryIO,
+        progress: Callable[[float, bool], None],
+    ) -> None:
+        with selectors.DefaultSelector() as selector:
+            selector.register(source, selectors.EVENT_READ)
+            while True:
+                if not self._open:
+                    time.sleep(TICK_SECONDS)
+                elif selector.select(TICK_SECONDS):
+                    self._open = self._read(source, output)
+                    if not self._open:
+                        selector.unregister(source)
+                now = time.monotonic()
+                self._weigh(child, now)
+                if child.poll() is not None and (not self._open or now - self._last_byte > SILENT_SECONDS):
+                    for line in self._splitter.close():
+                        self._take(line.text, line.at, hit=self.log.read(line))
+                    return
+                if self._enough(now):
+                    self.stopped = True
+                    return
+                progress(now - self.started_at, self._first is not None)
+
+    def _read(self, source: RawIOBase, output: BinaryIO) -> bool:
+        """One block: into the log, and line by line into the counters. False at the end."""
+        now = time.monotonic()
+        chunk = source.read(READ_BYTES)
+        if not chunk:
+            return chunk is None  # nothing there after all
+        self._last_byte = now
+        if self._kept < LOG_BYTES:
+            output.write(chunk[: LOG_BYTES - self._kept])
+            output.flush()
+            self._kept += len(chunk)
+        for line in self._splitter.feed(chunk, now):
+            self._take(line.text, line.at, hit=self.log.read(line))
+        return True
+
+    def _take(self, text: str, at: float, *, hit: bool) -> None:
+        self.tail.append(text)
+        if hit and self._first is None:
+            self._first = at
+
+    def _enough(self, now: float) -> bool:
+        """Whether what was seen will do, or nothing can be expected any more."""
+        best = self.log.best(now)
+        if best is None:
+            since = self.started_at if self._first is None else self._first
+            return now - since > self._start_limit
+        hard = self._start_limit + max(5 * self._measure_for, self._measure_for + 60)
+        if now - self.started_at > hard:
+            return True
+        if best.complete and best.restarts == 0:  # a bar of the preparations, or the end is near
+            return False
+        watched = now - best.samples[0].at
+        return watched > self._measure_for * (1.0 if len(best.samples) >= ENOUGH_LINES else LONGER)
+
+    def _weigh(self, child: subprocess.Popen[bytes], now: float) -> None:
+        if now - self._weighed_at < WEIGH_SECONDS:
+            return
+        self._weighed_at = now
+        total = 0
+        with contextlib.suppress(psutil.Error):
+            root = psutil.Process(child.pid)
+            for process in [root, *root.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    total += process.memory_info().rss
+        self.peak_rss_bytes = max(self.peak_rss_bytes, total)
+
+    def _ask_to_end(self, child: subprocess.Popen[bytes], source: RawIOBase, output: BinaryIO) -> None:
+        """SIGTERM to its whole group, and some time to follow it; what it prints meanwhile goes into the log."""
+        if child.poll() is not None:
+            return
+        with contextlib.suppress(OSError):
+            os.killpg(child.pid, signal.SIGTERM)
+        until = time.monotonic() + GRACE_SECONDS
+        while child.poll() is None and time.monotonic() < until:
+            if self._open:
+                with contextlib.suppress(OSError):
+                    chunk = source.read(READ_BYTES)
+                    if chunk and self._kept < LOG_BYTES:
+                        output.write(chunk)
+                        self._kept += len(chunk)
+            time.sleep(TICK_SECONDS / 5)
+
+
+def unbuffered(command: Sequence[str]) -> list[str]:
+    """With line-wise output of programs that leave buffering to C's stdio, where ``stdbuf`` is there to do that."""
+    wrapper = shutil.which("stdbuf")
+    return [wrapper, "-oL", "-eL", *command] if wrapper else list(command)

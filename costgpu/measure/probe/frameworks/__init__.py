@@ -1,0 +1,1 @@
+"""Hooks into the frameworks that scripts train with."""

@@ -1,0 +1,234 @@
+"""Calls of the script's own jitted JAX functions, timed, with the FLOPs and bytes of what they compute."""
+
+import os
+import sys
+import threading
+
+from ..loops.progress_series import harmless, patched
+from ..op_tracer import clock
+
+HEAVY = (
+    "dot_general",
+    "conv_general_dilated",
+    "gather",
+    "scatter",
+    "sort",
+    "fft",
+    "cumsum",
+    "cumlogsumexp",
+    "cummax",
+    "argmax",
+    "argmin",
+    "dynamic_update_slice",
+    "concatenate",
+    "select_and_scatter_add",
+    "top_k",
+)
+
+
+class Jax:
+    """Wraps `jax.jit` and `jax.pmap`; only functions of the script's own count, at their outermost call."""
+
+    def __init__(self, beats):
+        self.beats = beats
+        self.depth = 0
+
+    def attach(self, module):
+        self.jax = module
+        for name in ("jit", "pmap"):
+            patched(module, name, self.make)
+
+    def make(self, jit):
+        followed = self
+
+        def jit_and_follow(fun=None, *args, **kwargs):
+            if fun is None or not callable(fun):
+                return lambda inner: jit_and_follow(inner, *args, **kwargs)
+            made = jit(fun, *args, **kwargs)
+            place = own_function(fun, followed.beats.recorder.config)
+            return made if place is None else Followed(made, followed, place)
+
+        return jit_and_follow
+
+    def called(self, compiled, place, args, kwargs):
+        recorder = self.beats.recorder
+        if self.depth or recorder.status != "running" or threading.get_ident() != recorder.thread or self.tracing():
+            return compiled(*args, **kwargs)
+        series = self.beats.keyed.get(("jax", place))
+        shapes = self.shapes(args, kwargs) if series is None or series.beats < 2 else None
+        self.depth += 1
+        begin = clock()
+        try:
+            result = compiled(*args, **kwargs)
+            self.jax.block_until_ready(result)
+        finally:
+            self.depth -= 1
+        self.stepped(series, compiled, place, shapes, begin, sys._getframe(2))
+        return result
+
+    @harmless
+    def stepped(self, series, compiled, place, shapes, begin, frame):
+        if series is None:
+            series = self.beats.open(
+                "jax",
+                "step",
+                None,
+                key=("jax", place),
+                function=place,
+                may_stop=False,
+                per_epoch=None,
+                busy=0.0,
+                devices=[str(d.platform) for d in self.jax.devices()],
+                parameters=None,
+                batch=None,
+            )
+        if series.beats:
+            series.facts["busy"] += clock() - begin
+        if shapes is not None and series.beats == 1:
+            self.count(series, compiled, shapes)
+        self.beats.beat(series, frame=frame)
+
+    def tracing(self):
+        try:
+            return not self.jax.core.trace_state_clean()
+        except AttributeError:
+            return False
+
+    def shapes(self, args, kwargs):
+        """The arguments with arrays replaced by their shapes: a donated array is gone after the call."""
+        shape = self.jax.ShapeDtypeStruct
+
+        def abstract(value):
+            return shape(value.shape, value.dtype) if isinstance(value, self.jax.Array) else value
+
+        try:
+            return self.jax.tree_util.tree_map(abstract, (args, kwargs))
+        except Exception:  # noqa: BLE001 - a container that JAX does not know either
+            return None
+
+    def count(self, series, compiled, shapes):
+        begin = clock()
+        try:
+            traced = compiled.trace(*shapes[0], **shapes[1])
+            totals = Totals()
+            totals.add(traced.jaxpr.jaxpr, 1.0)
+            totals.ends(traced.jaxpr.jaxpr)
+            series.facts["totals"] = totals.record()
+            analysis = traced.lower().cost_analysis() or {}
+            series.facts["cost_analysis_flops"] = float(analysis.get("flops") or 0.0)
+        except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
+            series.facts["uncounted"] = "{}: {}".format(type(error).__name__, error)[:200]
+        series.facts["counting_seconds"] = clock() - begin
+        self.beats.muted(series, clock() - begin)
+
+
+class Followed:
+    """A jitted function that is counted; everything else of it is the original's."""
+
+    def __init__(self, compiled, jax, place):
+        self.__dict__.update(_compiled=compiled, _jax=jax, _place=place, __wrapped__=compiled)
+
+    def __call__(self, *args, **kwargs):
+        return self._jax.called(self._compiled, self._place, args, kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self._compiled, name)
+
+    def __get__(self, instance, owner=None):  # a jitted method
+        if instance is None:
+            return self
+        bound, jax, place = self._compiled.__get__(instance, owner), self._jax, self._place
+        return lambda *args, **kwargs: jax.called(bound, place, args, kwargs)
+
+
+class Totals:
+    """FLOPs and bytes of a jaxpr; loops of known length count with it, element-wise ops are fused into what follows."""
+
+    def __init__(self):
+        self.flops = self.convolutions = self.moved = self.kernels = 0.0
+        self.dtypes, self.unknown_loops = {}, False
+
+    def add(self, jaxpr, times):
+        for eqn in jaxpr.eqns:
+            name, params = eqn.primitive.name, eqn.params
+            if name == "scan":
+                self.add(params["jaxpr"].jaxpr, times * params["length"])
+            elif name == "while":
+                self.unknown_loops = True
+                self.add(params["body_jaxpr"].jaxpr, times)
+            elif name == "cond":
+                self.add(params["branches"][-1].jaxpr, times)
+            else:
+                inner = [p for p in params.values() if hasattr(p, "eqns") or hasattr(p, "jaxpr")]
+                for one in inner[:1]:
+                    self.add(one if hasattr(one, "eqns") else one.jaxpr, times)
+                if not inner:
+                    self.one(eqn, name, params, times)
+
+    def one(self, eqn, name, params, times):
+        if not (name in HEAVY or name.startswith(("reduce_", "scatter"))):
+            return
+        flops = 0.0
+        if name == "dot_general":
+            (contract, _), _ = params["dimension_numbers"]
+            left = eqn.invars[0].aval.shape
+            flops = 2.0 * size(eqn.outvars[0].aval)
+            for axis in contract:
+                flops *= left[axis]
+        elif name == "conv_general_dilated":
+            kernel = eqn.invars[1].aval.shape
+            channels = kernel[params["dimension_numbers"].rhs_spec[0]]
+            flops = 2.0 * size(eqn.outvars[0].aval) * size(eqn.invars[1].aval) / max(1, channels)
+            self.convolutions += flops * times
+        if flops:
+            dtype = str(eqn.invars[0].aval.dtype)
+            self.dtypes[dtype] = self.dtypes.get(dtype, 0.0) + flops * times
+        self.flops += flops * times
+        self.moved += times * sum(nbytes(v.aval) for v in list(eqn.invars) + list(eqn.outvars) if hasattr(v, "aval"))
+        self.kernels += 2.0 * times  # and the fused element-wise work behind it
+
+    def ends(self, jaxpr):
+        """What goes in and comes out: parameters, optimizer state, the batch."""
+        self.moved += sum(nbytes(v.aval) for v in list(jaxpr.invars) + list(jaxpr.outvars) if hasattr(v, "aval"))
+        self.kernels += len(jaxpr.outvars)
+
+    def record(self):
+        dtype = max(self.dtypes, key=self.dtypes.get) if self.dtypes else "float32"
+        return {
+            "flops": self.flops,
+            "bytes": self.moved,
+            "kernels": self.kernels,
+            "convolutions": self.convolutions,
+            "dtype": dtype,
+            "unknown_loops": self.unknown_loops,
+        }
+
+
+def size(aval):
+    total = 1.0
+    for n in aval.shape:
+        total *= n
+    return total
+
+
+def nbytes(aval):
+    try:
+        return size(aval) * aval.dtype.itemsize
+    except (AttributeError, TypeError):
+        return 0.0
+
+
+def own_function(fun, config):
+    """``train_step (train.py:12)`` if the function is of the user's own code; None for a library's."""
+    for _ in range(10):
+        inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None) or getattr(fun, "f", None)
+        inner = inner or getattr(fun, "__func__", None) or getattr(fun, "fun", None)
+        if inner is None or not callable(inner):
+            break
+        fun = inner
+    code = getattr(fun, "__code__", None) or getattr(type(fun).__dict__.get("__call__"), "__code__", None)
+    if code is None or "site-packages" in code.co_filename or "dist-packages" in code.co_filename:
+        return None
+    if code.co_filename.startswith(("<", os.path.dirname(os.__file__))):
+        return None
+    return "{} ({}:{})".format(code.co_name, os.path.basename(code.co_filename), code.co_firstlineno)

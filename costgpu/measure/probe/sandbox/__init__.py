@@ -1,0 +1,1 @@
+"""What keeps the script from changing files, and what stands in for a GPU."""

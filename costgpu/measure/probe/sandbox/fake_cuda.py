@@ -1,0 +1,398 @@
+"""Lets a script that insists on CUDA run where there is none: what it asks a GPU for lands on the CPU.
+
+Only in a measurement that was asked to (config key ``pretend``), after the script has refused to run without it, and
+only where torch sees no CUDA device. What the script then sees:
+
+- A device that it names stays as it named it (``torch.device("cuda:0").type == "cuda"``), so that its branches are
+  those of a GPU. It becomes the CPU where a tensor, module, generator or checkpoint is put on it.
+- Moving a tensor copies nothing: it is where it should be. So a step costs here what it would cost a script for the
+  CPU, and the copy to a GPU is predicted from the bytes of a batch.
+- ``x.device``, ``x.is_cuda``, ``x.is_cpu``, ``x.get_device()`` and ``x.type()`` say cuda:0 of every tensor to the
+  script's own code, and the truth to libraries, torch itself first of all: they choose kernels by it.
+- An autocast region for CUDA is entered, and does nothing to tensors of a CPU: the step runs in fp32. CPU autocast
+  would run bf16, many times slower where it is not in hardware. The region is recorded as asked for, and it is the
+  recorded one that GPU times are predicted from. `GradScaler` scales, unscales and updates for real.
+- ``nccl`` is ``gloo``; data-parallel wrappers have one device.
+"""
+
+import functools
+import re
+import sys
+
+from .fake_cuda_api import CudaFace
+
+CUDA_NAME = re.compile(r"^cuda(?::(\d+))?$")
+FACTORIES = (
+    "arange",
+    "asarray",
+    "as_tensor",
+    "bartlett_window",
+    "blackman_window",
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "eye",
+    "full",
+    "full_like",
+    "hamming_window",
+    "hann_window",
+    "kaiser_window",
+    "linspace",
+    "logspace",
+    "normal",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randint_like",
+    "randn",
+    "randn_like",
+    "randperm",
+    "range",
+    "scalar_tensor",
+    "sparse_bsc_tensor",
+    "sparse_bsr_tensor",
+    "sparse_compressed_tensor",
+    "sparse_coo_tensor",
+    "sparse_csc_tensor",
+    "sparse_csr_tensor",
+    "tensor",
+    "tril_indices",
+    "triu_indices",
+    "zeros",
+    "zeros_like",
+    "empty_quantized",
+)
+NEW = (
+    "new",
+    "new_empty",
+    "new_empty_strided",
+    "new_full",
+    "new_ones",
+    "new_tensor",
+    "new_zeros",
+)
+
+
+def replace(owner, name, make):
+    """Puts ``make(what is there)`` in the place of ``owner.name``, where there is something."""
+    inner = getattr(owner, name, None)
+    if inner is None:
+        return None
+    made = make(inner)
+    try:
+        functools.update_wrapper(made, inner)
+    except (AttributeError, TypeError):
+        pass
+    setattr(owner, name, made)
+    return made
+
+
+class Pretend:
+    """Puts the CPU where the script asks for a CUDA device."""
+
+    def __init__(self, asked, libraries):
+        self.asked = asked
+        self.libraries = tuple(libraries) + (__file__.rsplit("sandbox", 1)[0], "<")
+
+    def attach(self, torch):
+        """Each part by itself: what another release of torch has elsewhere is left as it is."""
+        if torch.cuda.is_available():
+            return
+        self.device, self.cpu, self.gpu = torch.device, torch.device("cpu"), torch.device("cuda", 0)
+        self.asked.pretended = True
+        parts = [self.tensors, self.seen, self.factories, self.modules, self.defaults, self.generators, self.loading]
+        for part in parts + [self.scaling, self.fused, self.attention, self.parallel, CudaFace(self).attach]:
+            try:
+                part(torch)
+            except Exception as error:  # noqa: BLE001 - the script may never need this part
+                self.asked.failures.append("{}: {}".format(getattr(part, "__name__", part), error)[:200])
+
+    def place(self, value):
+        """The CPU for a CUDA device in any of its spellings; anything else as it is."""
+        if isinstance(value, str):
+            found = CUDA_NAME.match(value)
+            if found is None:
+                return value
+            index = int(found.group(1) or 0)
+        elif isinstance(value, self.device):
+            if value.type != "cuda":
+                return value
+            index = value.index or 0
+        elif isinstance(value, int) and not isinstance(value, bool):
+            index = max(0, value)
+        else:
+            return value
+        self.asked.devices.add(index)
+        return self.cpu
+
+    def from_library(self, frame):
+        """Whether a library asks, and not the script."""
+        return frame.f_code.co_filename.startswith(self.libraries)
+
+    def placing(self, inner):
+        """`inner` with its first argument and its ``device`` placed: ``to`` in all its forms."""
+        place = self.place
+
+        def call(one, *args, **kwargs):
+            if args:
+                args = (place(args[0]),) + args[1:]
+            if "device" in kwargs:
+                kwargs["device"] = place(kwargs["device"])
+            return inner(one, *args, **kwargs)
+
+        return call
+
+    def making(self, inner):
+        """`inner`, which makes a tensor, with its ``device`` placed and nothing pinned."""
+        place = self.place
+
+        def call(*args, **kwargs):
+            if "device" in kwargs:
+                kwargs["device"] = place(kwargs["device"])
+            if kwargs.get("pin_memory"):
+                kwargs["pin_memory"] = False
+            return inner(*args, **kwargs)
+
+        return call
+
+    def tensors(self, torch):
+        tensor, place = torch.Tensor, self.place
+
+        def cuda(one, device=None, non_blocking=False, memory_format=torch.preserve_format, **_):
+            place(0 if device is None else device)
+            return one if memory_format is torch.preserve_format else one.contiguous(memory_format=memory_format)
+
+        replace(tensor, "to", self.placing)
+        tensor.cuda = cuda
+        tensor.pin_memory = lambda one, *args, **kwargs: one
+        tensor.record_stream = lambda one, stream: None
+        for name in NEW:
+            replace(tensor, name, self.making)
+        bases = [getattr(torch.storage, n, None) for n in ("_StorageBase", "UntypedStorage", "TypedStorage")]
+        for storage in bases:
+            if storage is not None:
+                storage.cuda = lambda one, *args, **kwargs: one
+                storage.pin_memory = lambda one, *args, **kwargs: one
+
+    def seen(self, torch):
+        """What a tensor says of its device."""
+        tensor, gpu, from_library = torch.Tensor, self.gpu, self.from_library
+        real, real_type, real_index = tensor.device, tensor.type, tensor.get_device
+
+        def device(one):
+            found = real.__get__(one)
+            return gpu if found.type == "cpu" and not from_library(sys._getframe(1)) else found
+
+        def is_cuda(one):
+            return real.__get__(one).type == ("cuda" if from_library(sys._getframe(1)) else "cpu")
+
+        def is_cpu(one):
+            return real.__get__(one).type == "cpu" and from_library(sys._getframe(1))
+
+        def get_device(one):
+            return real_index(one) if from_library(sys._getframe(1)) else 0
+
+        def type_(one, dtype=None, *args, **kwargs):
+            if dtype is None:
+                name = real_type(one)
+                ours = from_library(sys._getframe(1)) or "cuda" in name or real.__get__(one).type != "cpu"
+                return name if ours else name.replace("torch.", "torch.cuda.", 1)
+            dtype = dtype.replace("torch.cuda.", "torch.") if isinstance(dtype, str) else dtype
+            return real_type(one, dtype, *args, **kwargs)
+
+        tensor.device, tensor.is_cuda, tensor.is_cpu = property(device), property(is_cuda), property(is_cpu)
+        tensor.get_device, tensor.type = get_device, type_
+
+    def factories(self, torch):
+        scripted = sys.modules.get("torch.jit._builtins")
+        owners = [(torch, FACTORIES), (getattr(torch, "fft", None), ["fftfreq", "rfftfreq"])]
+        owners.append((getattr(torch, "nested", None), ["nested_tensor", "as_nested_tensor"]))
+        for owner, names in owners:
+            for name in names:
+                inner = getattr(owner, name, None)
+                made = replace(owner, name, self.making)
+                if made is not None and hasattr(scripted, "_find_builtin"):
+                    known = scripted._find_builtin(inner)  # TorchScript knows its functions by identity
+                    if known:
+                        scripted._register_builtin(made, known)
+
+    def modules(self, torch):
+        replace(torch.nn.Module, "to", self.placing)
+        packed = getattr(torch.nn.utils.rnn, "PackedSequence", None)
+        if packed is not None:
+            replace(packed, "to", self.placing)
+            packed.cuda = lambda one, *args, **kwargs: one
+
+    def defaults(self, torch):
+        place, cpu = self.place, self.cpu
+
+        def set_default_device(inner):
+            def call(device):
+                if place(device) is not cpu:  # a CUDA one is where tensors are made anyway
+                    inner(device)
+
+            return call
+
+        def set_default_tensor_type(inner):
+            return lambda t: inner(t.replace("torch.cuda.", "torch.") if isinstance(t, str) else t)
+
+        replace(torch, "set_default_device", set_default_device)
+        replace(torch, "set_default_tensor_type", set_default_tensor_type)
+        context = getattr(sys.modules.get("torch.utils._device"), "DeviceContext", None)
+        if context is not None:  # with torch.device("cuda"):
+            replace(context, "__init__", lambda inner: lambda one, device: inner(one, place(device)))
+
+    def generators(self, torch):
+        real, place = torch.Generator, self.place
+
+        class Kind(type(real)):
+            def __instancecheck__(cls, value):
+                return isinstance(value, real)
+
+            def __call__(cls, device="cpu"):
+                return real(place(device))
+
+        torch.Generator = Kind("Generator", (real,), {"__module__": "torch"})
+
+    def loading(self, torch):
+        """Checkpoints that name CUDA devices."""
+        place, cpu = self.place, self.cpu
+
+        def placed(where):
+            if where is None:
+                return cpu
+            if isinstance(where, dict):
+                return {key: str(place(value)) for key, value in where.items()}
+            return place(where)
+
+        def load(inner):
+            def call(f, map_location=None, *args, **kwargs):
+                return inner(f, placed(map_location), *args, **kwargs)
+
+            return call
+
+        replace(torch, "load", load)
+        replace(torch.jit, "load", load)
+
+    def scaling(self, torch):
+        """GradScaler works on a CPU since torch 2.3; before, it is switched off: a factor of 1."""
+        if hasattr(torch.amp if hasattr(torch, "amp") else None, "GradScaler"):
+            return
+
+        def made(inner):
+            def call(one, *args, **kwargs):
+                inner(one, enabled=False)
+
+            return call
+
+        replace(torch.cuda.amp.GradScaler, "__init__", made)
+
+    def fused(self, torch):
+        """Fused optimizers work on a CPU since torch 2.4; before, another of its loops does the same."""
+        devices = getattr(sys.modules.get("torch.utils._foreach_utils"), "_get_fused_kernels_supported_devices", list)
+        if "cpu" in devices():
+            return
+
+        def made(inner):
+            def call(one, *args, **kwargs):
+                asked = kwargs.pop("fused", None)
+                inner(one, *args, **kwargs)
+                if asked:
+                    one.defaults["fused"] = True  # as asked for: it is recorded from here
+                    add = one.add_param_group
+                    one.add_param_group = lambda group: add(dict({"fused": None}, **group))
+
+            return call
+
+        for name in ("Adam", "AdamW", "SGD", "Adagrad"):
+            kind = getattr(torch.optim, name, None)
+            if kind is not None:
+                replace(kind, "__init__", made)
+
+    def attention(self, torch):
+        """A choice among attention kernels that leaves none for a CPU; what was chosen is recorded."""
+        asked = self.asked.attention
+        module = sys.modules.get("torch.nn.attention")
+
+        def sdpa_kernel(inner):
+            def call(backends, *args, **kwargs):
+                chosen = list(backends) if isinstance(backends, (list, tuple)) else [backends]
+                asked.update((str(one).rsplit(".", 1)[-1].lower(), True) for one in chosen)
+                kinds = module.SDPBackend
+                return inner(
+                    chosen + [k for k in (kinds.FLASH_ATTENTION, kinds.MATH) if k not in chosen], *args, **kwargs
+                )
+
+            return call
+
+        def sdp_kernel(inner):
+            def call(enable_flash=True, enable_math=True, enable_mem_efficient=True, *args, **kwargs):
+                given = {"flash": enable_flash, "math": enable_math, "mem_efficient": enable_mem_efficient}
+                asked.update((name + "_attention", True) for name, on in given.items() if on)
+                return inner(True, True, True)
+
+            return call
+
+        replace(module, "sdpa_kernel", sdpa_kernel)
+        replace(torch.backends.cuda, "sdp_kernel", sdp_kernel)
+        for name in ("enable_math_sdp", "enable_flash_sdp"):
+            replace(torch.backends.cuda, name, lambda inner: lambda enabled: inner(True))
+
+    def parallel(self, torch):
+        """One process and one device, which is the CPU."""
+
+        def data_parallel(inner):
+            def call(one, module, *args, **kwargs):
+                torch.nn.Module.__init__(one)
+                one.module, one.dim, one.device_ids = module, 0, []
+
+            return call
+
+        replace(torch.nn.DataParallel, "__init__", data_parallel)
+        replace(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", lambda inner: staticmethod(lambda m, *a, **k: m))
+
+        def distributed(inner):
+            def call(one, module, device_ids=None, output_device=None, *args, **kwargs):
+                inner(one, module, None, None, *args, **kwargs)
+
+            return call
+
+        replace(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", distributed)
+        dist = getattr(torch, "distributed", None)
+        if dist is None or not dist.is_available():
+            return
+
+        def backend_first(inner):
+            def call(backend=None, *args, **kwargs):
+                kwargs.pop("device_id", None)
+                plain = backend is None or "nccl" in str(backend).lower()
+                return inner("gloo" if plain else backend, *args, **kwargs)
+
+            return call
+
+        def new_group(inner):
+            def call(ranks=None, timeout=None, backend=None, *args, **kwargs):
+                kwargs.pop("device_id", None)
+                return inner(ranks, timeout, None if backend == "nccl" else backend, *args, **kwargs)
+
+            return call
+
+        def barrier(inner):
+            def call(group=None, async_op=False, device_ids=None, **kwargs):
+                return inner(group, async_op) if group is not None else inner(async_op=async_op)
+
+            return call
+
+        for owner in (dist, sys.modules.get("torch.distributed.distributed_c10d")):
+            replace(owner, "init_process_group", backend_first)
+            replace(owner, "new_group", new_group)
+            replace(owner, "barrier", barrier)
+            replace(owner, "is_nccl_available", lambda inner: lambda: True)
+        mesh = sys.modules.get("torch.distributed.device_mesh")
+        for owner in (dist, mesh):
+            replace(
+                owner, "init_device_mesh", lambda inner: lambda kind, *a, **k: inner(str(self.place(kind)), *a, **k)
+            )

@@ -1,0 +1,1 @@
+"""From the probe's record to a workload profile. Pure."""

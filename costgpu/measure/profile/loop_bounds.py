@@ -1,0 +1,229 @@
+"""Comparisons that end a loop: after how many iterations or steps. Pure.
+
+A counter that is raised by a constant once per iteration gives a number of iterations exactly, by the order in which
+the step, the increment and the test stand in the loop. One that is raised out of sight is followed from snapshot to
+snapshot.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+_HOLDS: dict[str, Callable[[float, float], bool]] = {
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+def number(value: Any) -> float | None:
+    """A number of the probe: None is unknown, ``inf`` endless."""
+    return None if value is None else math.inf if value == "inf" else float(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cap:
+    """A limit on what the loops from `level` inwards do in one execution of them; level 0 is the whole nest.
+
+    Attributes:
+        level: The outermost loop that is inside one life of the counter.
+        text: For people.
+        steps: The limit in steps; None if it is in iterations.
+        iterations: The limit in iterations of the loop `place`.
+        place: The loop whose iterations are counted.
+        whole_bodies_of: The test is only made between whole bodies of this loop; None if it is made inside.
+        one_more: Below the step, and only the inner loop ends: each later execution of that makes one more iteration.
+    """
+
+    level: int
+    text: str
+    steps: float | None = None
+    iterations: float = 0.0
+    place: int = 0
+    whole_bodies_of: int | None = None
+    one_more: bool = False
+
+
+def find_caps(
+    snapshots: list[dict[str, Any]], loops: list[dict[str, Any]], per_iteration: float
+) -> tuple[list[Cap], list[dict[str, Any]]]:
+    """The caps of a nest, and the tests that may end it early but follow no counter.
+
+    Args:
+        snapshots: Of the probe, with loops.
+        loops: Of the last of them, outermost first.
+        per_iteration: Iterations of the innermost loop per step.
+    """
+    caps: list[Cap] = []
+    early: list[dict[str, Any]] = []
+    for level, loop in enumerate(loops):
+        if not loop["library"]:
+            early += loop["early_exit"]
+        for bound in loop["bounds"]:
+            cap = _static_cap(bound, level, snapshots, loops, per_iteration) or _moving_cap(
+                bound, level, snapshots, loops
+            )
+            if cap is not None:
+                caps.append(cap)
+            elif bound["how"] != "while" and not loop["library"]:
+                early.append({"line": bound["line"], "test": bound["test"], "clock": False})
+    return caps, early
+
+
+def _static_cap(
+    bound: dict[str, Any],
+    level: int,
+    snapshots: list[dict[str, Any]],
+    loops: list[dict[str, Any]],
+    per_iteration: float,
+) -> Cap | None:
+    """A counter raised by a constant once per iteration of a known loop."""
+    first = _same_bound(snapshots[0], loops[level], bound)
+    if first is None:
+        return None
+    depth = loops[level]["depth"]
+    for side, other in ((0, 1), (1, 0)):
+        counter = bound["counters"][side]
+        value, limit = number(first["left"]), number(first["right"])
+        if side == 1:
+            value, limit = limit, value
+        if limit is None or value is None or bound["counters"][other]["increment"] is not None:
+            continue
+        if counter["increment"]:
+            home, step, at = counter["loop_line"], float(counter["increment"]), counter["increment_line"]
+        elif counter["targets"]:
+            home, at = counter["targets"][-1], None
+            target = next((x for x in loops if x["line"] == home and x["depth"] == depth), None)
+            if target is None or target["index"] is None or not step_is_index(target, counter["text"]):
+                continue
+            step = float(target["stride"])
+        else:
+            continue
+        place = next((n for n, x in enumerate(loops) if x["line"] == home and x["depth"] == depth), None)
+        if place is None:
+            continue
+        iterations = _iterations_until(bound, side, value, limit, step, at, place == len(loops) - 1, per_iteration)
+        if iterations is None:
+            continue
+        scope = _scope(counter, loops, level, depth, place)
+        return Cap(
+            level=scope,
+            text=f"{bound['test']} ({loops[level]['file']}:{bound['line']})",
+            iterations=iterations,
+            place=place,
+            whole_bodies_of=level if level < place and bound["how"] == "while" else None,
+            one_more=bound["how"] == "break" and scope < level == place and bound["line"] > bound["step_line"],
+        )
+    return None
+
+
+def step_is_index(target: dict[str, Any], text: str) -> bool:
+    """Whether the compared text is the loop variable itself (perhaps plus a constant)."""
+    name = target.get("target", "")
+    return bool(name) and text.replace("(", "").replace(")", "").split("+")[0].strip() == name
+
+
+def _scope(counter: dict[str, Any], loops: list[dict[str, Any]], level: int, depth: int, place: int) -> int:
+    """The outermost loop that is inside one life of the counter."""
+    if counter["targets"] and not counter["increment"]:
+        return place
+    same = [n for n, loop in enumerate(loops) if loop["depth"] == depth]
+    reset = next((n for n in same if loops[n]["line"] == counter["reset_line"]), None)
+    if reset is not None and reset < place:
+        return min(reset + 1, len(loops) - 1)
+    if "." in counter["text"] or "[" in counter["text"]:
+        return 0
+    return min(same) if same else level
+
+
+def _same_bound(shot: dict[str, Any], loop: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any] | None:
+    for other in shot["loops"]:
+        if other["line"] == loop["line"] and other["path"] == loop["path"]:
+            for candidate in other["bounds"]:
+                if candidate["line"] == bound["line"] and candidate["test"] == bound["test"]:
+                    return dict(candidate)
+    return None
+
+
+def _iterations_until(
+    bound: dict[str, Any],
+    side: int,
+    value: float,
+    limit: float,
+    step: float,
+    increment_line: int | None,
+    innermost: bool,
+    per_iteration: float,
+) -> float | None:
+    """Iterations of the counter's loop until the test ends the loop; None if it never does."""
+    check, here = bound["line"], bound["step_line"]
+    before = bound["how"] == "while" or check < here
+    seen = value - (per_iteration - 1) * step if innermost else value
+    if increment_line is not None:
+        if before:
+            first = -1 if bound["how"] == "while" else check
+            seen -= step if first < increment_line < here else 0
+        else:
+            seen += step if here < increment_line < check else 0
+    holds = _HOLDS[bound["operator"]]
+
+    def ends(counter: float) -> bool:
+        result = holds(counter, limit) if side == 0 else holds(limit, counter)
+        return result is not (bound["how"] == "while")
+
+    if step == 0 or math.isinf(limit):
+        return None
+    guess = max(1, math.floor((limit - seen) / step) - 2)
+    for iteration in range(guess, guess + 8):
+        if ends(seen + (iteration - 1) * step):
+            return float(iteration - 1 if before else iteration)
+    return None
+
+
+def _moving_cap(
+    bound: dict[str, Any],
+    level: int,
+    snapshots: list[dict[str, Any]],
+    loops: list[dict[str, Any]],
+) -> Cap | None:
+    """A counter that is raised somewhere out of sight, seen to move evenly with the steps."""
+    seen: list[tuple[int, float, float]] = []
+    for shot in snapshots:
+        same = _same_bound(shot, loops[level], bound)
+        left, right = (number(same["left"]), number(same["right"])) if same else (None, None)
+        if left is not None and right is not None:
+            seen.append((shot["anchor"], left, right))
+    if len(seen) < 3:
+        return None
+    holds = _HOLDS[bound["operator"]]
+    for side in (1, 2):
+        other = 3 - side
+        first, last = seen[0], seen[-1]
+        rate = (last[side] - first[side]) / (last[0] - first[0])
+        even = all(abs(s[side] - first[side] - rate * (s[0] - first[0])) <= abs(rate) + 1e-9 for s in seen)
+        if rate == 0 or not even or any(s[other] != first[other] for s in seen):
+            continue
+        distance = (first[other] - first[side]) / rate
+        if distance <= 0 or math.isinf(distance):
+            return None
+        guess = max(0, math.floor(distance) - 2)
+        for extra in range(guess, guess + 8):
+            value = first[side] + rate * extra
+            result = holds(value, first[other]) if side == 1 else holds(first[other], value)
+            if result != (bound["how"] == "while"):
+                text = f"{bound['test']} ({loops[level]['file']}:{bound['line']})"
+                counter = bound["counters"][side - 1]
+                depth = loops[level]["depth"]
+                return Cap(
+                    level=_scope(counter, loops, level, depth, len(loops) - 1),
+                    text=text,
+                    steps=float(first[0] + extra),
+                    whole_bodies_of=level if level < len(loops) - 1 and bound["how"] == "while" else None,
+                )
+    return None

@@ -1,0 +1,332 @@
+"""From the probe's record to a `WorkloadProfile`. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from costgpu.measure.profile.progress_series import beat_phase, framework_of, notes_of, parallel_share
+from costgpu.measure.profile.step_times import data_loading, extras, step_times
+from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, total_steps
+from costgpu.models.workload import (
+    Autocast,
+    Extra,
+    ExtraKind,
+    Framework,
+    LaterPhase,
+    Machine,
+    OpRow,
+    OptimizerFacts,
+    Phase,
+    Rhythm,
+    Total,
+    TotalKind,
+    WorkloadProfile,
+)
+
+MAPPED_BYTES = 1 << 20  # larger blocks are mapped, and unmapped when they are freed (glibc)
+UNMAP_BYTES_PER_SECOND = 15e9  # measured: 2 ms for 33 MB (Linux 6, 2026-11)
+VIEW_SECONDS = 50e-6  # an op that is quicker than this made no large tensor
+CALL_SECONDS = 40e-6  # an op's way through Python under the tracer, beyond what the tracer itself times
+
+PROBE_FAILED = "The probe failed at some steps; its figures may be incomplete."
+
+
+def build_profile(
+    record: dict[str, Any],
+    machine: Machine,
+    *,
+    script: str,
+    arguments: list[str],
+    created: str,
+    version: str,
+) -> WorkloadProfile:
+    """The profile of one measurement.
+
+    Args:
+        record: The probe's result, with at least one phase that stepped.
+        machine: Where it was measured.
+        script: Name for people.
+        arguments: Of the script.
+        created: ISO 8601 UTC.
+        version: Of costgpu.
+    """
+    if not trained_by_torch(record):
+        return _without_torch(record, machine, script, arguments, created, version)
+    ended = record["status"] == "ended"
+    stepped = [phase for phase in record["phases"] if phase["steps"] > 0]
+    phases = [
+        _phase(phase, record, ended=ended or phase is not stepped[-1], first=phase is stepped[0]) for phase in stepped
+    ]
+    phases = _unite(phases)
+    before = record["before"]
+    first_step = phases[0].step.median_seconds
+    setup = max(0.0, record["setup_seconds"] - first_step - before["validation"] - before["save"])
+    later: list[LaterPhase] = []
+    if not ended:
+        for found in stepped[-1]["ahead"]["later"]:
+            steps = found["trips"] / max(1.0, phases[-1].micro_batches) if found["trips"] else None
+            later.append(LaterPhase(label=f"{found['file']}:{found['line']}", source=found["source"], steps=steps))
+    return WorkloadProfile(
+        script=script,
+        arguments=arguments,
+        created=created,
+        costgpu_version=version,
+        machine=machine,
+        framework=_framework(record),
+        setup_seconds=setup,
+        ended=ended,
+        wall_seconds=record["wall_seconds"],
+        peak_rss_bytes=record["peak_rss_bytes"],
+        phases=phases,
+        later_phases=later,
+        notes=_notes(phases, later, record),
+    )
+
+
+def trained_by_torch(record: dict[str, Any]) -> bool:
+    """Whether torch's optimizers (or backward passes) tell the steps; else it is the probe's series of beats."""
+    return any(phase["steps"] > 1 for phase in record.get("phases") or [])
+
+
+def _without_torch(
+    record: dict[str, Any], machine: Machine, script: str, arguments: list[str], created: str, version: str
+) -> WorkloadProfile:
+    phase = beat_phase(record)
+    step = phase.step.median_seconds
+    serial = 1.0 - parallel_share(record, machine.cores)
+    phase = replace(phase, host_seconds_per_step=serial * phase.step.mean_seconds)
+    name, number = framework_of(record)
+    notes = notes_of(record)
+    if phase.total.kind is TotalKind.UPPER_BOUND:
+        notes.append("The script may stop early: the number of steps is an upper bound.")
+    if record.get("probe_errors"):
+        notes.append(PROBE_FAILED)
+    return WorkloadProfile(
+        script=script,
+        arguments=arguments,
+        created=created,
+        costgpu_version=version,
+        machine=machine,
+        framework=Framework(version=number, python=record["python"], name=name),
+        setup_seconds=max(0.0, record.get("setup_seconds", 0.0) - step),
+        ended=record["status"] == "ended",
+        wall_seconds=record["wall_seconds"],
+        peak_rss_bytes=record["peak_rss_bytes"],
+        phases=[phase],
+        notes=notes,
+    )
+
+
+def told_total(told: dict[str, Any], seen: int) -> Total | None:
+    """The number of steps as the trainer says it; None if it does not know either.
+
+    Args:
+        told: By the probe's readers of Lightning, Hugging Face, Ignite and Keras.
+        seen: Steps that really ran.
+    """
+    how = f"{told['trainer']}: {told['how']}"
+    if told["total"] == "inf":
+        return Total(
+            kind=TotalKind.UNBOUNDED,
+            steps=None,
+            steps_per_epoch=told["per_epoch"],
+            how=f"{how}: it has no end of its own",
+        )
+    if told["total"] is None:
+        return None
+    kind = TotalKind.EXACT
+    if told["may_stop"]:
+        kind, how = TotalKind.UPPER_BOUND, f"{how}; {told['may_stop'][0]} may stop it earlier"
+    steps = max(float(told["total"]), float(seen))
+    return Total(kind=kind, steps=steps, steps_per_epoch=told["per_epoch"], how=how)
+
+
+def _phase(raw: dict[str, Any], record: dict[str, Any], *, ended: bool, first: bool) -> Phase:
+    step, used = step_times(raw)
+    per_step = batches_per_step(raw)
+    data = data_loading(raw, used, per_step)
+    total = total_steps(raw, ended=ended)
+    if raw.get("told") and not ended:
+        total = told_total(raw["told"], raw["steps"]) or total
+    accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]])
+    before = record["before"]["validation"] if first else 0.0
+    found = extras(raw, step, total, accumulation, before, data.batch_size)
+    if not first and raw.get("gap"):
+        pause = max(0.0, raw["gap"]["seconds"] - step.median_seconds)
+        found.append(Extra(kind=ExtraKind.OTHER, seconds_each=pause, rhythm=Rhythm.RUN, note="before this phase"))
+    steps = max(1, raw["trace_steps"])
+    model = raw["model"] or {}
+    return Phase(
+        label=f"{raw['file']}:{raw['line']}",
+        total=total,
+        steps_observed=raw["steps"],
+        step=step,
+        data=data,
+        optimizers=_optimizers(raw),
+        ops=[
+            OpRow(
+                op=row["op"],
+                phase=row["phase"],
+                count=row["count"],
+                seconds=row["seconds"],
+                inputs=[(t[0], t[1], t[2]) for t in row["inputs"]],
+                outputs=[(t[0], t[1], t[2]) for t in row["outputs"]],
+                attributes=row["attributes"],
+            )
+            for row in raw["ops"]
+        ],
+        trace_steps=raw["trace_steps"],
+        op_seconds_per_step=raw["op_seconds"] / steps,
+        host_seconds_per_step=_host_seconds(raw) / steps,
+        calls_per_step=raw["calls"] / steps,
+        saved_tensor_bytes=raw["saved_tensor_bytes"],
+        model_bytes=model.get("bytes", 0),
+        frozen_bytes=model.get("frozen_bytes", 0),
+        micro_batches=max(1.0, raw["micro_batches"] / steps),
+        extras=found,
+    )
+
+
+def _host_seconds(raw: dict[str, Any]) -> float:
+    """CPU time of the traced steps in the script's own code, between ops outside backward, optimizer and loader.
+
+    Giving large intermediate tensors back to the system happens there too, and only on a CPU: it is taken off.
+    """
+    given_back = sum(
+        row["count"] * math.prod(shape) * 4.0
+        for row in raw["ops"]
+        if row["phase"] == "forward" and row["seconds"] > VIEW_SECONDS * row["count"]
+        for shape, _, _ in row["outputs"]
+        if math.prod(shape) * 4 > MAPPED_BYTES
+    )
+    known = CALL_SECONDS * raw["host_calls"] + given_back / UNMAP_BYTES_PER_SECOND
+    return float(max(0.0, raw["host_seconds"] - known))
+
+
+def _unite(phases: list[Phase]) -> list[Phase]:
+    """A phase too short to have been timed borrows the times and the trace of the longest of its neighbours."""
+    best = max(phases, key=lambda phase: (phase.step.count, phase.steps_observed))
+    return [
+        phase
+        if phase.step.count and phase.ops
+        else replace(
+            phase,
+            step=phase.step if phase.step.count else best.step,
+            ops=phase.ops or best.ops,
+            trace_steps=phase.trace_steps or best.trace_steps,
+            op_seconds_per_step=phase.op_seconds_per_step or best.op_seconds_per_step,
+            calls_per_step=phase.calls_per_step or best.calls_per_step,
+        )
+        for phase in phases
+    ]
+
+
+def _optimizers(raw: dict[str, Any]) -> list[OptimizerFacts]:
+    """Optimizers of the phase; those of equal kind and size that replaced each other are one."""
+    united: dict[tuple[str, int], dict[str, Any]] = {}
+    for facts in raw["optimizers"]:
+        key = (facts["name"], facts["parameters"])
+        if key in united:
+            united[key] = dict(united[key], steps=united[key]["steps"] + facts["steps"])
+        else:
+            united[key] = facts
+    return [
+        OptimizerFacts(
+            name=facts["name"],
+            parameters=facts["parameters"],
+            tensors=facts["tensors"],
+            foreach=facts["foreach"],
+            fused=facts["fused"],
+            momentum=facts["momentum"],
+            dtypes=facts["dtypes"],
+            state_bytes=facts["state_bytes"],
+            updates_per_step=_share(facts["steps"], raw["steps"]),
+        )
+        for facts in united.values()
+    ]
+
+
+def _share(steps: int, counted: int) -> float:
+    """Steps of one optimizer per counted step; one that was cut off within the last turn still steps in each."""
+    return 1.0 if abs(steps - counted) <= 1 else steps / max(1, counted)
+
+
+def _framework(record: dict[str, Any]) -> Framework:
+    facts = record["torch"]
+    return Framework(
+        version=facts["version"],
+        python=record["python"],
+        cuda_build=facts["cuda_build"],
+        float32_matmul_precision=facts["float32_matmul_precision"],
+        matmul_tf32=facts["matmul_tf32"],
+        conv_tf32=facts["conv_tf32"],
+        autocast=[Autocast(device=a["device"], dtype=a["dtype"], enabled=a["enabled"]) for a in facts["autocast"]],
+        compiled=facts["compiled"],
+        device="cuda" if any(phase.get("device") == "cuda" for phase in record["phases"]) else "cpu",
+        pretended=bool(facts.get("pretended")),
+        channels_last=any(_channels_last(row) for phase in record["phases"] for row in phase["ops"]),
+        attention_kernels=_attention_kernels(record),
+        cudnn_benchmark=bool(facts.get("cudnn_benchmark")),
+    )
+
+
+def _channels_last(row: dict[str, Any]) -> bool:
+    """Whether this is a convolution whose input has its channels innermost, and that is not so by chance."""
+    if row["op"] != "aten::convolution" or not row["inputs"]:
+        return False
+    shape, strides, _ = row["inputs"][0]
+    return len(shape) == len(strides) >= 4 and strides[1] == 1 < shape[1] and math.prod(shape[2:]) > 1
+
+
+def _attention_kernels(record: dict[str, Any]) -> list[str]:
+    """What the script chose or brought along, and torch's own function where the trace shows it.
+
+    With dropout a CPU takes that function apart; the softmax that is left is used nowhere else.
+    """
+    found = [str(name) for name in record["torch"].get("attention", [])]
+    ops = {row["op"] for phase in record["phases"] for row in phase["ops"]}
+    if any(op.startswith("aten::_scaled_dot_product") or op == "aten::_safe_softmax" for op in ops):
+        found.append("scaled_dot_product_attention")
+    return found
+
+
+def _pretended(record: dict[str, Any]) -> list[str]:
+    facts = record["torch"]
+    if not facts.get("pretended"):
+        return []
+    notes = ["It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory."]
+    if any(cast["enabled"] and cast["device"] == "cuda" for cast in facts["autocast"]):
+        notes.append("Its mixed precision was not in effect here; GPU times are predicted with it.")
+    if facts.get("pretended_devices", 0) > 1:
+        notes.append(f"It names {facts['pretended_devices']} CUDA devices; the prediction is for all its work on one.")
+    return notes
+
+
+def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any]) -> list[str]:
+    notes = []
+    last = phases[-1]
+    if abs(last.step.drift - 1) > 0.01:
+        word = "grew" if last.step.drift > 1 else "fell"
+        notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
+    if last.step.traced_only:
+        notes.append("Only traced steps could be timed; their times are a little high.")
+    if last.total.kind is TotalKind.UPPER_BOUND:
+        notes.append("The script may stop early: the number of steps is an upper bound.")
+    if not last.optimizers:
+        notes.append("No optimizer steps: backward passes were counted.")
+    for phase in later:
+        known = f"about {phase.steps:,.0f} steps" if phase.steps else "of unknown length"
+        notes.append(f"It trains again at {phase.label} ({phase.source}): {known}.")
+    if record.get("open", {}).get("validation"):
+        notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
+    notes += _pretended(record)
+    if record["torch"]["compiled"]:
+        notes.append("torch.compile was asked for: the trace is of the uncompiled model.")
+    if record.get("probe_errors"):
+        notes.append(PROBE_FAILED)
+    if any(phase.trace_steps == 0 for phase in phases):
+        version = record["torch"]["version"]
+        notes.append(f"No step could be traced with torch {version} (2.0 or newer is needed): GPU times are not known.")
+    return notes

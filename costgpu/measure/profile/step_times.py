@@ -1,0 +1,249 @@
+"""From the probe's intervals to step times and to the work beside the steps. Pure.
+
+An interval is the time from one counted step to the next. Most hold a step and nothing else; some hold a
+validation pass, a checkpoint or the start of an epoch, which repeat with a rhythm of their own.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from itertools import pairwise
+from typing import Any
+
+from costgpu.measure.profile.total_steps import batches_per_step
+from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
+
+SPIKE = 3.0  # an interval above so many medians is not a step's own variation
+FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a training step's FLOPs
+DISK_BYTES_PER_SECOND = 200e6  # assumed for a checkpoint that was not reached; a plain SSD volume
+
+
+def step_times(phase: dict[str, Any]) -> tuple[StepTimes, list[int]]:
+    """The times of a plain step, and the indices of the intervals that were used."""
+    seconds, special = phase["seconds"], phase["special"]
+    plain = [i for i in range(len(seconds)) if str(i) not in special]
+    traced = {int(i) for i, event in special.items() if event.get("traced")}
+    settled = [i for i in plain if i > 1 and i - 1 not in traced]
+    used = settled if len(settled) >= 5 else plain
+    traced_only = not used
+    if traced_only:
+        used = [i for i in range(len(seconds)) if set(special.get(str(i), {})) <= {"traced"}] or list(
+            range(len(seconds))
+        )
+    values = sorted(seconds[i] for i in used)
+    if not values:
+        return StepTimes(count=0, median_seconds=0, mean_seconds=0, low_seconds=0, high_seconds=0), []
+    median = statistics.median(values)
+    return StepTimes(
+        count=len(values),
+        median_seconds=median,
+        mean_seconds=statistics.fmean(min(v, SPIKE * median) for v in values),
+        low_seconds=values[len(values) // 10],
+        high_seconds=values[min(len(values) - 1, len(values) * 9 // 10)],
+        drift=_drift([seconds[i] for i in used]),
+        traced_only=traced_only,
+    ), used
+
+
+def _drift(values: list[float]) -> float:
+    """Last quarter over first, where the quarters move one way by more than the noise; else 1."""
+    if len(values) < 20:
+        return 1.0
+    quarter = len(values) // 4
+    medians = [statistics.median(values[n * quarter : (n + 1) * quarter]) for n in range(4)]
+    rising = all(a < b for a, b in pairwise(medians))
+    falling = all(a > b for a, b in pairwise(medians))
+    ratio = medians[3] / medians[0] if medians[0] > 0 else 1.0
+    return ratio if (rising and ratio > 1.15) or (falling and ratio < 0.85) else 1.0
+
+
+def data_loading(phase: dict[str, Any], used: list[int], per_step: float) -> DataLoading:
+    """How batches arrive, from the plain intervals `used`; `per_step` batches per step."""
+    loader, batch = phase.get("loader") or {}, phase.get("batch") or {}
+    waits = [phase["waits"][i] for i in used]
+    if waits:
+        ceiling = SPIKE * statistics.median(phase["seconds"][i] for i in used)
+        wait = statistics.fmean(min(w, ceiling) for w in waits)
+    else:
+        wait = 0.0
+    fetches = loader.get("fetches") or 0
+    return DataLoading(
+        wait_seconds_per_step=wait,
+        fetch_seconds_per_batch=loader["fetch_seconds"] / fetches if fetches else None,
+        fetch_wait_seconds_per_batch=_fetch_wait(loader),
+        batches_per_step=per_step,
+        workers=loader.get("workers") or 0,
+        pin_memory=bool(loader.get("pin_memory")),
+        batch_size=batch.get("size") or loader.get("batch_size"),
+        batch_bytes=batch.get("bytes") or 0,
+    )
+
+
+def _fetch_wait(loader: dict[str, Any]) -> float:
+    """Waiting of a worker per batch, where it is clearly more than its own work (less may be a busy machine)."""
+    fetches, busy, waits = (
+        loader.get("fetches") or 0,
+        loader.get("fetch_seconds") or 0.0,
+        loader.get("fetch_waits") or 0.0,
+    )
+    return waits / fetches if fetches and waits > 2 * busy else 0.0
+
+
+def extras(
+    phase: dict[str, Any],
+    step: StepTimes,
+    total: Total,
+    per_iteration: float,
+    before_validation_seconds: float,
+    batch_size: int | None,
+) -> list[Extra]:
+    """Validation, checkpoints and whatever else takes time beside the steps."""
+    seconds, special = phase["seconds"], phase["special"]
+    events = {int(i): event for i, event in special.items() if int(i) < len(seconds)}
+    boundaries = sorted(i for i, event in events.items() if event.get("opened"))
+    found: list[Extra] = []
+    validation: dict[int, float] = {}
+    saving = {i: event["save"] for i, event in events.items() if event.get("save")}
+    starting: dict[int, float] = {}
+    for i, event in events.items():
+        rest = max(0.0, seconds[i] - step.median_seconds - event.get("validation", 0.0) - event.get("save", 0.0))
+        if event.get("validation"):
+            validation[i] = event["validation"]
+        elif event.get("validation_batches"):
+            validation[i], rest = rest, 0.0
+        if event.get("opened") and not event.get("traced"):
+            starting[i] = rest
+    for kind, seen in (
+        (ExtraKind.VALIDATION, validation),
+        (ExtraKind.CHECKPOINT, saving),
+        (ExtraKind.EPOCH_START, starting),
+    ):
+        if seen and statistics.median(seen.values()) > 0.02 * step.median_seconds:
+            found.append(_repeating(kind, seen, boundaries, per_iteration, phase))
+    found += _irregular(seconds, events, step)
+    found += _unreached(phase, step, total, per_iteration, before_validation_seconds, batch_size, found)
+    return found
+
+
+def _repeating(
+    kind: ExtraKind,
+    seen: dict[int, float],
+    boundaries: list[int],
+    per_iteration: float,
+    phase: dict[str, Any],
+) -> Extra:
+    each = statistics.median(seen.values())
+    at = sorted(seen)
+    note = f"seen {len(at)} times" if len(at) > 1 else "seen once"
+    if boundaries and all(i in boundaries for i in at):
+        reached = [b for b in boundaries if b <= at[-1]]
+        return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.EPOCH, every=len(reached) / len(at), note=note)
+    if len(at) > 1:
+        every = statistics.median(b - a for a, b in pairwise(at))
+        return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=float(every), note=note)
+    loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
+    gates = [
+        g["every"] / per_iteration
+        for g in phase["ahead"]["periodic"]
+        if g["every"] and loops and _in_loop(g, loops[-1])
+    ]
+    fitting = [g for g in gates if g >= 1 and abs((at[0] + 1) / g - round((at[0] + 1) / g)) < 1e-6]
+    every = max(fitting) if fitting else float(at[0] + 1)  # a shorter one would have been seen before
+    return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=every, note=note)
+
+
+def _irregular(seconds: list[float], events: dict[int, dict[str, Any]], step: StepTimes) -> list[Extra]:
+    plain = [seconds[i] for i in range(2, len(seconds)) if i not in events]
+    excess = sum(v - SPIKE * step.median_seconds for v in plain if v > SPIKE * step.median_seconds)  # beyond the mean's
+    if not plain or excess < 0.02 * sum(plain):
+        return []
+    count = sum(1 for v in plain if v > SPIKE * step.median_seconds)
+    return [
+        Extra(
+            kind=ExtraKind.OTHER,
+            seconds_each=excess / count,
+            rhythm=Rhythm.STEPS,
+            every=len(plain) / count,
+            note=f"{count} steps of {len(plain)} took over {SPIKE:g} times the median",
+        )
+    ]
+
+
+def _unreached(
+    phase: dict[str, Any],
+    step: StepTimes,
+    total: Total,
+    per_iteration: float,
+    before_validation_seconds: float,
+    batch_size: int | None,
+    found: list[Extra],
+) -> list[Extra]:
+    """What the source says will come, and the measurement ended before."""
+    have = {extra.kind for extra in found}
+    loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
+    more: list[Extra] = []
+    for work in phase["ahead"]["periodic"]:
+        rhythm, every = _place(work, loops, per_iteration)
+        if rhythm is Rhythm.STEPS and total.steps is not None and every > total.steps:
+            continue
+        if work["kind"] == "validation" and ExtraKind.VALIDATION not in have:
+            share = (work["batch_size"] or 0) / batch_size if batch_size and work["batch_size"] else 1.0
+            per_batch = step.median_seconds / max(1.0, batches_per_step(phase))
+            each = work["batches"] * per_batch * FORWARD_SHARE * share
+            note = f"line {work['line']}: {work['batches']} batches, not reached; taken as forward passes"
+            more.append(
+                Extra(
+                    kind=ExtraKind.VALIDATION,
+                    seconds_each=each,
+                    rhythm=rhythm,
+                    every=every,
+                    measured=False,
+                    note=note,
+                )
+            )
+            have.add(ExtraKind.VALIDATION)
+        elif work["kind"] == "gated" and before_validation_seconds > 0 and ExtraKind.VALIDATION not in have:
+            note = f"line {work['line']}: {work['source']}, timed once before the first step"
+            more.append(
+                Extra(
+                    kind=ExtraKind.VALIDATION,
+                    seconds_each=before_validation_seconds,
+                    rhythm=rhythm,
+                    every=every,
+                    note=note,
+                )
+            )
+            have.add(ExtraKind.VALIDATION)
+        elif work["kind"] == "checkpoint" and ExtraKind.CHECKPOINT not in have:
+            state = sum(o["state_bytes"] for o in phase["optimizers"])
+            each = ((phase["model"] or {}).get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
+            note = f"line {work['line']}, not reached; taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
+            more.append(
+                Extra(
+                    kind=ExtraKind.CHECKPOINT,
+                    seconds_each=each,
+                    rhythm=rhythm,
+                    every=every,
+                    measured=False,
+                    note=note,
+                )
+            )
+            have.add(ExtraKind.CHECKPOINT)
+    return more
+
+
+def _in_loop(work: dict[str, Any], loop: dict[str, Any]) -> bool:
+    return bool(work["loop_line"] == loop["line"] and work["path"] == loop["path"])
+
+
+def _place(work: dict[str, Any], loops: list[dict[str, Any]], per_iteration: float) -> tuple[Rhythm, float]:
+    every = work["every"] or 1.0
+    places = [n for n, loop in enumerate(loops) if _in_loop(work, loop)]
+    if not places:
+        return Rhythm.RUN, 1.0
+    if places[-1] == len(loops) - 1:
+        return Rhythm.STEPS, max(1.0, every / per_iteration)
+    between = loops[places[-1] + 1 : -1]
+    inner = math.prod(t if isinstance(t := loop["trips"], (int, float)) and t else 1 for loop in between)
+    return Rhythm.EPOCH, every * inner

@@ -1,0 +1,299 @@
+"""The frozen values of a run as a whole: its plan, its view, what a reaper finds. Imports `job` and `prediction`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from costgpu.errors import CostGpuError
+from costgpu.models.job import (
+    EndedBy,
+    EndReason,
+    Identity,
+    Instance,
+    InstanceRef,
+    JobSpec,
+    JobStatus,
+    Layer,
+    Lease,
+    Leftover,
+    Receipt,
+    RunState,
+)
+from costgpu.models.offer import Offer
+from costgpu.models.prediction import Prediction
+
+OVERDUE = timedelta(seconds=60)  # a machine is gone so long after its lease, and no later
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """An offer that the run may be launched on, with what it may cost there.
+
+    Attributes:
+        offer: What.
+        lease: For how long at most.
+        disk_gib: Root disk.
+        extras_usd_per_hour: Disk and address; 0 on this machine.
+    """
+
+    offer: Offer
+    lease: Lease
+    disk_gib: int
+    extras_usd_per_hour: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One create call, repeatable with the same values.
+
+    Attributes:
+        number: From 1.
+        token: Idempotency token.
+        option: Index into the run's options.
+        zone: None: the provider chose.
+        at: When it was first made: metering starts here.
+        lease_until: Power-off at the latest.
+        allow_from: CIDR of the client.
+        account: Whose money, as the provider of this attempt names it; empty in rows of older versions.
+    """
+
+    number: int
+    token: str
+    option: int
+    zone: str | None
+    at: datetime
+    lease_until: datetime
+    allow_from: str
+    account: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A run as its events tell it.
+
+    Attributes:
+        run_id: Of the run.
+        state: Now.
+        name: Of the job.
+        owner: Who launched it.
+        client: Host name of the machine that launched it.
+        spec: What was asked for.
+        identity: Whose money.
+        options: Offers in the order in which they are tried.
+        created_at: When it was intended.
+        changed_at: When the state last changed.
+        attempt: The last one.
+        refusals: Of the attempts so far: option index, zone, message.
+        instance: Once there is one.
+        known_since: When its id was recorded.
+        launched_at: By the provider's clock.
+        layers: Of termination, as the provider armed them with it.
+        status: The job's end, as the agent told it.
+        synced: Whether the files are on the machine.
+        started_at: When the job was started; None until then.
+        collected: Whether the outputs are home.
+        reason: Why the run ends; None while it does not.
+        ending_by: Who asked for the end.
+        ending_at: When that was.
+        confirmed_state: What the provider said; empty until it has.
+        confirmed_at: When it said so.
+        provider_reason: In its own words.
+        ended_before: Whether `confirmed_at` is only the latest time at which it can have ended.
+        receipt: With the closing.
+        detached: Whether the last client left on purpose.
+        next_sequence: Of the next event.
+    """
+
+    run_id: str
+    state: RunState
+    name: str
+    owner: str
+    client: str
+    spec: JobSpec
+    identity: Identity
+    options: tuple[Option, ...]
+    created_at: datetime
+    changed_at: datetime
+    attempt: Attempt | None = None
+    refusals: tuple[tuple[int, str | None, str], ...] = ()
+    instance: InstanceRef | None = None
+    known_since: datetime | None = None
+    launched_at: datetime | None = None
+    layers: tuple[Layer, ...] = ()
+    status: JobStatus | None = None
+    synced: bool = False
+    started_at: datetime | None = None
+    collected: bool = False
+    reason: EndReason | None = None
+    ending_by: EndedBy | None = None
+    ending_at: datetime | None = None
+    confirmed_state: str = ""
+    confirmed_at: datetime | None = None
+    provider_reason: str = ""
+    ended_before: bool = False
+    receipt: Receipt | None = None
+    detached: bool = False
+    next_sequence: int = field(default=1)
+
+    @property
+    def option(self) -> Option | None:
+        """Of the last attempt."""
+        return self.options[self.attempt.option] if self.attempt else None
+
+    @property
+    def lease_until(self) -> datetime | None:
+        """When the machine is gone at the latest; None before the first attempt."""
+        return self.attempt.lease_until if self.attempt else None
+
+    def metered(self, now: datetime) -> tuple[float, Decimal]:
+        """Seconds and cost from the create call until `now`, or until the end that was confirmed."""
+        if (
+            self.attempt is None
+            or self.option is None
+            or (self.instance is None and self.state is not RunState.PROVISIONING)
+        ):
+            return 0.0, Decimal(0)
+        end = self.confirmed_at or now
+        start = self.attempt.at
+        if (
+            self.launched_at is not None and self.known_since is not None
+        ):  # a call repeated much later, by another client
+            start = min(max(start, self.launched_at), self.known_since)
+        seconds = max(0.0, (end - start).total_seconds())
+        billed = Decimal(max(60, int(-(-seconds // 1)))) if self.instance else Decimal(0)
+        rate = self.option.offer.price_usd_per_hour + self.option.extras_usd_per_hour
+        return seconds, (billed * rate / 3600).quantize(Decimal("0.000001"))
+
+    def metered_at_most(self, now: datetime) -> tuple[float, Decimal]:
+        """As `metered`, but not beyond the lease: for those who have not asked whether the machine still lives."""
+        return self.metered(self.latest_end(now))
+
+    def latest_end(self, now: datetime) -> datetime:
+        """Its confirmed end; else now, but not beyond its lease."""
+        return self.confirmed_at or (now if self.lease_until is None else min(now, self.lease_until + OVERDUE))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is going to happen.
+
+    Attributes:
+        spec: What runs.
+        options: Places in order; the first one is the plan, the others are for when it has no machine free.
+        prediction: On the first one; None if it was not measured, or its length is not known.
+        verdict: The sentence of the estimate that chose the place; empty if the user did.
+        identity: Whose money.
+        layers: Of termination, as they will be armed.
+        files: Of the working folder that travel.
+        bytes: Of those.
+        left_out: Reason -> number of files that stay.
+        price_as_of: Day of the price of the first option.
+        workload: Key of what the script does, by which measured speeds are found again; empty if there is none.
+        steps: Optimizer steps of the whole job; None if that is not known.
+        notes: What a person should know before saying yes.
+        others: Whose money at each further provider of the options.
+    """
+
+    spec: JobSpec
+    options: tuple[Option, ...]
+    prediction: Prediction | None
+    verdict: str
+    identity: Identity
+    layers: tuple[Layer, ...]
+    files: int
+    bytes: int
+    left_out: dict[str, int]
+    price_as_of: date
+    workload: str = ""
+    steps: float | None = None
+    notes: tuple[str, ...] = field(default=())
+    others: tuple[Identity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagged:
+    """A run of which only the tags on its instance are known."""
+
+    instance: Instance
+
+    @property
+    def run_id(self) -> str:
+        """From the tag."""
+        return self.instance.run_id
+
+
+class Why(StrEnum):
+    """Why an instance is an orphan."""
+
+    PAST_LEASE = "past its lease"
+    NO_LEASE = "its lease tag is missing or unreadable"
+    RUN_CLOSED = "its run is closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """An instance of ours that should not be there.
+
+    Attributes:
+        instance: As it was found.
+        why: It should not.
+        usd_per_hour: With its disks and its address, as it is now; None if its price is not known.
+    """
+
+    instance: Instance
+    why: Why
+    usd_per_hour: Decimal | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Findings:
+    """What a look around has found, and what was done about it.
+
+    Attributes:
+        orphans: Instances to end.
+        leftovers: Other things of runs that no instance needs any more.
+        kept: Instances of ours that are in order, or that the question was not about.
+        unreachable: Provider and region -> why it could not be asked.
+        ended: Orphans whose end is confirmed.
+        removed: Leftovers that are gone.
+        failed: What could not be ended, with the reason.
+    """
+
+    orphans: list[Orphan] = field(default_factory=list)
+    leftovers: list[Leftover] = field(default_factory=list)
+    kept: list[Instance] = field(default_factory=list)
+    unreachable: dict[str, str] = field(default_factory=dict)
+    ended: list[InstanceRef] = field(default_factory=list)
+    removed: list[Leftover] = field(default_factory=list)
+    failed: dict[str, CostGpuError] = field(default_factory=dict)
+
+    def add(self, more: Findings) -> None:
+        """What was found elsewhere."""
+        self.orphans += more.orphans
+        self.leftovers += more.leftovers
+        self.kept += more.kept
+        self.unreachable.update(more.unreachable)
+
+    @property
+    def leaking(self) -> bool:
+        """Whether anything was there that nobody wants any more."""
+        return bool(self.orphans or self.leftovers)
+
+    @property
+    def usd_per_hour(self) -> Decimal:
+        """What all of it cost, as it was found: at least, where a price is not known."""
+        disks = sum((Decimal(str(leftover.usd_per_hour)) for leftover in self.leftovers), Decimal(0))
+        return sum((orphan.usd_per_hour or Decimal(0) for orphan in self.orphans), disks)
+
+    @property
+    def prices_known(self) -> bool:
+        """Whether the sum is complete."""
+        return all(orphan.usd_per_hour is not None for orphan in self.orphans)
+
+    @property
+    def not_ended(self) -> list[Orphan]:
+        """Orphans that were to be ended, and whose end is not confirmed."""
+        return [orphan for orphan in self.orphans if orphan.instance.ref not in self.ended]

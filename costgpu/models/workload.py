@@ -1,0 +1,369 @@
+"""What a script does, as measured: the `WorkloadProfile` and its parts. Imports nothing of ours.
+
+Plain frozen dataclasses; `measure.document` validates stored documents against them with pydantic. Times are
+seconds on the machine that measured, memory is bytes unless the name says otherwise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+TensorShape = tuple[list[int], list[int], str]
+"""Shape, strides and dtype name of one tensor."""
+
+
+class TotalKind(StrEnum):
+    """How much is known about the number of steps."""
+
+    EXACT = "exact"
+    APPROXIMATE = "approximate"  # an inner loop's length changes from epoch to epoch
+    UPPER_BOUND = "upper_bound"  # the script may stop early
+    UNBOUNDED = "unbounded"  # it runs until somebody stops it
+    UNKNOWN = "unknown"
+
+
+class ExtraKind(StrEnum):
+    """Work that is not a training step."""
+
+    VALIDATION = "validation"
+    CHECKPOINT = "checkpoint"
+    EPOCH_START = "epoch_start"  # workers start, files open, and whatever else happens between epochs
+    OTHER = "other"
+
+
+class Rhythm(StrEnum):
+    """What an extra repeats with."""
+
+    EPOCH = "epoch"
+    STEPS = "steps"
+    RUN = "run"
+
+
+class GpuPath(StrEnum):
+    """How the seconds of a step on a GPU can be known."""
+
+    TRACED = "traced"  # from the ops that were traced
+    COUNTED = "counted"  # from the FLOPs and bytes that the framework counts itself
+    TABLE = "table"  # from measured speed-ups of its kind of work
+    NONE = "none"  # a GPU does nothing for this code as it is written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRow:
+    """One kind of op of the traced steps.
+
+    Attributes:
+        op: Name, such as ``aten::addmm``.
+        phase: ``forward``, ``backward``, ``optimizer`` or ``validation``.
+        inputs: Tensors that go in.
+        outputs: Tensors that come out.
+        count: How often, over all traced steps.
+        seconds: Spent in it on this machine, traced, over all traced steps.
+        attributes: Of convolutions: transposed, groups, output_mask; ``masks``: inputs that are dropout masks.
+    """
+
+    op: str
+    phase: str
+    inputs: list[TensorShape]
+    outputs: list[TensorShape]
+    count: int
+    seconds: float = 0.0
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTotals:
+    """What one step computes, in all, where single ops are not known.
+
+    Attributes:
+        flops: Of matrix multiplies and convolutions, forward and backward.
+        bytes_moved: To and from memory.
+        kernels: Launched.
+        convolutions: Share of `flops` that are convolutions.
+        dtype: In which most of it is computed.
+        source: Who counted.
+    """
+
+    flops: float
+    bytes_moved: float
+    kernels: float
+    convolutions: float = 0.0
+    dtype: str = "float32"
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """Seconds of one step without the tracer.
+
+    Attributes:
+        count: Steps timed.
+        median_seconds: Of the steps with nothing but training in them.
+        mean_seconds: The same, less sensitive to what alternates; spikes are limited to three medians.
+        low_seconds: Tenth percentile.
+        high_seconds: Ninetieth percentile.
+        drift: Median of the last quarter over median of the first; 1 is steady.
+        traced_only: True if only traced steps were seen (very slow ones).
+    """
+
+    count: int
+    median_seconds: float
+    mean_seconds: float
+    low_seconds: float
+    high_seconds: float
+    drift: float = 1.0
+    traced_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataLoading:
+    """How batches arrive.
+
+    Attributes:
+        wait_seconds_per_step: Time the step waited in ``next(loader)``.
+        fetch_seconds_per_batch: CPU time to make one batch, in whichever process makes it; None if not seen.
+        fetch_wait_seconds_per_batch: Time that a worker waits for disk or network to make one batch.
+        batches_per_step: Batches drawn for one optimizer step.
+        workers: Of the DataLoader; 0 when the main process makes the batches.
+        pin_memory: As the script asks for.
+        batch_size: Samples in a batch; None if there is no tensor to tell.
+        batch_bytes: Of the tensors of one batch.
+    """
+
+    wait_seconds_per_step: float = 0.0
+    fetch_seconds_per_batch: float | None = None
+    fetch_wait_seconds_per_batch: float = 0.0
+    batches_per_step: float = 0.0
+    workers: int = 0
+    pin_memory: bool = False
+    batch_size: int | None = None
+    batch_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerFacts:
+    """One optimizer of a phase; `updates_per_step` is below 1 for one that steps more rarely than the first."""
+
+    name: str
+    parameters: int
+    tensors: int
+    foreach: bool | None = None
+    fused: bool | None = None
+    momentum: bool = False
+    dtypes: dict[str, int] = field(default_factory=dict)
+    state_bytes: int = 0
+    updates_per_step: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """How many optimizer steps a phase takes, and how that was found.
+
+    Attributes:
+        kind: What is known.
+        steps: None when unknown or unbounded.
+        steps_per_epoch: None when there is no epoch to speak of.
+        how: One line for people.
+        loops: The loops around the step, outermost first, one line each.
+    """
+
+    kind: TotalKind
+    steps: float | None
+    steps_per_epoch: float | None
+    how: str
+    loops: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extra:
+    """Work beside the steps, with its own rhythm.
+
+    Attributes:
+        kind: What it is.
+        seconds_each: On this machine.
+        rhythm: What it repeats with.
+        every: Epochs or steps from one to the next; ignored for once per run.
+        measured: False when it was inferred from the source because the measurement ended before it.
+        note: Where it was seen.
+    """
+
+    kind: ExtraKind
+    seconds_each: float
+    rhythm: Rhythm
+    every: float = 1.0
+    measured: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One training phase: the steps under one outermost loop.
+
+    Attributes:
+        label: Where its step is, such as ``train.py:41``.
+        total: Number of steps.
+        steps_observed: Steps that really ran.
+        step: Times of a step.
+        data: Batches.
+        optimizers: The first is the one whose steps are counted; empty for hand-written updates.
+        ops: Of `trace_steps` traced steps together.
+        trace_steps: Steps in the trace; 0 when none could be traced.
+        op_seconds_per_step: Inside the ops of a traced step.
+        host_seconds_per_step: Outside ops and data loading: the script's own Python and NumPy.
+        calls_per_step: Ops called.
+        saved_tensor_bytes: Kept for the backward pass of one micro-batch, parameters not counted.
+        model_bytes: Parameters and buffers of the modules that ran.
+        frozen_bytes: Of these, what takes no gradient.
+        micro_batches: Backward passes per step.
+        extras: Validation, checkpoints and other work beside the steps.
+        unit: What a step is called: ``step``, ``round``, ``tree``, ``fit``, ``iteration``.
+        gpu: How its seconds on a GPU can be known.
+        gpu_reason: For people: why it is only a table's figure, or why a GPU does nothing for it.
+        kind: Of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced.
+        totals: With `GpuPath.COUNTED`.
+    """
+
+    label: str
+    total: Total
+    steps_observed: int
+    step: StepTimes
+    data: DataLoading = field(default_factory=DataLoading)
+    optimizers: list[OptimizerFacts] = field(default_factory=list)
+    ops: list[OpRow] = field(default_factory=list)
+    trace_steps: int = 0
+    op_seconds_per_step: float = 0.0
+    host_seconds_per_step: float = 0.0
+    calls_per_step: float = 0.0
+    saved_tensor_bytes: int = 0
+    model_bytes: int = 0
+    frozen_bytes: int = 0
+    micro_batches: float = 1.0
+    extras: list[Extra] = field(default_factory=list)
+    unit: str = "step"
+    gpu: GpuPath = GpuPath.TRACED
+    gpu_reason: str = ""
+    kind: str = ""
+    totals: StepTotals | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterPhase:
+    """Training that the script starts after what was measured; `steps` None if that cannot be told."""
+
+    label: str
+    source: str
+    steps: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """The machine that measured.
+
+    Attributes:
+        cpu_model: As the system names it.
+        cores: Physical cores that this process may use.
+        threads: Threads that torch used.
+        memory_gib: Main memory.
+        gemm_gflops: Best fp32 matrix multiply over several windows, GFLOP/s, all threads.
+        gemm_gflops_low: The tenth-percentile window: how far the machine sags under its neighbours.
+        copy_gbps: Best memory copy, bytes read plus written, GB/s.
+        op_seconds: Least time of a tiny op: the price of a call.
+        gemm_threads: With which `gemm_gflops` was measured; 0 for as many as cores.
+        accelerators: CUDA devices that torch sees here.
+    """
+
+    cpu_model: str
+    cores: int
+    threads: int
+    memory_gib: float
+    gemm_gflops: float
+    gemm_gflops_low: float
+    copy_gbps: float
+    op_seconds: float
+    gemm_threads: int = 0
+    accelerators: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autocast:
+    """An autocast region that the script entered."""
+
+    device: str
+    dtype: str
+    enabled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """The script's framework and what it was told about precision.
+
+    Attributes:
+        version: Of the framework.
+        python: Of the interpreter; empty where no Python ran.
+        cuda_build: CUDA version that this build is for; None for a CPU build.
+        float32_matmul_precision: ``highest``, ``high`` or ``medium``.
+        matmul_tf32: `torch.backends.cuda.matmul.allow_tf32`.
+        conv_tf32: `torch.backends.cudnn.allow_tf32`.
+        autocast: Distinct autocast regions.
+        compiled: Calls of torch.compile.
+        name: Of the framework: ``torch``, ``keras``, ``jax``, ``xgboost``, ``log lines``, ...
+        device: On which the measured steps computed: ``cpu`` or ``cuda``.
+        pretended: The script insists on CUDA; there was none, and what it asked for landed on the CPU.
+        channels_last: Convolutions got tensors in channels-last order.
+        attention_kernels: Fused attention that the script calls or chooses, and packages that bring their own.
+        cudnn_benchmark: `torch.backends.cudnn.benchmark`.
+    """
+
+    version: str
+    python: str
+    cuda_build: str | None = None
+    float32_matmul_precision: str = "highest"
+    matmul_tf32: bool = False
+    conv_tf32: bool = True
+    autocast: list[Autocast] = field(default_factory=list)
+    compiled: int = 0
+    name: str = "torch"
+    device: str = "cpu"
+    pretended: bool = False
+    channels_last: bool = False
+    attention_kernels: list[str] = field(default_factory=list)
+    cudnn_benchmark: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadProfile:
+    """Everything that a prediction needs to know of a script.
+
+    Attributes:
+        script: File name or module name.
+        arguments: As given.
+        created: When it was measured, ISO 8601 UTC.
+        costgpu_version: That measured.
+        machine: Where.
+        framework: With what.
+        setup_seconds: From the start of the script to its first step.
+        ended: The script ran to its end during the measurement.
+        wall_seconds: How long it ran.
+        peak_rss_bytes: Of the main process; None if the system does not tell.
+        phases: In the order in which they ran.
+        later_phases: Training that the measurement did not reach.
+        notes: What a reader should know, one sentence each.
+        workload: Key of what the script does (`costgpu.measure.workload_key`); empty if there is none.
+    """
+
+    script: str
+    arguments: list[str]
+    created: str
+    costgpu_version: str
+    machine: Machine
+    framework: Framework
+    setup_seconds: float
+    ended: bool
+    wall_seconds: float
+    peak_rss_bytes: int | None
+    phases: list[Phase]
+    later_phases: list[LaterPhase] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    workload: str = ""

@@ -1,0 +1,74 @@
+"""What `costgpu doctor` found, as text for 80 columns and as a JSON document. Result -> str; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from costgpu.models.diagnostics import Check, Status
+from costgpu.render.text.run import _document, _wrap
+
+if TYPE_CHECKING:
+    from costgpu.models.offer import Offer
+
+MARKS = {Status.OK: "ok", Status.WARNING: "warn", Status.FAILED: "FAIL", Status.UNKNOWN: "?"}
+NAME_WIDTH = 12
+FREE = "Nothing was created, nothing was changed, nothing costs money."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What was found of one place.
+
+    Attributes:
+        name: ``aws``, ``gcp/us-central1``, ``this computer``.
+        checks: In their order.
+        offer: The machine that was asked about; None if none was.
+    """
+
+    name: str
+    checks: Sequence[Check]
+    offer: Offer | None = None
+
+
+def doctor_text(places: Sequence[Place]) -> str:
+    """A paragraph for each place, and the sum."""
+    blocks = ["\n".join([_title(place), *(_lines(check) for check in place.checks)]) for place in places]
+    return "\n\n".join([*blocks, f"{_sum(places)}\n{FREE}"])
+
+
+def _title(place: Place) -> str:
+    if place.offer is None:
+        return place.name
+    way = place.offer.purchase_option.value.replace("_", "-")
+    return f"{place.name}: {place.offer.instance_type} in {place.offer.region}, {way}"
+
+
+def _lines(check: Check) -> str:
+    lead = f"  {MARKS[check.status]:<5}{check.name:<{NAME_WIDTH}} "
+    text = _wrap(check.detail, lead)
+    return f"{text}\n{_wrap(check.fix, ' ' * len(lead))}" if check.fix else text
+
+
+def _sum(places: Sequence[Place]) -> str:
+    found = [check.status for place in places for check in place.checks]
+    counts = [(Status.FAILED, "failed"), (Status.WARNING, "to be looked at"), (Status.UNKNOWN, "not known")]
+    words = [f"{found.count(status)} {text}" for status, text in counts if status in found]
+    count = f"{len(found)} check{'' if len(found) == 1 else 's'}"
+    return f"{count}: {', '.join(words)}." if words else f"{count}, all well."
+
+
+def doctor_json(places: Sequence[Place], now: datetime, exit_code: int) -> str:
+    """The same as a versioned document."""
+    rows = [
+        {
+            "place": place.name,
+            "instance_type": place.offer.instance_type if place.offer else None,
+            "region": place.offer.region if place.offer else None,
+            "checks": list(place.checks),
+        }
+        for place in places
+    ]
+    return _document("costgpu.doctor", at=now, places=rows, exit_code=exit_code)

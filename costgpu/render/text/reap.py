@@ -1,0 +1,92 @@
+"""What `costgpu reap` found and did, as text for 80 columns and as a JSON document. Result -> str; no I/O."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from costgpu.models.job import Leftover
+from costgpu.models.run import Findings, Orphan
+from costgpu.render.text.run import _document, _left, _wrap
+from costgpu.units import format_usd
+
+HOURS_PER_MONTH = 730  # as the providers count
+
+
+def reap_text(found: Findings, now: datetime, *, done: bool) -> str:
+    """What was found, what was ended; empty if all is well.
+
+    Args:
+        found: By `costgpu.runner.reap`.
+        now: To say how long ago leases ended.
+        done: Whether it was to be ended, too.
+    """
+    lines = [_orphan(orphan, found, now, done=done) for orphan in found.orphans]
+    lines += [_leftover(leftover, found, done=done) for leftover in found.leftovers]
+    lines += [f"failed: {what}: {error}" for what, error in found.failed.items()]
+    lines += [f"not asked: {where}: {why}" for where, why in found.unreachable.items()]
+    if found.leaking:
+        lines.append(f"Together {rate_text(found)}.")
+    if found.leaking and not done:
+        lines.append("Nothing was changed. End them with: costgpu reap --yes")
+    return "\n".join(_wrap(line) for line in lines)
+
+
+def rate_text(found: Findings) -> str:
+    """``$1.23 an hour, $898 a month``; at least that, where a price is not known."""
+    rate = found.usd_per_hour
+    if not rate and found.prices_known:
+        return "free"
+    least = "" if found.prices_known else "at least "
+    return f"{least}{format_usd(rate)} an hour, {format_usd(rate * HOURS_PER_MONTH)} a month"
+
+
+def count_text(found: Findings) -> str:
+    """``2 machines and 1 other thing``."""
+    machines, things = len(found.orphans), len(found.leftovers)
+    words = [f"{machines} machine{'s' if machines > 1 else ''}"] if machines else []
+    if things:
+        words.append(f"{things} {'other ' if machines else ''}thing{'s' if things > 1 else ''}")
+    return " and ".join(words)
+
+
+def _orphan(orphan: Orphan, found: Findings, now: datetime, *, done: bool) -> str:
+    ref, machine = orphan.instance.ref, orphan.instance
+    what = "ended" if ref in found.ended else "NOT ENDED" if done else "orphan"
+    price = "price not known" if orphan.usd_per_hour is None else _price(orphan.usd_per_hour)
+    return (
+        f"{what}: {ref.provider} {ref.instance_id} in {ref.region}, {machine.instance_type}, {machine.state.value},"
+        f" {price}, {orphan.why.value} ({_left(machine.lease_until, now)}), run {machine.run_id or 'unknown'} of"
+        f" {machine.owner or 'unknown'}"
+    )
+
+
+def _leftover(leftover: Leftover, found: Findings, *, done: bool) -> str:
+    what = "removed" if leftover in found.removed else "NOT REMOVED" if done else "left behind"
+    return (
+        f"{what}: {leftover.provider} {leftover.kind} {leftover.resource_id} in {leftover.region},"
+        f" {_price(leftover.usd_per_hour)}, run {leftover.run_id or 'unknown'} of {leftover.owner or 'unknown'}"
+    )
+
+
+def _price(usd_per_hour: Decimal | float) -> str:
+    return f"{format_usd(usd_per_hour)} an hour" if usd_per_hour else "free"
+
+
+def reap_json(found: Findings, now: datetime) -> str:
+    """The same as a versioned document."""
+    rate = found.usd_per_hour
+    return _document(
+        "costgpu.reap",
+        at=now,
+        orphans=found.orphans,
+        leftovers=found.leftovers,
+        kept=found.kept,
+        ended=found.ended,
+        removed=found.removed,
+        unreachable=found.unreachable,
+        failed={key: str(error) for key, error in found.failed.items()},
+        usd_per_hour=rate,
+        usd_per_month=rate * HOURS_PER_MONTH,
+        prices_known=found.prices_known,
+    )

@@ -1,0 +1,171 @@
+"""The benchmark table as text for 80 columns and as a JSON document. Result -> str; no I/O."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from costgpu.models.offer import Grade, Speedup
+from costgpu.units import format_duration, format_ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMA = "costgpu.speedups"
+VERSION = 1
+WIDTH = 80
+IMPLAUSIBLE = "!"
+_CLAIMS = "Claims: published without a machine, without the seconds, or without a source."
+_IMPLAUSIBLE = f"{IMPLAUSIBLE} implausible, and never used."
+_MEANING = (
+    "Ratio: seconds on the CPU over seconds on the GPU for the same work; below 1x the CPU was faster. Against one core it"
+    " is many times what it is against sixteen."
+)
+
+
+def speedups_summary(rows: Sequence[Speedup]) -> str:
+    """One line for each kind of work that was measured, then the claims.
+
+    Args:
+        rows: Of the table.
+
+    Returns:
+        Text without a final line end, at most 80 wide.
+    """
+    measured, claims = _split(rows)
+    lines = _aligned(
+        [("KIND", "LINES", "RATIOS", "MEDIAN", "CORES", "GPUS")]
+        + [_kind_line(kind, measured) for kind in _kinds(measured)]
+    )
+    without = [kind for kind in _kinds(claims) if kind not in _kinds(measured)]
+    blocks = ["\n".join(lines), *_claims(claims)]
+    notes = [_MEANING, "costgpu speedups KIND lists the lines of a kind with their sources."]
+    if without:
+        notes.append(f"Only claimed, not measured: {', '.join(without)}.")
+    return "\n\n".join([*blocks, "\n".join(_wrap(note) for note in notes)])
+
+
+def speedups_table(rows: Sequence[Speedup]) -> str:
+    """Every line with its source: what was measured first, by ratio; then the claims.
+
+    Args:
+        rows: Of the table.
+
+    Returns:
+        Text without a final line end, at most 80 wide.
+    """
+    measured, claims = _split(rows)
+    sources = list(dict.fromkeys(row.source for row in [*measured, *claims]))
+    numbers = {source: f"[{number}]" for number, source in enumerate(sources, 1)}
+    blocks = []
+    for kind in _kinds(measured):
+        mine = sorted((row for row in measured if row.kind == kind), key=lambda row: -row.ratio)
+        heading = f"{kind}: {len(mine)} measured" if len(mine) > 1 else f"{kind}: 1 measured line"
+        blocks.append("\n".join([heading, *(line for row in mine for line in _lines(row, numbers))]))
+    blocks += _claims(claims, numbers)
+    footer = [_wrap(f"{numbers[source]} {source.replace('https://', '')}", "  ") for source in sources]
+    return "\n\n".join([*blocks, _wrap(_MEANING), "\n".join(footer)])
+
+
+def speedups_json(rows: Sequence[Speedup]) -> str:
+    """The versioned document: every row with all that the table knows of it."""
+    import json  # noqa: PLC0415  (the table does not pay for it)
+
+    return json.dumps({"schema": SCHEMA, "version": VERSION, "speedups": [_document(row) for row in rows]}, indent=2)
+
+
+def _document(row: Speedup) -> dict[str, Any]:
+    return {
+        "kind": row.kind,
+        "detail": row.detail,
+        "framework": row.framework or None,
+        "grade": row.grade.value,
+        "plausible": row.plausible,
+        "ratio": round(row.ratio, 4),
+        "ratio_low": round(row.ratio_low, 4),
+        "ratio_high": round(row.ratio_high, 4),
+        "cpu": row.cpu or None,
+        "cpu_cores": row.cpu_cores,
+        "cpu_core_gflops": row.cpu_core_gflops,
+        "cpu_seconds": row.cpu_seconds,
+        "gpu": row.gpu or None,
+        "gpu_seconds": row.gpu_seconds,
+        "unit": row.unit or None,
+        "units": row.units,
+        "weight": row.weight,
+        "remark": row.remark or None,
+        "source": row.source,
+        "measured": row.measured or None,
+        "as_of": row.as_of.isoformat(),
+    }
+
+
+def _split(rows: Sequence[Speedup]) -> tuple[list[Speedup], list[Speedup]]:
+    return [r for r in rows if r.grade is Grade.MEASURED], [r for r in rows if r.grade is Grade.CLAIM]
+
+
+def _kinds(rows: Sequence[Speedup]) -> list[str]:
+    return list(dict.fromkeys(row.kind for row in rows))
+
+
+def _kind_line(kind: str, measured: Sequence[Speedup]) -> tuple[str, ...]:
+    mine = [row for row in measured if row.kind == kind]
+    ratios = [row.ratio for row in mine]
+    gpus = list(dict.fromkeys(row.gpu for row in mine))
+    shown = gpus if len(gpus) <= 2 else [f"{len(gpus)} GPUs"]
+    span = f"{format_ratio(min(ratios))[:-1]}-{format_ratio(max(ratios))}" if len(mine) > 1 else format_ratio(ratios[0])
+    cores = sorted({row.cpu_cores or 0 for row in mine})
+    counts = f"{cores[0]}-{cores[-1]}" if len(cores) > 1 else str(cores[0])
+    return (kind, str(len(mine)), span, format_ratio(statistics.median(ratios)), counts, ", ".join(shown))
+
+
+def _claims(claims: Sequence[Speedup], numbers: dict[str, str] | None = None) -> list[str]:
+    if not claims:
+        return []
+    lines = [_wrap(_CLAIMS)]
+    for row in claims:
+        mark = " " if row.plausible else IMPLAUSIBLE
+        machines = " against ".join(name for name in (row.cpu or "a CPU", row.gpu or "a GPU"))
+        remark = f"; {row.remark}" if row.remark else ""
+        source = f" {numbers[row.source]}" if numbers else ""
+        lines.append(_wrap(f"{mark} {_range(row):>8}  {row.kind}: {row.detail}, {machines}{remark}{source}", " " * 12))
+    if any(not row.plausible for row in claims):
+        lines.append(_IMPLAUSIBLE)
+    return ["\n".join(lines)]
+
+
+def _range(row: Speedup) -> str:
+    if row.ratio_low == row.ratio_high:
+        return format_ratio(row.ratio)
+    return f"{row.ratio_low:g}-{format_ratio(row.ratio_high)}"
+
+
+def _lines(row: Speedup, numbers: dict[str, str]) -> list[str]:
+    cores = "1 core" if row.cpu_cores == 1 else f"{row.cpu_cores} cores"
+    first = f"  {_range(row):>8}  {row.gpu} against {row.cpu}, {cores}"
+    words = [row.detail, row.framework]
+    if row.cpu_seconds is not None and row.gpu_seconds is not None:
+        words.append(f"{format_duration(row.cpu_seconds)} against {format_duration(row.gpu_seconds)}")
+    words += [row.remark] if row.remark else []
+    second = f"{'; '.join(words)} ({row.measured or 'undated'}) {numbers[row.source]}"
+    return [_wrap(first, " " * 12), _wrap(" " * 12 + second, " " * 12)]
+
+
+def _aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
+    """Numbers on the right, names on the left."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    last = len(widths) - 1
+    return [
+        "  ".join(
+            cell.ljust(width) if place in (0, last) else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in table
+    ]
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False, drop_whitespace=True
+    )

@@ -1,0 +1,63 @@
+"""Whether the job still does something."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from . import machine_stats
+
+# A waiting process uses none of these; the chatter of an idle machine and our own keepalives stay below.
+CPU_SHARE = 0.03  # of one core
+NETWORK_BYTES_PER_SECOND = 20e3
+DISK_BYTES_PER_SECOND = 50e3
+GPU_PERCENT = 2.0
+
+
+class Counters(NamedTuple):
+    """Totals at one moment; GPUs are asked only if all else is quiet."""
+
+    at: float
+    cpu_seconds: float
+    network_bytes: int
+    disk_bytes: int
+    log_bytes: int
+
+
+def read_counters(supervisor: int, log_bytes: int) -> Counters:
+    """Of the job below this supervisor."""
+    members = machine_stats.descendants(supervisor)
+    root = machine_stats.process(supervisor)
+    cpu = sum(entry.cpu for entry in members) + (root.children_cpu if root else 0.0)
+    disk = machine_stats.disk_bytes(entry.pid for entry in members)
+    return Counters(machine_stats.uptime(), cpu, machine_stats.network_bytes(), disk, log_bytes)
+
+
+def is_active(before: Counters, now: Counters) -> bool:
+    """Whether anything but a GPU was busy between the two."""
+    seconds = max(now.at - before.at, 1e-3)
+    rates: list[bool] = [
+        (now.cpu_seconds - before.cpu_seconds) / seconds > CPU_SHARE,
+        (now.network_bytes - before.network_bytes) / seconds > NETWORK_BYTES_PER_SECOND,
+        (now.disk_bytes - before.disk_bytes) / seconds > DISK_BYTES_PER_SECOND,
+        now.log_bytes > before.log_bytes,
+    ]
+    return any(rates)
+
+
+class IdleWatch:
+    """Since when nothing has happened."""
+
+    def __init__(self, supervisor: int, interval: float) -> None:
+        self.supervisor, self.interval = supervisor, interval
+        self.last: Counters = read_counters(supervisor, 0)
+        self.active_at = self.last.at
+
+    def idle_seconds(self, log_bytes: int) -> float:
+        """Looks again if it is time to, and tells how long it has been quiet."""
+        now = machine_stats.uptime()
+        if now - self.last.at >= self.interval:
+            counters = read_counters(self.supervisor, log_bytes)
+            if is_active(self.last, counters) or machine_stats.gpu_percent() > GPU_PERCENT:
+                self.active_at = counters.at
+            self.last = counters
+        return max(0.0, now - self.active_at)

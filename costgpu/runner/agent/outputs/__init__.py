@@ -1,0 +1,1 @@
+"""What a job leaves: found in the working folder, made ready, uploaded."""

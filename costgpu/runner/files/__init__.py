@@ -1,0 +1,1 @@
+"""Files that travel: the working folder to the machine, outputs back."""

@@ -1,0 +1,188 @@
+"""The user's bucket: where a machine leaves outputs and logs when nobody comes for them.
+
+The machine gets presigned addresses and no credentials; they are made anew at each start and stored nowhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tarfile
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from costgpu.clock import Clock
+from costgpu.errors import OutputsDamaged, UsageError
+from costgpu.ledger.codec import from_json
+from costgpu.models.job import EndReason, FileEntry, JobPhase, JobStatus
+from costgpu.models.run import RunView
+
+GRACE_SECONDS = 900.0  # an address is valid a little longer than the lease
+LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
+OUTPUTS, LOGS = "outputs.tar.gz", "logs.tar.gz"
+
+
+class Bucket(Protocol):
+    """One bucket and prefix of an object store."""
+
+    def credentials_expire_at(self) -> datetime | None:
+        """When the addresses end whatever they were made for; None if never."""
+
+    def presign_put(self, name: str, seconds: float) -> str:
+        """An address that takes one upload without credentials."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+
+    def download(self, name: str, path: Path) -> None:
+        """Brings it here."""
+
+
+class BucketDepot:
+    """A `Depot` over the bucket that the run's spec names.
+
+    Args:
+        clock: For how long addresses have to be valid.
+        open_bucket: From ``s3://name/prefix``; the default knows S3.
+    """
+
+    def __init__(self, clock: Clock, open_bucket: Callable[[str], Bucket] | None = None) -> None:
+        self.clock = clock
+        self._open = open_bucket or _open
+
+    def upload_urls(self, view: RunView) -> Mapping[str, str]:
+        """``outputs`` and ``logs`` -> presigned URL; empty without a bucket."""
+        if not view.spec.bucket or view.lease_until is None:
+            return {}
+        bucket = self._open(view.spec.bucket)
+        left = max(60.0, (view.lease_until - self.clock.now()).total_seconds())
+        seconds = min(left + GRACE_SECONDS, LONGEST_SECONDS)
+        return {
+            "outputs": bucket.presign_put(f"{view.run_id}/{OUTPUTS}", seconds),
+            "logs": bucket.presign_put(f"{view.run_id}/{LOGS}", seconds),
+        }
+
+    def check(self, url: str, until: datetime) -> str:
+        """Looks whether the bucket is there and open to us; returns what a person should know, or nothing.
+
+        Raises:
+            ProviderError: It is not.
+            UsageError: Not a bucket that costgpu knows.
+        """
+        bucket = self._open(url)
+        bucket.exists(OUTPUTS)
+        expire = bucket.credentials_expire_at()
+        if expire is None or expire >= until:
+            return ""
+        return (
+            f"The credentials expire at {expire:%Y-%m-%d %H:%M} UTC, before the machine ends at the latest: after that"
+            f" it cannot put outputs into {url} by itself."
+        )
+
+    def rescue(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
+        """Unpacks what the machine has left there; logs go into the run's private folder.
+
+        Raises:
+            OutputsDamaged: An archive has names that leave its folder, or cannot be read.
+            ProviderError: The bucket does not answer, or refuses.
+        """
+        if not view.spec.bucket:
+            return None
+        bucket = self._open(view.spec.bucket)
+        if not bucket.exists(f"{view.run_id}/{LOGS}"):
+            return None
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _unpack(bucket, f"{view.run_id}/{LOGS}", folder / "rescued-logs")
+        for name in ("stdout.log", "stderr.log"):
+            if (folder / "rescued-logs" / name).exists():
+                shutil.copyfile(folder / "rescued-logs" / name, folder / name)
+        place = folder / "rescued"
+        if bucket.exists(f"{view.run_id}/{OUTPUTS}"):
+            _unpack(bucket, f"{view.run_id}/{OUTPUTS}", place)
+        host = FolderHost(place)
+        return _status(folder / "rescued-logs"), host.entries(), host
+
+
+class FolderHost:
+    """Outputs in a folder, fetched as from a machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def entries(self) -> tuple[FileEntry, ...]:
+        """All files, with checksums."""
+        found = []
+        for path in sorted(self.folder.rglob("*")):
+            if path.is_file() and not path.is_symlink():
+                with path.open("rb") as file:
+                    checksum = hashlib.file_digest(file, "sha256").hexdigest()
+                status = path.stat()
+                found.append(
+                    FileEntry(
+                        path=path.relative_to(self.folder).as_posix(),
+                        size=status.st_size,
+                        sha256=checksum,
+                        mode=status.st_mode & 0o777,
+                    )
+                )
+        return tuple(found)
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Copies them."""
+        for entry in entries:
+            target = folder / entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(self.folder / entry.path, target)
+            target.chmod(entry.mode)
+
+
+def _unpack(bucket: Bucket, name: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    archive = folder.with_suffix(".tar.gz")
+    bucket.download(name, archive)
+    try:
+        with tarfile.open(archive) as tar:
+            for member in tar:  # tarfile's own filter is only there from Python 3.11.4 on
+                _extract(tar, member, folder)
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise OutputsDamaged(
+            f"{name} in the bucket cannot be unpacked: {error}.", hint=f"It is kept as {archive}."
+        ) from error
+    archive.unlink(missing_ok=True)
+
+
+def _status(folder: Path) -> JobStatus:
+    """The job's end as the agent wrote it beside the logs."""
+    try:
+        return from_json(JobStatus, json.loads((folder / "status.json").read_text()))
+    except (OSError, ValueError):
+        return JobStatus(phase=JobPhase.FINISHED, reason=EndReason.INSTANCE_LOST, detail="Its end was not recorded.")
+
+
+def _open(url: str) -> Bucket:
+    if not url.startswith("s3://"):
+        raise UsageError(f"{url} is not a bucket that costgpu knows.", hint="Write s3://name/prefix.")
+    from costgpu.providers.aws.bucket import S3Bucket  # noqa: PLC0415 - boto3 only with a bucket
+
+    return S3Bucket(url)
+
+
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+    """Writes one plain file below the folder; everything else in an archive is left out or refused.
+
+    Raises:
+        tarfile.TarError: Its name leads out of the folder.
+    """
+    target = folder / member.name
+    if Path(member.name).is_absolute() or ".." in Path(member.name).parts:
+        raise tarfile.TarError(f"{member.name!r} leads out of the folder")
+    source = tar.extractfile(member) if member.isfile() else None
+    if source is None:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with source, target.open("wb") as file:
+        shutil.copyfileobj(source, file)
+    target.chmod(member.mode & 0o755 | 0o600)

@@ -1,0 +1,108 @@
+"""Files come home: to temporary names, verified, then renamed. What the machine says is not trusted."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from costgpu.errors import OutputsDamaged
+from costgpu.models.job import FileEntry
+from costgpu.runner.machine.host import Transport
+
+_BATCH = 256
+
+
+def fetch_verified(
+    transport: Transport,
+    source: str,
+    entries: Sequence[FileEntry],
+    folder: Path,
+    announce: Callable[[int], None] | None = None,
+) -> None:
+    """Copies `entries` below the remote folder `source` into `folder`. What is there with the same checksum stays.
+
+    An entry without a checksum (a log that still grows) must only be at least as long as announced.
+
+    Args:
+        transport: To the machine.
+        source: Absolute remote folder.
+        entries: Paths are relative to it.
+        folder: Made if it is missing.
+        announce: Is told how many bytes come next, before each batch.
+
+    Raises:
+        OutputsDamaged: A path leads out of `folder`, or what arrived is not what was announced.
+    """
+    targets = [(entry, _target(folder, entry.path)) for entry in entries]  # all are looked at before anything is done
+    lacking = [(entry, target) for entry, target in targets if not _is_there(entry, target)]
+    for start in range(0, len(lacking), _BATCH):
+        batch = lacking[start : start + _BATCH]
+        if announce is not None:
+            announce(sum(entry.size for entry, _ in batch))
+        _fetch_batch(transport, source, batch)
+
+
+def _fetch_batch(transport: Transport, source: str, batch: Sequence[tuple[FileEntry, Path]]) -> None:
+    token = secrets.token_hex(4)
+    partial = {target: target.with_name(f".{target.name[:100]}.{token}.part") for _, target in batch}
+    try:
+        for _, target in batch:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        transport.download([(f"{source}/{entry.path}", partial[target]) for entry, target in batch])
+        for entry, target in batch:
+            _verify(entry, partial[target])
+        for entry, target in batch:
+            partial[target].chmod(stat.S_IMODE(entry.mode) & 0o777)
+            if target.is_dir() and not target.is_symlink():
+                raise OutputsDamaged(
+                    f"{target} is a folder here, and a file on the machine.", hint="Fetch into another folder."
+                )
+            partial[target].replace(target)
+    finally:
+        for path in partial.values():
+            path.unlink(missing_ok=True)
+
+
+def _target(folder: Path, path: str) -> Path:
+    """Where a path of the machine belongs; refuses whatever leaves `folder`, by name or by a link."""
+    parts = path.split("/")
+    if not path or path.startswith("/") or "\0" in path or "\\" in path or set(parts) & {"", ".", ".."}:
+        raise OutputsDamaged(f"The machine names a file outside its folder: {path!r}.", hint="Nothing was fetched.")
+    current = folder
+    for part in parts[:-1]:
+        current = current / part
+        if current.is_symlink() or (current.exists() and not current.is_dir()):
+            raise OutputsDamaged(
+                f"{current} is not a real folder: {path!r} is not fetched through it.",
+                hint="Fetch into another folder.",
+            )
+    return folder.joinpath(*parts)
+
+
+def _is_there(entry: FileEntry, target: Path) -> bool:
+    if not entry.sha256 or target.is_symlink() or not target.is_file() or target.stat().st_size != entry.size:
+        return False
+    return _sha256(target) == entry.sha256
+
+
+def _verify(entry: FileEntry, path: Path) -> None:
+    try:
+        size = os.lstat(path).st_size
+    except FileNotFoundError:
+        raise OutputsDamaged(f"{entry.path} did not arrive.") from None
+    if size != entry.size if entry.sha256 else size < entry.size:
+        raise OutputsDamaged(f"{entry.path} arrived with {size} bytes instead of {entry.size}.")
+    if entry.sha256 and _sha256(path) != entry.sha256:
+        raise OutputsDamaged(
+            f"{entry.path} arrived with another checksum than it has on the machine.",
+            hint="Fetch it again; the machine still has it.",
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,358 @@
+"""Brings a job's outputs into the user's own folder without losing anything that is there.
+
+Outputs are first staged in a hidden folder of the working folder, verified, and on disk; then each gets its place. What
+was in that place is kept. A call that was killed is finished by the next one. Imports `errors`, `host` and `job`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import shutil
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from costgpu.errors import OutputsDamaged, RunError
+from costgpu.models.job import FileEntry
+from costgpu.runner.files.safe_move import has_size, is_file_with, move_across, put_new, sha256_of, to_disk
+from costgpu.runner.files.select import format_bytes, printable
+from costgpu.runner.machine.host import Fetches
+
+OWN_FOLDER = ".costgpu"
+_SPARE_BYTES = 16 * 1024 * 1024  # left free on the disk
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_LISTED = 5
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """A file of the user's in whose place an output was put.
+
+    Attributes:
+        path: Relative to the working folder.
+        kept_at: Where it is now.
+        as_sent: Whether it is what was sent to the machine: then the job, and only the job, has changed it.
+    """
+
+    path: str
+    kept_at: Path
+    as_sent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stuck:
+    """An output that is here, whole and verified, but could not be put in its place.
+
+    Attributes:
+        path: Relative to the working folder.
+        staged_at: Where it is.
+        why: What is in the way.
+    """
+
+    path: str
+    staged_at: Path
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed:
+    """What came home. All of it is on this machine: the other one may end.
+
+    Attributes:
+        files: Outputs in their places.
+        bytes: Of those.
+        replaced: What was in their places, kept.
+        stuck: Outputs that are here, but not in their places.
+    """
+
+    files: int
+    bytes: int
+    replaced: tuple[Replaced, ...] = ()
+    stuck: tuple[Stuck, ...] = ()
+
+    @property
+    def problem(self) -> RunError | None:
+        """The error to show if some outputs are not in their places."""
+        if not self.stuck:
+            return None
+        shown = "; ".join(f"{printable(one.path)}: {one.why}" for one in self.stuck[:_LISTED])
+        more = f"; and {len(self.stuck) - _LISTED} more" if len(self.stuck) > _LISTED else ""
+        folder = os.path.commonpath([one.staged_at.parent for one in self.stuck])
+        return RunError(
+            f"{len(self.stuck)} of {self.files + len(self.stuck)} outputs are here, but not in their places: {shown}{more}.",
+            hint=f"They are in {folder}: make room and move them.",
+        )
+
+
+def bring_home(
+    host: Fetches, entries: Sequence[FileEntry], *, workdir: Path, sent: Mapping[str, str], run_id: str
+) -> Landed:
+    """Brings the outputs into the working folder.
+
+    Args:
+        host: The machine that has them.
+        entries: What to bring, with checksums.
+        workdir: The folder that they belong into; made if it is not there.
+        sent: Path -> sha256 of what was sent to the machine.
+        run_id: Names the folder under ``.costgpu/replaced`` that keeps what was in the way.
+
+    Raises:
+        OutputsDamaged: A path leads out of the folder, or something arrived damaged.
+        RunError: The folder cannot be written, or there is no space: not everything is on this machine.
+        HostUnreachable: The connection was lost. Call again.
+    """
+    if not _RUN_ID.fullmatch(run_id):
+        raise RunError(f"{run_id!r} is not the name of a run.")
+    _check_paths(entries)
+    landing = _Landing(workdir.absolute(), sent, run_id)
+    try:
+        landing.prepare()
+        landing.stage(host, entries)
+    except OSError as exc:
+        raise RunError(
+            f"The outputs cannot be written to {workdir}: {exc.strerror or exc}"
+            + (f" ({exc.filename})." if exc.filename else "."),
+            hint=f"Free or unlock the folder and fetch again; the machine still has them. {landing.staged_words()}".strip(),
+        ) from exc
+    return landing.place(entries)
+
+
+class _InTheWay(Exception):
+    """Why an output cannot be put in its place; in words."""
+
+
+class _Landing:
+    """One call of `bring_home`."""
+
+    def __init__(self, workdir: Path, sent: Mapping[str, str], run_id: str) -> None:
+        self._workdir = workdir
+        self._sent = sent
+        self._own = workdir / OWN_FOLDER
+        self._incoming = self._own / "incoming" / run_id
+        self._kept = self._own / "replaced" / run_id
+        self._staged: dict[str, Path] = {}  # output -> where it is staged
+        self._clashing: dict[str, str] = {}  # output -> the one that this file system cannot tell it from
+        self._again: list[Replaced] = []
+        self._made: set[Path] = set()  # folders
+
+    def prepare(self) -> None:
+        """Makes the hidden folder, which git does not see either."""
+        self._workdir.mkdir(parents=True, exist_ok=True)
+        for folder in (self._own, self._own / "incoming", self._incoming):
+            if folder.is_symlink():
+                raise RunError(f"{folder} is a link: outputs are not put through it.", hint="Remove it.")
+            folder.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError), (self._own / ".gitignore").open("x") as file:
+            file.write("*\n")
+
+    def staged_words(self) -> str:
+        """Where the part is that has come already."""
+        return f"What has come is in {self._incoming}." if any(self._incoming.glob("*")) else ""
+
+    def stage(self, host: Fetches, entries: Sequence[FileEntry]) -> None:
+        """Fetches what is neither in its place nor staged yet; all of it is then on disk."""
+        lacking, missing = [], 0
+        for group in _groups(entries, _folding(self._incoming)):
+            folder = self._incoming / str(group.number)
+            these = [entry for entry in group.entries if not is_file_with(self._workdir / entry.path, entry)]
+            lacking.append((folder, these))
+            self._staged.update({entry.path: folder / entry.path for entry in these})
+            self._clashing.update(group.clashes)
+            missing += sum(entry.size for entry in these if not has_size(folder / entry.path, entry.size))
+        free = shutil.disk_usage(self._incoming).free
+        if missing and missing + _SPARE_BYTES > free:
+            raise RunError(
+                f"The outputs need {format_bytes(missing)}, and the disk of {self._workdir} has {format_bytes(free)} free.",
+                hint="Free some space and fetch again; the machine still has them.",
+            )
+        for folder, these in lacking:
+            if these:
+                folder.mkdir(exist_ok=True)
+                host.fetch(these, folder)
+        to_disk(self._staged.values())
+
+    def place(self, entries: Sequence[FileEntry]) -> Landed:
+        """Gives every output its place, whatever happens to the others."""
+        stuck = []
+        for entry in entries:
+            staged = self._staged.get(entry.path)
+            if staged is None:
+                continue
+            try:
+                self._place(entry, staged)
+            except _InTheWay as exc:
+                stuck.append(Stuck(path=entry.path, staged_at=staged, why=str(exc)))
+            except OSError as exc:
+                why = f"{exc.strerror or exc}" + (f" ({exc.filename2 or exc.filename})" if exc.filename else "")
+                stuck.append(Stuck(path=entry.path, staged_at=staged, why=why))
+        self._tidy(anything_left=bool(stuck))
+        away = {one.path for one in stuck}
+        placed = [entry for entry in entries if entry.path not in away]
+        return Landed(
+            files=len(placed),
+            bytes=sum(entry.size for entry in placed),
+            replaced=(*self._kept_before(entries), *self._again),
+            stuck=tuple(stuck),
+        )
+
+    def _place(self, entry: FileEntry, staged: Path) -> None:
+        if entry.path in self._clashing:
+            raise _InTheWay(f"this file system does not tell its name from {printable(self._clashing[entry.path])}")
+        folder = self._folder_for(entry.path)
+        target = folder / entry.path.rpartition("/")[2]
+        for _ in range(_TRIES):  # somebody may put a new file there while the old one is moved
+            if target.is_dir() and not target.is_symlink():
+                raise _InTheWay("a folder of that name is there")
+            if is_file_with(target, entry):
+                return
+            if os.path.lexists(target):
+                self._keep(target, entry.path)
+            with contextlib.suppress(FileExistsError):
+                put_new(staged, target)
+                staged.unlink(missing_ok=True)
+                return
+        raise _InTheWay("something keeps writing it")
+
+    def _folder_for(self, path: str) -> Path:
+        """The folder of this output, made if necessary; never outside the working folder, nor in a repository's own."""
+        parts = path.split("/")
+        if parts[0].casefold() == OWN_FOLDER:
+            raise _InTheWay("that is costgpu's own folder")
+        folder = self._workdir
+        for part in parts[:-1]:
+            folder = folder / part
+            if part.casefold() == ".git" and folder.exists() and folder not in self._made:
+                raise _InTheWay(f"{folder} is a repository of yours")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                self._made.add(folder)
+            if not folder.is_dir():
+                raise _InTheWay(f"{folder} is there, and is not a folder")
+            if folder.is_symlink():
+                real, top = folder.resolve(), self._workdir.resolve()
+                if top not in real.parents:
+                    raise _InTheWay(f"{folder} is a link that leads out of the working folder, to {real}")
+                if not {OWN_FOLDER, ".git"}.isdisjoint(real.relative_to(top).parts):
+                    raise _InTheWay(f"{folder} is a link to {real}")
+        return folder
+
+    def _keep(self, target: Path, path: str) -> None:
+        """Moves what is in the place to the folder of what was replaced, under a name that is free."""
+        kept = self._kept / path
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        number = 0
+        while os.path.lexists(kept):
+            number += 1
+            kept = (self._kept / path).with_name(f"{(self._kept / path).name}.{number}")
+        try:
+            target.rename(kept)
+        except OSError as exc:
+            if exc.errno != errno.EXDEV:
+                raise
+            move_across(target, kept)
+        if number:
+            self._again.append(Replaced(path=path, kept_at=kept, as_sent=self._is_as_sent(path, kept)))
+
+    def _kept_before(self, entries: Sequence[FileEntry]) -> list[Replaced]:
+        """What this call and killed ones before it have kept, each under its own name."""
+        if not self._kept.is_dir():
+            return []
+        return [
+            Replaced(path=entry.path, kept_at=kept, as_sent=self._is_as_sent(entry.path, kept))
+            for entry in entries
+            if os.path.lexists(kept := self._kept / entry.path)
+        ]
+
+    def _is_as_sent(self, path: str, kept: Path) -> bool:
+        try:
+            return path in self._sent and not kept.is_symlink() and sha256_of(kept) == self._sent[path]
+        except OSError:
+            return False
+
+    def _tidy(self, *, anything_left: bool) -> None:
+        if anything_left:
+            for folder, _, _ in os.walk(self._incoming, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(folder).rmdir()
+            return
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            (self._own / "incoming").rmdir()
+        with contextlib.suppress(OSError):
+            if [one.name for one in self._own.iterdir()] == [".gitignore"]:
+                shutil.rmtree(self._own)
+
+
+def _check_paths(entries: Sequence[FileEntry]) -> None:
+    seen = set()
+    for entry in entries:
+        parts = entry.path.split("/")
+        if "\0" in entry.path or not {"", ".", ".."}.isdisjoint(parts) or entry.path in seen:
+            raise OutputsDamaged(
+                f"The machine names an output that cannot be: {entry.path!r}.", hint="Nothing was fetched."
+            )
+        seen.add(entry.path)
+
+
+@dataclass
+class _Group:
+    """Outputs whose names this file system tells from each other.
+
+    Attributes:
+        number: 0 for all that can be put in their places; from 1 on for those whose place one of the former has.
+        entries: The outputs.
+        clashes: Output -> the one in group 0 that has its place.
+        files: Names as the file system compares them -> output.
+        folders: The same for the folders above them -> an output in it.
+    """
+
+    number: int
+    entries: list[FileEntry] = field(default_factory=list)
+    clashes: dict[str, str] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, str] = field(default_factory=dict)
+
+    def clash(self, name: str, parents: list[str]) -> str | None:
+        """The output that has this place already."""
+        met = (self.files.get(name), self.folders.get(name), *map(self.files.get, parents))
+        return next((one for one in met if one is not None), None)
+
+
+def _groups(entries: Sequence[FileEntry], fold: Callable[[str], str]) -> list[_Group]:
+    """The same for the same entries, however many of them have landed."""
+    groups: list[_Group] = []
+    for entry in entries:
+        name = fold(entry.path)
+        parents = [name[:at] for at, one in enumerate(name) if one == "/"]
+        met = None
+        for group in [*groups, _Group(len(groups))]:
+            clash = group.clash(name, parents)
+            if clash is None:
+                break
+            met = met or clash
+        if group.number == len(groups):
+            groups.append(group)
+        group.entries.append(entry)
+        group.files[name] = entry.path
+        group.folders.update(dict.fromkeys(parents, entry.path))
+        if met is not None:
+            group.clashes[entry.path] = met
+    return groups
+
+
+def _folding(folder: Path) -> Callable[[str], str]:
+    """How this file system compares names."""
+    probe = folder / f".probe-{secrets.token_hex(4)}"
+    probe.touch()
+    try:
+        if not probe.with_name(probe.name.upper()).exists():
+            return str
+        return lambda name: unicodedata.normalize("NFC", name).casefold()
+    finally:
+        probe.unlink()

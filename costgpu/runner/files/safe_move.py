@@ -1,0 +1,95 @@
+"""Moves of files that lose nothing: no name is taken twice, and a copy is on disk before its source goes.
+
+Imports `job` only.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from costgpu.models.job import FileEntry
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EINVAL}
+
+
+def put_new(source: Path, target: Path) -> None:
+    """Gives the file a second name; as a copy where that is impossible, or moved where there is but one name to a file.
+
+    Raises:
+        FileExistsError: The name is taken, by whatever.
+    """
+    try:
+        os.link(source, target)
+    except OSError as exc:
+        if exc.errno == errno.EXDEV:
+            draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+            try:
+                shutil.copy2(source, draft)
+                to_disk([draft])
+                put_new(draft, target)
+            finally:
+                draft.unlink(missing_ok=True)
+        elif exc.errno in _NO_LINKS:
+            if os.path.lexists(target):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from exc
+            source.rename(target)
+        else:
+            raise
+
+
+def move_across(source: Path, target: Path) -> None:
+    """Moves to another file system; the source goes last."""
+    draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
+    try:
+        shutil.copy2(source, draft, follow_symlinks=False)
+        if not draft.is_symlink():
+            to_disk([draft])
+        draft.rename(target)
+    finally:
+        draft.unlink(missing_ok=True)
+    source.unlink()
+
+
+def has_size(path: Path, size: int) -> bool:
+    """Whether a regular file of this size is there."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
+
+
+def is_file_with(path: Path, entry: FileEntry) -> bool:
+    """Whether the regular file is there with this very content."""
+    try:
+        return has_size(path, entry.size) and sha256_of(path) == entry.sha256
+    except OSError:
+        return False
+
+
+def sha256_of(path: Path) -> str:
+    """Hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def to_disk(paths: Iterable[Path]) -> None:
+    """Makes sure that the files outlive a loss of power: the machine that has the originals is about to end."""
+
+    def sync(path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    with ThreadPoolExecutor(8) as pool:  # together, the file system writes its journal once for many
+        list(pool.map(sync, paths))

@@ -1,0 +1,44 @@
+"""A working folder as a tar archive, made while it is sent."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from costgpu.errors import SyncRefused
+from costgpu.models.job import FileEntry
+
+_CHUNK = 1 << 18
+_BLOCK = 512
+
+
+def tar_stream(root: Path, entries: Iterable[FileEntry]) -> Iterator[bytes]:
+    """Uncompressed tar of these files below `root`, in pieces of about 256 KiB.
+
+    Raises:
+        SyncRefused: A file is gone, or has another size than its entry says.
+    """
+    pending = bytearray()
+    for entry in entries:
+        member = tarfile.TarInfo(entry.path)
+        member.size, member.mode = entry.size, entry.mode
+        pending += member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+        left = entry.size
+        try:
+            with (root / entry.path).open("rb") as stream:
+                while left and (chunk := stream.read(min(_CHUNK, left))):
+                    left -= len(chunk)
+                    pending += chunk
+                    if len(pending) >= _CHUNK:
+                        yield bytes(pending)
+                        pending.clear()
+        except OSError as error:
+            raise SyncRefused(f"{entry.path} cannot be read: {error.strerror}.") from error
+        if left:
+            raise SyncRefused(
+                f"{entry.path} became shorter while it was being sent.",
+                hint="Run it again when nothing changes the folder.",
+            )
+        pending += bytes(-entry.size % _BLOCK)
+    yield bytes(pending) + bytes(2 * _BLOCK)

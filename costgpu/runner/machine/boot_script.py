@@ -1,0 +1,68 @@
+"""The script that a machine runs first at every boot: deadline watchdog, then sshd with the one-run keys.
+
+The shell is in ``boot.sh``; here its values are checked and put in front of it. Imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from datetime import datetime
+from pathlib import Path
+
+UNCLAIMED_SECONDS = 900.0
+_BODY = Path(__file__).with_name("boot_script.sh")
+_PUBLIC = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]+(?: [A-Za-z0-9@._+-]+)?")
+_PRIVATE = re.compile(
+    r"-----BEGIN OPENSSH PRIVATE KEY-----\n(?:[A-Za-z0-9+/=]+\n)+-----END OPENSSH PRIVATE KEY-----",
+)
+
+
+def boot_script(
+    *,
+    deadline: datetime,
+    lifetime_seconds: float,
+    unclaimed_seconds: float = UNCLAIMED_SECONDS,
+    user_public_key: str,
+    host_private_key: str,
+    host_public_key: str,
+) -> str:
+    """One POSIX shell script, to be run as root at every boot; it is idempotent.
+
+    It works in ``$COSTGPU_HOME`` (``/opt/costgpu`` if that is not set) and arms the watchdog before anything else.
+
+    Args:
+        deadline: When the machine is powered off at the latest; aware.
+        lifetime_seconds: Monotonic seconds that it may live in all, over reboots.
+        unclaimed_seconds: It is powered off if no agent came within this time.
+        user_public_key: ``ssh-ed25519 AAAA...``, the only key that is let in; empty on this very machine (no sshd).
+        host_private_key: OpenSSH form: what the machine identifies itself with; empty on this very machine.
+        host_public_key: Its public half; empty on this very machine.
+
+    Raises:
+        ValueError: A time is not positive, or a key is not an ed25519 key in OpenSSH form.
+    """
+    if deadline.tzinfo is None:
+        raise ValueError("the deadline must be aware")
+    for seconds in (lifetime_seconds, unclaimed_seconds):
+        if not (math.isfinite(seconds) and seconds > 0):
+            raise ValueError(f"{seconds} is not a positive time")
+    keys = tuple(key.strip() for key in (user_public_key, host_private_key, host_public_key))
+    if any(keys):
+        _check_keys(*keys)
+    names = ("user_public_key", "host_private_key", "host_public_key")
+    values = [
+        f"deadline={math.floor(deadline.timestamp())}",
+        f"lifetime={math.ceil(lifetime_seconds)}",
+        f"unclaimed={math.ceil(unclaimed_seconds)}",
+        *(f"{name}={shlex.quote(key)}" for name, key in zip(names, keys, strict=True)),
+    ]
+    return "\n".join(["#!/bin/sh", *values, _BODY.read_text(encoding="utf-8")])
+
+
+def _check_keys(user_public: str, host_private: str, host_public: str) -> None:
+    if not _PUBLIC.fullmatch(user_public) or not _PUBLIC.fullmatch(host_public):
+        raise ValueError("not an ed25519 public key in OpenSSH form")
+    if not _PRIVATE.fullmatch(host_private):
+        raise ValueError("not an unencrypted private key in OpenSSH form")  # the key itself stays out of the message

@@ -1,0 +1,45 @@
+"""From an instance to a `Host`: the engine's default `Connector`. SSH libraries are imported only when needed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from costgpu.errors import HostUnreachable, RunError
+from costgpu.models.job import Instance
+from costgpu.runner.machine.host import Host, Keys
+
+
+def connect(instance: Instance, keys: Keys) -> Host:
+    """Connects to a machine, now and once.
+
+    Args:
+        instance: As its provider describes it.
+        keys: The run's own.
+
+    Raises:
+        HostUnreachable: It has no address yet, or does not answer or let us in (yet).
+        HostKeyMismatch: Another machine answers there.
+    """
+    endpoint = instance.endpoint
+    if endpoint is None:
+        raise HostUnreachable(f"{instance.ref.instance_id} ({instance.state}) has no address.")
+    from costgpu.runner.machine.agent_client import AgentHost  # noqa: PLC0415 - not needed by a caller that brings its own
+
+    if endpoint.kind == "local":
+        from costgpu.runner.machine.transport.local import LocalTransport  # noqa: PLC0415
+
+        here = LocalTransport(Path(endpoint.folder))
+        here.open()
+        return AgentHost(here, python=sys.executable)
+    if endpoint.kind == "ssh":
+        from costgpu.runner.machine.transport.ssh import SshTransport  # noqa: PLC0415 - asyncssh takes 0.3 s to import
+
+        there = SshTransport(endpoint, keys)
+        try:
+            there.open()
+        except BaseException:
+            there.close()
+            raise
+        return AgentHost(there)
+    raise RunError(f"{instance.ref.instance_id} is reached by {endpoint.kind!r}, which has no transport.")

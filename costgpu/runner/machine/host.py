@@ -1,0 +1,163 @@
+"""What the engine needs of a machine: the Host protocol, and the Transport under it.
+
+A `Transport` runs commands on a machine (over SSH, or right here). `AgentHost` (in `agent_host`) speaks through it
+to the agent; the fake cloud implements `Host` by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from costgpu.models import job
+from costgpu.models.job import FileEntry, Instance, JobOrder, JobStatus, Outputs
+
+Stream = job.Stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPosition:
+    """How many bytes of each stream have been seen."""
+
+    stdout: int = 0
+    stderr: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The files of a working folder that travel.
+
+    Attributes:
+        root: The folder.
+        files: Sorted by path, with checksums.
+        links: Symbolic links inside the folder: path -> target; the target is relative to the link's own folder.
+        folders: Those in which nothing travels; a job may expect to find them and write into them.
+        left_out: Pattern or reason -> number of files and whole folders that it kept back.
+    """
+
+    root: Path
+    files: tuple[FileEntry, ...]
+    links: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all files."""
+        return sum(entry.size for entry in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """The one-run keys, as paths in the run's private folder and as text.
+
+    Attributes:
+        user_private: File with the private key to log in with (mode 0600).
+        user_public: ``ssh-ed25519 AAAA...``: what the machine lets in.
+        host_private: OpenSSH private key that the machine identifies itself with. Never printed.
+        host_public: Its public half, the only one that is believed.
+    """
+
+    user_private: Path
+    user_public: str
+    host_private: str = field(repr=False)
+    host_public: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """A command that has ended on the machine."""
+
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+
+class Transport(Protocol):
+    """Commands and files on one machine. Errors: `HostUnreachable`, `HostKeyMismatch`."""
+
+    @property
+    def home(self) -> str:
+        """Absolute path of costgpu's folder on the machine: ``/opt/costgpu``, or the local instance's folder."""
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
+    ) -> Completed:
+        """Runs a command to its end. A command that is missing is a return code of 127, not an exception."""
+
+    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> AbstractContextManager[Iterator[bytes]]:
+        """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
+
+    def download(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        """Copies files (absolute remote path, local path) home: SFTP, or a copy. Parents exist already."""
+
+    def close(self) -> None:
+        """Idempotent."""
+
+
+class Fetches(Protocol):
+    """Whatever outputs can be fetched from."""
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Brings outputs into `folder`, each verified before it gets its name."""
+
+
+class Host(Protocol):
+    """A machine with the agent on it. Errors: `HostUnreachable`, `MachineUnusable`, `SetupFailed`, ..."""
+
+    def install(self) -> None:
+        """Puts the agent there and starts it, if it is not running; it then guards the machine. Idempotent.
+
+        Raises:
+            MachineUnusable: No Python 3.8 or newer on the image, no space, ...
+        """
+
+    def send(self, selection: Selection) -> int:
+        """Sends the working folder, verified on arrival; returns the bytes that travelled. Idempotent."""
+
+    def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
+        """Starts the job, once: a second call with a job already there changes nothing.
+
+        Args:
+            order: What to run.
+            secrets: Environment of the job. Travels on standard input, is on no disk and in no argument there.
+            uploads: ``outputs`` and ``logs`` -> presigned URL; empty without a bucket.
+        """
+
+    def status(self) -> JobStatus:
+        """Now. Also tells the agent that a client is there."""
+
+    def follow(self, position: LogPosition, sink: Callable[[Stream, bytes], None]) -> JobStatus:
+        """Hands every byte from `position` on to `sink` as it comes; returns when the job is over.
+
+        While the job is silent `sink` gets empty bytes now and then; it may raise to end the call.
+        """
+
+    def outputs(self) -> Outputs:
+        """What the finished job has made."""
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Brings outputs into `folder`, each verified before it gets its name.
+
+        Raises:
+            OutputsDamaged: A checksum does not match.
+        """
+
+    def fetch_logs(self, folder: Path) -> None:
+        """Brings ``stdout.log`` and ``stderr.log`` into `folder`."""
+
+    def collected(self) -> None:
+        """Tells the agent that outputs and logs are home: if the client dies now, the machine need not wait for it."""
+
+    def cancel(self) -> None:
+        """SIGTERM, grace, SIGKILL for the job; returns at once. Idempotent."""
+
+    def close(self) -> None:
+        """Lets go of the connection. Idempotent."""
+
+
+Connector = Callable[[Instance, Keys], Host]
+"""Connects to a machine that has an endpoint, or raises `HostUnreachable` or `HostKeyMismatch`. Does not wait."""

@@ -1,0 +1,209 @@
+"""A machine over SSH: commands, streams and files on one connection, which is opened again when it was lost.
+
+A synchronous face over asyncssh; all connections share one event-loop thread, so a hundred of them that wait cost
+next to nothing. Imports asyncssh: import this module only where a machine is really reached.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import asyncssh
+
+from costgpu.errors import HostUnreachable, MachineUnusable, OutputsMissing, RunError
+from costgpu.models.job import Endpoint
+from costgpu.runner.machine.host import Completed, Keys
+from costgpu.runner.machine.transport import event_loop
+from costgpu.runner.machine.transport.batches import batches
+from costgpu.runner.machine.transport.ssh_command import Command
+from costgpu.runner.machine.transport.ssh_connect import address, dial, unreachable
+
+T = TypeVar("T")
+_FILES_AT_ONCE = 16
+_CLOSE_SECONDS = 2.0
+
+
+class SshTransport:
+    """Implements `costgpu.runner.machine.host.Transport` over SSH. May be used from several threads at once.
+
+    Args:
+        endpoint: Where the machine is.
+        keys: The run's own; its host key is the only one that is believed.
+        home: costgpu's folder on the machine.
+        connect_timeout_seconds: For connecting and logging in.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, keys: Keys, *, home: str = "/opt/costgpu", connect_timeout_seconds: float = 10.0
+    ) -> None:
+        self._endpoint = endpoint
+        self._keys = keys
+        self._home = home
+        self._connect_timeout = connect_timeout_seconds
+        self._loop = event_loop.shared()
+        self._dialling = asyncio.Lock()
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._closed = False
+
+    @property
+    def home(self) -> str:
+        """Absolute path of costgpu's folder on the machine."""
+        return self._home
+
+    def open(self) -> None:
+        """Connects now; otherwise the first command does.
+
+        Raises:
+            HostUnreachable: No answer, refused, or not let in (yet).
+            HostKeyMismatch: Another machine answers.
+        """
+        self._call(self._connected())
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
+    ) -> Completed:
+        """Runs a command to its end.
+
+        Args:
+            argv: The command. A missing one is a return code of 127; one killed by a signal, minus its number.
+            stdin: All of it, or pieces, which are taken only as fast as they are sent.
+            timeout_seconds: From the end of stdin to the end of the command, and for each piece of stdin.
+
+        Raises:
+            HostUnreachable: The connection failed or was lost, or the time is over.
+            HostKeyMismatch: Another machine answers.
+        """
+        command = self._call(self._start(argv))
+        finishing = self._loop.submit(command.finish())
+        try:
+            for piece in batches(stdin):
+                if finishing.done() or not self._call(command.feed(piece, timeout_seconds)):
+                    break
+            self._call(command.feed(None, timeout_seconds))
+            try:
+                return self._translated(finishing, timeout_seconds)
+            except TimeoutError:
+                raise command.silent(timeout_seconds) from None
+        finally:
+            finishing.cancel()
+            self._end(command)
+
+    @contextlib.contextmanager
+    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
+        """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error.
+
+        Raises:
+            HostUnreachable: The connection failed or was lost, now or while the pieces are read.
+            HostKeyMismatch: Another machine answers.
+        """
+        command = self._call(self._start(argv))
+        feeding = self._loop.submit(_feed_all(command, stdin))
+        try:
+            yield self._pieces(command)
+        finally:
+            feeding.cancel()
+            self._end(command)
+
+    def download(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        """Copies files (absolute remote path, local path) home by SFTP, several at once.
+
+        Raises:
+            OutputsMissing: A file is not on the machine (any more).
+            RunError: A file cannot be written here.
+            HostUnreachable: The connection failed or was lost.
+            HostKeyMismatch: Another machine answers.
+        """
+        if pairs:
+            self._call(self._download(pairs))
+
+    def close(self) -> None:
+        """Closes the connection; commands that run on it fail with `HostUnreachable`."""
+        self._closed = True
+        with contextlib.suppress(HostUnreachable):
+            self._call(self._disconnect())
+
+    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._translated(self._loop.submit(coroutine))
+
+    def _translated(self, future: Future[T], timeout_seconds: float | None = None) -> T:
+        """Waits; an interrupt of this thread cancels what it waits for. Raises TimeoutError only for the limit."""
+        try:
+            return future.result(timeout_seconds)
+        except BaseException as exc:
+            if isinstance(exc, TimeoutError) and not future.done():
+                raise
+            future.cancel()
+            if isinstance(exc, (asyncssh.Error, OSError, CancelledError)):
+                raise unreachable(self._endpoint, exc) from exc
+            raise
+
+    async def _connected(self) -> asyncssh.SSHClientConnection:
+        async with self._dialling:
+            if self._closed:
+                raise HostUnreachable(f"The connection to {address(self._endpoint)} was closed.")
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await dial(self._endpoint, self._keys, self._connect_timeout)
+            return self._connection
+
+    async def _start(self, argv: Sequence[str]) -> Command:
+        return await Command.start(await self._connected(), argv, address(self._endpoint))
+
+    def _pieces(self, command: Command) -> Iterator[bytes]:
+        while piece := self._call(command.read()):
+            yield piece
+
+    def _end(self, command: Command) -> None:
+        with contextlib.suppress(HostUnreachable):
+            self._call(command.end())
+
+    async def _download(self, pairs: Sequence[tuple[str, Path]]) -> None:
+        connection = await self._connected()
+        try:
+            sftp = await connection.start_sftp_client(path_errors="surrogateescape")
+        except asyncssh.ChannelOpenError as exc:
+            raise MachineUnusable(f"{address(self._endpoint)} offers no SFTP, which files come home by.") from exc
+        slots = asyncio.Semaphore(_FILES_AT_ONCE)
+        async with sftp:
+            tasks = [asyncio.create_task(_get(sftp, slots, remote, local)) for remote, local in pairs]
+            try:
+                await asyncio.gather(*tasks)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _disconnect(self) -> None:
+        async with self._dialling:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+            try:
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await connection.wait_closed()
+            except TimeoutError:
+                connection.abort()
+
+
+async def _feed_all(command: Command, stdin: bytes) -> None:
+    """Feeds as slowly as the command takes it: its output may have to be read first."""
+    if not stdin or await command.feed(stdin, timeout_seconds=None):
+        await command.feed(None, timeout_seconds=None)
+
+
+async def _get(sftp: asyncssh.SFTPClient, slots: asyncio.Semaphore, remote: str, local: Path) -> None:
+    async with slots:
+        try:
+            await sftp.get(remote, str(local))
+        except asyncssh.SFTPNoSuchFile as exc:
+            raise OutputsMissing(f"{remote} is not on the machine.") from exc
+        except asyncssh.SFTPPermissionDenied as exc:
+            raise OutputsMissing(f"{remote} cannot be read on the machine.") from exc
+        except (ConnectionError, TimeoutError):
+            raise
+        except OSError as exc:
+            raise RunError(f"{local} cannot be written: {exc.strerror or exc}.") from exc

@@ -1,0 +1,88 @@
+"""A run's events on their way into the ledger and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from costgpu.clock import Clock
+from costgpu.errors import LedgerConflict, LedgerError
+from costgpu.models.job import EventKind, RunEvent, RunState
+from costgpu.models.run import RunView
+from costgpu.runner.state.states import apply, begin, replay
+
+
+class Book(Protocol):
+    """What the engine needs of a ledger."""
+
+    def append(self, event: RunEvent) -> None:
+        """Raises `LedgerConflict` if the run already has this sequence number, `LedgerError` if it cannot write."""
+
+    def events(self, run_id: str) -> tuple[RunEvent, ...]:
+        """All of a run, in order; empty for an unknown one."""
+
+
+class Record:
+    """The view of one run, kept in step with the ledger.
+
+    Before the machine exists a ledger that cannot be written stops the run. Afterwards it never does: the events
+    are kept in memory, the run goes on to its end, and `broken` says what was not written.
+    """
+
+    def __init__(self, book: Book, clock: Clock, run_id: str) -> None:
+        self.book = book
+        self.clock = clock
+        self.run_id = run_id
+        self.broken: LedgerError | None = None
+        self._view: RunView | None = None
+        self._stale = False
+
+    @property
+    def view(self) -> RunView:
+        """The run as of the last event."""
+        if self._stale or self._view is None:
+            try:
+                self._view = replay(self.book.events(self.run_id))
+            except LedgerError as error:
+                if self._view is None or self._view.instance is None:
+                    raise
+                self.broken = error  # what is known has to do: there is a machine to be ended
+            self._stale = False
+        return self._view
+
+    def begin(self, data: Mapping[str, Any]) -> RunView:
+        """Writes the intent. Raises `LedgerError` if it cannot."""
+        event = RunEvent(run_id=self.run_id, sequence=0, at=self.clock.now(), kind=EventKind.INTENDED, data=data)
+        view = begin(event)
+        self.book.append(event)
+        self._view = view
+        return view
+
+    def refresh(self) -> None:
+        """Looks whether another process has appended."""
+        self._stale = self.broken is None
+
+    def add(self, kind: EventKind, **data: Any) -> RunView:
+        """Appends an event and returns the new view.
+
+        Raises:
+            LedgerConflict: Another process has appended; `view` is up to date again, and the caller looks at it anew.
+            LedgerError: Only as long as nothing has been created.
+        """
+        view = self.view
+        event = RunEvent(run_id=self.run_id, sequence=view.next_sequence, at=self.clock.now(), kind=kind, data=data)
+        after = apply(view, event)
+        if self.broken is not None and kind is EventKind.ATTEMPTED:
+            raise self.broken  # a create call that nobody could know of
+        if self.broken is None:
+            try:
+                self.book.append(event)
+            except LedgerConflict:
+                self._stale = True
+                raise
+            except LedgerError as error:
+                if view.state is RunState.INTENT and kind is EventKind.ATTEMPTED:
+                    raise
+                self.broken = error
+        self._view = after
+        return after

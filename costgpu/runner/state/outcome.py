@@ -1,0 +1,69 @@
+"""What a closed run means for the person who started it. Pure."""
+
+from __future__ import annotations
+
+from costgpu.errors import (
+    CostGpuError,
+    DiskFull,
+    InstanceLost,
+    LimitReached,
+    Preempted,
+    RunCancelled,
+    RunError,
+    SetupFailed,
+)
+from costgpu.models.job import EndReason
+from costgpu.models.run import RunView
+
+LIMITS = {
+    EndReason.MAX_DURATION: "its --max-duration",
+    EndReason.DEADLINE: "the deadline that its cost cap or lease sets",
+    EndReason.LEASE_EXPIRED: "its lease",
+    EndReason.IDLE: "its --idle-duration: nothing happened for so long",
+}
+_ALLOW = {EndReason.IDLE: "--idle-duration", EndReason.MAX_DURATION: "--max-duration"}
+
+
+def error_for(view: RunView) -> CostGpuError | None:
+    """The error that the end of a job amounts to; None if it ended by itself, well or not."""
+    status, reason = view.status, view.reason
+    detail = f" {status.detail}" if status and status.detail else ""
+    if reason is EndReason.JOB_FAILED and status is not None and status.exit_code == 0:
+        return RunError(  # it obeyed a SIGTERM that was not ours, and called that a success
+            f"The job was ended before it was done.{detail}", hint=f"See what it said: costgpu logs {view.run_id}."
+        )
+    if reason in (None, EndReason.SUCCEEDED, EndReason.JOB_FAILED):
+        return None
+    if reason is EndReason.SETUP_FAILED:
+        code = f" with {status.exit_code}" if status and status.exit_code is not None else ""
+        return SetupFailed(
+            f"The set-up command failed{code}; the job was not started.{detail}",
+            hint=f"See what it said: costgpu logs {view.run_id}. Change it with --setup.",
+        )
+    if reason in LIMITS:
+        return LimitReached(
+            f"The job was ended by {LIMITS[reason]}.{detail}",
+            hint=f"Its outputs so far are home; allow more with {_ALLOW.get(reason, '--max-cost or --max-duration')}."
+            if view.collected
+            else "Save checkpoints while training, and give --bucket: then a later deadline loses nothing.",
+        )
+    if reason is EndReason.DISK_FULL:
+        return DiskFull(
+            f"The disk of the machine was nearly full; the job was ended.{detail}", hint="Give more: --disk 200."
+        )
+    if reason is EndReason.PREEMPTED:
+        return Preempted(f"The provider took the spot instance back.{detail}", hint="Run it again on demand.")
+    if reason is EndReason.CANCELLED:
+        return RunCancelled(f"Run {view.run_id} ({view.name}) was cancelled.")
+    if reason is EndReason.INSTANCE_LOST:
+        return InstanceLost(
+            f"The machine of run {view.run_id} was ended by somebody else. {view.provider_reason}".strip()
+        )
+    return RunError(f"Run {view.run_id} ended: {reason.value.replace('_', ' ')}.{detail}" if reason else "")
+
+
+def exit_code(view: RunView) -> int:
+    """Of a run that needs no error: the job's own; 1 if it is not known."""
+    if view.status is None or view.status.exit_code is None:
+        return 1
+    return view.status.exit_code

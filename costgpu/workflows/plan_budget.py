@@ -1,0 +1,62 @@
+"""What budgets say to the plan of a run. Imports lazily."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from costgpu.errors import BudgetExceeded, LedgerError
+
+if TYPE_CHECKING:
+    from costgpu.ledger.records.budget_rules import BudgetState
+    from costgpu.models.run import Plan
+    from costgpu.workflows.context import Bench
+
+
+def with_budgets(parts: Bench, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
+    """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
+
+    Nothing is asked of a provider. A run that costs nothing falls under no budget.
+    """
+    cap = max(option.lease.worst_cost_usd for option in plan.options)
+    if cap <= 0:
+        return plan, None
+    from costgpu.ledger.records.budget_store import all_budgets
+    from costgpu.render.text.budget import plan_note
+    from costgpu.runner.launch import whoami
+    from costgpu.runner.spending import gather, selection, shipped_prices, state_of
+
+    owner, refusal, notes = parts.settings.owner or whoami(), None, []
+    try:
+        mine = [
+            stored.budget
+            for stored in all_budgets(parts.ledger)
+            if any(
+                selection(stored.budget).includes(
+                    provider=option.offer.provider, owner=owner, name=plan.spec.name, tags=plan.spec.tags
+                )
+                for option in plan.options
+            )
+        ]
+        if not mine:
+            return plan, None
+        spending = gather(parts.ledger, mine, None, parts.clock.now(), shipped_prices)
+        for budget in mine:
+            state = state_of(spending, budget)
+            notes.append(plan_note(state, cap))
+            if state.exceeded and budget.enforce:
+                refusal = refusal or _refusal(state)
+    except LedgerError as error:
+        notes.append(f"Whether a budget allows this run is not known: {error.message}")
+    return replace(plan, notes=(*plan.notes, *notes)), refusal
+
+
+def _refusal(state: BudgetState) -> BudgetExceeded:
+    from costgpu.render.text.budget import amounts, begins_anew
+
+    name, anew = state.budget.name, begins_anew(state)
+    again = f"It begins anew {anew}. " if anew else ""
+    return BudgetExceeded(
+        f"The budget {name} is exceeded ({amounts(state)}) and refuses new runs.",
+        hint=f"{again}costgpu budget set {name} --replace ... raises it; costgpu budget show {name} says what counts.",
+    )

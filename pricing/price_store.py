@@ -1,0 +1,263 @@
+"""The prices in use: the shipped snapshot, and over it what was refreshed, which is kept in the user's cache folder.
+
+One file for each provider, ``offers-gcp.csv``: all of its offers, those that were refreshed and the others as shipped, each
+with its own source and day. The first line says when which region was refreshed, upon which snapshot the file is built, and
+the checksum of the rest. A file that is damaged, or was built upon another snapshot, is passed over with one line of words:
+the shipped prices, with their age, are always there.
+
+May import `snapshot`, `models` and `errors`. Reading must stay cheap: `costgpu offers` does it every time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from costgpu.errors import ConfigError, PriceNotFound
+from costgpu.models.offer import Offer
+from costgpu.pricing import snapshot
+
+PROVIDERS = ("aws", "gcp")
+MARK = "# costgpu.live-prices 1 "
+Warn = Callable[[str], None]
+_SYSTEM: str = sys.platform  # a variable: the type checker knows only its own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What the first line of a provider's file says.
+
+    Attributes:
+        provider: ``aws`` or ``gcp``.
+        snapshot: Name of the shipped file that it was built upon.
+        regions: When each region was refreshed last.
+    """
+
+    provider: str
+    snapshot: str
+    regions: Mapping[str, datetime] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTry:
+    """A refresh after the last good one that has not worked."""
+
+    provider: str
+    at: datetime
+    why: str
+
+
+def cache_folder() -> Path:
+    """Where refreshed prices are kept; it need not exist. As ``platformdirs`` has it, whose import takes 15 ms."""
+    if _SYSTEM == "linux":
+        base = os.environ.get("XDG_CACHE_HOME", "").strip()
+        folder = base if os.path.isabs(base) else os.path.expanduser("~/.cache")  # noqa: PTH111, PTH117
+        return Path(folder) / "costgpu" / "prices"
+    import platformdirs  # noqa: PLC0415
+
+    return platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
+
+
+def offers(
+    keep: Callable[[str], bool] | None = None, *, warn: Warn | None = None, folder: Path | None = None
+) -> list[Offer]:
+    """All offers at the prices in use.
+
+    Args:
+        keep: Decides on a line of a file whether its offer is wanted, before anything is converted.
+        warn: Takes a line of words for every file that cannot be used.
+        folder: Of the refreshed prices; None for the user's.
+
+    Raises:
+        ConfigError: The shipped snapshot is missing or damaged.
+    """
+    shipped = snapshot.newest()
+    found: list[Offer] = []
+    replaced: list[str] = []
+    for provider in PROVIDERS:
+        path = _path(provider, folder)
+        try:
+            _open(path, provider, shipped)
+            rows = snapshot.read_offers(path, keep)
+        except FileNotFoundError:
+            continue
+        except (_Unusable, OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
+            if warn is not None:
+                warn(_words(provider, path, error))
+            continue
+        found += rows
+        replaced.append(f"{provider},")
+    if not replaced:
+        return snapshot.read_offers(shipped, keep)
+    begins = tuple(replaced)
+    wanted = (lambda line: keep(line) and not line.startswith(begins)) if keep else (
+        lambda line: not line.startswith(begins)
+    )
+    return snapshot.read_offers(shipped, wanted) + found
+
+
+def kept(provider: str, *, folder: Path | None = None) -> Kept | None:
+    """What is kept of a provider; None if there is nothing that can be used."""
+    try:
+        return _open(_path(provider, folder), provider, snapshot.newest())
+    except (_Unusable, OSError):
+        return None
+
+
+def failed_try(provider: str, *, folder: Path | None = None) -> FailedTry | None:
+    """The last refresh, if it has not worked."""
+    import json  # noqa: PLC0415  (reading prices does not pay for it)
+
+    try:
+        document = json.loads(_note(provider, folder).read_text(encoding="utf-8"))
+        at = datetime.fromisoformat(document["at"])
+        return FailedTry(provider=provider, at=at, why=str(document["why"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def note_failure(failure: FailedTry, *, folder: Path | None = None) -> None:
+    """Writes down that a refresh has not worked; a cache folder that cannot be written is no reason for another error."""
+    import json  # noqa: PLC0415
+
+    document = {"at": failure.at.isoformat(), "why": failure.why}
+    with contextlib.suppress(OSError):
+        _write(_note(failure.provider, folder), json.dumps(document).encode())
+
+
+def keep(
+    provider: str,
+    regions: Sequence[str],
+    now: datetime,
+    change: Callable[[Sequence[Offer]], Sequence[Offer]],
+    *,
+    folder: Path | None = None,
+) -> Path:
+    """Replaces the prices that are kept of a provider, in one step; the path of the file.
+
+    Args:
+        provider: ``aws`` or ``gcp``.
+        regions: That were refreshed.
+        now: When.
+        change: From the provider's offers as they are to those from now on. Two refreshes at once do not lose each other's
+            work: it is called while nobody else can write.
+        folder: None for the user's.
+
+    Raises:
+        ConfigError: The folder cannot be written.
+    """
+    import json  # noqa: PLC0415
+
+    path, shipped = _path(provider, folder), snapshot.newest()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _alone(path.with_suffix(".lock")):
+            before = kept(provider, folder=folder)
+            rows = change(offers(lambda line: line.startswith(f"{provider},"), folder=folder))
+            times = {**(before.regions if before else {}), **dict.fromkeys(regions, now)}
+            body = _body(path, rows)
+            head = {
+                "provider": provider, "snapshot": shipped.name, "crc32": zlib.crc32(body),
+                "regions": {region: at.isoformat() for region, at in sorted(times.items())},
+            }
+            _write(path, f"{MARK}{json.dumps(head)}\n".encode() + body)
+            _note(provider, folder).unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror or error}.",
+            hint="Refreshed prices are kept there. Make room, or set XDG_CACHE_HOME to a folder that you may write.",
+        ) from error
+    return path
+
+
+class _Unusable(Exception):
+    """Why a file is passed over; the words are the message."""
+
+
+def _path(provider: str, folder: Path | None) -> Path:
+    return (folder or cache_folder()) / f"offers-{provider}.csv"
+
+
+def _note(provider: str, folder: Path | None) -> Path:
+    return (folder or cache_folder()) / f"failed-{provider}.json"
+
+
+def _open(path: Path, provider: str, shipped: Path) -> Kept:
+    """The first line of a file, checked with the rest of it."""
+    raw = path.read_bytes()
+    head, _, body = raw.partition(b"\n")
+    if not head.startswith(MARK.encode()):
+        raise _Unusable("it does not begin as it should")
+    import json  # noqa: PLC0415  (only whoever has refreshed prices pays for it)
+
+    try:
+        document = json.loads(head[len(MARK) :])
+        known = Kept(
+            provider=document["provider"],
+            snapshot=document["snapshot"],
+            regions={region: datetime.fromisoformat(at) for region, at in document["regions"].items()},
+        )
+        checksum = document["crc32"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _Unusable("its first line cannot be read") from error
+    if known.provider != provider or checksum != zlib.crc32(body):
+        raise _Unusable("it is damaged")
+    if known.snapshot != shipped.name:
+        raise _Unusable(f"it was built upon {known.snapshot}, and this version has {shipped.name}")
+    return known
+
+
+def _words(provider: str, path: Path, error: Exception) -> str:
+    why = (
+        str(error)
+        if isinstance(error, _Unusable)
+        else getattr(error, "message", None) or f"it cannot be read ({error})"
+    )
+    return (
+        f"The refreshed prices of {provider} are not used, the shipped ones are: {path}: {why.rstrip('.')}."
+        f" `costgpu prices refresh --infra {provider}` makes them anew."
+    )
+
+
+def _body(path: Path, rows: Sequence[Offer]) -> bytes:
+    """The table of offers, as it is in a file."""
+    draft = path.with_suffix(f".{os.getpid()}.csv")
+    try:
+        snapshot.write_offers(draft, rows)
+        return draft.read_bytes()
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """All of it, or nothing: whoever reads has the old file or the new one."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_suffix(f".{os.getpid()}.new")
+    try:
+        with draft.open("wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Nobody else is in such a block meanwhile; where the system has no such locks, the last one wins."""
+    try:
+        import fcntl  # noqa: PLC0415
+    except ImportError:
+        yield
+        return
+    with path.open("w") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        yield

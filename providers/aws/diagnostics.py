@@ -1,0 +1,265 @@
+"""Whether a run on AWS would work: identity, clock, permissions, quota, availability. Creates nothing, costs nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from importlib import resources
+from typing import Any
+
+from costgpu.models import diagnostics
+from costgpu.models.diagnostics import Check, Examination
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest, ProviderError
+from costgpu.models.job import CreateRequest, Identity
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.providers.aws import quotas, sdk
+from costgpu.providers.aws.provider import AwsProvider
+from costgpu.providers.aws.session import Clients
+
+POLICY = "policy.json"
+ENOUGH = "costgpu doctor --policy aws prints a policy that is enough."
+NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
+_ASSUMED = re.compile(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/")
+_NOT_NEEDED = frozenset({"ec2:DescribeSpotPriceHistory", "ec2:GetConsoleOutput"})
+_EXAMPLES = {"image": "ami-0123456789abcdef0", "*": "costgpu-example"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is asked of the policy simulator at once.
+
+    Attributes:
+        actions: Such as ``ec2:RunInstances``.
+        resources: ARNs without wildcards; empty for actions that have no resource.
+        context: Condition key -> values that our requests have.
+    """
+
+    actions: tuple[str, ...]
+    resources: tuple[str, ...] = ()
+    context: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def policy() -> str:
+    """The policy that is enough, as it is shipped."""
+    return resources.files(__package__).joinpath(POLICY).read_text(encoding="utf-8")
+
+
+def questions(document: Mapping[str, Any], account: str, region: str) -> tuple[Question, ...]:
+    """What our policy allows, as questions: one for each of its statements."""
+    return tuple(
+        Question(
+            actions=_texts(statement["Action"]),
+            resources=tuple(_concrete(arn, account, region) for arn in _texts(statement["Resource"]) if arn != "*"),
+            context=_context(statement.get("Condition", {})),
+        )
+        for statement in document["Statement"]
+    )
+
+
+def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _concrete(arn: str, account: str, region: str) -> str:
+    """An ARN that a pattern of ours stands for."""
+    partition, service, where, whose, what = arn.split(":", 5)[1:]
+    kind = what.partition("/")[0]
+    example = _EXAMPLES.get(kind, _EXAMPLES["*"])
+    return ":".join(
+        ("arn", partition, service, where.replace("*", region), whose.replace("*", account), what.replace("*", example))
+    )
+
+
+def _context(condition: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for operator, keys in condition.items():
+        for key, value in keys.items():
+            if operator == "Null" and value == "false":
+                found[key] = ("costgpu-example",)
+            elif operator == "StringEquals":
+                found[key] = _texts(value)[:1]
+            else:
+                raise ValueError(f"the shipped policy has a condition that is not known here: {operator} {key}")
+    return found
+
+
+def is_needed(action: str, *, spot: bool) -> bool:
+    """Whether no run works without it; the others are for schedules, buckets, bills, prices and better messages."""
+    if action == "iam:CreateServiceLinkedRole":
+        return spot
+    return action.startswith(("ec2:", "ssm:")) and action not in _NOT_NEEDED
+
+
+class AwsCheckup:
+    """Examines one AWS account.
+
+    Args:
+        clock: Whose time is compared with AWS's.
+        options: Of `AwsProvider`.
+    """
+
+    def __init__(self, *, clock: Clock, **options: Any) -> None:
+        session = sdk.boto3().Session()
+        self._clock = clock
+        self._clients = Clients(session)
+        self._provider = AwsProvider(clock=clock, session=session, **options)
+
+    def examine(self, offer: Offer | None) -> Sequence[Check]:
+        """See `costgpu.providers.base.Examined`."""
+        known: list[Identity] = []
+        spot = offer is not None and offer.purchase_option is PurchaseOption.SPOT
+        done = Examination()
+        gate = done.add("credentials", lambda: self._credentials(known))
+        done.add("clock", self._time)
+        done.add("permissions", lambda: self._permissions(known[0], self._region(offer), spot=spot), after=[gate])
+        region = done.add("region", lambda: self._reached(self._region(offer)), after=[gate])
+        if offer is not None:
+            there = done.add("machine", lambda: self._machine(offer), after=[region])
+            quota = done.add("quota", lambda: self._quota(offer), after=[there])
+            done.add("dry run", lambda: self._dry_run(offer), after=[quota])
+        return done.checks
+
+    def _region(self, offer: Offer | None) -> str:
+        return offer.region if offer is not None else self._clients.home()
+
+    def _credentials(self, known: list[Identity]) -> Check:
+        who = self._provider.identity()
+        known.append(who)
+        words = f"{who.principal}" + (f" ({who.source})" if who.source else "")
+        if who.principal.endswith(":root"):
+            return diagnostics.warning(
+                "credentials", f"{words}: the account's root user", f"Use a role or a user. {ENOUGH}"
+            )
+        return diagnostics.ok("credentials", words)
+
+    def _time(self) -> Check:
+        """AWS says the time with every answer, a refusal included."""
+        before = self._clock.now()
+        try:
+            with self._clients.speaking("ask for the time"):
+                try:
+                    said = self._clients.client("sts", self._clients.home()).get_caller_identity()
+                except sdk.exceptions().ClientError as exc:
+                    said = exc.response
+        except ProviderError as error:
+            return diagnostics.unknown("clock", f"could not be compared: {error.message}")
+        text = said["ResponseMetadata"].get("HTTPHeaders", {}).get("date", "")
+        if not text:
+            return diagnostics.unknown("clock", "AWS's answer does not say the time")
+        return diagnostics.clock_check(
+            "AWS", parsedate_to_datetime(text).astimezone(UTC), _middle(before, self._clock.now())
+        )
+
+    def _reached(self, region: str) -> Check:
+        self._clients.require(region)
+        enabled = self._clients.enabled_regions()
+        if region not in enabled:
+            return diagnostics.failed("region", _not_enabled(region))
+        return diagnostics.ok("region", f"{region} is enabled in the account, as {len(enabled) - 1} others are")
+
+    def _permissions(self, who: Identity, region: str, *, spot: bool) -> Check:
+        entity = self._entity(who.principal)
+        if who.principal.endswith(":root"):
+            return diagnostics.ok("permissions", "the root user may do everything")
+        if not entity:
+            return diagnostics.unknown("permissions", f"AWS cannot simulate those of {who.principal}", ENOUGH)
+        asked = questions(json.loads(policy()), who.account, region)
+        needed = {action for each in asked for action in each.actions}
+        try:
+            with self._clients.speaking("have the permissions simulated"):
+                denied = dict(found for each in asked for found in self._denied(entity, each))
+        except ProviderError as error:
+            return diagnostics.unknown(
+                "permissions", f"could not be asked: {error.message}",
+                f"Allow iam:SimulatePrincipalPolicy to have them checked, or compare: {ENOUGH}",
+            )
+        optional = [action for action in needed if not is_needed(action, spot=spot)]
+        ours = {key for each in asked for key in each.context}
+        open_ = {key for keys in denied.values() for key in keys} - ours
+        missing = {action for action, keys in denied.items() if not set(keys) - ours}
+        check = diagnostics.permissions_check(sorted(needed), sorted(needed - missing), optional, ENOUGH)
+        if open_ and check.status is not diagnostics.Status.FAILED:
+            rest = ", ".join(sorted(set(denied) - missing))
+            return diagnostics.unknown(
+                "permissions", f"{rest}: whether they are there depends on {', '.join(sorted(open_))}"
+            )
+        return check
+
+    def _entity(self, principal: str) -> str:
+        """The user or role whose policies count; empty if there is none."""
+        assumed = _ASSUMED.match(principal)
+        if assumed is None:
+            return principal if re.match(r"arn:aws[a-z-]*:iam::\d+:(user|role)/", principal) else ""
+        partition, account, name = assumed.groups()
+        with contextlib.suppress(*sdk.foreign()):  # a session does not tell its role's path
+            return str(self._clients.client("iam", self._clients.home()).get_role(RoleName=name)["Role"]["Arn"])
+        return f"arn:{partition}:iam::{account}:role/{name}"
+
+    def _denied(self, entity: str, question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """What is not allowed, with the condition keys of the user's own policies that a simulation does not know."""
+        given: dict[str, Any] = {"PolicySourceArn": entity, "ActionNames": list(question.actions)}
+        if question.resources:
+            given["ResourceArns"] = list(question.resources)
+        if question.context:
+            given["ContextEntries"] = [
+                {"ContextKeyName": key, "ContextKeyType": "string", "ContextKeyValues": list(values)}
+                for key, values in question.context.items()
+            ]
+        client = self._clients.client("iam", self._clients.home())
+        for page in client.get_paginator("simulate_principal_policy").paginate(**given):
+            for result in page["EvaluationResults"]:
+                parts = result.get("ResourceSpecificResults", ())
+                said = [result["EvalDecision"], *(each["EvalResourceDecision"] for each in parts)]
+                if any(word != "allowed" for word in said):
+                    keys = {key for each in (result, *parts) for key in each.get("MissingContextValues", ())}
+                    yield result["EvalActionName"], tuple(sorted(keys))
+
+    def _machine(self, offer: Offer) -> Check:
+        zones = [zone for zone in self._provider.zones(offer) if zone]
+        where = f"in {', '.join(zones)}" if zones else f"in {offer.region}"
+        return diagnostics.ok(
+            "machine", f"{offer.instance_type} is offered {where} (whether one is free now, only a run tells)"
+        )
+
+    def _quota(self, offer: Offer) -> Check:
+        quota = quotas.look_up(self._clients, offer)
+        if quota.vcpus is None:
+            why = f"the quota for {quota.name} in {offer.region} could not be read"
+            return diagnostics.unknown("quota", why, "" if not quota.code else "Allow servicequotas:GetServiceQuota.")
+        if quota.vcpus < offer.vcpus:
+            raise quotas.exceeded(quota, offer)
+        return diagnostics.ok(
+            "quota",
+            f"{quota.name} ({quota.code}) in {offer.region}: {quota.vcpus.normalize():f} vCPUs, what runs already"
+            f" included; one {offer.instance_type} needs {offer.vcpus}",
+        )
+
+    def _dry_run(self, offer: Offer) -> Check:
+        self._provider.check(example_request(offer, self._clock.now()))
+        return diagnostics.ok(
+            "dry run", f"AWS would accept the request to create a {offer.instance_type} in {offer.region}"
+        )
+
+
+def example_request(offer: Offer, now: datetime) -> CreateRequest:
+    """A request that is like that of a run, for questions that create nothing."""
+    return CreateRequest(
+        run_id="doctor", token="doctor", name="doctor", owner="doctor", offer=offer, zone=offer.zone, disk_gib=100,  # noqa: S106
+        lease_until=now + timedelta(hours=1), boot_script="#!/bin/sh\n", allow_from=NOBODY,
+    )
+
+
+def _not_enabled(region: str) -> ProviderError:
+    return InvalidRequest(
+        f"The account cannot use {region}: it is not enabled.", hint=f"aws account enable-region --region-name {region}"
+    )
+
+
+def _middle(first: datetime, last: datetime) -> datetime:
+    return first + (last - first) / 2

@@ -1,0 +1,134 @@
+"""Whether a run on Google Cloud would work: identity, clock, API and billing, permissions, quotas, availability.
+
+Creates nothing, costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, timedelta
+from email.utils import parsedate_to_datetime
+from importlib import resources
+from typing import Any
+
+from costgpu.models import diagnostics
+from costgpu.models.diagnostics import Check, Examination
+from costgpu.clock import Clock
+from costgpu.errors import ProviderError
+from costgpu.models.job import CreateRequest
+from costgpu.models.offer import Offer
+from costgpu.providers.gcp import quotas, sdk
+from costgpu.providers.gcp.provider import GcpProvider
+from costgpu.providers.gcp.session import SECONDS, Clients, endpoint
+
+ROLE = "role.yaml"
+ENOUGH = "costgpu doctor --policy gcp prints a role that is enough."
+AT_ONCE = 100  # permissions in one question
+NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
+HOURS = 1.0  # of the machine whose quota is looked at
+RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
+COMPUTE = "https://compute.googleapis.com"
+NOT_NEEDED = frozenset({"compute.instances.getSerialPortOutput", "compute.projects.get"})
+"""For boot messages, and for a quota that the create call tells, too."""
+
+
+def role() -> str:
+    """The custom role that is enough, as it is shipped."""
+    return resources.files(__package__).joinpath(ROLE).read_text(encoding="utf-8")
+
+
+def permissions_in(document: str) -> tuple[str, ...]:
+    """Those of a role's YAML, which has them as its only list."""
+    return tuple(line[2:].strip() for line in document.splitlines() if line.startswith("- "))
+
+
+class GcpCheckup:
+    """Examines one Google Cloud project.
+
+    Args:
+        clock: Whose time is compared with Google's.
+        project: None for that of the credentials, or of gcloud.
+        options: Of `GcpProvider`.
+    """
+
+    def __init__(self, *, clock: Clock, project: str | None = None, **options: Any) -> None:
+        self._clock = clock
+        self._clients = Clients(clock, project)
+        self._provider = GcpProvider(clock=clock, project=project, **options)
+
+    def examine(self, offer: Offer | None) -> Sequence[Check]:
+        """See `costgpu.providers.base.Examined`."""
+        done = Examination()
+        gate = done.add("credentials", self._credentials)
+        done.add("clock", self._time)
+        done.add("permissions", self._permissions, after=[gate])
+        api = done.add("API, billing", self._api, after=[gate])
+        if offer is not None:
+            region = done.add("region", lambda: self._region(offer.region), after=[api])
+            there = done.add("machine", lambda: self._machine(offer), after=[region])
+            quota = done.add("quota", lambda: self._quota(offer), after=[there])
+            done.add("request", lambda: self._request(offer), after=[quota])
+        return done.checks
+
+    def _credentials(self) -> Check:
+        who = self._clients.identity()
+        source = f" ({who.source})" if who.source else ""
+        return diagnostics.ok("credentials", f"{who.principal} in project {who.account}{source}")
+
+    def _time(self) -> Check:
+        """Google says the time with every answer, to strangers, too: a wrong clock cannot even sign in."""
+        before = self._clock.now()
+        reply = sdk.unsigned(endpoint() or COMPUTE, SECONDS)
+        after = self._clock.now()
+        text = "" if reply is None else reply.headers.get("Date", "")
+        if not text:
+            return diagnostics.unknown("clock", "Google did not say the time")
+        theirs = parsedate_to_datetime(text).astimezone(UTC)
+        return diagnostics.clock_check("Google", theirs, before + (after - before) / 2)
+
+    def _permissions(self) -> Check:
+        needed, project = permissions_in(role()), self._clients.project
+        url = f"{endpoint() or RESOURCE_MANAGER}/v1/projects/{project}:testIamPermissions"
+        held: list[str] = []
+        try:
+            for start in range(0, len(needed), AT_ONCE):
+                question = {"permissions": list(needed[start : start + AT_ONCE])}
+                reply = self._clients.asked("ask which permissions there are", "POST", url, question)
+                held += sdk.document(reply).get("permissions", [])
+        except ProviderError as error:
+            return diagnostics.unknown("permissions", f"could not be asked: {error.message}", error.hint or ENOUGH)
+        return diagnostics.permissions_check(needed, held, sorted(NOT_NEEDED), ENOUGH)
+
+    def _api(self) -> Check:
+        """Any question to Compute Engine fails if the API or billing is off, and says so."""
+        count = len(self._clients.regions())
+        return diagnostics.ok("API, billing", f"Compute Engine answers for {self._clients.project} ({count} regions)")
+
+    def _region(self, region: str) -> Check:
+        self._clients.require(region)
+        return diagnostics.ok("region", f"the project can use {region}")
+
+    def _machine(self, offer: Offer) -> Check:
+        zones = ", ".join(zone for zone in self._provider.zones(offer) if zone)
+        return diagnostics.ok(
+            "machine", f"{offer.instance_type} is offered in {zones} (whether one is free now, only a run tells)"
+        )
+
+    def _quota(self, offer: Offer) -> Check:
+        seconds = HOURS * 3600
+        quotas.check(self._clients, offer, seconds)
+        names = ", ".join(metrics[0] for metrics, _ in quotas.needs(offer, seconds))
+        return diagnostics.ok(
+            "quota", f"enough for one {offer.instance_type} in {offer.region} ({names}), as far as Compute Engine tells"
+        )
+
+    def _request(self, offer: Offer) -> Check:
+        self._provider.check(self._example(offer))
+        return diagnostics.ok("request", "image and network are there; Google has no dry run of the create call itself")
+
+    def _example(self, offer: Offer) -> CreateRequest:
+        """A request that is like that of a run, for questions that create nothing."""
+        return CreateRequest(
+            run_id="doctor", token="doctor", name="doctor", owner="doctor", offer=offer, zone=offer.zone, disk_gib=100,  # noqa: S106
+            lease_until=self._clock.now() + timedelta(hours=HOURS), boot_script="#!/bin/sh\n", allow_from=NOBODY,
+        )

@@ -1,0 +1,33 @@
+r"""A cloud in memory, for tests: the provider, its machines and the agent on them, all in simulated time.
+
+    clock = ManualClock()
+    cloud = FakeCloud(clock, script=JobScript(seconds=60, stdout=[(1.0, b"hello\n")], outputs={"out/model.pt": b"..."}))
+    provider = cloud.provider()            # any number of clients; a killed one is followed by a new one
+    cloud.faults.next("create", after=True, error=Unreachable("timed out"))   # created, but the answer was lost
+
+What a client sees is `FakeProvider` (the `Provider` protocol) and `FakeHost` (the `Host` protocol of the runner,
+structurally). What a test asks afterwards is `FakeCloud`: who is alive, what is billed, what was touched.
+"""
+
+from __future__ import annotations
+
+from tests.fake_cloud.capacity import CapacityRule
+from tests.fake_cloud.cloud import FakeCloud
+from tests.fake_cloud.faults import Call, Faults
+from tests.fake_cloud.host import FakeHost
+from tests.fake_cloud.instance import FakeInstance
+from tests.fake_cloud.provider import FakeProvider
+from tests.fake_cloud.script import AgentRules, JobScript, MachineScript
+
+__all__ = [
+    "AgentRules",
+    "Call",
+    "CapacityRule",
+    "FakeCloud",
+    "FakeHost",
+    "FakeInstance",
+    "FakeProvider",
+    "Faults",
+    "JobScript",
+    "MachineScript",
+]

@@ -1,0 +1,183 @@
+"""One instance on the provider's side: its states, what ended it, and what it costs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from costgpu.models.job import CreateRequest, EndedBy, Endpoint, EndReason, Instance, InstanceRef, InstanceState
+from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from tests.fake_cloud.guest import Event, Guest
+from tests.fake_cloud.script import NEVER
+
+REASONS = {
+    EndedBy.CLIENT: "user initiated",
+    EndedBy.AGENT: "instance initiated shutdown",
+    EndedBy.WATCHDOG: "instance initiated shutdown",
+    EndedBy.PROVIDER: "spot capacity taken back",
+    EndedBy.SOMEBODY_ELSE: "user initiated",
+}
+
+
+@dataclass(kw_only=True)
+class FakeInstance:
+    """An instance, ours or foreign. Times are seconds on the cloud's time line.
+
+    Attributes:
+        ref: Its name.
+        request: What created it; None on a foreign one.
+        tags: As they are on it.
+        zone: Where.
+        instance_type: What.
+        created_at: When the create call was carried out.
+        running_at: When the provider calls it running.
+        visible_at: From when on queries know it.
+        address: Its public address.
+        wall: From the time line to the provider's clock, as Unix time.
+        make_guest: Called when it runs.
+        deadline_at: When the provider itself ends it; None if it does not.
+        preempted_at: When the provider takes it back; None if it does not.
+        terminating_seconds: How long terminating takes.
+        state: Now.
+        state_reason: The provider's words for it.
+        ended_by: The truth about who ended it, which no client can see; None while it lives.
+        end_reason: Likewise, what for.
+        guest: None until it runs.
+        off_at: When it switched itself off, if that has only stopped it.
+        terminating_at: When its end began; billing ends there.
+        terminated_at: When it was gone.
+        terminate_calls: How often its end was asked for.
+    """
+
+    ref: InstanceRef
+    request: CreateRequest | None
+    tags: Mapping[str, str]
+    zone: str
+    instance_type: str
+    created_at: float
+    running_at: float
+    visible_at: float
+    address: str
+    wall: Callable[[float], float]
+    make_guest: Callable[[FakeInstance], Guest]
+    deadline_at: float | None
+    preempted_at: float | None
+    terminating_seconds: float
+    spot: bool = False
+    state: InstanceState = InstanceState.PENDING
+    state_reason: str = ""
+    ended_by: EndedBy | None = None
+    end_reason: EndReason | None = None
+    guest: Guest | None = None
+    stopped_due: float = NEVER
+    off_at: float | None = None
+    terminating_at: float | None = None
+    terminated_at: float | None = None
+    terminate_calls: int = 0
+    now: float = field(default=0.0)
+
+    @property
+    def ours(self) -> bool:
+        """Whether it carries our tag."""
+        return TAG_RUN in self.tags
+
+    def advance(self, to: float) -> None:
+        """Lets everything happen that is due until then."""
+        while True:
+            at, action = min(self._events(), key=lambda event: event[0], default=(NEVER, lambda _: None))
+            if at > to or at == NEVER:
+                break
+            self.now = max(at, self.now)
+            action(self.now)
+        self.now = max(self.now, to)
+
+    def next_event(self) -> float:
+        """When something will happen by itself."""
+        return min((at for at, _ in self._events()), default=NEVER)
+
+    def begin_end(self, at: float, by: EndedBy, reason: EndReason | None = None, words: str = "") -> None:
+        """Terminating begins, unless it already has."""
+        if self.state in (InstanceState.TERMINATING, InstanceState.TERMINATED):
+            return
+        self.state, self.terminating_at = InstanceState.TERMINATING, at
+        if self.off_at is None:
+            self.ended_by, self.end_reason = by, reason
+            self.state_reason = words or REASONS.get(by, "")
+
+    def switch_off(self, at: float, by: EndedBy, reason: EndReason | None = None) -> None:
+        """It powers itself off, at a provider where that only stops it."""
+        if self.state is InstanceState.RUNNING:
+            self.state, self.stopped_due, self.state_reason = (
+                InstanceState.STOPPING,
+                at + 5.0,
+                "switched off by its guest",
+            )
+            self.off_at, self.ended_by, self.end_reason = at, by, reason
+
+    def stop(self, at: float, seconds: float) -> None:
+        """Somebody stops it: its guest is off, its disks go on."""
+        if self.state in (InstanceState.PENDING, InstanceState.RUNNING):
+            self.state, self.stopped_due, self.state_reason = InstanceState.STOPPING, at + seconds, "user initiated"
+
+    def describe(self) -> Instance:
+        """As the provider describes it."""
+        lease: datetime | None = None
+        with contextlib.suppress(ValueError, KeyError, OverflowError):
+            lease = datetime.fromtimestamp(int(self.tags[TAG_LEASE]), UTC)
+        reachable = self.state is InstanceState.RUNNING
+        ended = self.off_at if self.off_at is not None else self.terminated_at
+        return Instance(
+            ref=self.ref,
+            zone=self.zone,
+            instance_type=self.instance_type,
+            state=self.state,
+            reason=self.state_reason,
+            preempted=self.ended_by is EndedBy.PROVIDER and self.end_reason is EndReason.PREEMPTED,
+            launched_at=datetime.fromtimestamp(self.wall(self.created_at), UTC),
+            ended_at=None if ended is None else datetime.fromtimestamp(self.wall(ended), UTC),
+            by_guest=self.off_at is not None,
+            endpoint=Endpoint(kind="fake", host=self.address) if reachable else None,
+            run_id=self.tags.get(TAG_RUN, ""),
+            name=self.tags.get(TAG_NAME, ""),
+            owner=self.tags.get(TAG_OWNER, ""),
+            lease_until=lease,
+            spot=self.spot,
+            tags=dict(self.tags),
+        )
+
+    def _events(self) -> Iterator[Event]:
+        if self.state is InstanceState.TERMINATED:
+            return
+        if self.state is InstanceState.TERMINATING:
+            if self.terminating_at is not None:
+                yield self.terminating_at + self.terminating_seconds, self._gone
+            return
+        if self.state is InstanceState.PENDING:
+            yield self.running_at, lambda _: self._run()
+        if self.state is InstanceState.STOPPING:
+            yield self.stopped_due, lambda _: self._stopped()
+        if self.deadline_at is not None and self.off_at is None:
+            yield self.deadline_at, self._deadline
+        if self.preempted_at is not None and self.state is not InstanceState.STOPPED:
+            yield self.preempted_at, self._preempted
+        if self.state is InstanceState.RUNNING and self.guest is not None:
+            yield from self.guest.events()
+
+    def _run(self) -> None:
+        self.state = InstanceState.RUNNING
+        if self.request is not None:
+            self.guest = self.make_guest(self)
+
+    def _stopped(self) -> None:
+        self.state = InstanceState.STOPPED
+
+    def _gone(self, at: float) -> None:
+        self.state, self.terminated_at = InstanceState.TERMINATED, at
+
+    def _deadline(self, at: float) -> None:
+        self.begin_end(at, EndedBy.PROVIDER, EndReason.DEADLINE, "termination time reached")
+
+    def _preempted(self, at: float) -> None:
+        self.begin_end(at, EndedBy.PROVIDER, EndReason.PREEMPTED)

@@ -1,0 +1,261 @@
+"""The fake cloud's own machinery: time line, calls, instances. Tests speak to `FakeCloud`, which is built on it."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import TypeVar, cast
+
+from costgpu.clock import Clock
+from costgpu.errors import HostUnreachable
+from costgpu.models.job import CreateRequest, InstanceRef, InstanceState
+from costgpu.models.offer import PurchaseOption
+from costgpu.providers.base import TAG_RUN
+from tests.fake_cloud.capacity import CapacityRule
+from tests.fake_cloud.faults import Call, Faults
+from tests.fake_cloud.guest import Guest
+from tests.fake_cloud.instance import FakeInstance
+from tests.fake_cloud.resources import Resources
+from tests.fake_cloud.script import NEVER, AgentRules, JobScript, MachineScript
+
+T = TypeVar("T")
+REGIONS = ("us-east-1", "us-west-2", "eu-central-1")
+
+
+class Machinery:
+    """What exists and happens, and the part of the cloud that its clients call.
+
+    Attributes:
+        clock: Tells the true time; blocking calls sleep on it.
+        faults: What goes wrong next.
+        calls: Every call of every client, oldest first.
+        script: What the jobs of machines that boot from now on do.
+        machine: How machines that are created from now on come up.
+        rules: Limits of the agents.
+        scripts: Run id -> `JobScript` where it is another than `script`.
+        machines: Queue of `MachineScript`s for the next created machines, before `machine` counts again.
+        regions: What the account can use. Zones are ``<region>a`` to ``c``.
+        unreachable_regions: Region -> why it cannot be asked.
+        visible_after_seconds: Eventual consistency: so long queries do not know a new instance.
+        remembers_seconds: So long a terminated instance is described; its token is known for ever.
+        terminating_seconds: How long terminating takes, for instances created from now on; `NEVER` sticks.
+        provider_deadline: Whether the create call arms the provider's own deadline, too.
+        power_off_stops: Whether a machine that powers itself off is only stopped, with its disk billed on, as on Google.
+        watchdog_works: Whether the watchdog that boots with the machine does what it should.
+        agent_works: Whether agents enforce their limits.
+        leaves_rules: Whether a refused create call leaves its access rule behind.
+        disks_stay: Whether a terminated machine leaves its disk behind, billed.
+        skew_seconds: The provider's clock minus the true one.
+        quota_vcpus: The account's; None for no limit.
+        credentials_expire_at: From then on every provider call is `AuthError`; None for never.
+        client_address: The caller's public address; if set, a machine lets it in only by its access rule.
+        uploaded: As `FakeCloud.bucket` shows it, at the last look.
+        network_cuts: (from, until, instance id or None for all), on the time line.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        script: JobScript | None = None,
+        machine: MachineScript | None = None,
+        rules: AgentRules | None = None,
+        regions: Iterable[str] = REGIONS,
+    ) -> None:
+        self.clock = clock
+        self.faults = Faults()
+        self.calls: list[Call] = []
+        self.script, self.machine, self.rules = script or JobScript(), machine or MachineScript(), rules or AgentRules()
+        self.scripts: dict[str, JobScript] = {}
+        self.machines: list[MachineScript] = []
+        self.regions = tuple(regions)
+        self.unreachable_regions: dict[str, str] = {}
+        self.visible_after_seconds = 0.0
+        self.remembers_seconds = 3600.0
+        self.terminating_seconds = 30.0
+        self.provider_deadline = False
+        self.power_off_stops = False
+        self.watchdog_works = True
+        self.agent_works = True
+        self.leaves_rules = False
+        self.disks_stay = False
+        self.skew_seconds = 0.0
+        self.quota_vcpus: int | None = None
+        self.credentials_expire_at: datetime | None = None
+        self.client_address: str | None = None
+        self.network_cuts: list[tuple[float, float, str | None]] = []
+        self.uploaded: dict[str, Mapping[str, bytes]] = {}
+        self.damaged: dict[str, int] = {}
+        self.resources = Resources()
+        self.instances: dict[str, FakeInstance] = {}
+        self.by_token: dict[str, str] = {}
+        self.no_capacity_rules: list[CapacityRule] = []
+        self.epoch_offset = clock.now().timestamp() - clock.monotonic()
+        self.actions: list[tuple[float, Callable[[], None]]] = []
+        self._acting_at: float | None = None
+        self.lock = threading.RLock()
+
+    def time(self) -> float:
+        """Seconds on the time line."""
+        return self._acting_at if self._acting_at is not None else self.clock.monotonic()
+
+    def on_time_line(self, epoch: float) -> float:
+        """From true Unix time to the time line."""
+        return epoch - self.epoch_offset
+
+    def epoch(self, at: float) -> float:
+        """From the time line to true Unix time."""
+        return at + self.epoch_offset
+
+    def settle(self) -> None:
+        """Lets everything happen that is due by now, in its order."""
+        with self.lock:
+            if self._acting_at is not None:
+                self._advance(self._acting_at)
+                return
+            now = self.clock.monotonic()
+            while self.actions and self.actions[0][0] <= now:
+                at, action = self.actions.pop(0)
+                self._advance(at)
+                self._acting_at = at
+                try:
+                    action()
+                finally:
+                    self._acting_at = None
+            self._advance(now)
+
+    def next_event(self, instance_id: str) -> float:
+        """When the next thing happens by itself that this machine's follower should see."""
+        planned = self.actions[0][0] if self.actions else NEVER
+        cuts = [edge for start, end, _ in self.network_cuts for edge in (start, end) if edge > self.time()]
+        return min(planned, self.known(instance_id).next_event(), *cuts, NEVER)
+
+    def call(self, method: str, subject: str, carry_out: Callable[[], T]) -> T:
+        """One call of a client: faults, time, effect, record."""
+        with self.lock:
+            fault = self.faults.take(method, subject)
+        if fault is not None and fault.delay_seconds:
+            self.clock.sleep(fault.delay_seconds)
+        with self.lock:
+            self.settle()
+            if fault is not None and not fault.after and fault.error is not None:
+                self._record(method, subject, fault.error, took_effect=False)
+                raise copy.copy(fault.error)
+            if fault is not None and fault.without_effect:
+                self._record(method, subject, None, took_effect=False)
+                return cast(T, None)
+            try:
+                result = carry_out()
+            except BaseException as error:
+                self._record(method, subject, error)
+                raise
+            lost = fault.error if fault is not None else None
+            self._record(method, subject, lost)
+            if lost is not None:
+                raise copy.copy(lost)
+            return result
+
+    def reach(self, instance_id: str) -> Guest:
+        """The machine, if a client can reach it now.
+
+        Raises:
+            HostUnreachable: It cannot.
+        """
+        with self.lock:
+            self.settle()
+            instance, now = self.instances.get(instance_id), self.time()
+            if instance is None or instance.state is not InstanceState.RUNNING or instance.guest is None:
+                raise HostUnreachable(f"{instance_id} does not answer.")
+            if now < instance.guest.ssh_at:
+                raise HostUnreachable(f"{instance_id} refuses the connection: SSH is not up.")
+            if any(start <= now < end and which in (None, instance_id) for start, end, which in self.network_cuts):
+                raise HostUnreachable(f"{instance_id} does not answer: the network is cut.")
+            run_id = instance.tags.get(TAG_RUN, "")
+            if self.client_address and not self.resources.lets_in(run_id, instance.ref.region, self.client_address):
+                raise HostUnreachable(f"{instance_id} lets nobody in from {self.client_address}.")
+            return instance.guest
+
+    @contextlib.contextmanager
+    def following(self, guest: Guest) -> Iterator[None]:
+        """While a client follows, it is there without a call."""
+        with self.lock:
+            guest.followers += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                guest.followers -= 1
+                guest.heard(self.time())
+
+    def make(self, request: CreateRequest, zone: str, tags: Mapping[str, str]) -> FakeInstance:
+        """The create call's effect."""
+        offer = request.offer
+        instance = self.add(request, offer.region, zone, offer.instance_type, tags)
+        self.by_token[request.token] = instance.ref.instance_id
+        return instance
+
+    def add(
+        self, request: CreateRequest | None, region: str, zone: str, instance_type: str, tags: Mapping[str, str]
+    ) -> FakeInstance:
+        """A new instance; a foreign one without a request."""
+        now, number = self.time(), len(self.instances) + 1
+        script = (self.machines.pop(0) if self.machines else self.machine) if request is not None else MachineScript()
+        lease = self.on_time_line(request.lease_until.timestamp()) if request is not None else NEVER
+        instance = FakeInstance(
+            ref=InstanceRef(provider="fake", region=region, instance_id=f"i-{number:08d}"),
+            request=request,
+            tags=tags,
+            zone=zone,
+            instance_type=instance_type,
+            created_at=now,
+            running_at=now + script.pending_seconds,
+            visible_at=now + (self.visible_after_seconds if request is not None else 0.0),
+            address=f"198.51.100.{number % 250 + 1}",
+            wall=lambda at: self.epoch(at) + self.skew_seconds,
+            make_guest=lambda it: self._boot(it, script),
+            deadline_at=lease if request is not None and self.provider_deadline else None,
+            preempted_at=now + script.preempted_at if script.preempted_at is not None else None,
+            terminating_seconds=self.terminating_seconds,
+            spot=request is not None and request.offer.purchase_option is PurchaseOption.SPOT,
+            now=now,
+        )
+        self.instances[instance.ref.instance_id] = instance
+        return instance
+
+    def _boot(self, instance: FakeInstance, script: MachineScript) -> Guest:
+        request = instance.request
+        assert request is not None
+        lease = self.on_time_line(request.lease_until.timestamp())
+        return Guest(
+            machine=script,
+            job_script=self.scripts.get(request.run_id, self.script),
+            rules=self.rules,
+            booted_at=instance.running_at,
+            lease_at=lease,
+            lifetime_seconds=lease - instance.created_at,
+            preempted_at=instance.preempted_at,
+            watchdog_works=lambda: self.watchdog_works,
+            agent_works=lambda: self.agent_works,
+            power_off=instance.switch_off if self.power_off_stops else instance.begin_end,
+            on_machine_clock=lambda epoch: self.on_time_line(epoch) - script.clock_skew_seconds,
+            bucket=self.uploaded,
+        )
+
+    def _advance(self, to: float) -> None:
+        for instance in self.instances.values():
+            was = instance.state
+            instance.advance(to)
+            if self.disks_stay and instance.ours and was is not instance.state is InstanceState.TERMINATED:
+                self.resources.add("disk", instance.ref.region, instance.tags[TAG_RUN], usd_per_hour=0.011)
+
+    def known(self, instance_id: str) -> FakeInstance:
+        """One instance, as it was when last looked at."""
+        return self.instances[instance_id]
+
+    def _record(self, method: str, subject: str, error: BaseException | None, *, took_effect: bool = True) -> None:
+        name = type(error).__name__ if error is not None else ""
+        call = Call(at=self.time(), method=method, subject=subject, error=name, took_effect=took_effect)
+        self.calls.append(call)

@@ -29,6 +29,7 @@ def cancel(
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
     from costgpu.runner.state.lock import driving
+    from costgpu.workflows.cancel import cancel_driven
     from costgpu.workflows.context import bench
 
     with bench() as parts:

@@ -17,7 +17,7 @@ import pytest
 from costgpu.runner.agent.observe import machine_stats as table
 from costgpu.runner.machine.boot_script import boot_script
 from tests.agent.harness import Machine, order, until
-from tests.unit.test_boot import PRIVATE, PUBLIC
+from tests.unit.runner.test_boot_script import PRIVATE, PUBLIC
 
 
 class Box:

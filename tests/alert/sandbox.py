@@ -27,7 +27,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 
 from costgpu.ledger import Ledger
-from tests.unit.closed import Closed, plant
+from tests.unit.ledger.closed import Closed, plant
 
 COMMAND = ("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child")
 CASES = ("once", "refused", "well")

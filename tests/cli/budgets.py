@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from costgpu.ledger import Ledger
 from tests.cli.here import Here, Result
-from tests.unit.planted import closed
+from tests.unit.providers.planted import closed
 
 
 def plant(here: Here, cost: str, run_id: str = "a1", **more: object) -> None:

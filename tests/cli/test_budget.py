@@ -19,7 +19,7 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.records.unrecorded_machines import Sighting, add
 from tests.cli.budgets import answer, plant, shown, words
 from tests.cli.here import Here, until
-from tests.unit.planted import on, opened
+from tests.unit.providers.planted import on, opened
 
 # A webhook: appends what it is sent to a file, refuses as long as another file is there.
 HOOK = """\

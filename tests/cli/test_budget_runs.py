@@ -13,7 +13,7 @@ import pytest
 from costgpu.models.job import EndReason, RunState
 from tests.cli.budgets import answer, plant, words
 from tests.cli.here import LOCAL, Here, Result, until
-from tests.unit.planted import on
+from tests.unit.providers.planted import on
 
 STEPS = """\
 import signal, sys, time

@@ -79,7 +79,7 @@ def test_without_a_cloud_none_is_imported(here: Here) -> None:
     assert (document["schema"], document["version"], len(document["places"])) == ("costgpu.doctor", 1, 1)
     assert list(own(result)) == ["python", "settings", "data folder", "ledger", "alerts", "cron"]
     loaded = set(result.stderr.split())
-    assert "costgpu.checkup" in loaded
+    assert "costgpu.models.diagnostics" in loaded
     assert not loaded & {"boto3", "botocore", "google.auth", "google.cloud.compute_v1"}
 
 

@@ -279,7 +279,7 @@ class TestMistakes:
 
     def test_a_run_that_makes_no_sense_does_not_hide_the_others(self) -> None:
         with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
-            from tests.unit.test_ledger_store import happened
+            from tests.unit.ledger.test_store import happened
 
             ledger.append(happened("abcd", 1, EventKind.COLLECTED))
         code, out, err = told("jobs")

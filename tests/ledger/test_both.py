@@ -43,8 +43,8 @@ from tests.ledger.crowd import Crowd
 from tests.ledger.postgres import Server
 from tests.ledger.processes import note
 from tests.ledger.test_processes import is_whole
-from tests.unit.closed import Closed, plant
-from tests.unit.test_ledger_store import happened
+from tests.unit.ledger.closed import Closed, plant
+from tests.unit.ledger.test_store import happened
 
 START = datetime(2026, 10, 28, tzinfo=UTC)
 ODD = (

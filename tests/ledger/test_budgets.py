@@ -8,8 +8,8 @@ import pytest
 
 from costgpu.ledger import Ledger
 from tests.ledger.postgres import Server
-from tests.unit.test_budget_rows import TestAlerts, TestAtOnce, TestNewest, TestSet
-from tests.unit.test_budget_spend import TestRuns, TestStrangers, TestWhatCannotBeAsked
+from tests.unit.ledger.test_budget_store import TestAlerts, TestAtOnce, TestNewest, TestSet
+from tests.unit.runner.test_spending import TestRuns, TestStrangers, TestWhatCannotBeAsked
 
 __all__ = ["TestAlerts", "TestAtOnce", "TestNewest", "TestRuns", "TestSet", "TestStrangers", "TestWhatCannotBeAsked"]
 

@@ -15,7 +15,7 @@ from costgpu.ledger.queries.totals import By, totals
 from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.schema import billed, to_microseconds
-from tests.unit.closed import Closed, plant
+from tests.unit.ledger.closed import Closed, plant
 
 AT = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)
 NOVEMBER = datetime(2026, 11, 1, tzinfo=UTC)

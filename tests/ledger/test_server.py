@@ -19,7 +19,7 @@ from costgpu.ledger.store import event_row
 from tests.ledger.conftest import numbers
 from tests.ledger.crowd import Crowd
 from tests.ledger.postgres import Server
-from tests.unit.test_ledger_store import happened
+from tests.unit.ledger.test_store import happened
 
 
 class TestServer:

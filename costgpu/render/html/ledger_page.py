@@ -158,8 +158,10 @@ def _open(summary: Summary, zone: ZoneInfo) -> str:
         until = elements.minute(view.lease_until, zone) if view.lease_until else "–"
         rows.append(
             [
-                f"{elements.text(view.name)}<br>"
-                f"<span class='soft'>{elements.text(view.run_id)}, {elements.text(view.owner)}</span>",
+                (
+                    f"{elements.text(view.name)}<br>"
+                    f"<span class='soft'>{elements.text(view.run_id)}, {elements.text(view.owner)}</span>"
+                ),
                 elements.text(f"{offer.provider} {offer.instance_type}" if offer else "–"),
                 format_duration(seconds),
                 format_usd(usd),

@@ -15,8 +15,8 @@ from costgpu.ledger import Ledger, schema
 from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
 from costgpu.ledger.records.measured_speeds import LAST_RUNS, measured_speeds
 from costgpu.models.job import EventKind, RunEvent
-from tests.unit.closed import Closed, events_of, plant
-from tests.unit.test_ledger_rows import OBJECTS
+from tests.unit.ledger.closed import Closed, events_of, plant
+from tests.unit.ledger.test_projections import OBJECTS
 
 AT = datetime(2026, 11, 20, 8, tzinfo=UTC)
 ESTIMATE = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Range
 from costgpu.render.text.advice import OVERLAP, TITLE, WIDTH, advice_documents, advice_lines, saving
-from tests.unit.advisable import advice_of, gpu, phase, predictions, product, profile, workload_of
+from tests.unit.estimate.advisable import advice_of, gpu, phase, predictions, product, profile, workload_of
 
 
 def prediction(cost: float, wall: float, place: str = "g5.xlarge") -> Prediction:

@@ -20,7 +20,7 @@ from costgpu.estimate.predict import predict
 from costgpu.estimate.verdict import Preferences
 from costgpu.models.prediction import AdviceKind, Candidate, Choice
 from costgpu.models.workload import Autocast, Extra, ExtraKind, Framework, Rhythm
-from tests.unit.advisable import (
+from tests.unit.estimate.advisable import (
     GIB,
     advice_of,
     by_kind,

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from costgpu.render.html.verdict_page import verdict_html
-from tests.unit.answers import TODAY, profile
-from tests.unit.test_verdict_report import BASE, WORK, owned
+from tests.unit.providers.answers import TODAY, profile
+from tests.unit.render.test_verdict_page import BASE, WORK, owned
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LIMIT_SECONDS = 120  # a busy machine

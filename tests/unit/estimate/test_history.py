@@ -14,7 +14,7 @@ from costgpu.estimate.history import applies, as_measured, log_sigma
 from costgpu.estimate.interval import Z80
 from costgpu.estimate.scope import Amount
 from costgpu.models.prediction import MeasuredSpeed, Provenance
-from tests.unit.test_verdict import EPOCH, WHOLE, cpu, gpu, verdict
+from tests.unit.estimate.test_verdict import EPOCH, WHOLE, cpu, gpu, verdict
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 

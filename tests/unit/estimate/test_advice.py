@@ -16,7 +16,7 @@ from costgpu.estimate.predict import predict
 from costgpu.estimate.verdict import Preferences, decide
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Choice, MeasuredSpeed, Objective
 from costgpu.models.workload import Autocast, Framework, GpuPath, OpRow, Total, TotalKind, WorkloadProfile
-from tests.unit.advisable import (
+from tests.unit.estimate.advisable import (
     GIB,
     advice_of,
     by_kind,

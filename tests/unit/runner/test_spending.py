@@ -27,7 +27,7 @@ from costgpu.pricing import price_store
 from costgpu.providers.base import Provider
 from costgpu.runner.machine_cost import Machine
 from costgpu.runner.spending import Spending, gather, shipped_prices, state_of
-from tests.unit.planted import HOUR, NOW, Answers, closed, finish, machine, on, opened
+from tests.unit.providers.planted import HOUR, NOW, Answers, closed, finish, machine, on, opened
 
 TODAY = NOW.replace(hour=0)
 ALL = Budget(name="all", amount_usd=Decimal(200), every=Every.MONTHLY)

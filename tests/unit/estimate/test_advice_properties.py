@@ -15,7 +15,7 @@ from costgpu.estimate.scope import amount_of
 from costgpu.estimate.verdict import Preferences
 from costgpu.models.prediction import Advice, AdviceKind, Objective
 from costgpu.models.workload import Autocast, Framework, Phase, WorkloadProfile
-from tests.unit.advisable import GIB, MIB, YEAR, advice_of, gpu, host, loading, phase, product, profile, tiny
+from tests.unit.estimate.advisable import GIB, MIB, YEAR, advice_of, gpu, host, loading, phase, product, profile, tiny
 
 AMP = Autocast(device="cuda", dtype="bfloat16", enabled=True)
 

@@ -20,7 +20,7 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.queries import focus
 from costgpu.ledger.queries.export import COLUMNS, as_csv, as_json
 from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs, spent
-from tests.unit.closed import Closed, plant
+from tests.unit.ledger.closed import Closed, plant
 
 EXAMPLES = count()
 AT = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)

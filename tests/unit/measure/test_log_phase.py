@@ -15,7 +15,7 @@ from costgpu.measure.log.lines import Line, LineSplitter, user_pattern
 from costgpu.measure.log.log_phase import UNKNOWN_WORK, LogReading, read_phase
 from costgpu.models.workload import ExtraKind, GpuPath, Rhythm, TotalKind
 
-LOGS = Path(__file__).resolve().parent.parent / "logs"
+LOGS = Path(__file__).resolve().parents[2] / "logs"
 
 
 def replay(name: str, *, ended: bool = False, kind: str = "", end: bytes = b"\n") -> LogReading:

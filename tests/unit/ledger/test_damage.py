@@ -16,7 +16,7 @@ from costgpu.ledger import Ledger, migrations, schema
 from costgpu.ledger.queries.history import Selection, closed_runs
 from costgpu.ledger.store import FILE_NAME
 from costgpu.models.job import EventKind
-from tests.unit.test_ledger_store import AT, asked, happened
+from tests.unit.ledger.test_store import AT, asked, happened
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from costgpu.render.html.days import Calendar
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, summarise
 from costgpu.render.html.svg import nice_ticks, usd_tick
-from tests.unit.closed import Closed, plant
-from tests.unit.planted import opened
+from tests.unit.ledger.closed import Closed, plant
+from tests.unit.providers.planted import opened
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 SINCE = datetime(2026, 9, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from costgpu.ledger.queries.accuracy import accuracy, comparisons
 from costgpu.ledger.queries.history import Selection
 from costgpu.ledger.schema import billed, to_microseconds, to_nano
 from costgpu.render.text.ledger import accuracy_text
-from tests.unit.closed import Closed, plant
+from tests.unit.ledger.closed import Closed, plant
 
 AT = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -12,7 +12,7 @@ import pytest
 from costgpu.runner.agent.outputs import upload, workdir
 from costgpu.runner.agent.outputs.finalize_outputs import settle
 from costgpu.runner.agent.state_files import Home
-from tests.unit.test_agent_tree import refuse
+from tests.unit.agent.test_workdir import refuse
 
 ORDER: dict[str, Any] = {"outputs": []}
 URLS = {"outputs": "https://b/outputs", "logs": "https://b/logs"}

@@ -20,7 +20,7 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.queries.totals import By, totals
-from tests.unit.closed import Closed, plant
+from tests.unit.ledger.closed import Closed, plant
 
 START = datetime(2026, 10, 30, tzinfo=UTC)
 SPAN = timedelta(days=5)

@@ -24,7 +24,7 @@ from costgpu.models.job import Instance, InstanceRef, InstanceState, Leftover
 from costgpu.runner.machine.keys import USER_KEY
 from costgpu.workflows.budget_check import Check, end_run, still_to_tell
 from costgpu.workflows.context import Bench
-from tests.unit.planted import HOUR, NOW, Answers, closed, machine, opened
+from tests.unit.providers.planted import HOUR, NOW, Answers, closed, machine, opened
 
 TOTAL = Budget(name="all", amount_usd=Decimal(5), every=Every.TOTAL)
 

@@ -44,7 +44,7 @@ from costgpu.render.text.buy_vs_rent import (
     own_document,
     own_text,
 )
-from tests.unit.answers import OFFERS, candidate, near, offer, profile, verdict, workload
+from tests.unit.providers.answers import OFFERS, candidate, near, offer, profile, verdict, workload
 
 CARDS = accelerators()
 POWER = 0.30

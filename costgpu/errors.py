@@ -155,7 +155,7 @@ class WaitsForInput(ScriptError):
     exit_code = 27
 
 
-class NeverStepped(ScriptError):
+class NoTrainingStep(ScriptError):
     """No optimizer step and no backward pass within the time limit."""
 
     exit_code = 28
@@ -251,7 +251,7 @@ class TerminationUnconfirmed(ProviderError):
     exit_code = 47
 
 
-class Leaking(ProviderError):
+class OrphansFound(ProviderError):
     """Machines or other things of ours were there, and billed, that no run wanted any more."""
 
     exit_code = 48

@@ -13,7 +13,7 @@ from costgpu.errors import HostUnreachable, Throttled, Unreachable
 T = TypeVar("T")
 
 
-def patiently(clock: Clock, call: Callable[[], T], *, limit_seconds: float, uncertain: bool = True) -> T:
+def retry_provider_call(clock: Clock, call: Callable[[], T], *, limit_seconds: float, uncertain: bool = True) -> T:
     """Repeats a provider call while it is throttled or unanswered; every other error is final.
 
     Args:

@@ -29,12 +29,12 @@ from decimal import Decimal
 from typing import Protocol
 
 from costgpu.models.diagnostics import Check
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Layer, Leftover
+from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard, OrphanedResource
 from costgpu.models.offer import Offer
 
 __all__ = [
     "OUR_TAGS", "TAG_LEASE", "TAG_NAME", "TAG_OWNER", "TAG_RUN", "Bill", "BilledRow", "Billing",
-    "Examined", "Leftover", "Owned", "Provider",
+    "Diagnosable", "OrphanedResource", "OwnedResources", "Provider",
 ]
 
 TAG_RUN = "costgpu-run"
@@ -45,7 +45,7 @@ OUR_TAGS = (TAG_RUN, TAG_NAME, TAG_OWNER, TAG_LEASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
+class OwnedResources:
     """What a provider holds of ours.
 
     Attributes:
@@ -57,7 +57,7 @@ class Owned:
     """
 
     instances: tuple[Instance, ...] = ()
-    leftovers: tuple[Leftover, ...] = ()
+    leftovers: tuple[OrphanedResource, ...] = ()
     unreachable: tuple[tuple[str, str], ...] = ()
     attached: Mapping[str, float] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Provider(Protocol):
             AuthError, InvalidRequest, QuotaExceeded: It would not be.
         """
 
-    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+    def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """The layers of termination that this provider's `create` will arm, for the plan and the receipt."""
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
@@ -109,13 +109,13 @@ class Provider(Protocol):
     def open_access(self, instance: Instance, allow_from: str) -> None:
         """Lets this CIDR, and no other, reach the instance's port 22."""
 
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Removes what a run leaves besides its instance; returns what is still in the way (call again later)."""
 
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         """Removes one of them; whether it is gone now. False: something still uses it, call again later."""
 
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Everything with our tag, in these regions; None means every region that the account can use."""
 
     def console(self, ref: InstanceRef) -> str:
@@ -195,7 +195,7 @@ class Billing(Protocol):
         """
 
 
-class Examined(Protocol):
+class Diagnosable(Protocol):
     """A provider that can be examined: whether a run on it would work, without creating or paying for anything."""
 
     def examine(self, offer: Offer | None) -> Sequence[Check]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest
-from costgpu.providers.base import Billing, Examined, Provider
+from costgpu.providers.base import Billing, Diagnosable, Provider
 
 
 def _aws(clock: Clock, options: dict[str, Any]) -> Provider:
@@ -73,7 +73,7 @@ LOGIN = {
 """How to get credentials."""
 
 
-def examined(name: str, *, clock: Clock, **options: Any) -> Examined | None:
+def examined(name: str, *, clock: Clock, **options: Any) -> Diagnosable | None:
     """Who says whether a run on that provider would work; None if nobody does.
 
     Args:

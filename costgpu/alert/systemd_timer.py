@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from costgpu.alert.crontab_lines import Schedule, Task
-from costgpu.errors import BudgetCrossed, BudgetExceeded, Leaking
+from costgpu.errors import BudgetCrossed, BudgetExceeded, OrphansFound
 
 FOLDER = "~/.config/systemd/user"
 NAME = "costgpu-budget"
 LONGEST_SECONDS = 1800  # for all commands together: a place that hangs is not to hold up the next check for ever
 # People were told; the unit is not to be listed as a failed one.
-TOLD = (BudgetCrossed.exit_code, BudgetExceeded.exit_code, Leaking.exit_code)
+TOLD = (BudgetCrossed.exit_code, BudgetExceeded.exit_code, OrphansFound.exit_code)
 
 
 def service(tasks: Sequence[Task]) -> str:

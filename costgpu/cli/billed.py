@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from costgpu.ledger.records.billed import Compared
     from costgpu.providers.base import Bill, Billing
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 
 def billed(
@@ -34,11 +34,11 @@ def billed(
     The figures are stored in the ledger, where costgpu ledger accuracy uses them.
     """
     from costgpu.render.text.billed import billed_json, billed_text
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
     if stored and fresh:
         raise UsageError("--stored asks nobody, and --fresh asks again: choose one.")
-    with bench() as parts:
+    with app_context() as parts:
         now = parts.clock.now()
         start, end = _month(month, now)
         bills: list[Bill] = []
@@ -80,7 +80,7 @@ def _why(error: ProviderError, failed: Sequence[tuple[str, ProviderError]]) -> s
     return "." if error is failed[0][1] else f": {error.message}"  # the first one's words end the command
 
 
-def asked_of(parts: Bench) -> list[Billing]:
+def asked_of(parts: AppContext) -> list[Billing]:
     """Everybody with credentials here who tells what was billed."""
     from costgpu.providers import registry
     from costgpu.workflows.context import LAUNCHABLE
@@ -94,7 +94,7 @@ def asked_of(parts: Bench) -> list[Billing]:
     return [billing for billing in found if billing is not None]
 
 
-def billed_lines(parts: Bench, start: datetime, end: datetime) -> list[str]:
+def billed_lines(parts: AppContext, start: datetime, end: datetime) -> list[str]:
     """Metered beside billed for other commands, and stored. The caller has the user's word that it may cost a cent.
 
     Args:
@@ -127,7 +127,7 @@ def billed_lines(parts: Bench, start: datetime, end: datetime) -> list[str]:
 
 
 def settled(
-    parts: Bench, bills: list[Bill], start: datetime, end: datetime
+    parts: AppContext, bills: list[Bill], start: datetime, end: datetime
 ) -> tuple[tuple[Compared, ...], list[tuple[str, datetime]], list[str]]:
     """Stores the answers, and holds them against what was metered: rows, who said so and when, notes."""
     from costgpu.ledger.records.billed import BilledCost, add, compared, latest

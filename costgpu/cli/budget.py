@@ -47,7 +47,7 @@ def set_(
     from costgpu.ledger.records.budget_rules import Budget, parse_name, parse_thresholds
     from costgpu.ledger.records.budget_store import set_budget
     from costgpu.render.text.budget import definition, line
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
     from costgpu.workflows.plan import tags_of
 
     every, amount = _amount(daily, weekly, monthly, total)
@@ -62,7 +62,7 @@ def set_(
         tags=tags_of(tag or []),
         enforce=enforce,
     )
-    with bench(strict=True) as parts:
+    with app_context(strict=True) as parts:
         written = set_budget(parts.ledger, wanted, parts.clock.now(), replace=replace)
     what = "Set" if written else "It is so already"
     typer.echo(line(f"{what}: {definition(wanted)}. Time zone: {wanted.time_zone}."))
@@ -82,9 +82,9 @@ def show(
     from costgpu.render.text.budget import show_json, show_text
     from costgpu.runner.spending import gather, shipped_prices
     from costgpu.workflows.budget_check import standing_of, tell_problems
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         stored = all_budgets(parts.ledger)
         if name is not None:
             names = [each.budget.name for each in stored]
@@ -104,9 +104,9 @@ def show(
 def remove(name: NAME) -> None:
     """Remove a budget. What was spent stays in the ledger."""
     from costgpu.ledger.records.budget_store import remove_budget
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench(strict=True) as parts:
+    with app_context(strict=True) as parts:
         remove_budget(parts.ledger, name, parts.clock.now())
     typer.echo(f"The budget {name} is removed.")
 
@@ -128,14 +128,14 @@ def check(
     82 an alert could not be delivered, 46 a provider could not be asked.
     """
     from costgpu.workflows.budget_check import Check, tell_problems
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
     if billed and (offline or json):
         raise UsageError(
             f"--billed and {'--offline' if offline else '--json'} exclude each other.",
             hint="costgpu ledger billed --json prints the providers' figures; --stored shows those of the last time.",
         )
-    with bench() as parts:
+    with app_context() as parts:
         code = Check(parts, offline=offline, verbose=verbose, as_json=json).carry_out(enforce=enforce)
         if billed:
             from costgpu.cli.billed import billed_lines

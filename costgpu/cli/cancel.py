@@ -12,8 +12,8 @@ from costgpu.workflows.find_run import RUN, find_run
 
 if TYPE_CHECKING:
     from costgpu.models.job import Instance, InstanceRef
-    from costgpu.models.run import RunView, Tagged
-    from costgpu.workflows.context import Bench
+    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.workflows.context import AppContext
 
 
 def cancel(
@@ -24,19 +24,19 @@ def cancel(
     """End a run: the job is asked to end, what there is comes home, the machine is terminated."""
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.job import RunState
-    from costgpu.models.run import Tagged
+    from costgpu.models.run import TaggedInstance
     from costgpu.render.text.run import receipt_text
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
     from costgpu.runner.state.lock import driving
     from costgpu.workflows.cancel import cancel_driven
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         found = find_run(parts, run)
         if not yes and sys.stdin.isatty() and not typer.confirm(question(found, now=now), err=True):
             return
-        if isinstance(found, Tagged):
+        if isinstance(found, TaggedInstance):
             _end_by_tag(parts, found.instance)
             return
         view = load(parts.ledger, found.run_id)
@@ -64,21 +64,21 @@ def cancel(
             raise driver.record.broken
 
 
-def question(found: RunView | Tagged, *, now: bool) -> str:
+def question(found: RunView | TaggedInstance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
-    from costgpu.models.run import Tagged
+    from costgpu.models.run import TaggedInstance
 
     ref: InstanceRef | None
-    if isinstance(found, Tagged):
+    if isinstance(found, TaggedInstance):
         name, owner, ref = found.instance.name, found.instance.owner, found.instance.ref
     else:
         name, owner, ref = found.name, found.owner, found.instance
     machine = f" on {ref.instance_id}" if ref is not None else ""
-    lost = " and lose what is on its machine" if now or isinstance(found, Tagged) else ""
+    lost = " and lose what is on its machine" if now or isinstance(found, TaggedInstance) else ""
     return f"End run {found.run_id} ({name}) of {owner or 'nobody known'}{machine}{lost}?"
 
 
-def _end_by_tag(parts: Bench, instance: Instance) -> None:
+def _end_by_tag(parts: AppContext, instance: Instance) -> None:
     from costgpu.runner.drive import termination
 
     provider = parts.tools.provider(instance.ref.provider)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from costgpu.models.diagnostics import Check
     from costgpu.models.offer import Offer
     from costgpu.render.text.doctor import Place
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 
 def doctor(
@@ -42,7 +42,7 @@ def doctor(
     from costgpu.errors import UsageError
     from costgpu.models.diagnostics import Status, gravest
     from costgpu.render.text.doctor import doctor_json, doctor_text
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
     if policy is not None:
         from costgpu.providers import registry
@@ -52,7 +52,7 @@ def doctor(
             raise UsageError(f"--policy {policy}: there is none.", hint="Use aws or gcp.")
         typer.echo(registry.policy(policy), nl=False)
         return
-    with bench(strict=True) as parts:
+    with app_context(strict=True) as parts:
         places = _places(parts, infra or [], instance_type, gpus, spot=spot)
         kind = gravest([check for place in places for check in place.checks])
         now = parts.clock.now()
@@ -62,7 +62,9 @@ def doctor(
         raise kind(f"{count} check{'s' if count > 1 else ''} failed.", hint="The lines marked FAIL say what to do.")
 
 
-def _places(parts: Bench, infra: list[str], instance_type: str | None, gpus: str | None, *, spot: bool) -> list[Place]:
+def _places(
+    parts: AppContext, infra: list[str], instance_type: str | None, gpus: str | None, *, spot: bool
+) -> list[Place]:
     """All that is asked for, the clouds side by side."""
     import threading
 

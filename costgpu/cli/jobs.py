@@ -16,8 +16,8 @@ from costgpu.workflows.find_run import RUN, connection, recorded_run, run_and_ma
 
 if TYPE_CHECKING:
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.models.run import RunView, Tagged
-    from costgpu.workflows.context import Bench
+    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.workflows.context import AppContext
 
 
 def jobs(
@@ -30,9 +30,9 @@ def jobs(
     """List runs: what runs, since when, what it has cost so far, how much of its lease is left."""
     from costgpu.errors import ConfigError, LedgerError
     from costgpu.render.text.run import jobs_json, jobs_text
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         views: list[RunView] = []
         try:
             ids = parts.ledger.recent_runs(50) if everything else tuple(reversed(parts.ledger.open_runs()))
@@ -56,9 +56,9 @@ def logs(
     """Print what the job has written: its stdout to stdout, its stderr to stderr."""
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.runner.machine.host import LogPosition
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         view, instance = run_and_machine(parts, run)
         run_id = view.run_id if view is not None else instance.run_id if instance else ""
         folder = parts.tools.folder / run_id
@@ -84,9 +84,9 @@ def attach(run: RUN) -> None:
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
     from costgpu.runner.state.lock import driving
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         view = recorded_run(parts, run)
         if view.state is RunState.CLOSED:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
@@ -119,9 +119,9 @@ def fetch(
     """Bring a run's outputs and logs home, whether the job is over or still runs; the machine is left as it is."""
     from costgpu.runner.drive import collect
     from costgpu.runner.files.place_outputs import bring_home
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         view, instance = run_and_machine(parts, run)
         run_id = view.run_id if view is not None else instance.run_id if instance else ""
         folder = parts.tools.folder / run_id
@@ -156,7 +156,7 @@ def fetch(
             raise problem
 
 
-def _views(parts: Bench, ids: Sequence[str]) -> list[RunView]:
+def _views(parts: AppContext, ids: Sequence[str]) -> list[RunView]:
     """Runs as the ledger tells them; one that makes no sense does not hide the others."""
     from costgpu.runner.state.states import IllegalEvent, replay
 
@@ -169,25 +169,25 @@ def _views(parts: Bench, ids: Sequence[str]) -> list[RunView]:
     return views
 
 
-def _tagged(parts: Bench, known: set[str]) -> list[Tagged]:
+def _tagged(parts: AppContext, known: set[str]) -> list[TaggedInstance]:
     """Machines of ours of which the ledger knows nothing."""
     from costgpu.errors import ProviderError
-    from costgpu.models.run import Tagged
+    from costgpu.models.run import TaggedInstance
 
-    found: list[Tagged] = []
+    found: list[TaggedInstance] = []
     for provider in parts.providers():
         try:
             owned = provider.list_owned(None)
         except ProviderError as error:
             typer.echo(f"costgpu: {provider.name} could not be asked: {error.message}", err=True)
             continue
-        found += [Tagged(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known]
+        found += [TaggedInstance(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known]
         for region, why in owned.unreachable:
             typer.echo(f"costgpu: {provider.name}/{region} could not be asked: {why}", err=True)
     return found
 
 
-def _watch(parts: Bench, view: RunView, terminal: Terminal) -> None:
+def _watch(parts: AppContext, view: RunView, terminal: Terminal) -> None:
     """Shows the job's output to its end, and ends with the job's exit code; changes nothing."""
     from costgpu.runner.launch import load, tail_position
 
@@ -240,7 +240,7 @@ def _print_files(folder: Path, view: RunView | None) -> None:
         raise RunError(f"{what} has left no logs here.", hint="They come home with the outputs; see costgpu jobs.")
 
 
-def _tell_waiting(parts: Bench, views: list[RunView]) -> None:
+def _tell_waiting(parts: AppContext, views: list[RunView]) -> None:
     """Runs of this computer whose client is gone say so: their outputs wait for somebody."""
     from concurrent.futures import ThreadPoolExecutor
 

@@ -77,9 +77,9 @@ def history(
     from costgpu.ledger.queries.history import closed_runs
     from costgpu.ledger.queries.totals import totals
     from costgpu.render.text.ledger import history_json, history_text, totals_json, totals_text
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         now = parts.clock.now()
         low, high = period(since, until, now)
         chosen = selection(provider, person, name, tag)
@@ -122,14 +122,14 @@ def export(
     focus is FOCUS 1.2 as CSV: one row a run and billing month, which sum up to its cost.
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe.
     """
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
     from costgpu.workflows.write_file import check_target, write_file
 
     if form not in FORMATS:
         raise UsageError(f"There is no format {form!r}.", hint=f"Choose {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     if output != "-":
         check_target(Path(output), force=force)
-    with bench() as parts:
+    with app_context() as parts:
         now = parts.clock.now()
         low, high = period(since, until, now)
         chunks = _exported(parts.ledger, form, selection(provider, person, name, tag), (low, high, now))
@@ -159,9 +159,9 @@ def accuracy(
     from costgpu.ledger.queries.accuracy import accuracy as summary
     from costgpu.ledger.queries.accuracy import comparisons
     from costgpu.render.text.ledger import accuracy_json, accuracy_text
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         now = parts.clock.now()
         low, high = period(since, until, now)
         found = comparisons(parts.ledger, selection(provider, person, name, tag), since=low, until=high)

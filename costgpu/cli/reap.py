@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.errors import CostGpuError, Leaking, TerminationUnconfirmed, Unreachable
+from costgpu.errors import CostGpuError, OrphansFound, TerminationUnconfirmed, Unreachable
 
 if TYPE_CHECKING:
-    from costgpu.models.run import Findings, RunView
+    from costgpu.models.run import ReapFindings, RunView
     from costgpu.providers.base import Provider
     from costgpu.runner.reap import Only
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 
 def reap(
@@ -34,18 +34,18 @@ def reap(
     finished comes home. Silent with exit code 0 when all is well; 48: something was
     leaking (now ended, with --yes); 47: it is not ended; 46: somebody could not be asked.
     """
-    from costgpu.models.run import Findings
+    from costgpu.models.run import ReapFindings
     from costgpu.render.text.reap import reap_json, reap_text
     from costgpu.runner.reap import end_orphans, look
     from costgpu.runner.spending import shipped_prices
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
 
-    with bench() as parts:
+    with app_context() as parts:
         only = _only(parts, older_than, mine=mine)
         places = _places(parts, infra or [])
         readable = _collect(parts) if yes else True
         known, now = Memory(parts, broken=not readable), parts.clock.now()
-        found = Findings()
+        found = ReapFindings()
         for provider, regions in places:
             found.add(look([provider], regions, now, known.run, only=only, prices=shipped_prices))
         found.unreachable.update(parts.unusable)
@@ -59,7 +59,7 @@ def reap(
         _judge(found, yes=yes)
 
 
-def _judge(found: Findings, *, yes: bool) -> None:
+def _judge(found: ReapFindings, *, yes: bool) -> None:
     """The exit code: the worst of what was found."""
     from costgpu.render.text.reap import count_text, rate_text
 
@@ -70,12 +70,12 @@ def _judge(found: Findings, *, yes: bool) -> None:
             hint="The lines above say why; costgpu reap --yes tries again.",
         )
     if found.leaking and not yes:
-        raise Leaking(
+        raise OrphansFound(
             f"{count_text(found)} that no run wants any more: {rate_text(found)}.", hint="costgpu reap --yes ends them."
         )
     if found.leaking:
         left = len(found.leftovers) - len(found.removed)
-        raise Leaking(
+        raise OrphansFound(
             f"{count_text(found)} that no run wanted any more: {rate_text(found)}."
             + (f" {left} could not be removed." if left else " All ended."),
             hint="The lines above say why; costgpu reap --yes tries again." if left else "",
@@ -87,7 +87,7 @@ def _judge(found: Findings, *, yes: bool) -> None:
         )
 
 
-def _only(parts: Bench, older_than: str | None, *, mine: bool) -> Only:
+def _only(parts: AppContext, older_than: str | None, *, mine: bool) -> Only:
     from datetime import timedelta
 
     from costgpu.errors import UsageError
@@ -109,7 +109,7 @@ def _only(parts: Bench, older_than: str | None, *, mine: bool) -> Only:
 class Memory:
     """What the ledger knows of runs, each asked for once; a ledger that cannot be read is said once, and left alone."""
 
-    def __init__(self, parts: Bench, *, broken: bool) -> None:
+    def __init__(self, parts: AppContext, *, broken: bool) -> None:
         self._parts = parts
         self._views: dict[str, RunView | None] = {}
         self._broken = broken
@@ -130,7 +130,7 @@ class Memory:
         return self._views.get(run_id)
 
 
-def _collect(parts: Bench) -> bool:
+def _collect(parts: AppContext) -> bool:
     """Takes over what is finished; whether the ledger could be used."""
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.errors import ConfigError, LedgerError
@@ -147,7 +147,7 @@ def _collect(parts: Bench) -> bool:
     return True
 
 
-def _places(parts: Bench, infra: list[str]) -> list[tuple[Provider, list[str] | None]]:
+def _places(parts: AppContext, infra: list[str]) -> list[tuple[Provider, list[str] | None]]:
     """Providers to ask, each with the regions; None for all of them."""
     if not infra:
         return [(provider, None) for provider in parts.providers()]
@@ -162,7 +162,7 @@ def _places(parts: Bench, infra: list[str]) -> list[tuple[Provider, list[str] | 
 
 
 def _without_credentials(
-    parts: Bench, places: list[tuple[Provider, list[str] | None]], *, everywhere: bool
+    parts: AppContext, places: list[tuple[Provider, list[str] | None]], *, everywhere: bool
 ) -> dict[str, str]:
     """Accounts where open runs may have a machine, and which the credentials here could not ask."""
     from costgpu.errors import ConfigError, LedgerError

@@ -14,7 +14,7 @@ from costgpu.errors import LedgerDamaged, UsageError
 if TYPE_CHECKING:
     from costgpu.models.run import RunView
     from costgpu.render.html.spending_summary import Summary
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 DAYS = 90  # that a report covers if nobody says otherwise
 MOST_DAYS = 18_263
@@ -36,11 +36,11 @@ def report(
     """
     from costgpu import __version__
     from costgpu.render.html.ledger_page import report_html
-    from costgpu.workflows.context import bench
+    from costgpu.workflows.context import app_context
     from costgpu.workflows.periods import period
     from costgpu.workflows.write_file import check_target, write_file
 
-    with bench() as parts:
+    with app_context() as parts:
         now = parts.clock.now()
         start, end = period(since, until, now)
         high = end or now
@@ -60,7 +60,7 @@ def report(
     typer.echo(f"Written: {html}", err=True)
 
 
-def _summary(parts: Bench, low: datetime, high: datetime, now: datetime) -> tuple[Summary, Decimal]:
+def _summary(parts: AppContext, low: datetime, high: datetime, now: datetime) -> tuple[Summary, Decimal]:
     """What the period holds, and what all closed runs have cost in all."""
     from costgpu.ledger.queries.history import Selection, closed_runs, spent
     from costgpu.ledger.records.budget_rules import bounds
@@ -98,7 +98,7 @@ def _summary(parts: Bench, low: datetime, high: datetime, now: datetime) -> tupl
     return summary, spent(ledger, everything, None, None)
 
 
-def _open_views(parts: Bench) -> tuple[list[RunView], int]:
+def _open_views(parts: AppContext) -> tuple[list[RunView], int]:
     """The open runs, and how many of them cannot be read."""
     from costgpu.runner.state.states import IllegalEvent, replay
 

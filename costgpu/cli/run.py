@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from costgpu.models.workload import WorkloadProfile
     from costgpu.runner.drive.loop import Driver
     from costgpu.runner.plan import Limits
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 DEFAULT_LEASE = "8h"
 
@@ -92,7 +92,7 @@ def run(
     from costgpu.measure import workload_key
     from costgpu.render.text.run import plan_json, plan_text
     from costgpu.units import parse_duration
-    from costgpu.workflows.context import bench, job_environment
+    from costgpu.workflows.context import app_context, job_environment
     from costgpu.workflows.measure import to_request
     from costgpu.workflows.plan_budget import with_budgets
 
@@ -113,7 +113,9 @@ def run(
     request = to_request(words, module, workdir, parse_duration(measure_for), 180.0, None)
     limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
-    with bench(request.workdir, strict=True, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet) as parts:
+    with app_context(
+        request.workdir, strict=True, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet
+    ) as parts:
         limits = replace(limits, longest_seconds=parts.settings.max_lease_hours * 3600)
         renting = bool(instance_type or gpus or spot)
         places_wanted = tuple(infra or default_places(parts.settings.default_infra, renting=renting))
@@ -196,7 +198,7 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
     raise typer.Exit(code)
 
 
-def _carry_out(parts: Bench, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
+def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.render.text.run import launched_json
     from costgpu.runner.drive.loop import Detached

@@ -16,7 +16,7 @@ CLOSE_LOW, CLOSE_HIGH = (
     2.0,
 )  # cost ratios between which the side is right 79 % of the time. Source: benchmarks/README.md
 # Of GPU figures from the benchmark table, which are off by factors: as sure as that, or it is too close to call.
-SURE = 0.79
+MIN_CONFIDENCE = 0.79
 NEAR_TIE = 1.10  # of offers whose costs differ by less than this, the faster one is the better
 HERE_MINUTES_SECONDS = 600.0  # this machine is the answer if it is done in minutes
 WORTH_A_ROW = 0.95  # a dearer offer is shown if it takes less than this of the time of the next cheaper one
@@ -209,7 +209,7 @@ def _unsure(better: Prediction, cpu: Prediction, gpu: Prediction) -> bool:
     """Whether a GPU figure from the benchmark table is too wide to tell the sides apart."""
     if gpu.provenance is not Provenance.BENCHMARKED:
         return False
-    return probability_cheaper(better, cpu if better is gpu else gpu) < SURE
+    return probability_cheaper(better, cpu if better is gpu else gpu) < MIN_CONFIDENCE
 
 
 def _common_reason(offers: Sequence[Prediction]) -> str:

@@ -11,9 +11,9 @@ from costgpu.errors import (
     KilledBySignal,
     MissingImport,
     NeedsCuda,
-    NeverStepped,
     NothingToMeasure,
     NotPython,
+    NoTrainingStep,
     OutOfMemory,
     ScriptCrashed,
     ScriptError,
@@ -39,7 +39,7 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
     if status in ("cut", "ended") and (stepped or usable(record)):
         return None
     if status == "cut":
-        return NeverStepped(
+        return NoTrainingStep(
             f"{name} made one step and none after it within the time limit.",
             hint=_where(record) + "Raise --measure-for if one step takes that long.",
         )
@@ -73,7 +73,7 @@ def _with_tail(message: str, outcome: Outcome) -> str:
 
 def _without_record(outcome: Outcome, name: str) -> ScriptError:
     if outcome.timed_out:
-        return NeverStepped(
+        return NoTrainingStep(
             f"{name} did not answer within the time limit and was ended.",
             hint=f"It may hang in native code, or have restarted itself in a new process. Its output is in {outcome.log}",
         )
@@ -126,7 +126,7 @@ def _ended_without_steps(record: dict[str, Any], name: str, outcome: Outcome) ->
 def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
     limit = request.start_limit_seconds
     if going := record.get("fit_going"):
-        return NeverStepped(
+        return NoTrainingStep(
             f"{request.name}: {going['estimator']}.fit ({going['label'] or 'in a library'}) did not end in {limit:.0f} s,"
             " and does not say how far it is.",
             hint="Measure with a tenth of the rows, or raise --start-limit; a search shows its fits with n_jobs=1.",
@@ -146,7 +146,7 @@ def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
     else:
         message = f"{request.name} did not reach a training step in {limit:.0f} s."
         hint = "Raise --start-limit if it prepares for longer than that. "
-    return NeverStepped(message, hint=_where(record) + hint)
+    return NoTrainingStep(message, hint=_where(record) + hint)
 
 
 def _exited(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:

@@ -21,9 +21,19 @@ from costgpu.errors import (
 
 SECONDS = 30.0  # for one check; Google's library alone takes up to 3 s to import
 SKEW_WARNS, SKEW_FAILS = 60.0, 300.0
-"""Seconds that a clock may be wrong. AWS takes signed requests for 5 minutes. Source: AWS Identity and Access Management,
-"Troubleshoot Signature Version 4 signed requests" (2026-11)."""
-GRAVITY = (AuthError, QuotaExceeded, InvalidRequest, Unreachable, ProviderError, ConfigError, LedgerError, CostGpuError)
+"""Seconds that a clock may be wrong. AWS takes signed requests for 5 minutes.
+
+Source: AWS Identity and Access Management, "Troubleshoot Signature Version 4 signed requests" (2026-11)."""
+ERROR_SEVERITY = (
+    AuthError,
+    QuotaExceeded,
+    InvalidRequest,
+    Unreachable,
+    ProviderError,
+    ConfigError,
+    LedgerError,
+    CostGpuError,
+)
 """The gravest first: what has to be put right before the rest can be."""
 
 
@@ -178,7 +188,7 @@ def permissions_check(needed: Sequence[str], held: Sequence[str], optional: Sequ
 def gravest(checks: Sequence[Check]) -> type[CostGpuError] | None:
     """The class of errors that the failed checks amount to; None if nothing failed."""
     codes = {check.exit_code for check in checks if check.status is Status.FAILED}
-    return next((kind for kind in GRAVITY if codes & _codes(kind)), None)
+    return next((kind for kind in ERROR_SEVERITY if codes & _codes(kind)), None)
 
 
 def _codes(kind: type[CostGpuError]) -> set[int]:

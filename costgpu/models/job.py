@@ -249,7 +249,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leftover:
+class OrphanedResource:
     """Something of ours that is not an instance: a disk, an address, a security group, a schedule.
 
     Attributes:
@@ -317,7 +317,7 @@ class CreateRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Safeguard:
     """One layer of guaranteed termination.
 
     Attributes:
@@ -357,7 +357,7 @@ class Receipt:
     run_id: str
     instance: InstanceRef | None
     instance_type: str
-    layers: tuple[Layer, ...]
+    layers: tuple[Safeguard, ...]
     reason: EndReason
     ended_by: EndedBy
     requested_at: datetime | None

@@ -16,11 +16,11 @@ from costgpu.models.job import (
     InstanceRef,
     JobSpec,
     JobStatus,
-    Layer,
     Lease,
-    Leftover,
+    OrphanedResource,
     Receipt,
     RunState,
+    Safeguard,
 )
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
@@ -122,7 +122,7 @@ class RunView:
     instance: InstanceRef | None = None
     known_since: datetime | None = None
     launched_at: datetime | None = None
-    layers: tuple[Layer, ...] = ()
+    layers: tuple[Safeguard, ...] = ()
     status: JobStatus | None = None
     synced: bool = False
     started_at: datetime | None = None
@@ -202,7 +202,7 @@ class Plan:
     prediction: Prediction | None
     verdict: str
     identity: Identity
-    layers: tuple[Layer, ...]
+    layers: tuple[Safeguard, ...]
     files: int
     bytes: int
     left_out: dict[str, int]
@@ -214,7 +214,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tagged:
+class TaggedInstance:
     """A run of which only the tags on its instance are known."""
 
     instance: Instance
@@ -225,7 +225,7 @@ class Tagged:
         return self.instance.run_id
 
 
-class Why(StrEnum):
+class OrphanReason(StrEnum):
     """Why an instance is an orphan."""
 
     PAST_LEASE = "past its lease"
@@ -244,12 +244,12 @@ class Orphan:
     """
 
     instance: Instance
-    why: Why
+    why: OrphanReason
     usd_per_hour: Decimal | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Findings:
+class ReapFindings:
     """What a look around has found, and what was done about it.
 
     Attributes:
@@ -263,14 +263,14 @@ class Findings:
     """
 
     orphans: list[Orphan] = field(default_factory=list)
-    leftovers: list[Leftover] = field(default_factory=list)
+    leftovers: list[OrphanedResource] = field(default_factory=list)
     kept: list[Instance] = field(default_factory=list)
     unreachable: dict[str, str] = field(default_factory=dict)
     ended: list[InstanceRef] = field(default_factory=list)
-    removed: list[Leftover] = field(default_factory=list)
+    removed: list[OrphanedResource] = field(default_factory=list)
     failed: dict[str, CostGpuError] = field(default_factory=dict)
 
-    def add(self, more: Findings) -> None:
+    def add(self, more: ReapFindings) -> None:
         """What was found elsewhere."""
         self.orphans += more.orphans
         self.leftovers += more.leftovers

@@ -24,21 +24,21 @@ from costgpu.models.job import (
     RunEvent,
     RunState,
 )
-from costgpu.models.run import Plan, RunView, Tagged
+from costgpu.models.run import Plan, RunView, TaggedInstance
 from costgpu.providers.base import Provider
 from costgpu.runner.drive.loop import Detached, Driver, Tools
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.machine.keys import load_keys
-from costgpu.runner.state.journal import Book, Record
+from costgpu.runner.state.journal import EventStore, RunJournal
 from costgpu.runner.state.lock import driving, is_driven
-from costgpu.runner.state.observer import Nobody, Observer
+from costgpu.runner.state.observer import NullObserver, Observer
 from costgpu.runner.state.states import IllegalEvent, replay
 
 RUN_ID_LENGTH = 12
 HINT = "costgpu jobs lists runs; costgpu jobs --by-tag asks the providers."
 
 
-class Books(Book, Protocol):
+class Books(EventStore, Protocol):
     """What the commands need of a ledger."""
 
     def open_runs(self) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def whoami() -> str:
 
 def launch(
     plan: Plan,
-    book: Book,
+    book: EventStore,
     tools: Tools,
     observer: Observer,
     *,
@@ -91,7 +91,7 @@ def launch(
         Detached: The run goes on without this client; its id is the argument.
         LedgerError: Nothing was created: the intent could not be recorded.
     """
-    record = Record(book, tools.clock, run_id or new_run_id())
+    record = RunJournal(book, tools.clock, run_id or new_run_id())
     driver = Driver(record=record, tools=tools, observer=observer, secrets=environment, detach_when_running=detach)
     with driving(tools.folder / record.run_id):
         record.begin(
@@ -126,7 +126,7 @@ def _estimate(plan: Plan) -> dict[str, float] | None:
     }
 
 
-def load(book: Book, run_id: str) -> RunView:
+def load(book: EventStore, run_id: str) -> RunView:
     """The run as the ledger tells it.
 
     Raises:
@@ -173,7 +173,7 @@ def expected(events: Iterable[RunEvent]) -> Expected | None:
 
 def find(
     text: str, book: Books, providers: Callable[[], Sequence[Provider]], owner: Callable[[], str] = whoami
-) -> RunView | Tagged:
+) -> RunView | TaggedInstance:
     """The run that a person means: by the ledger, or else by the tags on the machines.
 
     By tag the beginning of an id, or a name, means only one's own: everybody's machines are in sight there.
@@ -211,7 +211,7 @@ def find(
     if len(found) == 1:
         with contextlib.suppress(CostGpuError):
             return load(book, found[0].run_id)
-        return Tagged(instance=found[0])
+        return TaggedInstance(instance=found[0])
     if len(found) > 1:
         some = ", ".join(f"{i.run_id} ({i.ref.instance_id})" for i in found[:4])
         raise RunNotFound(f"{text!r} could be {len(found)} machines: {some}.", hint="Give the run id.")
@@ -249,23 +249,23 @@ def _owned(provider: Provider, unasked: dict[str, str]) -> Iterable[Instance]:
 
 
 def driver_for(
-    view: RunView, book: Book, tools: Tools, observer: Observer, secrets: Mapping[str, str] | None
+    view: RunView, book: EventStore, tools: Tools, observer: Observer, secrets: Mapping[str, str] | None
 ) -> Driver:
     """A driver that goes on with a run. To be used within `driving` of its folder."""
-    driver = Driver(record=Record(book, tools.clock, view.run_id), tools=tools, observer=observer, secrets=secrets)
+    driver = Driver(record=RunJournal(book, tools.clock, view.run_id), tools=tools, observer=observer, secrets=secrets)
     if driver.view.detached:
         driver.record.add(EventKind.ADOPTED, client=socket.gethostname())
     return driver
 
 
-def provider_of(view: RunView, book: Book, tools: Tools) -> Provider:
+def provider_of(view: RunView, book: EventStore, tools: Tools) -> Provider:
     """The adapter of a run's machine, with the credentials that the run was launched with.
 
     Raises:
         AuthError: They are another account's: what it does not know would look as if it were gone.
     """
     return Driver(
-        record=Record(book, tools.clock, view.run_id), tools=tools, observer=Nobody(), secrets=None
+        record=RunJournal(book, tools.clock, view.run_id), tools=tools, observer=NullObserver(), secrets=None
     ).provider()
 
 

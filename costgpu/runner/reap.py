@@ -14,9 +14,9 @@ from decimal import Decimal
 
 from costgpu.clock import Clock
 from costgpu.errors import CostGpuError, LedgerError, ProviderError
-from costgpu.models.job import Instance, InstanceRef, InstanceState, Leftover, RunState
-from costgpu.models.run import Findings, Orphan, RunView, Why
-from costgpu.providers.base import Owned, Provider
+from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource, RunState
+from costgpu.models.run import Orphan, OrphanReason, ReapFindings, RunView
+from costgpu.providers.base import OwnedResources, Provider
 from costgpu.runner.drive import termination
 
 NEW_SECONDS = 600.0  # a thing without a lease may belong to a machine that the provider does not show yet
@@ -69,7 +69,7 @@ def look(
     *,
     only: Only = EVERYTHING,
     prices: Prices = lambda _: {},
-) -> Findings:
+) -> ReapFindings:
     """What is ours and should not be there. Changes nothing.
 
     Args:
@@ -80,7 +80,7 @@ def look(
         only: What is meant.
         prices: Of machines that run, disk and address not included, in US dollars per hour, as far as they are known.
     """
-    found = Findings()
+    found = ReapFindings()
     for provider in providers:
         try:
             owned = provider.list_owned(regions)
@@ -91,7 +91,7 @@ def look(
             found.unreachable[f"{provider.name}/{region}"] = why
         _instances(found, owned, now, run, only, prices)
         wanted = {item.run_id for item in found.kept if item.ref.provider == provider.name}
-        doubtful: list[Leftover] = []
+        doubtful: list[OrphanedResource] = []
         for leftover in owned.leftovers:
             view = _known(run, leftover.run_id)
             told = replace(leftover, owner=(view.owner if view else "") or leftover.owner)
@@ -107,8 +107,10 @@ def look(
     return found
 
 
-def _instances(found: Findings, owned: Owned, now: datetime, run: Known, only: Only, prices: Prices) -> None:
-    unwanted: list[tuple[Instance, Why]] = []
+def _instances(
+    found: ReapFindings, owned: OwnedResources, now: datetime, run: Known, only: Only, prices: Prices
+) -> None:
+    unwanted: list[tuple[Instance, OrphanReason]] = []
     for instance in owned.instances:
         if not instance.state.alive:
             continue
@@ -127,7 +129,7 @@ def _instances(found: Findings, owned: Owned, now: datetime, run: Known, only: O
         found.orphans.append(Orphan(instance=instance, why=why, usd_per_hour=rate))
 
 
-def _why(instance: Instance, now: datetime, view: RunView | None) -> Why | None:
+def _why(instance: Instance, now: datetime, view: RunView | None) -> OrphanReason | None:
     """Why an instance should not be there; None if it may."""
     lease = instance.lease_until
     if lease is None and view is not None and view.instance == instance.ref:
@@ -137,15 +139,15 @@ def _why(instance: Instance, now: datetime, view: RunView | None) -> Why | None:
     ):
         return None
     if lease is None:
-        return Why.NO_LEASE
+        return OrphanReason.NO_LEASE
     if now > lease:
-        return Why.PAST_LEASE
+        return OrphanReason.PAST_LEASE
     if view is not None and view.state is RunState.CLOSED:
-        return Why.RUN_CLOSED
+        return OrphanReason.RUN_CLOSED
     return None
 
 
-def _is_left(leftover: Leftover, view: RunView | None, now: datetime) -> bool | None:
+def _is_left(leftover: OrphanedResource, view: RunView | None, now: datetime) -> bool | None:
     """Whether something of a run that has no wanted machine in sight is left over; None: only if it has none anywhere."""
     if view is not None:
         return view.state is RunState.CLOSED or (view.lease_until is not None and now > view.lease_until)
@@ -157,12 +159,12 @@ def _is_left(leftover: Leftover, view: RunView | None, now: datetime) -> bool | 
 
 
 def _without_machine(
-    doubtful: Sequence[Leftover],
+    doubtful: Sequence[OrphanedResource],
     provider: Provider,
-    owned: Owned,
+    owned: OwnedResources,
     regions: Sequence[str] | None,
     unwanted: set[InstanceRef],
-) -> list[Leftover]:
+) -> list[OrphanedResource]:
     """Those whose runs have no machine in any region but unwanted ones; none at all if a region does not say."""
     if not doubtful:
         return []
@@ -177,7 +179,7 @@ def _without_machine(
     return [leftover for leftover in doubtful if leftover.run_id not in alive]
 
 
-def end_orphans(found: Findings, provider: Callable[[str], Provider], clock: Clock) -> None:
+def end_orphans(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
     """Ends what `look` has found, and confirms it. One failure does not keep the others alive."""
     asked: list[Orphan] = []
     for orphan in found.orphans:
@@ -198,7 +200,7 @@ def end_orphans(found: Findings, provider: Callable[[str], Provider], clock: Clo
     _remove(found, provider, clock)
 
 
-def _clean_up(found: Findings, provider: Callable[[str], Provider], clock: Clock) -> None:
+def _clean_up(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
     """What the ended machines leave behind now; nothing of a run that still has another one."""
     alive = {instance.run_id for instance in found.kept} | {orphan.instance.run_id for orphan in found.not_ended}
     ended = {
@@ -212,13 +214,13 @@ def _clean_up(found: Findings, provider: Callable[[str], Provider], clock: Clock
                 found.failed[what] = ProviderError(f"{what} of run {run_id} is still there.")
 
 
-def _remove(found: Findings, provider: Callable[[str], Provider], clock: Clock) -> None:
+def _remove(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
     """One by one; what is still in use gets a minute. What belongs to a machine that could not be ended stays."""
     alive = {orphan.instance.run_id for orphan in found.not_ended}
     started, wait = clock.monotonic(), 0.5
     left = [leftover for leftover in found.leftovers if leftover.run_id not in alive]
     while True:
-        in_use: list[Leftover] = []
+        in_use: list[OrphanedResource] = []
         for leftover in left:
             try:
                 gone = provider(leftover.provider).remove(leftover)

@@ -27,7 +27,7 @@ from costgpu.runner.state.states import replay
 
 if TYPE_CHECKING:
     from costgpu.models.job import RunEvent
-    from costgpu.providers.base import Owned, Provider
+    from costgpu.providers.base import OwnedResources, Provider
 
 LOCAL = "local"
 POWER_OFF_SECONDS = 60.0  # a machine is gone so long after its lease, and no later
@@ -223,7 +223,7 @@ def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
     live = _Live()
     for provider in providers:
         try:
-            owned: Owned = provider.list_owned(None)
+            owned: OwnedResources = provider.list_owned(None)
         except ProviderError as error:
             live.not_asked[provider.name] = error.message
             continue

@@ -22,13 +22,13 @@ from costgpu.errors import (
 
 if TYPE_CHECKING:
     from costgpu.ledger.records.budget_rules import BudgetState
-    from costgpu.ledger.records.budget_store import Alert, Stored, Turn
+    from costgpu.ledger.records.budget_store import Alert, DeliveryAttempt, Stored
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
     from costgpu.render.text.budget import Standing
     from costgpu.runner.machine_cost import Machine
     from costgpu.runner.spending import Spending
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 PRINTED = "printed"
 _PARTLY = re.compile(r"\d+ of (\d+) delivered; failed: (#\d+(?:,#\d+)*); ")  # to the end: the ledger cuts what is long
@@ -44,7 +44,7 @@ class Check:
         as_json: Print one document and nothing else on stdout.
     """
 
-    def __init__(self, parts: Bench, *, offline: bool, verbose: bool, as_json: bool) -> None:
+    def __init__(self, parts: AppContext, *, offline: bool, verbose: bool, as_json: bool) -> None:
         self._parts = parts
         self._offline = offline
         self._all = (verbose or sys.stdout.isatty()) and not as_json
@@ -113,7 +113,7 @@ class Check:
 
     def _tell(self, stored: Stored, spending: Spending) -> Standing:
         """Says what nobody has said yet about one budget, here and to the alert addresses."""
-        from costgpu.ledger.records.budget_store import finish_turn, take_turn
+        from costgpu.ledger.records.budget_store import claim_delivery, finish_delivery
         from costgpu.render.text.budget import Standing, line, message
         from costgpu.runner.spending import state_of
 
@@ -124,7 +124,7 @@ class Check:
                 self._say(line(message(state)))
             return Standing(state=state)
         try:
-            turn = take_turn(self._parts.ledger, stored, state.period, state.crossed, state.spent_usd, now)
+            turn = claim_delivery(self._parts.ledger, stored, state.period, state.crossed, state.spent_usd, now)
         except LedgerError as error:
             if state.crossed or self._all:
                 self._say(line(message(state)))
@@ -145,14 +145,14 @@ class Check:
             if not delivered:
                 self._failed(stored, detail)
             try:
-                finish_turn(
+                finish_delivery(
                     self._parts.ledger, turn.alerts, self._parts.clock.now(), delivered=delivered, detail=detail
                 )
             except LedgerError as error:
                 spending.problems.append(error)
         return standing_of(self._parts, stored, spending, state, new=tuple(alert.threshold for alert in turn.new))
 
-    def _send(self, stored: Stored, state: BudgetState, turn: Turn, news: Sequence[str]) -> tuple[bool, str]:
+    def _send(self, stored: Stored, state: BudgetState, turn: DeliveryAttempt, news: Sequence[str]) -> tuple[bool, str]:
         """Whether everybody knows now, and by which way or what has failed."""
         try:
             urls = [url.get_secret_value() for url in self._parts.checked_settings().alert_urls]
@@ -267,7 +267,7 @@ class Check:
         self._ended(f"NOT ENDED: {what}: {why}")
 
 
-def _providers(parts: Bench) -> tuple[list[Provider], dict[str, str]]:
+def _providers(parts: AppContext) -> tuple[list[Provider], dict[str, str]]:
     """Everybody who can be asked, and why others cannot: one that cannot be used does not hide the others."""
     from costgpu.providers.registry import has_credentials
     from costgpu.workflows.context import LAUNCHABLE
@@ -293,7 +293,7 @@ def _from_here(run_id: str) -> bool:
         return False
 
 
-def end_run(parts: Bench, run_id: str) -> RunView | None:
+def end_run(parts: AppContext, run_id: str) -> RunView | None:
     """Cancels a run as `costgpu cancel` does, without showing what its job writes; None if another terminal does it.
 
     Raises:
@@ -302,13 +302,13 @@ def end_run(parts: Bench, run_id: str) -> RunView | None:
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load
     from costgpu.runner.state.lock import driving
-    from costgpu.runner.state.observer import Nobody
+    from costgpu.runner.state.observer import NullObserver
     from costgpu.workflows.cancel import cancel_driven
 
     view = load(parts.ledger, run_id)
     try:
         with driving(parts.tools.folder / run_id):
-            driver = driver_for(view, parts.ledger, parts.tools, Nobody(), None)
+            driver = driver_for(view, parts.ledger, parts.tools, NullObserver(), None)
             return driver.cancel()
     except Detached:
         return None
@@ -326,7 +326,7 @@ def end_run(parts: Bench, run_id: str) -> RunView | None:
 
 
 def standing_of(
-    parts: Bench, stored: Stored, spending: Spending, state: BudgetState | None = None, new: tuple[int, ...] = ()
+    parts: AppContext, stored: Stored, spending: Spending, state: BudgetState | None = None, new: tuple[int, ...] = ()
 ) -> Standing:
     """A budget with what people were told; an unreadable part goes to the problems."""
     from costgpu.ledger.records.budget_store import alerts_of
@@ -361,7 +361,7 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
     return sorted(n for n in missing if n <= addresses) or list(range(1, addresses + 1))
 
 
-def _news(stored: Stored, state: BudgetState, turn: Turn) -> list[str]:
+def _news(stored: Stored, state: BudgetState, turn: DeliveryAttempt) -> list[str]:
     """What people are to be told: how it stands if that is news, and what could not be told in a period that is over."""
     from costgpu.ledger.schema import EPOCH
     from costgpu.render.text.budget import late_message, message

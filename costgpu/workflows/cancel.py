@@ -8,16 +8,16 @@ import typer
 
 if TYPE_CHECKING:
     from costgpu.models.run import RunView
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 
-def cancel_driven(parts: Bench, view: RunView, *, now: bool) -> None:
+def cancel_driven(parts: AppContext, view: RunView, *, now: bool) -> None:
     """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
     from costgpu.models.job import EndedBy, EndReason, EventKind, RunState
-    from costgpu.runner.state.journal import Record
+    from costgpu.runner.state.journal import RunJournal
     from costgpu.workflows.find_run import connection, run_and_machine
 
-    record = Record(parts.ledger, parts.tools.clock, view.run_id)
+    record = RunJournal(parts.ledger, parts.tools.clock, view.run_id)
     if view.state is RunState.RUNNING and view.instance is not None and not now:
         _, instance = run_and_machine(parts, view.run_id)
         if instance is not None:

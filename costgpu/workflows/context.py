@@ -28,7 +28,7 @@ FLAGS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket", "aws_subnet": "
 """Settings that have an option of their own."""
 
 
-class Bench:
+class AppContext:
     """Everything that a command on runs works with; each part is made when it is first needed.
 
     Attributes:
@@ -119,7 +119,7 @@ class Bench:
         """For drivers."""
         from costgpu.config import runs_folder
         from costgpu.runner.drive.loop import Tools
-        from costgpu.runner.files.bucket_outputs import BucketDepot
+        from costgpu.runner.files.bucket_outputs import BucketOutputs
         from costgpu.runner.machine.connect import connect
 
         return Tools(
@@ -129,7 +129,7 @@ class Bench:
             folder=runs_folder(),
             select=self._select,
             allow_from=self._allow_from,
-            depot=BucketDepot(self.clock),
+            depot=BucketOutputs(self.clock),
         )
 
     def provider(self, name: str) -> Provider:
@@ -203,9 +203,9 @@ class _Nowhere:
 
 
 @contextlib.contextmanager
-def bench(folder: Path | None = None, *, strict: bool = False, **flags: object) -> Iterator[Bench]:
-    """The workbench for one command; see `Bench`."""
-    parts = Bench(folder, strict=strict, **flags)
+def app_context(folder: Path | None = None, *, strict: bool = False, **flags: object) -> Iterator[AppContext]:
+    """The workbench for one command; see `AppContext`."""
+    parts = AppContext(folder, strict=strict, **flags)
     try:
         yield parts
     finally:

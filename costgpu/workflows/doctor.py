@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from costgpu.clock import Clock
     from costgpu.models.offer import Offer
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 CLOUDS = ("aws", "gcp")
 LEAST_MEMORY_GIB = 4.0  # of the machine that is looked at where none is named
@@ -71,7 +71,7 @@ def wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: boo
     )
 
 
-def options_of(parts: Bench) -> dict[str, str | None]:
+def options_of(parts: AppContext) -> dict[str, str | None]:
     """What the settings say about the clouds; empty if they cannot be read, which the checks of this computer say."""
     try:
         settings = parts.settings
@@ -115,7 +115,7 @@ def cloud_checks(
         return [failed("credentials", AuthError(" ".join(str(error).split()), hint=f"{how}."))]
 
 
-def own_checks(parts: Bench) -> Sequence[Check]:
+def own_checks(parts: AppContext) -> Sequence[Check]:
     """What is found of this computer."""
     done = Examination()
     done.add("python", _python)
@@ -134,7 +134,7 @@ def _python() -> Check:
     return ok("python", f"{version}, costgpu {__version__}")
 
 
-def _settings(parts: Bench) -> Check:
+def _settings(parts: AppContext) -> Check:
     from costgpu.config import config_file
 
     settings = parts.settings

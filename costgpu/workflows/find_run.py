@@ -12,26 +12,26 @@ from costgpu.errors import CostGpuError, HostUnreachable, RunNotFound
 
 if TYPE_CHECKING:
     from costgpu.models.job import Instance
-    from costgpu.models.run import RunView, Tagged
+    from costgpu.models.run import RunView, TaggedInstance
     from costgpu.runner.machine.host import Host
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 RUN = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, instance id.")]
 
 
-def find_run(parts: Bench, text: str) -> RunView | Tagged:
+def find_run(parts: AppContext, text: str) -> RunView | TaggedInstance:
     """A run by its id, name or machine: as the ledger tells it or, without one, as its machine's tags do."""
     from costgpu.runner.launch import find, whoami
 
     return find(text, parts.ledger, parts.providers, lambda: parts.settings.owner or whoami())
 
 
-def recorded_run(parts: Bench, text: str) -> RunView:
+def recorded_run(parts: AppContext, text: str) -> RunView:
     """A run that the ledger knows."""
-    from costgpu.models.run import Tagged
+    from costgpu.models.run import TaggedInstance
 
     found = find_run(parts, text)
-    if isinstance(found, Tagged):
+    if isinstance(found, TaggedInstance):
         raise RunNotFound(
             f"Run {found.run_id} is known only by the tag on its machine: this ledger has no record of it.",
             hint=f"costgpu logs -f, fetch and cancel {found.run_id} work by the tag.",
@@ -39,14 +39,14 @@ def recorded_run(parts: Bench, text: str) -> RunView:
     return found
 
 
-def run_and_machine(parts: Bench, text: str) -> tuple[RunView | None, Instance | None]:
+def run_and_machine(parts: AppContext, text: str) -> tuple[RunView | None, Instance | None]:
     """The run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
     from costgpu.models.job import RunState
-    from costgpu.models.run import Tagged
+    from costgpu.models.run import TaggedInstance
     from costgpu.runner.launch import provider_of
 
     found = find_run(parts, text)
-    if isinstance(found, Tagged):
+    if isinstance(found, TaggedInstance):
         return None, found.instance
     if found.instance is None or found.state is RunState.CLOSED:  # then its end is confirmed: nobody need be asked
         return found, None
@@ -54,7 +54,7 @@ def run_and_machine(parts: Bench, text: str) -> tuple[RunView | None, Instance |
 
 
 @contextlib.contextmanager
-def connection(parts: Bench, instance: Instance) -> Iterator[Host]:
+def connection(parts: AppContext, instance: Instance) -> Iterator[Host]:
     """To a machine whose run was launched from this computer. Raises `HostUnreachable`."""
     from costgpu.runner.machine.keys import load_keys
 

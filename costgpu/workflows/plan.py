@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from costgpu.models.run import Option, Plan
     from costgpu.models.workload import WorkloadProfile
     from costgpu.runner.plan import Limits, Place
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 
 def check_local(options: dict[str, object]) -> None:
@@ -35,7 +35,7 @@ def default_places(default: str | None, *, renting: bool) -> tuple[str, ...]:
     return () if default is None or (renting and default == "local") else (default,)
 
 
-def check_credentials(parts: Bench, clouds: Iterable[str]) -> None:
+def check_credentials(parts: AppContext, clouds: Iterable[str]) -> None:
     """Raises `AuthError` if no cloud that is meant can be asked."""
     from costgpu.providers.registry import LOGIN
 
@@ -301,7 +301,7 @@ def spec_of(
 
 
 def _first_possible(
-    parts: Bench, options: tuple[Option, ...]
+    parts: AppContext, options: tuple[Option, ...]
 ) -> tuple[tuple[Option, ...], tuple[str | None, ...], list[str]]:
     """The options from the first one on that its provider can launch, that one's zones, and what was passed over."""
     from costgpu.errors import InvalidRequest
@@ -319,7 +319,9 @@ def _first_possible(
     raise UsageError("No offer that can be launched matches.")
 
 
-def _identities(parts: Bench, options: tuple[Option, ...]) -> tuple[tuple[Option, ...], dict[str, Identity], list[str]]:
+def _identities(
+    parts: AppContext, options: tuple[Option, ...]
+) -> tuple[tuple[Option, ...], dict[str, Identity], list[str]]:
     """The options that credentials here can pay for, whose money it is at each provider, and what was left out."""
     refused: dict[str, ProviderError] = {}
     found: dict[str, Identity] = {}
@@ -337,7 +339,7 @@ def _identities(parts: Bench, options: tuple[Option, ...]) -> tuple[tuple[Option
 
 
 def plan_for(
-    parts: Bench,
+    parts: AppContext,
     spec: JobSpec,
     places: list[Place],
     limits: Limits,

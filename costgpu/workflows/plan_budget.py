@@ -10,10 +10,10 @@ from costgpu.errors import BudgetExceeded, LedgerError
 if TYPE_CHECKING:
     from costgpu.ledger.records.budget_rules import BudgetState
     from costgpu.models.run import Plan
-    from costgpu.workflows.context import Bench
+    from costgpu.workflows.context import AppContext
 
 
-def with_budgets(parts: Bench, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
+def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
     """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.

@@ -111,7 +111,7 @@ class AwsCheckup:
         self._provider = AwsProvider(clock=clock, session=session, **options)
 
     def examine(self, offer: Offer | None) -> Sequence[Check]:
-        """See `costgpu.providers.base.Examined`."""
+        """See `costgpu.providers.base.Diagnosable`."""
         known: list[Identity] = []
         spot = offer is not None and offer.purchase_option is PurchaseOption.SPOT
         done = Examination()

@@ -16,7 +16,7 @@ from costgpu.providers.aws.instances import Instances, lease_in, tags_in
 from costgpu.providers.aws.termination_schedule import Schedules, run_of
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.aws.storage import ADDRESS_USD_PER_HOUR, snapshot_usd_per_hour, volume_usd_per_hour
-from costgpu.providers.base import TAG_OWNER, TAG_RUN, Leftover, Owned
+from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 
 PARALLEL_REGIONS = 8
 SCHEDULE = "schedule"
@@ -104,7 +104,7 @@ class Inventory:
         self._instances = instances
         self._schedules = schedules
 
-    def everywhere(self, regions: Sequence[str]) -> Owned:
+    def everywhere(self, regions: Sequence[str]) -> OwnedResources:
         """All regions at once; one that fails is named and hides nothing.
 
         Raises:
@@ -117,7 +117,7 @@ class Inventory:
         if regions and len(refused) == len(regions):
             raise refused[0]
         owned = [answer for answer, _ in answers]
-        return Owned(
+        return OwnedResources(
             instances=tuple(each for answer in owned for each in answer.instances),
             leftovers=tuple(each for answer in owned for each in answer.leftovers),
             unreachable=_together(
@@ -126,14 +126,14 @@ class Inventory:
             attached={key: value for answer in owned for key, value in answer.attached.items()},
         )
 
-    def _survey(self, region: str) -> tuple[Owned, ProviderError | None]:
+    def _survey(self, region: str) -> tuple[OwnedResources, ProviderError | None]:
         try:
             self._clients.require(region)
             listed = self._instances.filtered(region, "tag-key", [TAG_RUN])
             instances = [each for each in listed if TAG_RUN in each.tags]
         except ProviderError as error:
-            return Owned(unreachable=((region, error.message),)), error
-        leftovers: list[Leftover] = []
+            return OwnedResources(unreachable=((region, error.message),)), error
+        leftovers: list[OrphanedResource] = []
         unreachable: list[tuple[str, str]] = []
         rows: dict[str, list[Any]] = {}
         for kind in KINDS:
@@ -148,7 +148,7 @@ class Inventory:
             if self._schedules.configured:
                 unreachable.append((f"{region} ({SCHEDULE})", error.message))
         attached = _attached(instances, rows.get(VOLUME.name, ()), rows.get(ADDRESS.name, ()))
-        owned = Owned(
+        owned = OwnedResources(
             instances=tuple(instances), leftovers=tuple(leftovers), unreachable=tuple(unreachable), attached=attached
         )
         return owned, None
@@ -162,27 +162,27 @@ class Inventory:
             return [row for page in ec2.get_paginator(kind.operation).paginate(**question) for row in page[kind.key]]
 
     @staticmethod
-    def _leftover(region: str, kind: Kind, row: Any) -> Leftover:
+    def _leftover(region: str, kind: Kind, row: Any) -> OrphanedResource:
         tags = _tags(row)
         created = row.get(kind.created_key) if kind.created_key else None
-        return Leftover(
+        return OrphanedResource(
             provider="aws", region=region, kind=kind.name, resource_id=row[kind.id_key], run_id=tags.get(TAG_RUN, ""),
             usd_per_hour=kind.usd_per_hour(row), lease_until=lease_in(tags), owner=tags.get(TAG_OWNER, ""),
             created_at=created.astimezone(UTC) if created is not None else None,
         )
 
-    def _schedule_leftovers(self, region: str, run_id: str = "") -> list[Leftover]:
+    def _schedule_leftovers(self, region: str, run_id: str = "") -> list[OrphanedResource]:
         with self._clients.speaking(f"list schedules in {region}"):
             found = list(self._schedules.made(region, run_id))
         return [
-            Leftover(
+            OrphanedResource(
                 provider="aws", region=region, kind=SCHEDULE, resource_id=name, run_id=run_of(name),
                 created_at=created.astimezone(UTC) if created is not None else None,
             )
             for name, created in found
         ]
 
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Removes what a run left in a region; returns what has to wait, everything if its machine still lives."""
         self._clients.require(region)
         machines = self._instances.filtered(region, f"tag:{TAG_RUN}", [run_id])
@@ -198,7 +198,7 @@ class Inventory:
                     waiting.append(self._leftover(region, kind, row))
         return tuple(waiting)
 
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         """Removes one thing that still carries our tag; returns whether it is gone.
 
         Raises:
@@ -223,7 +223,7 @@ class Inventory:
             raise _not_ours(leftover)
         return all(self._remove(region, kind, row) for row in rows)  # one, or none any more
 
-    def _schedules_of(self, run_id: str, region: str) -> list[Leftover]:
+    def _schedules_of(self, run_id: str, region: str) -> list[OrphanedResource]:
         try:
             return self._schedule_leftovers(region, run_id)
         except AuthError:
@@ -231,7 +231,7 @@ class Inventory:
                 raise
             return []
 
-    def _remove_schedules(self, run_id: str, region: str) -> list[Leftover]:
+    def _remove_schedules(self, run_id: str, region: str) -> list[OrphanedResource]:
         found = self._schedules_of(run_id, region)
         return [each for each in found if not self._schedules.remove_quietly(region, each.resource_id)]
 
@@ -256,7 +256,7 @@ def _tags(row: Mapping[str, Any]) -> dict[str, str]:
     return tags_in({"Tags": row.get("Tags") or row.get("TagSet")})
 
 
-def _not_ours(leftover: Leftover) -> InvalidRequest:
+def _not_ours(leftover: OrphanedResource) -> InvalidRequest:
     return InvalidRequest(
         f"The {leftover.kind} {leftover.resource_id} in {leftover.region} does not carry the tag {TAG_RUN}: it is not"
         " ours, and stays as it is."

@@ -7,7 +7,7 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreachable
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Layer
+from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
 from costgpu.providers.aws.images import Images
@@ -17,7 +17,7 @@ from costgpu.providers.aws.network import Network, Place
 from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.aws.translate import VCPU_QUOTA
-from costgpu.providers.base import Leftover, Owned
+from costgpu.providers.base import OrphanedResource, OwnedResources
 
 NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
 
@@ -52,7 +52,7 @@ class AwsProvider:
         self._instances = Instances(self._clients)
         self._schedules = Schedules(self._clients, scheduler_role_arn)
         self._inventory = Inventory(self._clients, self._instances, self._schedules)
-        self._armed: dict[str, Layer] = {}
+        self._armed: dict[str, Safeguard] = {}
         self._new: dict[InstanceRef, float] = {}
 
     @property
@@ -84,14 +84,14 @@ class AwsProvider:
                 if sdk.code_of(exc) != "DryRunOperation":
                     raise
 
-    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+    def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """What the create call arms; once this process has made it, whether the schedule really is armed."""
         until = request.lease_until
         power_off = "power-off terminates the instance (InstanceInitiatedShutdownBehavior)"
         watchdog = "user data, at every boot, before anything else: powers the machine off"
         return (
-            Layer(name="create call", armed=True, detail=power_off),
-            Layer(name="watchdog", armed=True, detail=watchdog, deadline=until),
+            Safeguard(name="create call", armed=True, detail=power_off),
+            Safeguard(name="watchdog", armed=True, detail=watchdog, deadline=until),
             self._armed.get(request.token) or self._schedules.planned(until),
         )
 
@@ -186,17 +186,17 @@ class AwsProvider:
         self._clients.require(instance.ref.region)
         self._network.open_only(instance.ref.region, instance.run_id, allow_from)
 
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Removes the run's security group, schedule and stray disks; returns what has to wait."""
         if not run_id:
             raise InvalidRequest("No run is named.")
         return self._inventory.clean_up(run_id, region)
 
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         """Removes one thing with our tag that is not an instance."""
         return self._inventory.remove(leftover)
 
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Everything with our tag."""
         chosen = regions if regions is not None else self._regions
         return self._inventory.everywhere(tuple(chosen if chosen is not None else self._clients.enabled_regions()))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import ProviderError
-from costgpu.models.job import InstanceRef, Layer
+from costgpu.models.job import InstanceRef, Safeguard
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 
@@ -42,13 +42,13 @@ class Schedules:
         self._clients = clients
         self._role_arn = role_arn
 
-    def planned(self, lease_until: datetime) -> Layer:
+    def planned(self, lease_until: datetime) -> Safeguard:
         """The layer as it will be."""
         if not self._role_arn:
-            return Layer(name=LAYER, armed=False, detail="no role for EventBridge is configured (scheduler_role_arn)")
-        return Layer(name=LAYER, armed=True, detail="EventBridge terminates the instance", deadline=lease_until)
+            return Safeguard(name=LAYER, armed=False, detail="no role for EventBridge is configured (scheduler_role_arn)")
+        return Safeguard(name=LAYER, armed=True, detail="EventBridge terminates the instance", deadline=lease_until)
 
-    def arm(self, ref: InstanceRef, run_id: str, lease_until: datetime) -> Layer:
+    def arm(self, ref: InstanceRef, run_id: str, lease_until: datetime) -> Safeguard:
         """Makes the schedule, once; never raises: the machine exists, and other layers hold it."""
         if not self._role_arn:
             return self.planned(lease_until)
@@ -57,8 +57,8 @@ class Schedules:
             with self._clients.speaking(f"arm the EventBridge schedule for {ref.instance_id} in {ref.region}"):
                 self._create(ref, name, f"at({moment:%Y-%m-%dT%H:%M:%S})")
         except ProviderError as error:
-            return Layer(name=LAYER, armed=False, detail=error.message)
-        return Layer(name=LAYER, armed=True, detail=f"EventBridge schedule {name}", deadline=lease_until)
+            return Safeguard(name=LAYER, armed=False, detail=error.message)
+        return Safeguard(name=LAYER, armed=True, detail=f"EventBridge schedule {name}", deadline=lease_until)
 
     def _create(self, ref: InstanceRef, name: str, moment: str) -> None:
         try:

@@ -57,7 +57,7 @@ class GcpCheckup:
         self._provider = GcpProvider(clock=clock, project=project, **options)
 
     def examine(self, offer: Offer | None) -> Sequence[Check]:
-        """See `costgpu.providers.base.Examined`."""
+        """See `costgpu.providers.base.Diagnosable`."""
         done = Examination()
         gate = done.add("credentials", self._credentials)
         done.add("clock", self._time)

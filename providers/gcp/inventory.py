@@ -10,7 +10,7 @@ from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError
 from costgpu.models.job import Instance, InstanceState
-from costgpu.providers.base import TAG_OWNER, TAG_RUN, Leftover, Owned
+from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.labels import facts_from, label_value, lease_in
@@ -94,11 +94,11 @@ class Found:
         return region_of(self.place) if self.kind.scope == "zone" else self.place
 
     @property
-    def leftover(self) -> Leftover:
+    def leftover(self) -> OrphanedResource:
         """As others read it."""
         created = str(self.row.creation_timestamp or "")
         name = str(self.row.name)
-        return Leftover(
+        return OrphanedResource(
             provider="gcp", region=self.region, kind=self.kind.name,
             resource_id=name if self.kind.scope == GLOBAL else f"{self.place}/{name}",
             run_id=self.tags.get(TAG_RUN, ""), usd_per_hour=self.kind.usd_per_hour(self.row),
@@ -114,7 +114,7 @@ class Inventory:
         self._clients = clients
         self._instances = instances
 
-    def everywhere(self, regions: Sequence[str] | None) -> Owned:
+    def everywhere(self, regions: Sequence[str] | None) -> OwnedResources:
         """Everything of ours, in these regions or in all; a zone that does not answer hides nothing else."""
         unreachable: dict[str, str] = {}
         for region in regions or ():
@@ -142,7 +142,7 @@ class Inventory:
             return regions is None or region in (*regions, "every region", GLOBAL)
 
         machines = [each for each in machines if asked(each.ref.region)]
-        return Owned(
+        return OwnedResources(
             instances=tuple(machines),
             leftovers=tuple(each.leftover for each in rows if each.kind.idle(each.row) and asked(each.region)),
             unreachable=tuple((place, why) for place, why in unreachable.items() if asked(place.partition(" (")[0])),
@@ -166,7 +166,7 @@ class Inventory:
             expression = f'name eq "({allow_name(run_id)}|{deny_name(run_id)})"'
         return [each for each in self._all(kind, expression)[0] if each.tags[TAG_RUN] == label_value(run_id)]
 
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Removes what a run left in a region; returns what has to wait, everything if its machine still lives."""
         self._clients.require(region)
         machines = self._instances.of_run(run_id)
@@ -175,7 +175,7 @@ class Inventory:
         mine = [each for each in rows if each.kind.scope == GLOBAL or each.region == region]
         return tuple(each.leftover for each in mine if alive or not self._remove(each))
 
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         """Removes one thing that still carries our label; returns whether it is gone.
 
         Raises:

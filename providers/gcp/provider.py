@@ -8,9 +8,9 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Throttled, Unreachable
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Layer
+from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import TAG_RUN, Leftover, Owned
+from costgpu.providers.base import TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.gcp import launch, quotas, sdk
 from costgpu.providers.gcp.operations import history_of
 from costgpu.providers.gcp.images import Images
@@ -77,7 +77,7 @@ class GcpProvider:
         lifetime = (request.lease_until - self._clock.now()).total_seconds()
         quotas.check(self._clients, request.offer, lifetime)
 
-    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+    def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """What the create call arms."""
         until = request.lease_until
         limit = "Google deletes the running machine and its disk (terminationTime, DELETE)"
@@ -86,8 +86,8 @@ class GcpProvider:
             " Google then keeps its disk, and bills it, until costgpu deletes it (run, attach, cancel, reap)"
         )
         return (
-            Layer(name="create call", armed=True, detail=limit, deadline=until),
-            Layer(name="watchdog", armed=True, detail=watchdog),
+            Safeguard(name="create call", armed=True, detail=limit, deadline=until),
+            Safeguard(name="watchdog", armed=True, detail=watchdog),
         )
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
@@ -232,17 +232,17 @@ class GcpProvider:
             raise InvalidRequest(f"{instance.ref.instance_id} has no label of ours.")
         self._network.open_only(instance.run_id, allow_from)
 
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Removes the run's firewall rules, stray disks and addresses; returns what has to wait."""
         if not run_id:
             raise InvalidRequest("No run is named.")
         return self._inventory.clean_up(run_id, region)
 
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         """Removes one thing with our label that is not an instance."""
         return self._inventory.remove(leftover)
 
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Everything with our label, in all zones at once."""
         return self._inventory.everywhere(regions)
 

@@ -23,9 +23,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Layer
+from costgpu.models.job import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, Leftover, Owned
+from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.local import retention, processes
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
@@ -96,17 +96,17 @@ class LocalProvider:
         with tempfile.TemporaryFile(dir=self.folder):
             pass
 
-    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+    def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """Two processes that trust each other in nothing."""
         until = request.lease_until
         return (
-            Layer(
+            Safeguard(
                 name="create call",
                 armed=True,
                 detail="its host process ends everything of the instance at the lease, by either clock",
                 deadline=until,
             ),
-            Layer(
+            Safeguard(
                 name="watchdog",
                 armed=True,
                 detail="the boot script's own loop ends it, too, also if the host process is killed",
@@ -177,9 +177,9 @@ class LocalProvider:
         self._facts(self._home(instance.ref))
 
     @_translated
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Empties the folders of the run's terminated instances, except logs, and except outputs that nobody fetched."""
-        left: list[Leftover] = []
+        left: list[OrphanedResource] = []
         for home in self._homes():
             facts = home.read("instance.json")
             if facts is None and home.path.name.startswith(f"{_PREFIX}{run_id}-"):
@@ -189,7 +189,7 @@ class LocalProvider:
             instance = self._describe(home)
             if instance is not None and instance.state.alive:
                 left.append(
-                    Leftover(
+                    OrphanedResource(
                         provider="local",
                         region=region,
                         kind="folder",
@@ -202,7 +202,7 @@ class LocalProvider:
                 retention.clean(home)
         return tuple(left)
 
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         """There is nothing to remove: a run leaves nothing here but the folder of its instance, with its logs.
 
         Raises:
@@ -211,10 +211,10 @@ class LocalProvider:
         raise InvalidRequest(f"{leftover.resource_id} is nothing that costgpu leaves behind on this machine.")
 
     @_translated
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Every instance folder. One that another machine writes (a shared home) is named, and left alone."""
         if regions is not None and REGION not in regions:
-            return Owned(unreachable=tuple((region, "no such region") for region in regions))
+            return OwnedResources(unreachable=tuple((region, "no such region") for region in regions))
         found: list[Instance] = []
         closed = [(region, "no such region") for region in regions or () if region != REGION]
         for home in self._homes():
@@ -227,7 +227,7 @@ class LocalProvider:
                 continue
             if instance is not None:
                 found.append(instance)
-        return Owned(instances=tuple(found), unreachable=tuple(closed))
+        return OwnedResources(instances=tuple(found), unreachable=tuple(closed))
 
     @_translated
     def console(self, ref: InstanceRef) -> str:

@@ -20,7 +20,7 @@ from costgpu.errors import AuthError
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, EventKind, Instance, InstanceRef, InstanceState, RunEvent, RunState
-from costgpu.models.run import Tagged
+from costgpu.models.run import TaggedInstance
 from costgpu.runner.state.states import replay
 from tests.cli.here import LOCAL, Here, told, until
 from tests.runner.examples import START, facts_of, intent, option
@@ -302,7 +302,7 @@ def test_the_question_before_the_end_names_owner_and_machine() -> None:
         owner="bob@lab",
     )
     words = "End run abc (train) of bob@lab on us-central1-a/costgpu-abc and lose what is on its machine?"
-    assert question(Tagged(instance=machine), now=False) == words
+    assert question(TaggedInstance(instance=machine), now=False) == words
     view = replace(replay([intent("abcd")]), instance=ref)
     assert question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
 

@@ -17,7 +17,7 @@ from costgpu.clock import ManualClock
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, EventKind, Identity, RunEvent, RunState
-from costgpu.workflows.context import Bench
+from costgpu.workflows.context import AppContext
 from tests.cli.here import LOCAL, Here, told, until
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider
@@ -194,7 +194,7 @@ class TestWithoutAnswers:
                 return Identity(provider="gcp", account="research-42", principal="ada")
 
         provider = Elsewhere(FakeCloud(ManualClock()))
-        monkeypatch.setattr(Bench, "providers", lambda self: [provider])
+        monkeypatch.setattr(AppContext, "providers", lambda self: [provider])
         offered, paid = option(provider="gcp"), Identity(provider="gcp", account="team-a", principal="ada")
         tried = {**facts_of(EventKind.ATTEMPTED), "account": "team-a", "offer": to_json(offered.offer)}
         with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:

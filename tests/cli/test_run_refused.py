@@ -18,7 +18,7 @@ from costgpu.errors import AuthError
 from costgpu.models.job import Identity
 from costgpu.models.run import Plan
 from costgpu.runner.plan import Limits, Place
-from costgpu.workflows.context import Bench
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.plan import plan_for
 from tests.cli.here import LOCAL, told
 from tests.fake_cloud import FakeCloud
@@ -182,7 +182,7 @@ def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refus
         tools = SimpleNamespace(
             provider=clouds.__getitem__, clock=ManualClock(), depot=None, allow_from=lambda _: "192.0.2.1/32"
         )
-        parts = cast(Bench, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
+        parts = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
         limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
         places = [Place(offer=offer("us-east-1", provider=name)) for name in ("aws", "gcp")]
         return plan_for(parts, spec(str(tmp_path)), places, limits, "", [])

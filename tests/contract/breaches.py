@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from costgpu.errors import NoCapacity
-from costgpu.models.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, InstanceState, Layer
+from costgpu.models.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import Leftover, Owned
+from costgpu.providers.base import OrphanedResource, OwnedResources
 from tests.fake_cloud import FakeProvider
 
 BREACHES: dict[str, list[type[FakeProvider]]] = {}
@@ -160,27 +160,27 @@ class FindsByRun(FakeProvider):
 
 @breaks("list_owned_reports_ours_alone")
 class ListsByName(FakeProvider):
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         everything = (one for one in self.cloud.instances.values() if self.cloud.time() >= one.visible_at)
         return replace(super().list_owned(regions), instances=tuple(one.describe() for one in everything))
 
 
 @breaks("list_owned_looks_where_it_is_told_to")
 class ListsEverywhere(FakeProvider):
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         return super().list_owned()
 
 
 @breaks("a_silent_region_hides_no_other")
 class GivesUpAtTheFirst(FakeProvider):
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         found = super().list_owned(regions)
         return replace(found, instances=()) if found.unreachable else found
 
 
 @breaks("a_silent_region_hides_no_other")
 class HidesSilence(FakeProvider):
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         return replace(super().list_owned(regions), unreachable=())
 
 
@@ -267,13 +267,13 @@ class IgnoresWhatIsNotOurs(FakeProvider):
 
 @breaks("clean_up_leaves_nothing")
 class CleansNothingUp(FakeProvider):
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         return ()
 
 
 @breaks("clean_up_leaves_nothing")
 class CleansUpTheMachine(FakeProvider):
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         for one in self.cloud.instances_of(run_id):
             self.terminate(one.ref)
         return super().clean_up(run_id, region)
@@ -281,7 +281,7 @@ class CleansUpTheMachine(FakeProvider):
 
 @breaks("clean_up_of_one_run_leaves_the_others")
 class CleansUpEveryRun(FakeProvider):
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         for left in self.cloud.resources.of():
             self.cloud.resources.remove(left.run_id, left.region)
         return ()
@@ -289,7 +289,7 @@ class CleansUpEveryRun(FakeProvider):
 
 @breaks("clean_up_spares_what_is_not_ours")
 class CleansUpByName(FakeProvider):
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         for one in self.cloud.resources.all_named(run_id):
             one.ours = True
         return super().clean_up(run_id, region)
@@ -297,20 +297,20 @@ class CleansUpByName(FakeProvider):
 
 @breaks("remove_takes_one_thing_and_no_other")
 class RemovesNothing(FakeProvider):
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         return True
 
 
 @breaks("remove_takes_one_thing_and_no_other")
 class RemovesTheWholeRun(FakeProvider):
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         self.cloud.resources.remove(leftover.run_id, leftover.region)
         return True
 
 
 @breaks("remove_refuses_what_is_not_ours")
 class RemovesAnything(FakeProvider):
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         for one in self.cloud.resources.all_named(leftover.run_id):
             one.ours = True
         return super().remove(leftover)
@@ -362,14 +362,14 @@ class Nobody(FakeProvider):
 
 @breaks("layers_act_by_the_lease")
 class ActsAfterTheLease(FakeProvider):
-    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+    def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         late = self.cloud.clock.now().replace(year=request.lease_until.year + 1)
         return tuple(replace(layer, deadline=late) for layer in super().layers(request))
 
 
 @breaks("layers_act_by_the_lease")
 class ArmsNothing(FakeProvider):
-    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+    def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         return tuple(replace(layer, armed=False) for layer in super().layers(request))
 
 

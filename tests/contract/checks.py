@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState, Leftover
+from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.contract.harness import RUN, SECRET, Harness
 
@@ -399,7 +399,7 @@ def remove_refuses_what_is_not_ours(harness: Harness) -> None:
     harness.foreign()
     stranger = harness.leave_behind(RUN, tagged=False) or "somebodys"
     assert stranger not in [one.resource_id for one in harness.client().list_owned().leftovers]
-    as_if = Leftover(
+    as_if = OrphanedResource(
         provider=harness.name, region=harness.region, kind="disk", resource_id=stranger, run_id=RUN, lease_until=None
     )
     refused(lambda: harness.client().remove(as_if))
@@ -511,6 +511,8 @@ def _every_call(harness: Harness, request: CreateRequest, made: Instance) -> lis
         provider.list_owned,
         lambda: provider.console(made.ref),
         lambda: provider.remove(
-            Leftover(provider=harness.name, region=made.ref.region, kind="disk", resource_id="vol-1", run_id=RUN)
+            OrphanedResource(
+                provider=harness.name, region=made.ref.region, kind="disk", resource_id="vol-1", run_id=RUN
+            )
         ),
     ]

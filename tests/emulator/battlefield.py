@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from costgpu.errors import Leaking
+from costgpu.errors import OrphansFound
 from tests.emulator.account import Cloud, account_of
 from tests.emulator.journey import COMMAND, MORTAL, Client, Person
 from tests.emulator.network import GATEWAY
@@ -151,7 +151,7 @@ class Cron:
                 words = ("reap", "--yes", "--infra", user.account.infra)
                 client = user.start(*words, command=(*MORTAL, "--clock", str(clock), "--"))
                 self.runs += 1
-                if client.wait(300) not in (0, Leaking.exit_code):  # what it found leaking it has ended
+                if client.wait(300) not in (0, OrphansFound.exit_code):  # what it found leaking it has ended
                     self.failures.append(str(client))
                 last = time.monotonic()
 

@@ -14,7 +14,7 @@ from costgpu.errors import InvalidRequest, NoCapacity, Unreachable
 from costgpu.models.job import InstanceState
 from costgpu.providers.aws import AwsProvider, sdk
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
-from costgpu.retry import patiently
+from costgpu.retry import retry_provider_call
 from tests.emulator.client import RunningCloud
 from tests.emulator.create_requests import T4G, V100, cpu_offer, offer, request
 
@@ -168,7 +168,7 @@ def test_a_lost_reply_before_ec2_shows_the_instance_is_one_instance(cloud: Runni
     cloud.fault({"action": "RunInstances", "when": "after", "drop": True, "times": 2})
     clock, wanted = SystemClock(), request()
     aws = AwsProvider(clock=clock)
-    instance = patiently(clock, lambda: aws.create(wanted), limit_seconds=20)
+    instance = retry_provider_call(clock, lambda: aws.create(wanted), limit_seconds=20)
     assert [row["id"] for row in cloud.instances()] == [instance.ref.instance_id]
     assert cloud.calls().count("ec2:RunInstances") == 3
 
@@ -225,7 +225,7 @@ def test_an_image_that_was_replaced_meanwhile_makes_no_second_machine(cloud: Run
     first = AwsProvider(clock=SystemClock(), image=names[0]).create(wanted)
     cloud.settings(invisible_seconds=0.6)
     clock, later = SystemClock(), AwsProvider(clock=SystemClock(), image=names[1])
-    assert patiently(clock, lambda: later.create(wanted), limit_seconds=20).ref == first.ref
+    assert retry_provider_call(clock, lambda: later.create(wanted), limit_seconds=20).ref == first.ref
     assert len(cloud.instances()) == 1
 
 

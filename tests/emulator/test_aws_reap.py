@@ -13,7 +13,7 @@ import pytest
 
 from costgpu.errors import InvalidRequest
 from costgpu.ledger import Ledger
-from costgpu.models.job import Leftover
+from costgpu.models.job import OrphanedResource
 from costgpu.providers.aws import AwsProvider, instances
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told
@@ -293,11 +293,11 @@ def test_a_tag_that_was_taken_away_in_between_saves_the_thing(cloud: RunningClou
         if each.kind != "schedule":
             with pytest.raises(InvalidRequest, match="does not carry the tag"):
                 aws.remove(each)
-    made_up = Leftover(provider="aws", region="us-east-1", kind="schedule", resource_id="backup", run_id="")
+    made_up = OrphanedResource(provider="aws", region="us-east-1", kind="schedule", resource_id="backup", run_id="")
     with pytest.raises(InvalidRequest, match="does not carry the tag"):
         aws.remove(made_up)
     with pytest.raises(InvalidRequest, match="what a balloon is"):
-        aws.remove(Leftover(provider="aws", region="us-east-1", kind="balloon", resource_id="b-1", run_id="a"))
+        aws.remove(OrphanedResource(provider="aws", region="us-east-1", kind="balloon", resource_id="b-1", run_id="a"))
     assert left.there() == left.things
 
 

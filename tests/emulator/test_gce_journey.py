@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from costgpu.errors import Leaking, Preempted
+from costgpu.errors import OrphansFound, Preempted
 from tests.emulator import guests
 from tests.emulator.gce_client import RunningGce
 from tests.emulator.journey import MORTAL, Journeys, Person, hurry, until
@@ -170,7 +170,7 @@ def reaped(person: Person, ahead: float = 0.0) -> None:
     clock.write_text(f"{ahead}")
     command = (*MORTAL, "--clock", str(clock), "--")
     client = person.start("reap", "--yes", "--infra", "gcp/us-central1", command=command)
-    assert client.wait() in (0, Leaking.exit_code), str(client)
+    assert client.wait() in (0, OrphansFound.exit_code), str(client)
 
 
 @journeys

@@ -12,7 +12,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
-from costgpu.models.job import Instance, InstanceState, Leftover
+from costgpu.models.job import Instance, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import GcpProvider
 from tests.emulator.gce_client import PROJECT, RunningGce
@@ -214,7 +214,9 @@ def test_what_a_run_leaves_is_found_and_removed(gce: RunningGce, gcp: GcpProvide
         ("snapshot", "theirs-s"),
     ):
         with pytest.raises(InvalidRequest, match="not ours"):
-            gcp.remove(Leftover(provider="gcp", region="us-central1", kind=kind, resource_id=theirs, run_id="r1"))
+            gcp.remove(
+                OrphanedResource(provider="gcp", region="us-central1", kind=kind, resource_id=theirs, run_id="r1")
+            )
 
 
 def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningGce, gcp: GcpProvider) -> None:

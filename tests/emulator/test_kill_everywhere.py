@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.errors import Leaking
+from costgpu.errors import OrphansFound
 from costgpu.models.job import EventKind
 from tests.emulator import guests
 from tests.emulator.battlefield import Battlefield, Cron, Witness
@@ -186,7 +186,7 @@ def after_the_lease(ground: Battlefield) -> int:
         user = ground.person(f"late-{computer}", computer)
         where = () if computer == "alone" else ("--infra", "aws/us-east-1")  # one of them asks all regions
         reaped = user.start("reap", "--yes", *where, command=(*MORTAL, "--clock", str(clock), "--"))
-        assert reaped.wait(300) in (0, Leaking.exit_code), str(reaped)  # what it found leaking it has ended
+        assert reaped.wait(300) in (0, OrphansFound.exit_code), str(reaped)  # what it found leaking it has ended
         left = [(row["name"], row["state"]) for row in json.loads(user.do("jobs", "--json").out)["runs"]]
         assert left == [], f"{computer}: {left}\n{reaped}"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from costgpu.errors import HostKeyMismatch
 from costgpu.models.job import EndedBy, EndReason, Instance, InstanceRef, InstanceState
-from costgpu.providers.base import TAG_RUN, Leftover
+from costgpu.providers.base import TAG_RUN, OrphanedResource
 from tests.fake_cloud.capacity import CapacityRule
 from tests.fake_cloud.host import FakeHost
 from tests.fake_cloud.instance import FakeInstance
@@ -195,7 +195,7 @@ class FakeCloud(Machinery):
             fine = all(one.state is InstanceState.RUNNING and not one.terminate_calls for one in machines)
             return fine and self.resources.foreign_untouched()
 
-    def leftovers(self, run_id: str | None = None) -> tuple[Leftover, ...]:
+    def leftovers(self, run_id: str | None = None) -> tuple[OrphanedResource, ...]:
         """What is there besides instances."""
         with self.lock:
             self.settle()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import AuthError, InvalidRequest, NoCapacity, QuotaExceeded, Unreachable
-from costgpu.models.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, Layer
+from costgpu.models.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, Leftover, Owned
+from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from tests.fake_cloud.capacity import first_with_capacity
 
 if TYPE_CHECKING:
@@ -40,14 +40,16 @@ class FakeProvider:
         """The create call's own checks; capacity is not told before."""
         self._call("check", request.token, lambda: self._check(request))
 
-    def layers(self, request: CreateRequest) -> tuple[Layer, ...]:
+    def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """Of the create call and of the boot script in it."""
         until = request.lease_until
         own = self.cloud.provider_deadline
         words = "the provider deletes it then" if own else "this cloud's create call has no termination time"
         return (
-            Layer(name="create call", armed=own, detail=words, deadline=until if own else None),
-            Layer(name="watchdog", armed=True, detail="powers the machine off; power-off terminates", deadline=until),
+            Safeguard(name="create call", armed=own, detail=words, deadline=until if own else None),
+            Safeguard(
+                name="watchdog", armed=True, detail="powers the machine off; power-off terminates", deadline=until
+            ),
         )
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
@@ -98,10 +100,10 @@ class FakeProvider:
 
         self._call("open_access", instance.ref.instance_id, replace)
 
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Access rules and disks; they are in use as long as an instance of the run is there."""
 
-        def remove() -> tuple[Leftover, ...]:
+        def remove() -> tuple[OrphanedResource, ...]:
             self._reach(region)
             machines = (one for one in self.cloud.instances.values() if one.tags.get(TAG_RUN) == run_id)
             if not any(one.ref.region == region and one.state.alive for one in machines):
@@ -110,7 +112,7 @@ class FakeProvider:
 
         return self._call("clean_up", run_id, remove)
 
-    def remove(self, leftover: Leftover) -> bool:
+    def remove(self, leftover: OrphanedResource) -> bool:
         """By id; what an instance of its run uses stays."""
 
         def take_away() -> bool:
@@ -121,16 +123,16 @@ class FakeProvider:
 
         return self._call("remove", leftover.resource_id, take_away)
 
-    def list_owned(self, regions: Sequence[str] | None = None) -> Owned:
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """By tag."""
 
-        def look() -> Owned:
+        def look() -> OwnedResources:
             asked = self.cloud.regions if regions is None else tuple(regions)
             closed = [(one, why) for one, why in self.cloud.unreachable_regions.items() if one in asked]
             closed += [(one, "no such region") for one in asked if one not in self.cloud.regions]
             there = [one for one in asked if one not in dict(closed)]
             seen = (self._visible(one) for one, it in self.cloud.instances.items() if it.ours)
-            return Owned(
+            return OwnedResources(
                 instances=tuple(one for one in seen if one is not None and one.ref.region in there),
                 leftovers=tuple(one for one in self.cloud.resources.of() if one.region in there),
                 unreachable=tuple(closed),

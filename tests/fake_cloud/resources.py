@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from costgpu.errors import InvalidRequest
-from costgpu.providers.base import Leftover
+from costgpu.providers.base import OrphanedResource
 
 
 @dataclass(kw_only=True)
@@ -93,10 +93,10 @@ class Resources:
         caller = ipaddress.ip_address(address)
         return rule is not None and any(caller in ipaddress.ip_network(cidr) for cidr in rule.allow_from)
 
-    def of(self, run_id: str | None = None, region: str | None = None) -> tuple[Leftover, ...]:
+    def of(self, run_id: str | None = None, region: str | None = None) -> tuple[OrphanedResource, ...]:
         """Ours; of a run, in a region."""
         return tuple(
-            Leftover(
+            OrphanedResource(
                 provider="fake",
                 region=one.region,
                 kind=one.kind,

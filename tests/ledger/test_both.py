@@ -29,10 +29,10 @@ from costgpu.ledger.records.budget_rules import Budget, Every, bounds, crossed
 from costgpu.ledger.records.budget_store import (
     alerts_of,
     all_budgets,
-    finish_turn,
+    claim_delivery,
+    finish_delivery,
     newest_entry,
     set_budget,
-    take_turn,
 )
 from costgpu.ledger.records.unrecorded_machines import Sighting, last_of, seen
 from costgpu.ledger.records.unrecorded_machines import add as add_sightings
@@ -358,10 +358,10 @@ def test_budgets_bills_and_machines_are_kept(ledger: Ledger) -> None:
     assert stored.budget == nlp
     assert newest_entry(ledger) == now
     period = bounds(nlp.every, nlp.time_zone, now)
-    turn = take_turn(ledger, stored, period, crossed(nlp, Decimal(170)), Decimal(170), now)
+    turn = claim_delivery(ledger, stored, period, crossed(nlp, Decimal(170)), Decimal(170), now)
     assert [alert.threshold for alert in turn.new] == [50, 80]
-    assert not take_turn(ledger, stored, period, crossed(nlp, Decimal(170)), Decimal(170), now).alerts
-    finish_turn(ledger, turn.alerts, now, delivered=True, detail="mail")
+    assert not claim_delivery(ledger, stored, period, crossed(nlp, Decimal(170)), Decimal(170), now).alerts
+    finish_delivery(ledger, turn.alerts, now, delivered=True, detail="mail")
     assert [alert.delivered for alert in alerts_of(ledger, stored, period)] == [True, True]
 
     cost = BilledCost(
@@ -406,7 +406,7 @@ def test_two_checks_at_once_tell_once(place: Place) -> None:
     def check(_: int) -> int:
         with place.open() as mine:
             [stored] = all_budgets(mine)
-            return len(take_turn(mine, stored, period, crossed(nlp, Decimal(250)), Decimal(250), now).alerts)
+            return len(claim_delivery(mine, stored, period, crossed(nlp, Decimal(250)), Decimal(250), now).alerts)
 
     with ThreadPoolExecutor(8) as pool:
         told = list(pool.map(check, range(8)))

@@ -40,8 +40,8 @@ CASES: list[tuple[str, type[errors.ScriptError], str]] = [
         "CUDA is required",
     ),
     ("name = input('run name: ')\n", errors.WaitsForInput, "stdin"),
-    (TRAIN + "while True:\n    pass\n", errors.NeverStepped, "no step with it"),
-    ("import time\nimport torch\ntime.sleep(100)\n", errors.NeverStepped, "did not reach a training step"),
+    (TRAIN + "while True:\n    pass\n", errors.NoTrainingStep, "no step with it"),
+    ("import time\nimport torch\ntime.sleep(100)\n", errors.NoTrainingStep, "did not reach a training step"),
     ("print(1)\n", errors.NothingToMeasure, "never imported torch"),
     (TRAIN + "step()\n", errors.NothingToMeasure, "single training step"),
     ("import torch\ntorch.empty(10**15)\n", errors.OutOfMemory, "out of memory"),
@@ -57,7 +57,7 @@ def test_each_failure_has_its_own_error_and_a_hint(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(source)
-    limit = 30.0 if kind is errors.NeverStepped else 120.0  # only the first kind waits for it
+    limit = 30.0 if kind is errors.NoTrainingStep else 120.0  # only the first kind waits for it
     asked = request(script, seconds=0.5, limit=limit, workdir=tmp_path)
     error = explain(run(asked, tmp_path), asked, HERE)
     assert type(error) is kind, error

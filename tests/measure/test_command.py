@@ -206,7 +206,7 @@ CASES: list[tuple[str, type[errors.CostGpuError], str]] = [
     ("echo data is missing; exit 3", errors.ScriptCrashed, "data is missing"),
     ("echo step 1/9; sleep 0.2; echo step 2/9; exit 3", errors.ScriptCrashed, "ended with status 3"),
     ("echo step 1/9", errors.NothingToMeasure, "1 line of progress: step 1/9"),
-    ("echo step 1/9; sleep 60", errors.NeverStepped, "none further on"),
+    ("echo step 1/9; sleep 60", errors.NoTrainingStep, "none further on"),
     ("kill -SEGV $$", errors.KilledBySignal, "SIGSEGV"),
     ("kill -KILL $$", errors.KilledBySignal, "SIGKILL"),
     ("echo 'F1121 Cannot use GPU in CPU-only Caffe: check mode.'; exit 134", errors.NeedsCuda, "CPU-only Caffe"),
@@ -217,7 +217,7 @@ CASES: list[tuple[str, type[errors.CostGpuError], str]] = [
 def test_each_failure_has_its_own_error_and_a_hint(
     source: str, kind: type[errors.CostGpuError], words: str, tmp_path: Path, no_child_left: None
 ) -> None:
-    waits = kind in (errors.NeverStepped, errors.NoProgressLines)
+    waits = kind in (errors.NoTrainingStep, errors.NoProgressLines)
     with pytest.raises(errors.CostGpuError) as caught:
         measure("sh", "-c", source, place=tmp_path, limit=10.0 if waits else 30.0)
     assert type(caught.value) is kind, caught.value

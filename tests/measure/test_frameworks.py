@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.errors import NeverStepped
+from costgpu.errors import NoTrainingStep
 from costgpu.measure import session
 from costgpu.measure.failures import explain
 from costgpu.measure.profile.progress_series import beat_phase, notes_of
@@ -214,7 +214,7 @@ def test_a_fit_that_does_not_end_in_time_is_named(tmp_path: Path) -> None:
     needs("sklearn")
     asked = request(FRAMEWORKS / "sklearn_fits.py", "svm", "60000", limit=20.0, workdir=tmp_path)
     error = explain(run(asked, tmp_path), asked, HERE)
-    assert isinstance(error, NeverStepped)
+    assert isinstance(error, NoTrainingStep)
     where = line_of("sklearn_fits.py", "models[sys.argv[1]].fit")
     assert f"SVC.fit (sklearn_fits.py:{where}) did not end in 20 s" in error.message
     assert "a tenth of the rows" in error.hint

@@ -11,7 +11,7 @@ from costgpu.errors import AuthError, LedgerError, NoCapacity, TerminationUnconf
 from costgpu.models.job import EventKind, RunEvent, RunState
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import collect_finished, driver_for, launch, load
-from costgpu.runner.state.observer import Nobody
+from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud
 from tests.runner.mortal import Killed, Life, MemoryBook, plan, tools
 from tests.runner.test_kill_at_every_step import World
@@ -50,7 +50,7 @@ def test_an_end_that_nobody_can_be_asked_for_is_loud(
     killed_at(world, "provider.terminate", after=False, tmp_path=tmp_path)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(TerminationUnconfirmed, match="may be billing") as caught:
-        driver_for(load(world.book, "r1"), world.book, theirs, Nobody(), {}).drive()
+        driver_for(load(world.book, "r1"), world.book, theirs, NullObserver(), {}).drive()
     (machine,) = world.cloud.alive()
     assert machine.ref.instance_id in caught.value.message
     assert machine.ref.instance_id in caught.value.hint
@@ -63,8 +63,8 @@ def test_another_accounts_credentials_prove_nothing(
     world.clock.sleep(200)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(AuthError, match="belongs to fake account 000000000000"):
-        driver_for(load(world.book, "r1"), world.book, theirs, Nobody(), {}).cancel()
-    assert collect_finished(world.book, theirs, Nobody()) == []
+        driver_for(load(world.book, "r1"), world.book, theirs, NullObserver(), {}).cancel()
+    assert collect_finished(world.book, theirs, NullObserver()) == []
     assert load(world.book, "r1").state is RunState.RUNNING
     assert len(world.cloud.alive()) == 1
     world.clock.sleep(900)
@@ -106,7 +106,7 @@ def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World,
     killed_at(world, "host.start", after=True, tmp_path=tmp_path)
     assert load(world.book, "r1").state is RunState.SYNCING
     world.clock.sleep(120)
-    driver = driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), Nobody(), None)
+    driver = driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), None)
     driver.drive()
     assert driver.error is None
     assert (world.folder / "work" / "model.pt").exists()
@@ -117,7 +117,7 @@ def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world
     lease = load(world.book, "r1").lease_until
     assert lease is not None
     world.clock.sleep((lease - world.clock.now()).total_seconds() - 30)
-    driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), Nobody(), {}).drive()
+    driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
     assert not world.cloud.instances_of("r1")
     world.check("only looked for")
 
@@ -153,7 +153,7 @@ def test_a_ledger_that_breaks_never_keeps_a_machine_alive(world: World, kind: Ev
             plan(world.folder / "work"),
             world.book,
             tools(world.cloud, world.folder),
-            Nobody(),
+            NullObserver(),
             owner="me@here",
             environment={},
             run_id="r1",

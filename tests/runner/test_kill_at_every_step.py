@@ -10,11 +10,11 @@ import pytest
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound
 from costgpu.models.job import RunState
-from costgpu.models.run import Findings, RunView
+from costgpu.models.run import ReapFindings, RunView
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.reap import end_orphans, look
-from costgpu.runner.state.observer import Nobody
+from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
 
@@ -51,16 +51,16 @@ class World:
             plan(work),
             book,
             tools(self.cloud, self.folder, life),
-            Nobody(),
+            NullObserver(),
             owner="me@here",
             environment={},
             run_id="r1",
         )
 
-    def reap(self) -> Findings:
+    def reap(self) -> ReapFindings:
         """What cron does, in a new process."""
         fresh = tools(self.cloud, self.folder)
-        collect_finished(self.book, fresh, Nobody())
+        collect_finished(self.book, fresh, NullObserver())
 
         def known(run_id: str) -> RunView | None:
             try:
@@ -162,7 +162,7 @@ def test_a_second_client_goes_on_where_the_first_was_killed(tmp_path: Path) -> N
             fresh = tools(world.cloud, world.folder)
             view = load(world.book, "r1")
             try:
-                driver_for(view, world.book, fresh, Nobody(), {}).drive()
+                driver_for(view, world.book, fresh, NullObserver(), {}).drive()
             except CostGpuError as error:
                 raise AssertionError(what) from error
             assert (world.folder / "work" / "model.pt").read_bytes() == b"weights", what

@@ -12,8 +12,8 @@ import pytest
 
 from costgpu.errors import AuthError, LedgerDamaged, ProviderError, Unreachable
 from costgpu.models.job import Instance, InstanceRef, InstanceState, RunState
-from costgpu.models.run import Attempt, Findings, RunView, Why
-from costgpu.providers.base import TAG_LEASE, TAG_RUN, Owned
+from costgpu.models.run import Attempt, OrphanReason, ReapFindings, RunView
+from costgpu.providers.base import TAG_LEASE, TAG_RUN, OwnedResources
 from costgpu.runner.reap import NEW_SECONDS, Only, end_orphans, look
 from costgpu.runner.state.states import replay
 from tests.contract.harness import RUN, FakeHarness, offer_of
@@ -65,10 +65,10 @@ class Account(FakeHarness):
 
     def look(
         self, known: Callable[[str], RunView | None] = nobody_knows, regions: list[str] | None = None, **more: Any
-    ) -> Findings:
+    ) -> ReapFindings:
         return look([self.provider], regions, self.now(), known, **more)
 
-    def reap(self, known: Callable[[str], RunView | None] = nobody_knows, **more: Any) -> Findings:
+    def reap(self, known: Callable[[str], RunView | None] = nobody_knows, **more: Any) -> ReapFindings:
         found = self.look(known, **more)
         end_orphans(found, lambda _: self.provider, self.clock)
         return found
@@ -85,11 +85,11 @@ def account() -> Account:
     return Account()
 
 
-def ids(found: Findings) -> list[str]:
+def ids(found: ReapFindings) -> list[str]:
     return [orphan.instance.ref.instance_id for orphan in found.orphans]
 
 
-def things(found: Findings) -> set[str]:
+def things(found: ReapFindings) -> set[str]:
     return {leftover.resource_id for leftover in found.leftovers}
 
 
@@ -109,7 +109,7 @@ class TestMachines:
         made = account.machine()
         account.clock.sleep(2 * 3600)
         looked = account.look()
-        assert [(orphan.instance.ref, orphan.why) for orphan in looked.orphans] == [(made.ref, Why.PAST_LEASE)]
+        assert [(orphan.instance.ref, orphan.why) for orphan in looked.orphans] == [(made.ref, OrphanReason.PAST_LEASE)]
         assert account.cloud.instance(made.ref.instance_id).terminate_calls == 0
         found = account.reap()
         assert found.ended == [made.ref]
@@ -131,7 +131,7 @@ class TestMachines:
         made = account.machine()
         for wrong in ("", "tomorrow", "9" * 40):
             account.cloud.instances[made.ref.instance_id].tags = {**made.tags, TAG_LEASE: wrong}
-            assert [orphan.why for orphan in account.look().orphans] == [Why.NO_LEASE]
+            assert [orphan.why for orphan in account.look().orphans] == [OrphanReason.NO_LEASE]
 
     def test_the_ledger_knows_the_lease_of_one_that_has_lost_its_tag(self, account: Account) -> None:
         made = account.machine()
@@ -142,13 +142,13 @@ class TestMachines:
         other = replace(made.ref, instance_id="i-00000000")
         assert account.look(lambda _: view_of(RUN, instance=other, lease_until=until)).orphans
         account.clock.sleep(3601)
-        assert [orphan.why for orphan in account.look(lambda _: view).orphans] == [Why.PAST_LEASE]
+        assert [orphan.why for orphan in account.look(lambda _: view).orphans] == [OrphanReason.PAST_LEASE]
 
     def test_the_machine_of_a_closed_run_is_not_waited_for(self, account: Account) -> None:
         made = account.machine()
         view = view_of(RUN, state=RunState.CLOSED, instance=made.ref, lease_until=made.lease_until)
         found = account.reap(lambda _: view)
-        assert [orphan.why for orphan in found.orphans] == [Why.RUN_CLOSED]
+        assert [orphan.why for orphan in found.orphans] == [OrphanReason.RUN_CLOSED]
         assert found.ended == [made.ref]
 
     def test_a_damaged_ledger_changes_nothing(self, account: Account) -> None:
@@ -241,7 +241,7 @@ class TestThings:
         account.disk()
 
         class Partly(FakeProvider):
-            def list_owned(self, regions: Any = None) -> Owned:
+            def list_owned(self, regions: Any = None) -> OwnedResources:
                 return replace(super().list_owned(regions), unreachable=((f"{THERE} (snapshot)", "not allowed"),))
 
         account.provider = Partly(account.cloud)
@@ -408,7 +408,7 @@ class TestPrices:
         account.clock.sleep(2 * 3600)
 
         class Attached(FakeProvider):
-            def list_owned(self, regions: Any = None) -> Owned:
+            def list_owned(self, regions: Any = None) -> OwnedResources:
                 return replace(super().list_owned(regions), attached={made.ref.instance_id: 0.0125})
 
         account.provider = Attached(account.cloud)

@@ -29,7 +29,7 @@ from costgpu.runner.drive.loop import Detached
 from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.reap import end_orphans, look
 from costgpu.runner.state.lock import driving
-from costgpu.runner.state.observer import Nobody
+from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
 
@@ -99,11 +99,11 @@ class Schedule(RuleBasedStateMachine):
         with contextlib.suppress(Killed, Detached, CostGpuError):
             if RUN not in self.book.rows:
                 work = plan(self.folder / "work", max_cost=str(CAP_USD), env_names=("TOKEN",))
-                launch(work, book, kit, Nobody(), owner="me@here", environment={"TOKEN": "x"}, run_id=RUN)
+                launch(work, book, kit, NullObserver(), owner="me@here", environment={"TOKEN": "x"}, run_id=RUN)
             else:
                 with driving(self.folder / "runs" / RUN):
                     environment = {"TOKEN": "x"} if has_environment else None
-                    driver_for(load(self.book, RUN), book, kit, Nobody(), environment).drive()
+                    driver_for(load(self.book, RUN), book, kit, NullObserver(), environment).drive()
 
     @rule(dies_at=st.none() | st.integers(1, 60), after=st.booleans())
     def cancelled(self, dies_at: int | None, after: bool) -> None:
@@ -111,7 +111,7 @@ class Schedule(RuleBasedStateMachine):
             life = Life(dies_at=dies_at, after=after)
             kit = tools(self.cloud, self.folder, life)
             with contextlib.suppress(Killed, Detached, CostGpuError), driving(self.folder / "runs" / RUN):
-                driver_for(load(self.book, RUN), Mortal(self.book, life, "ledger"), kit, Nobody(), None).cancel()
+                driver_for(load(self.book, RUN), Mortal(self.book, life, "ledger"), kit, NullObserver(), None).cancel()
 
     @rule(minutes=st.sampled_from([0.1, 1.0, 10.0, 45.0]))
     def time_passes(self, minutes: float) -> None:
@@ -132,7 +132,7 @@ class Schedule(RuleBasedStateMachine):
             except RunNotFound:
                 return None
 
-        collect_finished(book, kit, Nobody())
+        collect_finished(book, kit, NullObserver())
         found = look([kit.provider("fake")], None, self.clock.now(), known)
         end_orphans(found, kit.provider, self.clock)
 

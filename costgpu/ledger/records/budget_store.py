@@ -99,7 +99,7 @@ class Alert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class DeliveryAttempt:
     """What this process, and no other, has to tell.
 
     Attributes:
@@ -183,12 +183,12 @@ def alerts_of(ledger: Ledger, stored: Stored, period: Period) -> tuple[Alert, ..
     return ledger.read(lambda connection: _alerts(connection, stored, to_microseconds(_start(period))), ())
 
 
-def take_turn(
+def claim_delivery(
     ledger: Ledger, stored: Stored, period: Period, thresholds: Sequence[int], spent_usd: Decimal, now: datetime
-) -> Turn:
+) -> DeliveryAttempt:
     """Notes what is crossed, and takes on to tell what nobody has told yet and nobody is telling now.
 
-    Who calls this has to write the results of every alert that it is given, with `finish_turn`; if it dies before, the
+    Who calls this has to write the results of every alert that it is given, with `finish_delivery`; if it dies before, the
     alerts are due again after 10 minutes.
 
     Args:
@@ -202,7 +202,7 @@ def take_turn(
     Raises:
         LedgerError: Nothing could be written, and nothing is to be told.
     """
-    turn = Turn()
+    turn = DeliveryAttempt()
     start = to_microseconds(_start(period))
 
     def open_points(connection: Connection) -> tuple[list[Alert], list[int]]:
@@ -239,7 +239,7 @@ def take_turn(
                 alert_attempts.insert(),
                 {"alert": alert.number, "number": alert.attempts + 1, "at_us": to_microseconds(now)},
             )
-        turn = Turn(alerts=tuple(sorted(due, key=lambda a: (a.period_start, a.threshold))), new=tuple(new))
+        turn = DeliveryAttempt(alerts=tuple(sorted(due, key=lambda a: (a.period_start, a.threshold))), new=tuple(new))
 
     if not any(ledger.read(open_points, ([], list(thresholds)))):
         return turn  # nothing is written where there is nothing to say
@@ -247,14 +247,14 @@ def take_turn(
         try:
             ledger.write(work)
         except IntegrityError:  # two at once, where beginning does not lock: look again at what the other has written
-            turn = Turn()
+            turn = DeliveryAttempt()
         else:
             return turn
-    return Turn()
+    return DeliveryAttempt()
 
 
-def finish_turn(ledger: Ledger, told: Sequence[Alert], now: datetime, *, delivered: bool, detail: str) -> None:
-    """Notes what became of telling what `take_turn` gave.
+def finish_delivery(ledger: Ledger, told: Sequence[Alert], now: datetime, *, delivered: bool, detail: str) -> None:
+    """Notes what became of telling what `claim_delivery` gave.
 
     Args:
         ledger: Where.

@@ -10,9 +10,9 @@ from pathlib import Path
 from costgpu.errors import (
     KilledBySignal,
     NeedsCuda,
-    NeverStepped,
     NoProgressLines,
     NothingToMeasure,
+    NoTrainingStep,
     ScriptCrashed,
     ScriptError,
 )
@@ -74,7 +74,7 @@ def explain_command(
             f"{name} ended after {_time(watch)} and {_lines(seen)} of progress: {shown[:SHOWN_CHARS]}",
             hint="At least two are needed, some time apart. Give it arguments with which it works for longer.",
         )
-    return NeverStepped(
+    return NoTrainingStep(
         f"{name} printed {_lines(seen)} of progress in {_time(watch)}, and none further on: {shown[:SHOWN_CHARS]}",
         hint="Raise --start-limit if there is so much time between two of them, or make it print more often.",
     )

@@ -7,7 +7,7 @@ import traceback
 
 from .frameworks.torch_hooks import Hooks
 from .frameworks.trainers import told_by_trainer
-from .loops.loop_stack import HERE, Nest
+from .loops.loop_stack import HERE, LoopStack
 from .loops.progress_series import FIT, TRAINERS, Beats
 from .loops.source import Source
 from .loops.tqdm_and_loops import Loops, plain_nest
@@ -82,7 +82,7 @@ class Recorder:
         roots = {os.path.dirname(os.path.dirname(torch.__file__)), os.path.dirname(os.__file__)}
         roots.add(os.path.dirname(os.path.dirname(os.path.realpath(torch.__file__))))
         self.libraries = tuple(root + os.sep for root in roots)
-        self.nest = Nest(torch, self.libraries, self.loaders_by_line)
+        self.nest = LoopStack(torch, self.libraries, self.loaders_by_line)
         self.ahead = Ahead(torch, self.nest)
         Hooks(self, self.guard).attach(torch)
 

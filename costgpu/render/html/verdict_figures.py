@@ -33,7 +33,7 @@ BADGE = 7.5  # radius of a number beside a mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spot:
+class Point:
     """One candidate of the picture.
 
     Attributes:
@@ -123,7 +123,7 @@ def _spaced(scale: Axis, tiers: Sequence[Sequence[tuple[float, str]]], room: flo
 
 
 def cost_and_time(
-    width: int, height: int, spots: Sequence[Spot], here_seconds: float, here_title: str, *, name: str, text: str
+    width: int, height: int, spots: Sequence[Point], here_seconds: float, here_title: str, *, name: str, text: str
 ) -> str:
     """Cost (up) against time (across) of all candidates, with their intervals and the Pareto front.
 
@@ -170,7 +170,7 @@ def cost_and_time(
     return picture(width, height, name, text, parts)
 
 
-def _front(spots: Sequence[Spot], across: Axis, up: Axis) -> str:
+def _front(spots: Sequence[Point], across: Axis, up: Axis) -> str:
     """Steps through the candidates that no other beats in both."""
     best = math.inf
     points: list[tuple[float, float]] = []
@@ -184,7 +184,7 @@ def _front(spots: Sequence[Spot], across: Axis, up: Axis) -> str:
     return f'<polyline class="front" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in points)}"/>'
 
 
-def _interval(spot: Spot, across: Axis, up: Axis) -> str:
+def _interval(spot: Point, across: Axis, up: Axis) -> str:
     low = across.at(spot.seconds[1]), up.at(spot.usd[1])
     middle = across.at(spot.seconds[0]), up.at(spot.usd[0])
     high = across.at(spot.seconds[2]), up.at(spot.usd[2])
@@ -192,7 +192,7 @@ def _interval(spot: Spot, across: Axis, up: Axis) -> str:
     return f'<polyline class="interval {spot.style}-line" points="{points}"/>'
 
 
-def _mark(spot: Spot, across: Axis, up: Axis, taken: list[tuple[float, float]]) -> str:
+def _mark(spot: Point, across: Axis, up: Axis, taken: list[tuple[float, float]]) -> str:
     x, y = across.at(spot.seconds[0]), up.at(spot.usd[0])
     if spot.style == "cpu":  # another shape, not only another colour
         mark = f'<rect class="dot cpu" x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9"/>'

@@ -16,7 +16,7 @@ from costgpu.models.prediction import Ownership, Prediction, Provenance, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.html import elements
 from costgpu.render.html.ledger_page import CSP
-from costgpu.render.html.verdict_figures import Spot, Stack, cost_and_time, shares
+from costgpu.render.html.verdict_figures import Point, Stack, cost_and_time, shares
 from costgpu.render.html.verdict_length import length_html, said, span
 from costgpu.render.text.buy_vs_rent import cents, cloud_name, energies, own_basis, own_sentences
 from costgpu.render.text.estimate import TERM_WORDS
@@ -161,11 +161,11 @@ def _name(prediction: Prediction, own: Ownership | None = None) -> str:
     return cloud_name(prediction)
 
 
-def _spot(prediction: Prediction, label: str, verdict: Verdict, own: Ownership | None) -> Spot:
+def _spot(prediction: Prediction, label: str, verdict: Verdict, own: Ownership | None) -> Point:
     mine = own is not None and prediction is own.prediction
     wall, cost = prediction.wall_seconds, prediction.cost_usd
     usd = tuple(max(value, LEAST_USD) for value in (cost.value, cost.low, cost.high))
-    return Spot(
+    return Point(
         label=label,
         style="own" if mine else "gpu" if prediction.candidate.is_gpu else "cpu",
         title=f"{label}. {_name(prediction, own)}: {format_duration(wall.value)}, {cents(cost.value)}",

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from costgpu.models.job import Leftover
-from costgpu.models.run import Findings, Orphan
+from costgpu.models.job import OrphanedResource
+from costgpu.models.run import Orphan, ReapFindings
 from costgpu.render.text.run import _document, _left, _wrap
 from costgpu.units import format_usd
 
 HOURS_PER_MONTH = 730  # as the providers count
 
 
-def reap_text(found: Findings, now: datetime, *, done: bool) -> str:
+def reap_text(found: ReapFindings, now: datetime, *, done: bool) -> str:
     """What was found, what was ended; empty if all is well.
 
     Args:
@@ -32,7 +32,7 @@ def reap_text(found: Findings, now: datetime, *, done: bool) -> str:
     return "\n".join(_wrap(line) for line in lines)
 
 
-def rate_text(found: Findings) -> str:
+def rate_text(found: ReapFindings) -> str:
     """``$1.23 an hour, $898 a month``; at least that, where a price is not known."""
     rate = found.usd_per_hour
     if not rate and found.prices_known:
@@ -41,7 +41,7 @@ def rate_text(found: Findings) -> str:
     return f"{least}{format_usd(rate)} an hour, {format_usd(rate * HOURS_PER_MONTH)} a month"
 
 
-def count_text(found: Findings) -> str:
+def count_text(found: ReapFindings) -> str:
     """``2 machines and 1 other thing``."""
     machines, things = len(found.orphans), len(found.leftovers)
     words = [f"{machines} machine{'s' if machines > 1 else ''}"] if machines else []
@@ -50,7 +50,7 @@ def count_text(found: Findings) -> str:
     return " and ".join(words)
 
 
-def _orphan(orphan: Orphan, found: Findings, now: datetime, *, done: bool) -> str:
+def _orphan(orphan: Orphan, found: ReapFindings, now: datetime, *, done: bool) -> str:
     ref, machine = orphan.instance.ref, orphan.instance
     what = "ended" if ref in found.ended else "NOT ENDED" if done else "orphan"
     price = "price not known" if orphan.usd_per_hour is None else _price(orphan.usd_per_hour)
@@ -61,7 +61,7 @@ def _orphan(orphan: Orphan, found: Findings, now: datetime, *, done: bool) -> st
     )
 
 
-def _leftover(leftover: Leftover, found: Findings, *, done: bool) -> str:
+def _leftover(leftover: OrphanedResource, found: ReapFindings, *, done: bool) -> str:
     what = "removed" if leftover in found.removed else "NOT REMOVED" if done else "left behind"
     return (
         f"{what}: {leftover.provider} {leftover.kind} {leftover.resource_id} in {leftover.region},"
@@ -73,7 +73,7 @@ def _price(usd_per_hour: Decimal | float) -> str:
     return f"{format_usd(usd_per_hour)} an hour" if usd_per_hour else "free"
 
 
-def reap_json(found: Findings, now: datetime) -> str:
+def reap_json(found: ReapFindings, now: datetime) -> str:
     """The same as a versioned document."""
     rate = found.usd_per_hour
     return _document(

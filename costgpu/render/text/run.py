@@ -11,12 +11,12 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from costgpu.models.job import EndedBy, EndReason, Layer, Receipt
+from costgpu.models.job import EndedBy, EndReason, Receipt, Safeguard
 from costgpu.units import format_duration, format_size, format_usd
 
 if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
-    from costgpu.models.run import Plan, RunView, Tagged
+    from costgpu.models.run import Plan, RunView, TaggedInstance
 
 WIDTH = 80
 VERSION = 1
@@ -194,7 +194,7 @@ def receipt_json(view: RunView) -> str:
     return _document("costgpu.run", run=_run(view), receipt=view.receipt, error=None)
 
 
-def jobs_text(views: Sequence[RunView], tagged: Sequence[Tagged], now: datetime) -> str:
+def jobs_text(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: datetime) -> str:
     """One line for each run, at most 80 wide."""
     if not views and not tagged:
         return "No runs. costgpu run train.py starts one."
@@ -223,7 +223,7 @@ def jobs_text(views: Sequence[RunView], tagged: Sequence[Tagged], now: datetime)
     return "\n".join(lines)
 
 
-def jobs_json(views: Sequence[RunView], tagged: Sequence[Tagged], now: datetime) -> str:
+def jobs_json(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: datetime) -> str:
     """The list as a versioned document."""
     return _document(
         "costgpu.jobs", at=now, runs=[_run(view, now) for view in views], tagged=[item.instance for item in tagged]
@@ -268,7 +268,7 @@ def _left(until: datetime | None, now: datetime) -> str:
     return f"{format_duration(seconds)} left" if seconds > 0 else f"{format_duration(-seconds)} over"
 
 
-def _layers(layers: Sequence[Layer]) -> str:
+def _layers(layers: Sequence[Safeguard]) -> str:
     lines = []
     for layer in layers:
         head = f"  {'+' if layer.armed else '-'} {layer.name}: "

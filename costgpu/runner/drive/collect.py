@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import EventKind, FileEntry, Outputs, RunState
-from costgpu.runner.files.place_outputs import Landed, bring_home
+from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
 from costgpu.runner.files.safe_move import is_file_with
 from costgpu.runner.files.select import printable
 from costgpu.runner.machine.host import Fetches, Selection
@@ -56,7 +56,7 @@ def landed(driver: Driver, host: Fetches, entries: Sequence[FileEntry], missing:
     )
 
 
-def land(driver: Driver, host: Fetches, entries: Sequence[FileEntry]) -> Landed:
+def land(driver: Driver, host: Fetches, entries: Sequence[FileEntry]) -> PlacedOutputs:
     """Puts outputs into the working folder and tells whoever watches."""
     view = driver.view
     found = bring_home(
@@ -119,7 +119,7 @@ def read_entries(folder: Path) -> tuple[FileEntry, ...] | None:
         return None
 
 
-def landed_words(found: Landed, home: str, run_id: str) -> str:
+def landed_words(found: PlacedOutputs, home: str, run_id: str) -> str:
     """What came home, in a sentence."""
     if not found.files:
         return "No outputs: the job has made or changed no files."

@@ -22,7 +22,7 @@ from costgpu.errors import (
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, InstanceState, JobOrder, JobPhase, RunState
 from costgpu.models.offer import PurchaseOption
-from costgpu.retry import patiently
+from costgpu.retry import retry_provider_call
 from costgpu.runner.drive import collect, termination
 from costgpu.runner.state.outcome import LIMITS, error_for
 
@@ -44,7 +44,9 @@ def boot(driver: Driver) -> None:
     last = "no answer"
     while driver.view.state is RunState.BOOTING:
         waited = (clock.now() - driver.view.changed_at).total_seconds()
-        instance = patiently(clock, lambda: provider.describe(ref), limit_seconds=termination.DESCRIBE_SECONDS)
+        instance = retry_provider_call(
+            clock, lambda: provider.describe(ref), limit_seconds=termination.DESCRIBE_SECONDS
+        )
         if gone(driver, instance):
             return
         if instance is not None and instance.state is InstanceState.RUNNING and instance.endpoint is not None:
@@ -144,7 +146,7 @@ def lost_for_now(driver: Driver, error: CostGpuError) -> None:
     driver.let_go()
     provider, ref, clock = driver.provider(), driver.view.instance, driver.tools.clock
     assert ref is not None  # noqa: S101 - only asked with a machine
-    instance = patiently(clock, lambda: provider.describe(ref), limit_seconds=termination.DESCRIBE_SECONDS)
+    instance = retry_provider_call(clock, lambda: provider.describe(ref), limit_seconds=termination.DESCRIBE_SECONDS)
     if gone(driver, instance):
         return
     until = driver.view.lease_until

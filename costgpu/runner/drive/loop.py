@@ -27,11 +27,11 @@ from costgpu.errors import (
 from costgpu.models.job import EndedBy, EndReason, EventKind, FileEntry, Instance, JobStatus, RunState
 from costgpu.models.run import RunView
 from costgpu.providers.base import Provider
-from costgpu.retry import patiently
+from costgpu.retry import retry_provider_call
 from costgpu.runner.drive import finish, follow, provision, termination
 from costgpu.runner.machine.host import Connector, Fetches, Host, Keys, LogPosition, Selection, Stream
 from costgpu.runner.machine.keys import load_keys, make_keys
-from costgpu.runner.state.journal import Record
+from costgpu.runner.state.journal import RunJournal
 from costgpu.runner.state.observer import Answer, Observer
 from costgpu.runner.state.states import IllegalEvent
 from costgpu.units import format_duration
@@ -40,7 +40,7 @@ HANDS_OFF = (RunState.RUNNING, RunState.COLLECTING)  # the agent guards the mach
 CAN_LEAVE = (RunState.RUNNING, RunState.COLLECTING)  # the job goes on, or is over, without us
 
 
-class Depot(Protocol):
+class BucketStore(Protocol):
     """Where outputs go besides home: the user's bucket."""
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
@@ -73,7 +73,7 @@ class Tools:
     folder: Path
     select: Callable[[RunView], Selection]
     allow_from: Callable[[str], str]
-    depot: Depot | None = None
+    depot: BucketStore | None = None
 
 
 class Detached(Exception):
@@ -103,7 +103,7 @@ class Driver:
         lost_since: When the connection was lost, monotonic; None while there is one.
     """
 
-    record: Record
+    record: RunJournal
     tools: Tools
     observer: Observer
     secrets: Mapping[str, str] | None = None
@@ -243,7 +243,7 @@ class Driver:
     def account(self, provider: Provider) -> str:
         """Whose money these credentials spend at a provider; asked once."""
         if provider.name not in self.accounts:
-            mine = patiently(self.tools.clock, provider.identity, limit_seconds=termination.DESCRIBE_SECONDS)
+            mine = retry_provider_call(self.tools.clock, provider.identity, limit_seconds=termination.DESCRIBE_SECONDS)
             self.accounts[provider.name] = mine.account
         return self.accounts[provider.name]
 
@@ -258,7 +258,7 @@ class Driver:
         if self._host is None:
             provider, ref = self.provider(), self.view.instance
             assert ref is not None  # noqa: S101 - only asked with a machine
-            instance = patiently(
+            instance = retry_provider_call(
                 self.tools.clock, lambda: provider.describe(ref), limit_seconds=termination.DESCRIBE_SECONDS
             )
             if instance is None or instance.endpoint is None or not instance.state.alive:

@@ -19,7 +19,7 @@ from costgpu.errors import (
 )
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, RunState
-from costgpu.retry import patiently
+from costgpu.retry import retry_provider_call
 from costgpu.runner.drive import termination
 from costgpu.runner.drive.receipt import close, request_of
 from costgpu.runner.lease import LEAST_JOB_SECONDS, boot_seconds
@@ -93,7 +93,7 @@ def create(driver: Driver) -> None:
             raise
 
     try:
-        instance = patiently(clock, call, limit_seconds=CREATE_SECONDS)
+        instance = retry_provider_call(clock, call, limit_seconds=CREATE_SECONDS)
     except Unreachable as error:
         driver.end(EndReason.PROVISION_FAILED, EndedBy.CLIENT, error)  # it may exist: looked for from there
         return
@@ -148,7 +148,7 @@ def find(driver: Driver) -> Instance | None:
     last = clock.monotonic() - (clock.now() - tried.at).total_seconds() + (0.0 if own else CREATE_SECONDS)
     last = max(last, driver.asked_at if driver.asked_at is not None else last)
     while True:
-        found = patiently(clock, lambda: provider.find(request), limit_seconds=CREATE_SECONDS)
+        found = retry_provider_call(clock, lambda: provider.find(request), limit_seconds=CREATE_SECONDS)
         if found is not None or clock.monotonic() - last > termination.UNKNOWN_SECONDS:
             return found
         driver.observer.waiting(driver.view, "making sure that no machine was created")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError, TerminationUnconfirmed
-from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, InstanceRef, InstanceState, Layer, Receipt
+from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, InstanceRef, InstanceState, Receipt, Safeguard
 from costgpu.models.run import RunView
 from costgpu.providers.base import Provider
-from costgpu.retry import patiently
+from costgpu.retry import retry_provider_call
 from costgpu.runner.lease import GUEST_WAITS_SECONDS
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def terminate(provider: Provider, ref: InstanceRef, clock: Clock) -> None:
         TerminationUnconfirmed: It never did; the message has the command to do it by hand.
     """
     try:
-        patiently(clock, lambda: provider.terminate(ref), limit_seconds=ASK_SECONDS)
+        retry_provider_call(clock, lambda: provider.terminate(ref), limit_seconds=ASK_SECONDS)
     except ProviderError as error:
         raise TerminationUnconfirmed(
             f"{ref.instance_id} in {ref.region} could not be ended and may be billing: {error.message}",
@@ -79,7 +79,7 @@ def confirm(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: 
     started, wait, last = clock.monotonic(), 0.25, "nothing"
     while True:
         try:
-            instance = patiently(clock, lambda: provider.describe(ref), limit_seconds=CONFIRM_SECONDS)
+            instance = retry_provider_call(clock, lambda: provider.describe(ref), limit_seconds=CONFIRM_SECONDS)
         except ProviderError as error:
             raise TerminationUnconfirmed(
                 f"{ref.provider} does not confirm the end of {ref.instance_id} in {ref.region}: {error.message}",
@@ -192,7 +192,7 @@ def _known_end(view: RunView, instance: Instance | None) -> datetime | None:
 
 def receipt_for(
     view: RunView,
-    layers: tuple[Layer, ...],
+    layers: tuple[Safeguard, ...],
     *,
     reason: EndReason,
     ended_by: EndedBy,
@@ -220,7 +220,7 @@ def receipt_for(
     )
 
 
-def all_layers(view: RunView) -> tuple[Layer, ...]:
+def all_layers(view: RunView) -> tuple[Safeguard, ...]:
     """The layers of termination of a run: those that the provider armed, and those that are the same everywhere."""
     if view.instance is None:
         return ()
@@ -228,15 +228,15 @@ def all_layers(view: RunView) -> tuple[Layer, ...]:
     return (*view.layers, replace(agent, armed=view.synced), replace(client, armed=not view.detached), reaper)
 
 
-def common_layers(until: datetime | None) -> tuple[Layer, Layer, Layer]:
+def common_layers(until: datetime | None) -> tuple[Safeguard, Safeguard, Safeguard]:
     """Agent, client and reaper."""
     return (
-        Layer(
+        Safeguard(
             name="agent",
             armed=True,
             deadline=until,
             detail="on the machine: job over and nobody there, idle, out of time, disk full, preempted",
         ),
-        Layer(name="client", armed=True, detail="terminates when the job is over, and waits for proof"),
-        Layer(name="reap", armed=True, deadline=until, detail="costgpu reap ends it by its tag, from any computer"),
+        Safeguard(name="client", armed=True, detail="terminates when the job is over, and waits for proof"),
+        Safeguard(name="reap", armed=True, deadline=until, detail="costgpu reap ends it by its tag, from any computer"),
     )

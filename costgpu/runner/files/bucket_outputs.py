@@ -41,8 +41,8 @@ class Bucket(Protocol):
         """Brings it here."""
 
 
-class BucketDepot:
-    """A `Depot` over the bucket that the run's spec names.
+class BucketOutputs:
+    """A `BucketStore` over the bucket that the run's spec names.
 
     Args:
         clock: For how long addresses have to be valid.

@@ -61,7 +61,7 @@ class Stuck:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
+class PlacedOutputs:
     """What came home. All of it is on this machine: the other one may end.
 
     Attributes:
@@ -92,7 +92,7 @@ class Landed:
 
 def bring_home(
     host: Fetches, entries: Sequence[FileEntry], *, workdir: Path, sent: Mapping[str, str], run_id: str
-) -> Landed:
+) -> PlacedOutputs:
     """Brings the outputs into the working folder.
 
     Args:
@@ -177,7 +177,7 @@ class _Landing:
                 host.fetch(these, folder)
         to_disk(self._staged.values())
 
-    def place(self, entries: Sequence[FileEntry]) -> Landed:
+    def place(self, entries: Sequence[FileEntry]) -> PlacedOutputs:
         """Gives every output its place, whatever happens to the others."""
         stuck = []
         for entry in entries:
@@ -194,7 +194,7 @@ class _Landing:
         self._tidy(anything_left=bool(stuck))
         away = {one.path for one in stuck}
         placed = [entry for entry in entries if entry.path not in away]
-        return Landed(
+        return PlacedOutputs(
             files=len(placed),
             bytes=sum(entry.size for entry in placed),
             replaced=(*self._kept_before(entries), *self._again),

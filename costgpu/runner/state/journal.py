@@ -12,7 +12,7 @@ from costgpu.models.run import RunView
 from costgpu.runner.state.states import apply, begin, replay
 
 
-class Book(Protocol):
+class EventStore(Protocol):
     """What the engine needs of a ledger."""
 
     def append(self, event: RunEvent) -> None:
@@ -22,14 +22,14 @@ class Book(Protocol):
         """All of a run, in order; empty for an unknown one."""
 
 
-class Record:
+class RunJournal:
     """The view of one run, kept in step with the ledger.
 
     Before the machine exists a ledger that cannot be written stops the run. Afterwards it never does: the events
     are kept in memory, the run goes on to its end, and `broken` says what was not written.
     """
 
-    def __init__(self, book: Book, clock: Clock, run_id: str) -> None:
+    def __init__(self, book: EventStore, clock: Clock, run_id: str) -> None:
         self.book = book
         self.clock = clock
         self.run_id = run_id

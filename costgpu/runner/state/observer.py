@@ -36,7 +36,7 @@ class Observer(Protocol):
         """Ctrl-C was pressed. A second one while this asks is a `KeyboardInterrupt`, and means cancel."""
 
 
-class Nobody:
+class NullObserver:
     """Watches nothing; Ctrl-C cancels."""
 
     def changed(self, _view: RunView) -> None:

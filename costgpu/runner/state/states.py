@@ -27,10 +27,10 @@ from costgpu.models.job import (
     InstanceRef,
     JobSpec,
     JobStatus,
-    Layer,
     Receipt,
     RunEvent,
     RunState,
+    Safeguard,
 )
 from costgpu.models.run import Attempt, Option, RunView
 
@@ -134,7 +134,7 @@ def _facts(view: RunView, kind: EventKind, data: Mapping[str, Any], at: datetime
         refusal = (view.attempt.option, view.attempt.zone, str(data.get("message", "")))
         return replace(view, refusals=(*view.refusals, refusal))
     if kind is E.CREATED:
-        layers = tuple(from_json(Layer, layer) for layer in data.get("layers", ()))
+        layers = tuple(from_json(Safeguard, layer) for layer in data.get("layers", ()))
         return replace(
             view,
             instance=from_json(InstanceRef, data),

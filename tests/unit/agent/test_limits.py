@@ -134,7 +134,7 @@ def test_any_sign_of_life_counts_and_the_chatter_of_a_machine_does_not() -> None
 def test_the_agents_words_are_those_of_the_client() -> None:
     known = {each.value for each in EndReason} | {each.value for each in JobPhase}
     folder = Path(agent.__file__).parent
-    text = "\n".join(path.read_text() for path in folder.glob("*.py"))
+    text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
     said = set(re.findall(r'(?:Ending\(|"reason": |return )"([a-z_]+)"[,)\n]', text))
     assert {"deadline", "idle", "preempted", "max_duration", "disk_full", "cancelled", "job_failed"} <= said
     assert said <= known | {"preempted"}

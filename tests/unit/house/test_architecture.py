@@ -59,7 +59,7 @@ def test_a_planted_breach_is_seen(house: Path, place: str, line: str, contract: 
 
 def test_the_probe_is_python_3_8_and_standard_library_only(root: Path) -> None:
     standard = set(sys.stdlib_module_names)
-    sources = list((root / "costgpu" / "measure" / "probe").glob("*.py"))
+    sources = list((root / "costgpu" / "measure" / "probe").rglob("*.py"))
     assert len(sources) > 5
     for source in sources:
         tree = ast.parse(source.read_text(), feature_version=(3, 8))

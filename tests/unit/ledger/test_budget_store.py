@@ -22,15 +22,15 @@ from costgpu.errors import BudgetError, LedgerDamaged, LedgerError
 from costgpu.ledger import Ledger, schema
 from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds, crossed
 from costgpu.ledger.records.budget_store import (
+    DeliveryAttempt,
     Stored,
-    Turn,
     alerts_of,
     all_budgets,
-    finish_turn,
+    claim_delivery,
+    finish_delivery,
     newest_entry,
     remove_budget,
     set_budget,
-    take_turn,
 )
 from tests.runner.examples import START, intent
 
@@ -78,9 +78,9 @@ def the_one(ledger: Ledger) -> Stored:
     return stored
 
 
-def turn_of(ledger: Ledger, spent: str, now: datetime = NOW, period: Period = NOVEMBER) -> Turn:
+def turn_of(ledger: Ledger, spent: str, now: datetime = NOW, period: Period = NOVEMBER) -> DeliveryAttempt:
     stored, usd = the_one(ledger), Decimal(spent)
-    return take_turn(ledger, stored, period, crossed(stored.budget, usd), usd, now)
+    return claim_delivery(ledger, stored, period, crossed(stored.budget, usd), usd, now)
 
 
 def rows(ledger: Ledger, table: str) -> int:
@@ -95,7 +95,7 @@ def plant(ledger: Ledger, statement: Executable) -> None:
     ledger.write(write)
 
 
-def marks(turn: Turn) -> list[int]:
+def marks(turn: DeliveryAttempt) -> list[int]:
     return [alert.threshold for alert in turn.alerts]
 
 
@@ -166,12 +166,12 @@ class TestAlerts:
         set_budget(ledger, NLP, NOW)
 
     def test_several_thresholds_at_once_are_one_turn_with_all_rows(self, ledger: Ledger) -> None:
-        assert turn_of(ledger, "99") == Turn()
+        assert turn_of(ledger, "99") == DeliveryAttempt()
         turn = turn_of(ledger, "170")
         assert marks(turn) == [50, 80]
         assert turn.new == turn.alerts
-        finish_turn(ledger, turn.alerts, NOW, delivered=True, detail="mail, Slack")
-        assert turn_of(ledger, "170", NOW + MINUTE) == Turn()
+        finish_delivery(ledger, turn.alerts, NOW, delivered=True, detail="mail, Slack")
+        assert turn_of(ledger, "170", NOW + MINUTE) == DeliveryAttempt()
         found = alerts_of(ledger, the_one(ledger), NOVEMBER)
         assert [(a.threshold, a.delivered, a.told_at, a.attempts, a.detail) for a in found] == [
             (50, True, NOW, 1, "mail, Slack"),
@@ -183,61 +183,61 @@ class TestAlerts:
     def test_nothing_is_written_where_nothing_is_to_be_said(
         self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        finish_turn(ledger, turn_of(ledger, "170").alerts, NOW, delivered=True, detail="mail")
+        finish_delivery(ledger, turn_of(ledger, "170").alerts, NOW, delivered=True, detail="mail")
         monkeypatch.setattr(Ledger, "write", lambda *_: pytest.fail("it writes"))
-        assert turn_of(ledger, "170") == Turn()
-        assert turn_of(ledger, "20") == Turn()
+        assert turn_of(ledger, "170") == DeliveryAttempt()
+        assert turn_of(ledger, "20") == DeliveryAttempt()
 
     def test_what_failed_is_tried_again_at_once_and_visible(self, ledger: Ledger) -> None:
         for attempt in (1, 2, 3):
             turn = turn_of(ledger, "101", NOW + attempt * MINUTE)
             assert marks(turn) == [50]
             assert len(turn.new) == (attempt == 1)
-            finish_turn(ledger, turn.alerts, NOW, delivered=attempt == 3, detail=f"try {attempt}")
+            finish_delivery(ledger, turn.alerts, NOW, delivered=attempt == 3, detail=f"try {attempt}")
             (alert,) = alerts_of(ledger, the_one(ledger), NOVEMBER)
             assert (alert.attempts, alert.delivered, alert.detail) == (attempt, attempt == 3, f"try {attempt}")
             assert alert.last_attempt_at == NOW + attempt * MINUTE
-        assert turn_of(ledger, "101", NOW + timedelta(hours=1)) == Turn()
+        assert turn_of(ledger, "101", NOW + timedelta(hours=1)) == DeliveryAttempt()
 
     def test_an_attempt_without_a_result_is_somebody_elses_for_10_minutes(self, ledger: Ledger) -> None:
         assert marks(turn_of(ledger, "101")) == [50]
         (alert,) = alerts_of(ledger, the_one(ledger), NOVEMBER)
         assert (alert.delivered, alert.attempts) == (None, 1)
-        assert turn_of(ledger, "101", NOW + 9 * MINUTE) == Turn()
+        assert turn_of(ledger, "101", NOW + 9 * MINUTE) == DeliveryAttempt()
         assert marks(turn_of(ledger, "161", NOW + 9 * MINUTE)) == [80]  # that one is nobody's yet
         again = turn_of(ledger, "161", NOW + 10 * MINUTE)
         assert (marks(again), again.new) == ([50], ())
-        finish_turn(ledger, again.alerts, NOW + 10 * MINUTE, delivered=True, detail="mail")
+        finish_delivery(ledger, again.alerts, NOW + 10 * MINUTE, delivered=True, detail="mail")
         assert marks(turn_of(ledger, "161", NOW + 30 * MINUTE)) == [80]
 
     def test_a_failed_result_of_the_one_before_does_not_free_the_one_after(self, ledger: Ledger) -> None:
         first = turn_of(ledger, "101")
         second = turn_of(ledger, "101", NOW + 11 * MINUTE)  # the first one was taken for dead, and was only slow
-        finish_turn(ledger, first.alerts, NOW + 12 * MINUTE, delivered=False, detail="late")
-        assert turn_of(ledger, "101", NOW + 12 * MINUTE) == Turn()
-        finish_turn(ledger, second.alerts, NOW + 13 * MINUTE, delivered=True, detail="mail")
-        assert turn_of(ledger, "101", NOW + 60 * MINUTE) == Turn()
+        finish_delivery(ledger, first.alerts, NOW + 12 * MINUTE, delivered=False, detail="late")
+        assert turn_of(ledger, "101", NOW + 12 * MINUTE) == DeliveryAttempt()
+        finish_delivery(ledger, second.alerts, NOW + 13 * MINUTE, delivered=True, detail="mail")
+        assert turn_of(ledger, "101", NOW + 60 * MINUTE) == DeliveryAttempt()
 
     def test_what_could_not_be_told_last_month_is_told_now_for_a_week(self, ledger: Ledger) -> None:
         end = OCTOBER.end
         assert end is not None
         before, after = end - MINUTE, end + MINUTE
         failed = turn_of(ledger, "170", before, OCTOBER)
-        finish_turn(ledger, failed.alerts, before, delivered=False, detail="no network")
+        finish_delivery(ledger, failed.alerts, before, delivered=False, detail="no network")
         turn = turn_of(ledger, "1", after)
         assert ([a.period_start for a in turn.alerts], marks(turn), turn.new) == ([OCTOBER.start] * 2, [50, 80], ())
-        finish_turn(ledger, turn.alerts, after, delivered=False, detail="no network")
-        assert turn_of(ledger, "1", end + timedelta(days=8)) == Turn()
+        finish_delivery(ledger, turn.alerts, after, delivered=False, detail="no network")
+        assert turn_of(ledger, "1", end + timedelta(days=8)) == DeliveryAttempt()
 
     def test_replacing_only_the_thresholds_repeats_nothing(self, ledger: Ledger) -> None:
-        finish_turn(ledger, turn_of(ledger, "170").alerts, NOW, delivered=True, detail="mail")
+        finish_delivery(ledger, turn_of(ledger, "170").alerts, NOW, delivered=True, detail="mail")
         set_budget(ledger, replace(NLP, thresholds=(50, 75, 80, 100), enforce=True), NOW, replace=True)
         assert marks(turn_of(ledger, "170")) == [75]
         set_budget(ledger, replace(NLP, amount_usd=Decimal(180)), NOW, replace=True)
         assert marks(turn_of(ledger, "170")) == [50, 80]  # of another amount it is news
 
     def test_removed_and_made_again_it_tells_again(self, ledger: Ledger) -> None:
-        finish_turn(ledger, turn_of(ledger, "170").alerts, NOW, delivered=True, detail="mail")
+        finish_delivery(ledger, turn_of(ledger, "170").alerts, NOW, delivered=True, detail="mail")
         remove_budget(ledger, "team-nlp", NOW)
         set_budget(ledger, NLP, NOW)
         assert marks(turn_of(ledger, "170")) == [50, 80]
@@ -245,15 +245,15 @@ class TestAlerts:
     def test_a_total_has_one_period(self, ledger: Ledger) -> None:
         remove_budget(ledger, "team-nlp", NOW)
         set_budget(ledger, replace(NLP, every=Every.TOTAL), NOW)
-        finish_turn(ledger, turn_of(ledger, "170", NOW, Period()).alerts, NOW, delivered=True, detail="mail")
-        assert turn_of(ledger, "170", NOW + timedelta(days=400), Period()) == Turn()
+        finish_delivery(ledger, turn_of(ledger, "170", NOW, Period()).alerts, NOW, delivered=True, detail="mail")
+        assert turn_of(ledger, "170", NOW + timedelta(days=400), Period()) == DeliveryAttempt()
         assert [a.threshold for a in alerts_of(ledger, the_one(ledger), Period())] == [50, 80]
 
     def test_a_result_that_cannot_be_written_is_an_error_and_is_told_once_more(self, ledger: Ledger) -> None:
         turn = turn_of(ledger, "101")
-        finish_turn(ledger, turn.alerts, NOW, delivered=True, detail="mail")
+        finish_delivery(ledger, turn.alerts, NOW, delivered=True, detail="mail")
         with pytest.raises(LedgerError, match="result of an alert"):
-            finish_turn(ledger, turn.alerts, NOW, delivered=True, detail="mail")
+            finish_delivery(ledger, turn.alerts, NOW, delivered=True, detail="mail")
 
 
 # Not in a class: those run once more on PostgreSQL, and Hypothesis wants one instance per test.
@@ -270,7 +270,7 @@ def test_a_clock_that_goes_back_repeats_and_unsends_nothing(checks: list[tuple[i
             turn = turn_of(ledger, str(spent), now, period)
             assert turn.new == turn.alerts
             told += [(alert.period_start, alert.threshold) for alert in turn.new]
-            finish_turn(ledger, turn.alerts, now, delivered=True, detail="mail")
+            finish_delivery(ledger, turn.alerts, now, delivered=True, detail="mail")
             known = {alert.threshold for alert in alerts_of(ledger, the_one(ledger), period)}
             assert known == {threshold for start, threshold in told if start == period.start}
     assert len(told) == len(set(told))
@@ -342,7 +342,7 @@ class TestAtOnce:
         with Ledger.open(url) as ledger:
             found = alerts_of(ledger, the_one(ledger), NOVEMBER)
             assert [(a.threshold, a.delivered) for a in found] == [(50, True), (80, True)]
-            assert turn_of(ledger, "170", NOW + timedelta(hours=9)) == Turn()
+            assert turn_of(ledger, "170", NOW + timedelta(hours=9)) == DeliveryAttempt()
 
 
 def check(url: str, now: datetime, how: str) -> subprocess.Popen[str]:

@@ -25,9 +25,9 @@ from costgpu.models.job import (
     JobOrder,
     JobSpec,
     JobStatus,
-    Layer,
     Lease,
     Receipt,
+    Safeguard,
 )
 from costgpu.models.offer import Offer, PurchaseOption
 
@@ -59,7 +59,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize(
     "cls",
-    [JobSpec, Lease, Layer, Receipt, Offer, Instance, JobStatus, InstanceRef, Identity, JobOrder, FileEntry],
+    [JobSpec, Lease, Safeguard, Receipt, Offer, Instance, JobStatus, InstanceRef, Identity, JobOrder, FileEntry],
     ids=lambda cls: cls.__name__,
 )
 def test_whatever_a_run_knows_comes_back_as_it_was(cls: type) -> None:

@@ -11,9 +11,9 @@ from costgpu.errors import (
     KilledBySignal,
     MissingImport,
     NeedsCuda,
-    NeverStepped,
     NothingToMeasure,
     NotPython,
+    NoTrainingStep,
     OutOfMemory,
     ScriptCrashed,
     ScriptError,
@@ -96,7 +96,7 @@ def test_a_run_that_stepped_is_no_failure(log: Path, status: str) -> None:
 def test_one_step_and_no_second() -> None:
     where = "/w/train.py:9 in main: loss.backward()"
     error = error_of(outcome_without_log(stepped(1, where=["outer", where])))
-    assert type(error) is NeverStepped
+    assert type(error) is NoTrainingStep
     assert "one step" in error.message
     assert where in error.hint
     assert "--measure-for" in error.hint
@@ -114,7 +114,7 @@ def test_one_step_and_no_second() -> None:
 def test_no_step_within_the_limit(log: Path, facts: dict[str, Any], words: str) -> None:
     where = "/w/data.py:40 in download: sleep(1)"
     error = error_of(outcome(log, {"status": "never_stepped", "phases": [], "where": [where]} | facts))
-    assert type(error) is NeverStepped
+    assert type(error) is NoTrainingStep
     assert words in error.message
     assert "180 s" in error.message
     assert where in error.hint
@@ -123,7 +123,7 @@ def test_no_step_within_the_limit(log: Path, facts: dict[str, Any], words: str) 
 
 def test_a_script_that_trains_nothing_is_told_what_could_be_counted(log: Path) -> None:
     error = error_of(outcome(log, {"status": "never_stepped", "phases": [], "where": [], "versions": {}}))
-    assert type(error) is NeverStepped
+    assert type(error) is NoTrainingStep
     assert "did nothing in 180 s that can be counted" in error.message
     assert "tqdm" in error.hint
     assert "--step-pattern" in error.hint
@@ -131,7 +131,7 @@ def test_a_script_that_trains_nothing_is_told_what_could_be_counted(log: Path) -
 
 def test_it_hangs_in_native_code(log: Path) -> None:
     error = error_of(outcome(log, None, timed_out=True, returncode=-9))
-    assert type(error) is NeverStepped, "costgpu itself ended it"
+    assert type(error) is NoTrainingStep, "costgpu itself ended it"
     assert str(log) in error.hint
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 
-from costgpu.measure.probe.loops.loop_stack import Nest
+from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, observed_epoch, total_steps
 from costgpu.models.workload import Total, TotalKind
 
@@ -423,7 +423,7 @@ def read_by_the_probe(shape: Shape, folder: Path, most: int = 40) -> list[dict[s
     text, loader = write(shape)[0], Loader(shape.trips)
     path = folder / f"{abs(hash(text))}.py"
     path.write_text(text)
-    make_nest: Any = Nest
+    make_nest: Any = LoopStack
     nest = make_nest(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
 
     def only_the_script(frame: FrameType) -> list[FrameType]:

@@ -12,7 +12,7 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EventKind, Instance, InstanceRef, InstanceState, RunEvent
 from costgpu.models.run import Option
-from costgpu.providers.base import Owned
+from costgpu.providers.base import OwnedResources
 from tests.runner.examples import intent, offer, option, spec
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -160,10 +160,10 @@ class Answers:
 
     def __init__(self, *instances: Instance, name: str = "aws", unreachable: tuple[tuple[str, str], ...] = ()) -> None:
         self.name = name
-        self.owned = Owned(instances=instances, unreachable=unreachable)
+        self.owned = OwnedResources(instances=instances, unreachable=unreachable)
         self.error: Exception | None = None
 
-    def list_owned(self, regions: object = None) -> Owned:
+    def list_owned(self, regions: object = None) -> OwnedResources:
         """As planted."""
         assert regions is None
         if self.error is not None:

@@ -10,8 +10,8 @@ from textwrap import dedent
 import pytest
 
 from costgpu.errors import ProviderError
-from costgpu.models.job import Instance, InstanceRef, InstanceState, Leftover
-from costgpu.models.run import Findings, Orphan, Why
+from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.models.run import Orphan, OrphanReason, ReapFindings
 from costgpu.render.text import reap as render
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -33,22 +33,22 @@ def machine(instance_id: str, state: InstanceState, lease: datetime | None, run_
     )
 
 
-def findings() -> Findings:
+def findings() -> ReapFindings:
     past = machine("i-1", InstanceState.RUNNING, NOW - timedelta(hours=3))
-    return Findings(
+    return ReapFindings(
         orphans=[
-            Orphan(instance=past, why=Why.PAST_LEASE, usd_per_hour=Decimal("32.79")),
+            Orphan(instance=past, why=OrphanReason.PAST_LEASE, usd_per_hour=Decimal("32.79")),
             Orphan(
                 instance=machine("i-2", InstanceState.STOPPED, None, ""),
-                why=Why.NO_LEASE,
+                why=OrphanReason.NO_LEASE,
                 usd_per_hour=Decimal("0.010959"),
             ),
         ],
         leftovers=[
-            Leftover(
+            OrphanedResource(
                 provider="aws", region="eu-west-1", kind="disk", resource_id="vol-1", run_id=RUN, usd_per_hour=0.011
             ),
-            Leftover(
+            OrphanedResource(
                 provider="aws", region="eu-west-1", kind="security group", resource_id="sg-1", run_id=RUN, owner="bob"
             ),
         ],
@@ -102,13 +102,13 @@ def test_what_was_done() -> None:
 
 
 def test_all_is_well_is_nothing() -> None:
-    assert render.reap_text(Findings(kept=findings().kept), NOW, done=False) == ""
-    assert render.reap_text(Findings(kept=findings().kept), NOW, done=True) == ""
+    assert render.reap_text(ReapFindings(kept=findings().kept), NOW, done=False) == ""
+    assert render.reap_text(ReapFindings(kept=findings().kept), NOW, done=True) == ""
 
 
 def test_a_price_that_is_not_known_is_not_zero() -> None:
     found = findings()
-    found.orphans[0] = Orphan(instance=found.orphans[0].instance, why=Why.PAST_LEASE)
+    found.orphans[0] = Orphan(instance=found.orphans[0].instance, why=OrphanReason.PAST_LEASE)
     text = render.reap_text(found, NOW, done=False)
     assert "running, price not known, past" in text
     assert "Together at least $0.022 an hour, $16.03 a month." in text
@@ -116,7 +116,7 @@ def test_a_price_that_is_not_known_is_not_zero() -> None:
 
 
 def test_what_is_free_is_said_to_be() -> None:
-    assert render.rate_text(Findings(leftovers=findings().leftovers[1:])) == "free"
+    assert render.rate_text(ReapFindings(leftovers=findings().leftovers[1:])) == "free"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,9 @@ def test_what_is_free_is_said_to_be() -> None:
 )
 def test_how_much_was_found(orphans: int, leftovers: int, words: str) -> None:
     found = findings()
-    assert render.count_text(Findings(orphans=found.orphans[:orphans], leftovers=found.leftovers[:leftovers])) == words
+    assert (
+        render.count_text(ReapFindings(orphans=found.orphans[:orphans], leftovers=found.leftovers[:leftovers])) == words
+    )
 
 
 def test_the_document_says_what_programs_need() -> None:

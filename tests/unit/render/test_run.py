@@ -21,13 +21,13 @@ from costgpu.models.job import (
     JobPhase,
     JobSpec,
     JobStatus,
-    Layer,
     Receipt,
     RunState,
+    Safeguard,
 )
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
-from costgpu.models.run import Attempt, Option, Plan, RunView, Tagged
+from costgpu.models.run import Attempt, Option, Plan, RunView, TaggedInstance
 from costgpu.render.text import run as render
 from costgpu.runner.lease import lease_for
 from costgpu.runner.plan import this_machine
@@ -62,9 +62,9 @@ SPEC = JobSpec(
     bucket="s3://ada/runs",
 )
 LAYERS = (
-    Layer(name="create call", armed=True, detail="powering off terminates it", deadline=UNTIL),
-    Layer(name="provider schedule", armed=False, detail="no role for EventBridge Scheduler is configured"),
-    Layer(
+    Safeguard(name="create call", armed=True, detail="powering off terminates it", deadline=UNTIL),
+    Safeguard(name="provider schedule", armed=False, detail="no role for EventBridge Scheduler is configured"),
+    Safeguard(
         name="watchdog",
         armed=True,
         deadline=UNTIL,
@@ -366,8 +366,8 @@ def test_a_list_of_runs() -> None:
         view(run_id="e", attempt=replace(attempt, lease_until=NOW - timedelta(minutes=5))),
     ]
     tagged = [
-        Tagged(instance=machine("i-9", InstanceState.RUNNING, UNTIL)),
-        Tagged(instance=machine("i-8", InstanceState.STOPPED, None)),
+        TaggedInstance(instance=machine("i-9", InstanceState.RUNNING, UNTIL)),
+        TaggedInstance(instance=machine("i-8", InstanceState.STOPPED, None)),
     ]
     golden(
         render.jobs_text(views, tagged, NOW),
@@ -431,7 +431,7 @@ def test_a_run_that_goes_on_until_its_lease() -> None:
 
 def documents() -> dict[str, str]:
     lost = InstanceLost("gone", hint="again")
-    other = Tagged(instance=machine("i-3", InstanceState.RUNNING, UNTIL))
+    other = TaggedInstance(instance=machine("i-3", InstanceState.RUNNING, UNTIL))
     return {
         "costgpu.plan": render.plan_json(plan(), NOW),
         "costgpu.run": render.launched_json(plan(), closed(), lost, NOW),

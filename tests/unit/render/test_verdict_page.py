@@ -19,7 +19,7 @@ from costgpu.estimate.energy import energy_kwh
 from costgpu.models.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
 from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from costgpu.render.html.verdict_figures import Spot, Stack, axis, cost_and_time, shares, time_ticks, usd_ticks
+from costgpu.render.html.verdict_figures import Point, Stack, axis, cost_and_time, shares, time_ticks, usd_ticks
 from costgpu.render.html.verdict_length import extra_words
 from costgpu.render.html.verdict_page import verdict_html
 from tests.unit.providers.answers import OFFERS, TODAY, offer, profile, verdict, workload
@@ -253,9 +253,9 @@ def test_ticks_are_inside_apart_and_rising(least: float, times: float, width: in
 
 
 def test_marks_of_the_picture_are_where_the_scales_say() -> None:
-    cheap = Spot(label="1", title="a", style="cpu", seconds=(100.0, 90.0, 110.0), usd=(1.0, 0.9, 1.1))
-    dear = Spot(label="2", title="b", style="gpu", seconds=(10.0, 9.0, 11.0), usd=(5.0, 4.0, 6.0), chosen=True)
-    beaten = Spot(label="3", title="c", style="gpu", seconds=(120.0, 110.0, 130.0), usd=(6.0, 5.0, 7.0))
+    cheap = Point(label="1", title="a", style="cpu", seconds=(100.0, 90.0, 110.0), usd=(1.0, 0.9, 1.1))
+    dear = Point(label="2", title="b", style="gpu", seconds=(10.0, 9.0, 11.0), usd=(5.0, 4.0, 6.0), chosen=True)
+    beaten = Point(label="3", title="c", style="gpu", seconds=(120.0, 110.0, 130.0), usd=(6.0, 5.0, 7.0))
     svg = cost_and_time(800, 400, [cheap, dear, beaten], 1000.0, "here", name="n", text="t")
     [(cx, cy)] = re.findall(r'<circle class="chosen" cx="([\d.]+)" cy="([\d.]+)"', svg)
     [(x, y)] = re.findall(r'<rect class="dot cpu" x="([\d.]+)" y="([\d.]+)"', svg)

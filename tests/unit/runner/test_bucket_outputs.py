@@ -14,7 +14,7 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import OutputsDamaged
-from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, BucketDepot
+from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, BucketOutputs
 from tests.runner.examples import spec
 
 RUN = "abcdefghijkl"
@@ -48,7 +48,7 @@ def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> None:
 
 def rescued(folder: Path, view: Any) -> tuple[Any, ...] | None:
     opened: Any = FakeBucket(folder / "bucket")
-    return BucketDepot(ManualClock(), lambda url: opened).rescue(view, folder / "run")
+    return BucketOutputs(ManualClock(), lambda url: opened).rescue(view, folder / "run")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from costgpu.clock import ManualClock
 from costgpu.errors import LedgerDamaged, LedgerError, ProviderError, RunBusy, RunNotFound
 from costgpu.models.job import EventKind, JobPhase, JobStatus, RunEvent, RunState
-from costgpu.models.run import RunView, Tagged
+from costgpu.models.run import RunView, TaggedInstance
 from costgpu.providers.base import Provider
 from costgpu.runner.drive.loop import Detached
 from costgpu.runner.launch import (
@@ -31,7 +31,7 @@ from costgpu.runner.launch import (
     whoami,
 )
 from costgpu.runner.state.lock import driving
-from costgpu.runner.state.observer import Nobody
+from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud, JobScript
 from tests.runner.examples import START, facts_of, intent
 from tests.runner.mortal import MemoryBook, plan, tools
@@ -91,7 +91,7 @@ class World:
                 work,
                 self.book,
                 self.tools,
-                Nobody(),
+                NullObserver(),
                 owner="me@here",
                 environment={"TOKEN": "x"},
                 detach=True,
@@ -188,7 +188,7 @@ class TestFind:
         world.detached("abc")
         (instance,) = world.cloud.instances_of("abc")
         found = find(text or instance.ref.instance_id, book, world.providers, owner=lambda: "me")
-        assert isinstance(found, Tagged)
+        assert isinstance(found, TaggedInstance)
         assert found.instance.ref == instance.ref
 
     @pytest.mark.parametrize("text", ["ab", "train"])
@@ -200,7 +200,7 @@ class TestFind:
             find(text, Shelf(), world.providers, owner=lambda: "you@here")
         assert "whole run id" in caught.value.hint
         for whole in ("abc", machine):
-            assert isinstance(find(whole, Shelf(), world.providers, owner=lambda: "you@here"), Tagged)
+            assert isinstance(find(whole, Shelf(), world.providers, owner=lambda: "you@here"), TaggedInstance)
 
     def test_several_machines_are_no_answer_either(self, world: World) -> None:
         world.detached("abc")
@@ -225,7 +225,7 @@ class TestFind:
         broken = FakeCloud(ManualClock())
         broken.faults.next("list_owned", error=ProviderError("broken"), times=9)
         found = find("abc", Shelf(), lambda: [broken.provider(), world.cloud.provider()])
-        assert isinstance(found, Tagged)
+        assert isinstance(found, TaggedInstance)
 
 
 class TestLaunch:
@@ -235,14 +235,20 @@ class TestLaunch:
                 raise LedgerError("The disk is full.")
 
         with pytest.raises(LedgerError):
-            launch(plan(world.work), Full(), world.tools, Nobody(), owner="me", environment={}, run_id="abc")
+            launch(plan(world.work), Full(), world.tools, NullObserver(), owner="me", environment={}, run_id="abc")
         assert not world.cloud.instances
         assert not [call for call in world.cloud.calls if call.method == "create"]
 
     def test_the_intent_has_names_of_variables_and_no_values(self, world: World) -> None:
         work = plan(world.work, env_names=("TOKEN",))
         driver = launch(
-            work, world.book, world.tools, Nobody(), owner="me", environment={"TOKEN": "s3cr3t-value"}, run_id="abc"
+            work,
+            world.book,
+            world.tools,
+            NullObserver(),
+            owner="me",
+            environment={"TOKEN": "s3cr3t-value"},
+            run_id="abc",
         )
         assert driver.view.state is RunState.CLOSED
         assert "TOKEN" in repr(world.book.rows)
@@ -263,7 +269,7 @@ class TestComingBack:
     def test_the_ledger_knows_who_left_and_who_came(self, world: World) -> None:
         world.detached("abc")
         assert load(world.book, "abc").detached
-        driver = driver_for(load(world.book, "abc"), world.book, world.tools, Nobody(), {})
+        driver = driver_for(load(world.book, "abc"), world.book, world.tools, NullObserver(), {})
         assert not driver.view.detached
         assert driver.drive().state is RunState.CLOSED
         assert (world.work / "model.pt").read_bytes() == b"w"
@@ -288,33 +294,33 @@ class TestComingBack:
 class TestCollectFinished:
     def test_what_is_over_comes_home_and_is_ended(self, world: World) -> None:
         world.detached("abc")
-        assert collect_finished(world.book, world.tools, Nobody()) == []
+        assert collect_finished(world.book, world.tools, NullObserver()) == []
         world.cloud.clock.sleep(700)
-        assert collect_finished(world.book, world.tools, Nobody()) == ["abc"]
+        assert collect_finished(world.book, world.tools, NullObserver()) == ["abc"]
         assert (world.work / "model.pt").read_bytes() == b"w"
         assert not world.cloud.alive()
-        assert collect_finished(world.book, world.tools, Nobody()) == []
+        assert collect_finished(world.book, world.tools, NullObserver()) == []
 
     def test_a_run_that_somebody_drives_is_left_alone(self, world: World) -> None:
         world.detached("abc")
         world.cloud.clock.sleep(700)
         with driving(world.tools.folder / "abc"):
-            assert collect_finished(world.book, world.tools, Nobody()) == []
+            assert collect_finished(world.book, world.tools, NullObserver()) == []
         assert world.cloud.alive()
 
     def test_a_run_of_another_computer_is_left_alone(self, world: World) -> None:
         world.book.put("elsewhere")
-        assert collect_finished(world.book, world.tools, Nobody()) == []
+        assert collect_finished(world.book, world.tools, NullObserver()) == []
         assert load(world.book, "elsewhere").state is RunState.INTENT
 
     def test_a_machine_that_was_kept_on_purpose_is_kept(self, world: World) -> None:
         world.detached("abc", auto_shutdown=False)
         world.cloud.clock.sleep(700)
-        driver = driver_for(load(world.book, "abc"), world.book, world.tools, Nobody(), {})
+        driver = driver_for(load(world.book, "abc"), world.book, world.tools, NullObserver(), {})
         with pytest.raises(Detached):
             driver.drive()
         assert (world.work / "model.pt").exists()
-        assert collect_finished(world.book, world.tools, Nobody()) == []
+        assert collect_finished(world.book, world.tools, NullObserver()) == []
         assert world.cloud.alive()
 
     def test_one_failure_does_not_keep_the_others(self, world: World) -> None:
@@ -322,5 +328,5 @@ class TestCollectFinished:
         world.detached("abd")
         world.cloud.clock.sleep(700)
         world.cloud.damage_transfers("model.pt", times=1)
-        assert collect_finished(world.book, world.tools, Nobody()) == ["abd"]
+        assert collect_finished(world.book, world.tools, NullObserver()) == ["abd"]
         assert [one.tags["costgpu-run"] for one in world.cloud.alive()] == ["abc"]

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from costgpu.errors import HostUnreachable, OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
 from costgpu.runner.files import place_outputs
-from costgpu.runner.files.place_outputs import Landed, bring_home
+from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
 from costgpu.runner.machine.host import Host
 
 RUN = "k3x9abcdefgh"
@@ -56,7 +56,7 @@ def entry(path: str, data: bytes) -> FileEntry:
     return FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def land(machine: Machine, workdir: Path, sent: Mapping[str, bytes] | None = None, run_id: str = RUN) -> Landed:
+def land(machine: Machine, workdir: Path, sent: Mapping[str, bytes] | None = None, run_id: str = RUN) -> PlacedOutputs:
     checksums = {path: hashlib.sha256(data).hexdigest() for path, data in (sent or {}).items()}
     return bring_home(cast(Host, machine), machine.entries, workdir=workdir, sent=checksums, run_id=run_id)
 
@@ -78,14 +78,14 @@ def work(tmp_path: Path) -> Path:
 def test_outputs_get_their_places_and_nothing_else_stays(work: Path) -> None:
     machine = Machine({"model.pt": b"weights", "out/deep/log.txt": b"", "new\nline": b"x"})
     landed = land(machine, work)
-    assert landed == Landed(files=3, bytes=8)
+    assert landed == PlacedOutputs(files=3, bytes=8)
     assert landed.problem is None
     assert contents(work) == machine.files
     assert sorted(path.name for path in work.iterdir()) == ["model.pt", "new\nline", "out"]
 
 
 def test_no_outputs(work: Path) -> None:
-    assert land(Machine({}), work) == Landed(files=0, bytes=0)
+    assert land(Machine({}), work) == PlacedOutputs(files=0, bytes=0)
     assert list(work.iterdir()) == []
 
 
@@ -98,7 +98,7 @@ def test_what_is_the_same_is_left_alone(work: Path) -> None:
     (work / "a").write_bytes(b"same")
     before = (work / "a").stat()
     machine = Machine({"a": b"same"})
-    assert land(machine, work) == Landed(files=1, bytes=4)
+    assert land(machine, work) == PlacedOutputs(files=1, bytes=4)
     assert machine.fetched == []
     assert (work / "a").stat() == before
 
@@ -145,7 +145,7 @@ def test_a_link_in_the_place_is_kept_and_not_followed(work: Path, tmp_path: Path
     assert [one.kept_at.is_symlink() for one in landed.replaced] == [True, True]
 
 
-def stuck(landed: Landed) -> dict[str, str]:
+def stuck(landed: PlacedOutputs) -> dict[str, str]:
     for one in landed.stuck:
         assert one.staged_at.is_file(), "what could not be placed is here, and named"
     assert landed.problem is not None
@@ -177,7 +177,7 @@ def test_what_was_stuck_lands_when_there_is_room(work: Path) -> None:
     machine = Machine({"a": b"output"})
     stuck(land(machine, work))
     (work / "a").rmdir()
-    assert land(machine, work) == Landed(files=1, bytes=6)
+    assert land(machine, work) == PlacedOutputs(files=1, bytes=6)
     assert machine.fetched == ["a"], "not twice"
     assert contents(work) == {"a": b"output"}
 

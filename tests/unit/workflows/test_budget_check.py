@@ -20,10 +20,10 @@ from costgpu.errors import AuthError, CostGpuError, HostUnreachable, RunBusy, Un
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import Alert, set_budget
-from costgpu.models.job import Instance, InstanceRef, InstanceState, Leftover
+from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.runner.machine.keys import USER_KEY
 from costgpu.workflows.budget_check import Check, end_run, still_to_tell
-from costgpu.workflows.context import Bench
+from costgpu.workflows.context import AppContext
 from tests.unit.providers.planted import HOUR, NOW, Answers, closed, machine, opened
 
 TOTAL = Budget(name="all", amount_usd=Decimal(5), every=Every.TOTAL)
@@ -46,7 +46,7 @@ class Cloud(Answers):
         found = next(each for each in self.owned.instances if each.ref == ref)
         return replace(found, state=InstanceState.TERMINATED) if ref.instance_id in self.ended else found
 
-    def clean_up(self, run_id: str, region: str) -> tuple[Leftover, ...]:
+    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         return ()
 
 
@@ -98,7 +98,7 @@ def check(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> Any:
         for name, value in desk.items():
             setattr(parts, name, value)
         capsys.readouterr()
-        checking = Check(cast("Bench", parts), offline=False, verbose=False, as_json=as_json)
+        checking = Check(cast("AppContext", parts), offline=False, verbose=False, as_json=as_json)
         code = checking.carry_out(enforce=enforce)
         shown = capsys.readouterr()
         return Told(code, shown.out if as_json else " ".join(shown.out.split()), shown.err)
@@ -276,7 +276,7 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
     monkeypatch.setattr("costgpu.workflows.cancel.cancel_driven", cancel)
     monkeypatch.setattr("costgpu.runner.state.lock.driving", busy)
     parts = cast(
-        "Bench", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))
+        "AppContext", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))
     )
     if past:
         assert end_run(parts, "b1") is None

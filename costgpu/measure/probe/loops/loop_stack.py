@@ -25,7 +25,7 @@ CLOCK_NAMES = ("time.time", "time.perf_counter", "time.monotonic", "perf_counter
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-class Nest:
+class LoopStack:
     """The loops around the current step, with their trip counts and bounds, read from the live stack."""
 
     def __init__(self, torch, library_roots, loaders_by_line, positions=False):

@@ -5,7 +5,7 @@ import sys
 import types
 
 from ..op_tracer import clock
-from .loop_stack import Nest
+from .loop_stack import LoopStack
 from .progress_series import harmless, own_place, patched
 
 NO_TORCH = types.SimpleNamespace(
@@ -170,4 +170,4 @@ def position(loops):
 
 
 def plain_nest(libraries):
-    return Nest(NO_TORCH, libraries, {}, positions=True)
+    return LoopStack(NO_TORCH, libraries, {}, positions=True)

@@ -37,17 +37,11 @@ CALL_SECONDS = 5e-6  # nominal; only the probe of torch counts calls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpeed:
-    """This machine, and where its figures come from.
-
-    Attributes:
-        machine: As in a profile.
-        how: One sentence for people.
-        measured: Whether the matrix multiply was measured; False: computed from the CPU's units and clock.
-    """
+    """This machine, and where its figures come from."""
 
     machine: Machine
-    how: str
-    measured: bool
+    how: str  # one sentence for people
+    measured: bool  # whether the matrix multiply was measured; False: computed from the CPU's units and clock
 
 
 def measure_host_with_torch(interpreter: Interpreter, probe: Path, threads: int, accelerators: list[str]) -> Machine:

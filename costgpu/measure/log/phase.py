@@ -27,19 +27,12 @@ UNKNOWN_WORK = "costgpu does not know what this program computes: --like names i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """What a log says.
+    """What a log says."""
 
-    Attributes:
-        phase: The training.
-        framework: Whose lines they are; ``log lines`` if nobody's in particular.
-        setup_seconds: From the start to the first step.
-        notes: One sentence each.
-    """
-
-    phase: Phase
-    framework: str
-    setup_seconds: float
-    notes: list[str]
+    phase: Phase  # the training
+    framework: str  # whose lines they are; ``log lines`` if nobody's in particular
+    setup_seconds: float  # from the start to the first step
+    notes: list[str]  # one sentence each
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,8 +154,8 @@ def _phase(raw: PhaseRecord, before_seconds: float, *, ended: bool, gap: bool) -
         total = told_total(raw["told"], raw["steps"]) or total
     accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]])
     found = extras(raw, step, total, accumulation, before_seconds, data.batch_size)
-    if gap and raw["gap"]:
-        pause = max(0.0, raw["gap"]["seconds"] - step.median_seconds)
+    if gap:
+        pause = max(0.0, raw["gap_seconds"] - step.median_seconds)
         found.append(Extra(kind=ExtraKind.OTHER, seconds_each=pause, rhythm=Rhythm.RUN, note="before this phase"))
     steps = max(1, raw["trace_steps"])
     return Phase(
@@ -302,7 +302,7 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
     for phase in later:
         known = f"about {phase.steps:,.0f} steps" if phase.steps else "of unknown length"
         notes.append(f"It trains again at {phase.label} ({phase.source}): {known}.")
-    if "open" in record and record["open"]["validation"]:
+    if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:
         notes.append("It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory.")

@@ -26,7 +26,7 @@ def cancel(
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
-    from costgpu.render.text.run import receipt_text
+    from costgpu.render.text.receipt import receipt_text
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
     from costgpu.runner.state.lock import driving

@@ -30,7 +30,7 @@ def jobs(
 ) -> None:
     """List runs: what runs, since when, what it has cost so far, how much of its lease is left."""
     from costgpu.errors import ConfigError, LedgerError
-    from costgpu.render.text.run import jobs_json, jobs_text
+    from costgpu.render.text.jobs import jobs_json, jobs_text
     from costgpu.workflows.context import app_context
 
     with app_context() as parts:

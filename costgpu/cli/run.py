@@ -90,7 +90,7 @@ def run(
 
     from costgpu.estimate.scope import amount_of
     from costgpu.measure import workload_key
-    from costgpu.render.text.run import plan_json, plan_text
+    from costgpu.render.text.plan import plan_json, plan_text
     from costgpu.units import parse_duration
     from costgpu.workflows.context import app_context, job_environment
     from costgpu.workflows.measure import to_request
@@ -180,7 +180,7 @@ def run(
 
 def finish(driver: Driver, *, as_json: bool = False) -> None:
     """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
-    from costgpu.render.text.run import receipt_text
+    from costgpu.render.text.receipt import receipt_text
     from costgpu.runner.state.outcome import error_for, exit_code
 
     view = driver.view
@@ -200,7 +200,7 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
 
 def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.render.text.run import launched_json
+    from costgpu.render.text.receipt import launched_json
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import launch, load, new_run_id, whoami
     from costgpu.runner.state.outcome import error_for
@@ -236,10 +236,10 @@ def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, de
 
 def left(view: RunView, came: list[int], *, as_json: bool = False) -> None:
     """Says how to come back to a run that goes on; a client that was ended by a signal says so by its exit code."""
-    from costgpu.render.text.run import detached_json, detached_text
+    from costgpu.render.text.receipt import detached_text, run_json
 
     with contextlib.suppress(OSError):  # the terminal may be gone
-        typer.echo(detached_json(view) if as_json else detached_text(view), err=not as_json)
+        typer.echo(run_json(view) if as_json else detached_text(view), err=not as_json)
     if came:
         raise typer.Exit(128 + came[0])
 

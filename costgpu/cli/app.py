@@ -24,6 +24,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 
+
 def _version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"costgpu {__version__}")

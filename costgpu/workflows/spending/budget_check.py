@@ -303,7 +303,7 @@ def end_run(parts: AppContext, run_id: str) -> RunView | None:
     from costgpu.runner.launch import driver_for, load
     from costgpu.runner.state.lock import driving
     from costgpu.runner.state.observer import NullObserver
-    from costgpu.workflows.cancel import cancel_driven
+    from costgpu.workflows.runs.cancel import cancel_driven
 
     view = load(parts.ledger, run_id)
     try:

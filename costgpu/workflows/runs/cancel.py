@@ -15,7 +15,7 @@ def cancel_driven(parts: AppContext, view: RunView, *, now: bool) -> None:
     """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
     from costgpu.models.job import EndedBy, EndReason, EventKind, RunState
     from costgpu.runner.state.journal import RunJournal
-    from costgpu.workflows.find_run import connection, run_and_machine
+    from costgpu.workflows.runs.find_run import connection, run_and_machine
 
     record = RunJournal(parts.ledger, parts.tools.clock, view.run_id)
     if view.state is RunState.RUNNING and view.instance is not None and not now:

@@ -29,12 +29,22 @@ from decimal import Decimal
 from typing import Protocol
 
 from costgpu.models.diagnostics import Check
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard, OrphanedResource
+from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, OrphanedResource, Safeguard
 from costgpu.models.offer import Offer
 
 __all__ = [
-    "OUR_TAGS", "TAG_LEASE", "TAG_NAME", "TAG_OWNER", "TAG_RUN", "Bill", "BilledRow", "Billing",
-    "Diagnosable", "OrphanedResource", "OwnedResources", "Provider",
+    "OUR_TAGS",
+    "TAG_LEASE",
+    "TAG_NAME",
+    "TAG_OWNER",
+    "TAG_RUN",
+    "Bill",
+    "BilledRow",
+    "Billing",
+    "Diagnosable",
+    "OrphanedResource",
+    "OwnedResources",
+    "Provider",
 ]
 
 TAG_RUN = "costgpu-run"

@@ -40,7 +40,14 @@ def _gcp(clock: Clock, options: dict[str, Any]) -> Provider:
 
 FACTORIES: dict[str, Callable[[Clock, dict[str, Any]], Provider]] = {"aws": _aws, "gcp": _gcp, "local": _local}
 OPTIONS = (
-    "subnet", "scheduler_role_arn", "image", "regions", "gcp_project", "gcp_network", "gcp_image", "local_folder",
+    "subnet",
+    "scheduler_role_arn",
+    "image",
+    "regions",
+    "gcp_project",
+    "gcp_network",
+    "gcp_image",
+    "local_folder",
 )
 
 
@@ -145,8 +152,14 @@ def has_credentials(name: str) -> bool:
         return _has_google_credentials()
     if name != "aws":
         return False
-    hints = ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
-             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
+    hints = (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_PROFILE",
+        "AWS_DEFAULT_PROFILE",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    )
     if any(os.environ.get(hint) for hint in hints):
         return True
     files = {"AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials", "AWS_CONFIG_FILE": "~/.aws/config"}

@@ -68,7 +68,12 @@ class PriceLists:
         self._clients.require(region)
         question = {"ProductDescriptions": list(products), "StartTime": now, "EndTime": now}
         yield from self._rows(
-            f"read the spot prices of {region}", "ec2", region, "describe_spot_price_history", "SpotPriceHistory", question
+            f"read the spot prices of {region}",
+            "ec2",
+            region,
+            "describe_spot_price_history",
+            "SpotPriceHistory",
+            question,
         )
 
     def _rows(

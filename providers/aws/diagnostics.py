@@ -96,7 +96,7 @@ def is_needed(action: str, *, spot: bool) -> bool:
     return action.startswith(("ec2:", "ssm:")) and action not in _NOT_NEEDED
 
 
-class AwsCheckup:
+class AwsDiagnostics:
     """Examines one AWS account.
 
     Args:

@@ -42,7 +42,7 @@ def permissions_in(document: str) -> tuple[str, ...]:
     return tuple(line[2:].strip() for line in document.splitlines() if line.startswith("- "))
 
 
-class GcpCheckup:
+class GcpDiagnostics:
     """Examines one Google Cloud project.
 
     Args:

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pytest_socket import disable_socket, enable_socket
 
+import tests.fake_cloud.spec  # noqa: F401 - makes the provider of many tests known
+
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # so in the background of a script: what is started here inherits it

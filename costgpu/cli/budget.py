@@ -197,11 +197,11 @@ def _zone(asked: str | None) -> str:
 def _provider(asked: str | None) -> str:
     if asked is None:
         return ""
-    from costgpu.providers.registry import FACTORIES
+    from costgpu.providers import registry
 
     name = asked.strip().lower()
-    if name not in FACTORIES:
-        raise UsageError(f"There is no provider {asked!r}.", hint=f"costgpu knows {', '.join(sorted(FACTORIES))}.")
+    if registry.find(name) is None:
+        raise UsageError(f"There is no provider {asked!r}.", hint=f"costgpu knows {', '.join(registry.names())}.")
     return name
 
 

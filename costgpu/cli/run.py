@@ -90,6 +90,7 @@ def run(
 
     from costgpu.estimate.scope import amount_of
     from costgpu.measure import workload_key
+    from costgpu.providers import registry
     from costgpu.render.text.run import plan_json, plan_text
     from costgpu.units import parse_duration
     from costgpu.workflows.context import app_context, job_environment
@@ -114,7 +115,11 @@ def run(
     limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
     with app_context(
-        request.workdir, strict=True, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet
+        request.workdir,
+        strict=True,
+        sync_limit_mib=sync_limit,
+        bucket=bucket,
+        **registry.settings_of_option("--subnet", subnet),
     ) as parts:
         limits = replace(limits, longest_seconds=parts.settings.max_lease_hours * 3600)
         renting = bool(instance_type or gpus or spot)

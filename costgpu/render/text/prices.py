@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from costgpu.models.offer import Offer, PurchaseOption
 
 if TYPE_CHECKING:
+    from costgpu.models.price_update import Key, MissingPrice
     from costgpu.pricing.merge_prices import Move, Refresh
     from costgpu.pricing.price_store import FailedTry
-    from costgpu.pricing.sources.price_update import Failure, Key
 
 SCHEMA, REFRESH_SCHEMA = "costgpu.prices", "costgpu.prices-refresh"
 VERSION = 1
@@ -183,11 +183,11 @@ def _moves(moves: Sequence[Move], what: str) -> list[str]:
     return [*lines, *_more(len(moves))]
 
 
-def _failures(failures: Sequence[Failure]) -> list[str]:
+def _failures(failures: Sequence[MissingPrice]) -> list[str]:
     if not failures:
         return []
     lines = [f"  Without a new price ({len(failures)}); price and age stay as they were:"]
-    reasons: dict[str, list[Failure]] = {}
+    reasons: dict[str, list[MissingPrice]] = {}
     for failure in failures:
         reasons.setdefault(failure.reason, []).append(failure)
     for reason, group in list(reasons.items())[:LONGEST_LIST]:

@@ -269,16 +269,15 @@ class Check:
 
 def _providers(parts: AppContext) -> tuple[list[Provider], dict[str, str]]:
     """Everybody who can be asked, and why others cannot: one that cannot be used does not hide the others."""
-    from costgpu.providers.registry import has_credentials
-    from costgpu.workflows.context import LAUNCHABLE
+    from costgpu.providers import registry
 
     found, unusable = [], {}
-    for name in LAUNCHABLE:
+    for spec in registry.specs():
         try:
-            if has_credentials(name):
-                found.append(parts.provider(name))
+            if spec.has_credentials():
+                found.append(parts.provider(spec.name))
         except CostGpuError as error:
-            unusable[name] = error.message
+            unusable[spec.name] = error.message
     return found, unusable
 
 

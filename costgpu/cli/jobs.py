@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import HostUnreachable, RunBusy, RunError, UsageError
-from costgpu.workflows.find_run import RUN, connection, recorded_run, run_and_machine
+from costgpu.workflows.runs.find_run import RUN, connection, recorded_run, run_and_machine
 
 if TYPE_CHECKING:
     from costgpu.cli.terminal_observer import Terminal

@@ -218,7 +218,10 @@ def test_a_list_of_runs() -> None:
         ({}, "When the job is over, its outputs go to s3://ada/runs and the machine ends itself."),
         (
             {"bucket": ""},
-            "its outputs stay on the machine, which ends itself at 2026-03-01 14:00 UTC: fetch them first.",
+            (
+                "When the job is over, its outputs stay on the machine, which ends itself at 2026-03-01 14:00 UTC:"
+                " fetch them first."
+            ),
         ),
         ({"auto_shutdown": False}, "The machine stays until 2026-03-01 14:00 UTC, unless you end it."),
     ],

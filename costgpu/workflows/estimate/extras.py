@@ -111,7 +111,7 @@ class Besides:
         from costgpu.models.prediction import Choice
         from costgpu.pricing.hardware import accelerators
         from costgpu.render.phrases import offer_name
-        from costgpu.workflows.measure import candidates
+        from costgpu.workflows.estimate.measure import candidates
 
         def predicted(wanted: str | None, places: tuple[str, ...], *, on_spot: bool) -> list[Prediction]:
             return [predict(workload, place) for place in candidates(wanted, places, spot=on_spot)]

@@ -270,16 +270,15 @@ class Check:
 
 def _providers(parts: AppContext) -> tuple[list[Provider], dict[str, str]]:
     """Everybody who can be asked, and why others cannot: one that cannot be used does not hide the others."""
-    from costgpu.providers.registry import has_credentials
-    from costgpu.workflows.context import LAUNCHABLE
+    from costgpu.providers import registry
 
     found, unusable = [], {}
-    for name in LAUNCHABLE:
+    for spec in registry.specs():
         try:
-            if has_credentials(name):
-                found.append(parts.provider(name))
+            if spec.has_credentials():
+                found.append(parts.provider(spec.name))
         except CostGpuError as error:
-            unusable[name] = error.message
+            unusable[spec.name] = error.message
     return found, unusable
 
 
@@ -304,7 +303,7 @@ def end_run(parts: AppContext, run_id: str) -> RunView | None:
     from costgpu.runner.launch import driver_for, load
     from costgpu.runner.state.lock import driving
     from costgpu.runner.state.observer import NullObserver
-    from costgpu.workflows.cancel import cancel_driven
+    from costgpu.workflows.runs.cancel import cancel_driven
 
     view = load(parts.ledger, run_id)
     try:

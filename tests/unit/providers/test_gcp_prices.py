@@ -22,7 +22,7 @@ from costgpu.pricing import snapshot
 from costgpu.pricing.sources import gcp_skus
 from costgpu.pricing.sources.price_update import Harvest, by_key, key_of
 from costgpu.providers.gcp.skus import counted
-from tests.emulator.price_documents import Document, google_skus, sku
+from tests.emulators.price_documents import Document, google_skus, sku
 
 TODAY = date(2026, 11, 21)
 REGION = "us-central1"

@@ -15,7 +15,7 @@
     │   ├── MissingImport (25)
     │   ├── NeedsCuda (26)
     │   ├── WaitsForInput (27)
-    │   ├── NeverStepped (28)       no optimizer step within the limit
+    │   ├── NoTrainingStep (28)     no optimizer step within the limit
     │   ├── NothingToMeasure (29)   the script ended without an optimizer step
     │   ├── OutOfMemory (30)
     │   ├── KilledBySignal (31)
@@ -29,7 +29,7 @@
     │   ├── Throttled (45)          too many requests; worth repeating
     │   ├── Unreachable (46)        no answer: the request may or may not have been carried out
     │   ├── TerminationUnconfirmed (47)  an instance may still be billing
-    │   └── Leaking (48)            something of ours was billed that nobody wanted any more
+    │   └── OrphansFound (48)       something of ours was billed that nobody wanted any more
     ├── RunError (50)               a run ended without its job's own exit code
     │   ├── RunNotFound (51)
     │   ├── BootFailed (52)         the machine did not come up, or SSH did not

@@ -28,37 +28,21 @@ class LostReply(ConnectionError):
 
 @dataclass(slots=True, kw_only=True)
 class Fault:
-    """One thing that goes wrong, `times` times.
+    """One thing that goes wrong with requests of these properties (empty: of any)."""
 
-    Attributes:
-        action: Such as ``RunInstances``; ``*`` for every one.
-        times: How often; -1 for ever.
-        skip: Matching requests that pass before the first one that fails.
-        when: ``before`` (nothing is executed) or ``after`` (it is executed, and then the fault comes).
-        code: Error code of the refusal; empty for none.
-        message: Of the refusal.
-        status: HTTP status of the refusal; None for what AWS uses with that code.
-        drop: The connection is closed instead of an answer.
-        hang_seconds: Wait first.
-        region: Only there; empty for everywhere.
-        service: Only there; empty for everywhere.
-        access_key: Only requests with this key; empty for all.
-        where: Only requests with these parameters.
-    """
-
-    action: str = "*"
-    times: int = 1
-    skip: int = 0
-    when: str = "before"
-    code: str = ""
+    action: str = "*"  # such as RunInstances
+    times: int = 1  # how often; -1 for ever
+    skip: int = 0  # matching requests that pass before the first one that fails
+    when: str = "before"  # nothing is executed, or "after": it is executed, and then the fault comes
+    code: str = ""  # of the refusal; empty for none
     message: str = "injected"
-    status: int | None = None
-    drop: bool = False
-    hang_seconds: float = 0.0
+    status: int | None = None  # None for what the cloud uses with that code
+    drop: bool = False  # the connection is closed instead of an answer
+    hang_seconds: float = 0.0  # wait first
     region: str = ""
     service: str = ""
     access_key: str = ""
-    where: dict[str, str] = field(default_factory=dict)
+    where: dict[str, str] = field(default_factory=dict)  # parameters
 
     def concerns(self, call: ApiCall) -> bool:
         """Whether it is about this request."""
@@ -75,15 +59,8 @@ class Fault:
 class KillOrder:
     """SIGKILL for a client process at its `at`-th request from now (1 is the next), before or after it is executed.
 
-    Attributes:
-        pid: Of the process.
-        at: Which request.
-        when: ``before`` or ``after``.
-        access_key: Requests with this key are counted; empty for all.
-        action: Requests of this action are counted; empty for all.
-        series: A request that is the same as the one before it is not counted: those that only wait.
-        seen: How many were counted.
-        last: The one before.
+    Only requests with this access key and action count (empty: all). With `series`, a request that is the same as the
+    one before it does not count: those that only wait.
     """
 
     pid: int
@@ -105,7 +82,7 @@ class KillOrder:
         self.seen += 1
         return self.seen == self.at
 
-    def strike(self) -> None:
+    def kill_client(self) -> None:
         """Kills; the process may be gone already."""
         try:
             os.kill(self.pid, signal.SIGKILL)
@@ -124,7 +101,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-class Mischief:
+class FaultInjector:
     """All of it, for one emulated cloud.
 
     Args:

@@ -9,61 +9,23 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
+import tomllib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from costgpu.models.offer import Offer, PurchaseOption
 
-FACTS = Path(__file__).parent / "data" / "gcp_rates.csv"
+DATA = Path(__file__).parent / "data"
+FACTS = DATA / "gcp_rates.csv"
 Document = dict[str, Any]
 
-HOSTS = {
-    "a2": "A2 Instance",
-    "a3": "A3 Instance",
-    "a3-mega": "A3Plus Instance",
-    "a3-ultra": "A3Ultra Instance",
-    "c2": "Compute optimized",
-    "c2d": "C2D AMD Instance",
-    "c3": "C3 Instance",
-    "c3d": "C3D Instance",
-    "c4": "C4 Instance",
-    "c4a": "C4A Arm Instance",
-    "e2": "E2 Instance",
-    "g2": "G2 Instance",
-    "g4": "G4 Instance",
-    "n1": "N1 Predefined Instance",
-    "n2": "N2 Instance",
-    "n2d": "N2D AMD Instance",
-    "t2d": "T2D AMD Instance",
-}
-ACCELERATORS = {
-    ("a2", "A100"): "Nvidia Tesla A100 GPU",
-    ("a2", "A100-80GB"): "Nvidia Tesla A100 80GB GPU",
-    ("a3", "H100"): "Nvidia H100 80GB GPU",
-    ("a3-mega", "H100"): "Nvidia H100 80GB Plus GPU",
-    ("a3-ultra", "H200"): "H200 141GB GPU",
-    ("a4", "B200"): "A4 Nvidia B200 (1 gpu slice)",
-    ("g2", "L4"): "Nvidia L4 GPU",
-    ("g4", "RTX-PRO-6000"): "RTX 6000 96GB",
-    ("g4", "RTX-PRO-6000-1/8"): "1/8 vGPU no lssd",
-    ("n1", "P100"): "Nvidia Tesla P100 GPU",
-    ("n1", "P4"): "Nvidia Tesla P4 GPU",
-    ("n1", "T4"): "Nvidia Tesla T4 GPU",
-    ("n1", "V100"): "Nvidia Tesla V100 GPU",
-}
-PLACES = {
-    "us-central1": "Americas",
-    "us-west1": "Americas",
-    "us-east1": "Americas",
-    "us-east4": "Virginia",
-    "europe-west1": "EMEA",
-    "europe-west4": "Netherlands",
-    "asia-southeast1": "Singapore",
-    "asia-northeast1": "Japan",
-}
+_WORDS: dict[str, Any] = tomllib.loads((DATA / "gcp_sku_words.toml").read_text())
+_PRODUCT = Template((DATA / "aws_product.json").read_text())
 HOURS_A_MONTH = 730
 
 
@@ -77,18 +39,7 @@ def sku(
     family: str = "Compute",
     free_until: float | None = None,
 ) -> Document:
-    """One SKU.
-
-    Args:
-        description: What people read.
-        group: Resource group.
-        usd: Price of one unit.
-        regions: Where it is charged.
-        usage: ``OnDemand``, ``Preemptible``, ``Commit1Yr``, ...
-        unit: Of the price.
-        family: Resource family.
-        free_until: So much of it is free of charge.
-    """
+    """One SKU; so much of it as `free_until` says is free of charge."""
     price = Decimal(usd)
     nanos = int(((price - int(price)) * 10**9).to_integral_value())
     name = hashlib.sha256(f"{description}/{usage}/{','.join(regions)}/{usd}".encode()).hexdigest()[:12].upper()
@@ -142,7 +93,7 @@ def google_skus(facts: Path = FACTS) -> list[Document]:
 def _skus_of(row: dict[str, str]) -> Iterator[Document]:
     family, component, region = row["family"], row["component"], row["region"]
     usd, spot_usd = (Decimal(row[f"usd_per_hour_per_unit{kind}"]) for kind in ("", "_spot"))
-    place = PLACES[region]
+    place = _WORDS["places"][region]
     kind, _, accelerator = component.partition(":")
     if kind == "local_ssd_gb":
         for words, rate in (("", usd), (" attached to Spot Preemptible VMs", spot_usd)):
@@ -157,7 +108,7 @@ def _skus_of(row: dict[str, str]) -> Iterator[Document]:
             )
         return
     if kind == "gpu":
-        name = ACCELERATORS[family, accelerator]
+        name = _WORDS["accelerators"][family][accelerator]
         yield sku(f"{name} running in {place}", "GPU", usd, region)
         if family == "a4":
             yield sku(f"Spot Preemptible {name} running in {place}", "GPU", spot_usd, region)
@@ -171,7 +122,7 @@ def _skus_of(row: dict[str, str]) -> Iterator[Document]:
             )
         yield from google_look_alikes(name, place, region, usd)
         return
-    name = f"{HOSTS[family]} {'Core' if kind == 'cpu' else 'Ram'}"
+    name = f"{_WORDS['hosts'][family]} {'Core' if kind == 'cpu' else 'Ram'}"
     group = "N1Standard" if family == "n1" else "CPU" if kind == "cpu" else "RAM"
     unit = "h" if kind == "cpu" else "GiBy.h"
     yield sku(f"{name} running in {place}", group, usd, region, unit=unit)
@@ -196,7 +147,6 @@ def host_look_alikes(name: str, group: str, unit: str, place: str, region: str, 
     """SKUs about the same family's vCPUs or memory in the same region that are not their price."""
     family, _, part = name.rpartition(" ")
     family = family.removesuffix(" Instance").removesuffix(" Predefined")
-    more = {"group": group, "unit": unit}
     for words, share, usage in (
         (f"{family} Custom Instance {part} running in {place}", "1.05", "OnDemand"),
         (f"{family} Custom Extended Instance {part} running in {place}", "2.2", "OnDemand"),
@@ -208,65 +158,23 @@ def host_look_alikes(name: str, group: str, unit: str, place: str, region: str, 
         (f"Reserved {family} {part} in {place}", "0", "OnDemand"),
         (f"Spot Preemptible {family} Custom Instance {part} running in {place}", "0.4", "Preemptible"),
     ):
-        yield sku(words, more["group"], usd * Decimal(share), region, usage=usage, unit=more["unit"])
+        yield sku(words, group, usd * Decimal(share), region, usage=usage, unit=unit)
 
 
 def aws_product(offer: Offer, **attributes: str) -> Document:
     """One product of the Price List; attributes as given differ from those of a plain Linux machine."""
     sku_id = hashlib.sha256(f"{offer.instance_type}{offer.region}{attributes}".encode()).hexdigest()[:16].upper()
-    code = f"{sku_id}.JRTCKXETXF"
-    return {
-        "product": {
-            "productFamily": "Compute Instance",
-            "attributes": {
-                "servicecode": "AmazonEC2",
-                "instanceType": offer.instance_type,
-                "vcpu": str(offer.vcpus),
-                "memory": f"{offer.memory_gib:,g} GiB",
-                "operatingSystem": "Linux",
-                "tenancy": "Shared",
-                "capacitystatus": "Used",
-                "preInstalledSw": "NA",
-                "operation": "RunInstances",
-                "marketoption": "OnDemand",
-                "regionCode": offer.region,
-                "licenseModel": "No License required",
-                "usagetype": "BoxUsage",
-                **attributes,
-            },
-            "sku": sku_id,
-        },
-        "serviceCode": "AmazonEC2",
-        "terms": {
-            "OnDemand": {
-                code: {
-                    "priceDimensions": {
-                        f"{code}.6YS6EN2CT7": {
-                            "unit": "Hrs",
-                            "beginRange": "0",
-                            "endRange": "Inf",
-                            "appliesTo": [],
-                            "description": f"per On Demand Linux {offer.instance_type} Instance Hour",
-                            "rateCode": f"{code}.6YS6EN2CT7",
-                            "pricePerUnit": {"USD": f"{offer.price_usd_per_hour:.10f}"},
-                        }
-                    },
-                    "sku": sku_id,
-                    "effectiveDate": "2026-11-01T00:00:00Z",
-                    "offerTermCode": "JRTCKXETXF",
-                    "termAttributes": {},
-                }
-            },
-            "Reserved": {
-                f"{sku_id}.4NA7Y494T4": {
-                    "priceDimensions": {"x": {"unit": "Hrs", "pricePerUnit": {"USD": "0.0100000000"}}},
-                    "termAttributes": {"LeaseContractLength": "1yr"},
-                }
-            },
-        },
-        "version": "20261120184311",
-        "publicationDate": "2026-11-20T18:43:11Z",
+    values = {
+        "SKU": sku_id,
+        "TYPE": offer.instance_type,
+        "VCPUS": str(offer.vcpus),
+        "MEMORY": f"{offer.memory_gib:,g} GiB",
+        "REGION": offer.region,
+        "USD": f"{offer.price_usd_per_hour:.10f}",
     }
+    product: Document = json.loads(_PRODUCT.substitute(values))
+    product["product"]["attributes"].update(attributes)
+    return product
 
 
 def aws_products(offers: Iterable[Offer]) -> list[Document]:

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from tests.emulators.compute_engine.client import PROJECT, ROOT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningGce
 from tests.emulators.compute_engine.google_client import ZONE, Google, done, is_done, reason, refused, soon
+from tests.emulators.emulator_client import ROOT
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.providers.aws import AwsProvider, sdk
-from tests.emulators.ec2.client import ROOT, RunningCloud
+from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.ec2.create_requests import cpu_offer, request
+from tests.emulators.emulator_client import ROOT
 from tests.emulators.faults import lives
 
 boto3 = sdk.boto3()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators.ec2.client import ROOT
+from tests.emulators.emulator_client import ROOT
 from tests.emulators.guests import packages, rootfs
 
 OBSTACLE = packages.obstacle()

@@ -24,7 +24,7 @@ import pytest
 
 from tests.emulated.journeys.accounts import Account, Cloud, account_of
 from tests.emulators.compute_engine.client import RunningGce
-from tests.emulators.ec2.client import ROOT
+from tests.emulators.emulator_client import ROOT
 from tests.emulators.guests import guest_control, namespace
 from tests.emulators.guests.guest_control import InGuest
 

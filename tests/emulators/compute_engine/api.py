@@ -20,7 +20,7 @@ from tests.emulators.compute_engine.catalog import (
 from tests.emulators.compute_engine.firewalls import Firewalls
 from tests.emulators.compute_engine.instances import Instances
 from tests.emulators.compute_engine.operations import Operations, Scope
-from tests.emulators.compute_engine.project import DEFAULT_QUOTAS, GLOBAL_QUOTAS, Row, World, fingerprint, new_id
+from tests.emulators.compute_engine.project import DEFAULT_QUOTAS, GLOBAL_QUOTAS, ProjectState, Row, fingerprint, new_id
 from tests.emulators.compute_engine.quotas import usage
 from tests.emulators.compute_engine.wire import (
     HOST,
@@ -76,7 +76,7 @@ _INSERT = (
 class Api:
     """Answers requests, once permission and faults have been dealt with."""
 
-    def __init__(self, world: World, operations: Operations, instances: Instances, firewalls: Firewalls) -> None:
+    def __init__(self, world: ProjectState, operations: Operations, instances: Instances, firewalls: Firewalls) -> None:
         self._world, self._operations, self._instances, self._firewalls = world, operations, instances, firewalls
         self._writes: dict[str, Callable[[ApiCall], Row]] = {
             "instances.insert": instances.insert,

@@ -10,7 +10,7 @@ from tests.emulators.compute_engine import validation
 from tests.emulators.compute_engine.catalog import last_part
 from tests.emulators.compute_engine.instances import Instances
 from tests.emulators.compute_engine.operations import Operations, Scope
-from tests.emulators.compute_engine.project import Row, World, new_id
+from tests.emulators.compute_engine.project import ProjectState, Row, new_id
 from tests.emulators.compute_engine.vm import Vm
 from tests.emulators.compute_engine.wire import HOST, exists, not_found
 from tests.emulators.machines import PacketRule
@@ -20,7 +20,7 @@ from tests.emulators.wire import ApiCall
 class Firewalls:
     """The rules of all networks."""
 
-    def __init__(self, world: World, operations: Operations, instances: Instances) -> None:
+    def __init__(self, world: ProjectState, operations: Operations, instances: Instances) -> None:
         self._world, self._operations, self._instances = world, operations, instances
 
     def insert(self, call: ApiCall) -> Row:

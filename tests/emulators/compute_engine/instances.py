@@ -21,7 +21,7 @@ from tests.emulators.compute_engine.operations import (
     pool_exhausted,
     quota_exceeded,
 )
-from tests.emulators.compute_engine.project import Key, Row, World, fingerprint
+from tests.emulators.compute_engine.project import Key, ProjectState, Row, fingerprint
 from tests.emulators.compute_engine.quotas import exceeded
 from tests.emulators.compute_engine.vm import Vm, make
 from tests.emulators.compute_engine.wire import GoogleError, exists, invalid, not_found
@@ -35,7 +35,11 @@ class Instances:
     """All of them, over the machines that carry them."""
 
     def __init__(
-        self, world: World, operations: Operations, machines: Machines, changed: Callable[[Vm], None] = lambda _: None
+        self,
+        world: ProjectState,
+        operations: Operations,
+        machines: Machines,
+        changed: Callable[[Vm], None] = lambda _: None,
     ) -> None:
         self.world, self.operations, self.machines = world, operations, machines
         self.changed = changed  # called when an instance is about to run, and when its metadata change

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.emulators.compute_engine.project import USER, Row, World, new_id
+from tests.emulators.compute_engine.project import USER, ProjectState, Row, new_id
 from tests.emulators.compute_engine.wire import HOST, GoogleError, invalid, not_found
 from tests.emulators.wire import ApiCall
 
@@ -50,7 +50,7 @@ class Scope:
 class Operations:
     """All of a project's, finished ones included."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ProjectState) -> None:
         self._world = world
         self.clear()
 

@@ -7,8 +7,10 @@ import itertools
 import secrets
 import threading
 import time
+import tomllib
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 from tests.emulators.compute_engine.catalog import REGIONS
@@ -19,98 +21,36 @@ PROJECT = "costgpu-emulated"
 USER = "ann@example.com"
 Row = dict[str, Any]
 Key = tuple[str, str, str]  # project, zone or region or "global", name
-DEFAULT_QUOTAS = {
-    "CPUS": 512.0,
-    "N2_CPUS": 64.0,
-    "N2D_CPUS": 64.0,
-    "C2_CPUS": 64.0,
-    "C2D_CPUS": 64.0,
-    "C3_CPUS": 64.0,
-    "T2D_CPUS": 64.0,
-    "A2_CPUS": 96.0,
-    "PREEMPTIBLE_CPUS": 0.0,
-    "INSTANCES": 720.0,
-    "IN_USE_ADDRESSES": 64.0,
-    "STATIC_ADDRESSES": 8.0,
-    "DISKS_TOTAL_GB": 40960.0,
-    "SSD_TOTAL_GB": 10000.0,
-    "NVIDIA_T4_GPUS": 4.0,
-    "NVIDIA_V100_GPUS": 4.0,
-    "NVIDIA_P100_GPUS": 4.0,
-    "NVIDIA_P4_GPUS": 4.0,
-    "NVIDIA_L4_GPUS": 4.0,
-    "NVIDIA_A100_GPUS": 4.0,
-    "NVIDIA_A100_80GB_GPUS": 0.0,
-    "NVIDIA_H100_GPUS": 0.0,
-    "PREEMPTIBLE_NVIDIA_T4_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_V100_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_P100_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_P4_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_L4_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_A100_GPUS": 4.0,
-    "PREEMPTIBLE_NVIDIA_A100_80GB_GPUS": 0.0,
-    "PREEMPTIBLE_NVIDIA_H100_GPUS": 0.0,
-}
-"""Of a region, for a project that has asked for some GPUs; PREEMPTIBLE_CPUS of 0 means: spot counts as the rest does."""
-GLOBAL_QUOTAS = {"GPUS_ALL_REGIONS": 16.0, "FIREWALLS": 1000.0, "NETWORKS": 5.0, "SNAPSHOTS": 5000.0}
-_PACIFIC = timezone(timedelta(hours=-8))
-_OPEN = (
-    ("default-allow-icmp", "Allow ICMP from anywhere", ["0.0.0.0/0"], [{"IPProtocol": "icmp"}]),
-    (
-        "default-allow-internal",
-        "Allow internal traffic on the default network",
-        ["10.128.0.0/9"],
-        [
-            {"IPProtocol": "tcp", "ports": ["0-65535"]},
-            {"IPProtocol": "udp", "ports": ["0-65535"]},
-            {"IPProtocol": "icmp"},
-        ],
-    ),
-    ("default-allow-rdp", "Allow RDP from anywhere", ["0.0.0.0/0"], [{"IPProtocol": "tcp", "ports": ["3389"]}]),
-    ("default-allow-ssh", "Allow SSH from anywhere", ["0.0.0.0/0"], [{"IPProtocol": "tcp", "ports": ["22"]}]),
+_DATA: dict[str, Any] = tomllib.loads(
+    Path(__file__).parents[1].joinpath("data/compute_engine_project.toml").read_text()
 )
-"""What every project's network ``default`` lets in (cloud.google.com/firewall/docs/firewalls, 2026-11)."""
+DEFAULT_QUOTAS: dict[str, float] = _DATA["region"]
+GLOBAL_QUOTAS: dict[str, float] = _DATA["global"]
+_PACIFIC = timezone(timedelta(hours=-8))
 
 
-class World(Phases):
-    """What can be set from outside, what exists, and what the clock says.
-
-    Attributes:
-        pending_seconds: An operation waits so long before it runs.
-        insert_seconds: An instance needs so long from the start of its insert operation to RUNNING.
-        shutdown_seconds: From a guest's end to TERMINATED, or to its being gone.
-        soft_off_seconds: A guest has so long between the power button and the plug.
-        quotas: (region, or ``global``; metric) -> limit; what is not there is the default.
-        early_quotas: Whether quotas are checked in the request already, and not in its operation.
-        shortages: (machine type or accelerator, zone or ``*``) without capacity.
-        failures: Machine type -> HTTP status, code and message with which the operations of its next inserts fail.
-        unreachable: Zones that answer no list.
-        partial: Whether an aggregated list then has the rest and a warning; else it fails, unless the caller asks for part.
-        forbidden: Permissions that nobody has.
-        page_limit: No page is longer.
-        projects: Which there are.
-        generation: Counts the resets; work of an earlier one must leave this one alone.
-    """
+class ProjectState(Phases):
+    """What can be set from outside, what exists, and what the clock says."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.generation = 0
+        self.generation = 0  # counts the resets; work of an earlier one must leave this one alone
         self.reset()
 
     def reset(self) -> None:
         """A new project in the present."""
         self.generation += 1
-        self.pending_seconds = 0.02
-        self.insert_seconds = 0.1
-        self.shutdown_seconds = 0.05
-        self.soft_off_seconds = 4.0
-        self.quotas: dict[tuple[str, str], float] = {}
-        self.early_quotas = False
-        self.shortages: set[tuple[str, str]] = set()
-        self.failures: dict[str, list[tuple[int, str, str]]] = {}
-        self.unreachable: set[str] = set()
-        self.partial = True
-        self.forbidden: set[str] = set()
+        self.pending_seconds = 0.02  # an operation waits so long before it runs
+        self.insert_seconds = 0.1  # from the start of an insert operation to RUNNING
+        self.shutdown_seconds = 0.05  # from a guest's end to TERMINATED, or to its being gone
+        self.soft_off_seconds = 4.0  # from the power button to the plug
+        self.quotas: dict[tuple[str, str], float] = {}  # (region or "global", metric); else the default
+        self.early_quotas = False  # quotas are checked in the request already, and not in its operation
+        self.shortages: set[tuple[str, str]] = set()  # (machine type or accelerator, zone or "*") without capacity
+        self.failures: dict[str, list[tuple[int, str, str]]] = {}  # machine type -> how its next inserts fail
+        self.unreachable: set[str] = set()  # zones that answer no list
+        self.partial = True  # an aggregated list then has the rest and a warning; else it fails
+        self.forbidden: set[str] = set()  # permissions that nobody has
         self.page_limit = 500
         self.projects = {PROJECT}
         self.ahead = timedelta(0)
@@ -134,19 +74,16 @@ class World(Phases):
             "routingConfig": {"routingMode": "REGIONAL"},
             "description": "Default network for the project",
         }
-        for name, description, sources, allowed in _OPEN:
-            self.stores["firewalls"][project, "global", name] = {
+        for rule in _DATA["firewalls"]:
+            self.stores["firewalls"][project, "global", rule["name"]] = {
                 **born,
+                **rule,
                 "kind": "compute#firewall",
                 "id": new_id(),
-                "name": name,
-                "description": description,
-                "selfLink": f"{everywhere}/firewalls/{name}",
+                "selfLink": f"{everywhere}/firewalls/{rule['name']}",
                 "network": f"{everywhere}/networks/default",
                 "priority": 65534,
                 "direction": "INGRESS",
-                "sourceRanges": sources,
-                "allowed": allowed,
                 "disabled": False,
                 "logConfig": {"enable": False},
             }

@@ -10,7 +10,7 @@ from typing import Any
 from tests.emulators.compute_engine import validation
 from tests.emulators.compute_engine.catalog import MachineType, last_part, region_of
 from tests.emulators.compute_engine.operations import Scope
-from tests.emulators.compute_engine.project import Key, Row, World, fingerprint, new_id
+from tests.emulators.compute_engine.project import Key, ProjectState, Row, fingerprint, new_id
 from tests.emulators.compute_engine.quotas import Demand
 from tests.emulators.compute_engine.wire import HOST, not_found
 
@@ -71,7 +71,7 @@ class Vm:
         return {each["key"]: each.get("value", "") for each in self.row["metadata"].get("items", [])}
 
 
-def make(body: Row, scope: Scope, world: World) -> tuple[Vm, Row]:
+def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
     """The instance that an insert describes, and its boot disk; nothing exists yet.
 
     Raises:
@@ -143,7 +143,7 @@ def make(body: Row, scope: Scope, world: World) -> tuple[Vm, Row]:
     return Vm((scope.project, scope.place, name), row, kind, demand, until, f"gce-{identity}"), disk
 
 
-def _interface(body: Row, scope: Scope, world: World) -> Row:
+def _interface(body: Row, scope: Scope, world: ProjectState) -> Row:
     given = (body.get("networkInterfaces") or [{}])[0]
     network = last_part(given.get("network", "") or "default")
     subnet = last_part(given.get("subnetwork", "") or network)

@@ -95,7 +95,7 @@ class _Parameter(Parameter):
         return True
 
 
-class World(Phases):
+class AccountState(Phases):
     """What can be set from outside, and what the clock says.
 
     Attributes:

@@ -23,7 +23,7 @@ from moto.ec2.models.spot_requests import SpotInstanceRequest
 from moto.ec2.responses.general import General
 from moto.ec2.utils import filter_dict_attribute_mapping, random_spot_request_id
 
-from tests.emulators.ec2.account import ACCOUNT, World, later, replace
+from tests.emulators.ec2.account import ACCOUNT, AccountState, later, replace
 from tests.emulators.machines import GuestSpec, Machines
 
 NO_TOKEN = "ABCDE"  # what moto puts where the request has none
@@ -55,7 +55,7 @@ def vcpus(instance_type: str) -> int:
 class Compute:
     """The instances of all regions, over the machines that carry them."""
 
-    def __init__(self, world: World, machines: Machines) -> None:
+    def __init__(self, world: AccountState, machines: Machines) -> None:
         self.world = world
         self.machines = machines
         self._tokens: dict[tuple[str, str], tuple[str, Reservation]] = {}

@@ -21,7 +21,7 @@ from moto.scheduler.models import EventBridgeSchedulerBackend, Schedule, schedul
 from moto.servicequotas.exceptions import NoSuchResource
 from moto.servicequotas.models import ServiceQuotasBackend
 
-from tests.emulators.ec2.account import ACCOUNT, DEFAULT_QUOTAS, World, replace
+from tests.emulators.ec2.account import ACCOUNT, DEFAULT_QUOTAS, AccountState, replace
 
 _ONCE = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 TERMINATE = "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances"
@@ -38,7 +38,7 @@ def install_signatures() -> None:
     replace(IAMRequestBase, "check_signature", check_signature)
 
 
-def install_quotas(world: World) -> None:
+def install_quotas(world: AccountState) -> None:
     """GetServiceQuota answers for the vCPU quotas."""
 
     def get_service_quota(backend: Any, service_code: str, quota_code: str) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def install_key_pairs() -> None:
 class Scheduler:
     """Fires one-shot schedules whose target is ec2:TerminateInstances, by the world's clock."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: AccountState) -> None:
         self._world = world
         self.fired: list[str] = []
 

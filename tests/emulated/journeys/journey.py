@@ -29,7 +29,7 @@ from tests.emulators.guests import guest_control, namespace
 from tests.emulators.guests.guest_control import InGuest
 
 COMMAND = (str(Path(sys.executable).with_name("costgpu")),)
-MORTAL = (sys.executable, "-m", "tests.emulated.journeys.killable_client")
+KILLABLE = (sys.executable, "-m", "tests.emulated.journeys.killable_client")
 LEASE_SECONDS = 1800.0  # more than what the accounts' caps are good for
 QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
 """An agent that does not wait two minutes for a client that has gone."""

@@ -1,4 +1,4 @@
-"""Where clients are killed by the dozen: their computers, what their jobs say of themselves, and cron."""
+"""What tests that kill clients by the dozen share: their computers, what their jobs say of themselves, and cron."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from costgpu.errors import OrphansFound
 from tests.emulated.journeys.accounts import Cloud, account_of
-from tests.emulated.journeys.journey import COMMAND, MORTAL, Client, Person
+from tests.emulated.journeys.journey import COMMAND, KILLABLE, Client, Person
 from tests.emulators.guests.network import GATEWAY
 
 CRON_AHEAD = 600.0  # cron comes some minutes later; then a machine that nobody can see was never created
@@ -57,26 +57,32 @@ class Witness:
 
 
 @dataclass
-class Battlefield:
-    """Where it all happens.
-
-    Attributes:
-        cloud: The account.
-        folder: Of everybody's files.
-        witness: Of the jobs.
-        waiting: How many runs wait for cron.
-        kills: What was killed or cut, by kind.
-        clients: All that were ever started.
-    """
+class KillSetup:
+    """Runs of many people in one cloud, to be killed."""
 
     cloud: Cloud
     folder: Path
     witness: Witness
-    waiting: int = 0
-    kills: Counter[str] = field(default_factory=Counter)
+    waiting: int = 0  # runs that wait for cron
+    kills: Counter[str] = field(default_factory=Counter)  # what was killed or cut, by kind
     clients: list[Client] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _people: int = 0
+
+    def close(self) -> None:
+        """Ends every client."""
+        for client in self.clients:
+            client.kill()
+        self.witness.close()
+        self.cloud.reset()
+
+    def summary(self, requests: int, writes: int, cron: Cron) -> str:
+        """One line for the person who runs the tests."""
+        kills = ", ".join(f"{what}: {count}" for what, count in sorted(self.kills.items()))
+        return (
+            f"{sum(self.kills.values())} kills ({kills}) around {requests} API requests and {writes} ledger writes;"
+            f" cron came {cron.runs} times"
+        )
 
     def person(self, name: str, computer: str) -> Person:
         """Somebody with a job of that name, on a computer that others may use, too."""
@@ -92,7 +98,7 @@ class Battlefield:
     def launch(self, person: Person, at: str = "", *options: str, seconds: float = 1.0, held: bool = False) -> Client:
         """The person's run of so many seconds; with a point in it where it dies or stops, or stopped before it begins."""
         script = f"train.py {self.witness.address} {person.name} {seconds}"
-        command = (*MORTAL, "--at", at, "--") if at else (*HELD, *COMMAND) if held else COMMAND
+        command = (*KILLABLE, "--at", at, "--") if at else (*HELD, *COMMAND) if held else COMMAND
         client = person.launch(*options, script=script, command=command)
         with self._lock:
             self.clients.append(client)
@@ -133,13 +139,13 @@ class Battlefield:
 class Cron:
     """`costgpu reap --yes`, again and again as long as somebody waits for it, several at a time."""
 
-    def __init__(self, ground: Battlefield, computer: str, *, at_once: int = 2) -> None:
-        self._ground, self._done = ground, threading.Event()
+    def __init__(self, setup: KillSetup, computer: str, *, at_once: int = 2) -> None:
+        self._setup, self._done = setup, threading.Event()
         self.runs = 0
         self.failures: list[str] = []
-        clock = ground.folder / "cron-clock"
+        clock = setup.folder / "cron-clock"
         clock.write_text(f"{CRON_AHEAD}")
-        users = [ground.person(f"cron-{number}", computer) for number in range(at_once)]
+        users = [setup.person(f"cron-{number}", computer) for number in range(at_once)]
         self._threads = [threading.Thread(target=self._run, args=(user, clock), daemon=True) for user in users]
         for each in self._threads:
             each.start()
@@ -147,9 +153,9 @@ class Cron:
     def _run(self, user: Person, clock: Path) -> None:
         last = 0.0
         while not self._done.wait(0.2):
-            if self._ground.waiting > 2 or (self._ground.waiting and time.monotonic() - last > 4):
+            if self._setup.waiting > 2 or (self._setup.waiting and time.monotonic() - last > 4):
                 words = ("reap", "--yes", "--infra", user.account.infra)
-                client = user.start(*words, command=(*MORTAL, "--clock", str(clock), "--"))
+                client = user.start(*words, command=(*KILLABLE, "--clock", str(clock), "--"))
                 self.runs += 1
                 if client.wait(300) not in (0, OrphansFound.exit_code):  # what it found leaking it has ended
                     self.failures.append(str(client))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from costgpu.errors import OrphansFound, Preempted
-from tests.emulated.journeys.journey import MORTAL, Journeys, Person, hurry, until
+from tests.emulated.journeys.journey import KILLABLE, Journeys, Person, hurry, until
 from tests.emulators.compute_engine.client import RunningGce
 from tests.emulators.guests import guest_control
 
@@ -168,7 +168,7 @@ def reaped(person: Person, ahead: float = 0.0) -> None:
     """`reap --yes`, so many seconds later; its exit code says whether anything was found."""
     clock = person.folder / "clock"
     clock.write_text(f"{ahead}")
-    command = (*MORTAL, "--clock", str(clock), "--")
+    command = (*KILLABLE, "--clock", str(clock), "--")
     client = person.start("reap", "--yes", "--infra", "gcp/us-central1", command=command)
     assert client.wait() in (0, OrphansFound.exit_code), str(client)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulated.journeys.journey import MORTAL, Client, Journeys, Person, bucket, until
+from tests.emulated.journeys.journey import KILLABLE, Client, Journeys, Person, bucket, until
 from tests.emulated.journeys.test_ec2 import WAITS, ended, nothing_of_the_users, receipt
 from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.guests import guest_control
@@ -79,7 +79,7 @@ def begun(person: Person, *options: str, kind: str = "t3.micro", script: str = W
 def moved(person: Person) -> tuple[tuple[str, ...], Path]:
     """A command line whose clock goes ahead by the seconds in a file."""
     file = person.folder / "clock"
-    return (*MORTAL, "--clock", str(file), "--"), file
+    return (*KILLABLE, "--clock", str(file), "--"), file
 
 
 @journeys

@@ -138,9 +138,7 @@ class MachineGuard:
             self.clock.sleep(0.1)  # its record may be on its way
             if not self.home.exists("exit.json"):
                 rebooted = order["boot_id"] != self.clock.boot_id()
-                self._record_lost(
-                    "The machine was restarted." if rebooted else "The job's supervisor was killed.",
-                )
+                self._record_lost("The machine was restarted." if rebooted else "The job's supervisor was killed.")
             return
         ending = self.state.get("ending")
         if not ending:

@@ -225,17 +225,6 @@ def test_the_role_that_is_shipped_allows_all_of_it(gce: RunningGce, gcp: GcpProv
     assert len(asked) > 15
 
 
-@pytest.mark.parametrize("at", ["before", "after"])
-def test_an_answer_that_is_lost(gce: RunningGce, gcp: GcpProvider, at: str) -> None:
-    wanted = request(cpu_offer())
-    gce.fault({"action": "instances.insert", "when": at, "drop": True, "times": 1})
-    with pytest.raises(Unreachable):
-        gcp.create(wanted)
-    other = GcpProvider(clock=SystemClock())
-    assert other.create(wanted).ref.instance_id == f"us-central1-a/costgpu-{wanted.token}"
-    assert len(gce.instances()) == 1
-
-
 def test_an_operation_that_cannot_be_followed(gce: RunningGce, gcp: GcpProvider) -> None:
     wanted = request(cpu_offer())
     gce.settings(insert_seconds=1.0)

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
-import time
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +10,6 @@ import pytest
 
 from tests.emulators.compute_engine.client import PROJECT, RunningGce
 from tests.emulators.compute_engine.google_client import ZONE, Google, done, is_done, reason, refused, soon
-from tests.emulators.emulator_client import ROOT
 
 
 @pytest.fixture
@@ -50,33 +43,6 @@ def test_an_operation_goes_its_way_and_the_instance_with_it(gce: RunningGce, goo
     refused(404, google.get)
     assert gce.leftovers() == []
     assert reason(refused(404, google.delete)) == "notFound"
-
-
-def test_a_guest_that_powers_itself_off_is_terminated_and_not_gone(gce: RunningGce, google: Google) -> None:
-    google.made()
-    gce.power_off("vm")
-    gce.until(lambda: google.get().status == "TERMINATED")
-    assert not google.get().network_interfaces[0].access_configs[0].nat_i_p
-    assert not google.get().resource_status.scheduling.termination_timestamp
-    kinds = [each.operation_type for each in google.zone_operations.list(project=PROJECT, zone=ZONE)]
-    assert kinds == ["compute.instances.guestTerminate", "insert"]
-    gce.advance(7200)
-    time.sleep(0.3)
-    assert google.get().status == "TERMINATED", "the time limit counts only while it runs"
-    assert gce.leftovers() == ["disks/vm"]
-    done(google.delete())
-    assert (google.names(), gce.leftovers()) == ([], [])
-
-
-@pytest.mark.parametrize("spot", [False, True])
-def test_the_time_limit_deletes(gce: RunningGce, google: Google, spot: bool) -> None:
-    google.made(lives=3600, spot=spot)
-    gce.advance(3000)
-    time.sleep(0.3)
-    assert google.names() == ["vm"]
-    gce.advance(700)
-    gce.until(lambda: google.names() == [])
-    assert gce.leftovers() == []
 
 
 def test_a_disk_that_is_not_deleted_with_its_instance_is_left(gce: RunningGce, google: Google) -> None:
@@ -198,15 +164,6 @@ def test_no_capacity_comes_in_the_operation(gce: RunningGce, google: Google) -> 
     assert next(e.error_info for e in plain.error_details if e.error_info.reason).metadatas["zonesAvailable"] == ""
 
 
-def test_an_operation_fails_as_it_is_told(gce: RunningGce, google: Google) -> None:
-    gce.fail("e2-standard-2", "INTERNAL_ERROR", "boo", 500)
-    operation = google.wait(google.insert())
-    [error] = operation.error.errors
-    assert (error.code, error.message, operation.http_error_status_code) == ("INTERNAL_ERROR", "boo", 500)
-    assert (google.names(), gce.leftovers()) == ([], [])
-    google.made()
-
-
 def test_quotas_count_what_runs(gce: RunningGce, google: Google) -> None:
     gce.quota("us-central1", "NVIDIA_T4_GPUS", 1)
     gce.quota("us-central1", "PREEMPTIBLE_NVIDIA_T4_GPUS", 0)
@@ -295,110 +252,7 @@ def test_what_is_named_must_be_there(google: Google) -> None:
     assert "smaller than the image" in refused(400, google.insert, disks=[disk]).message
 
 
-def test_permissions_can_be_taken_away_one_by_one(gce: RunningGce, google: Google) -> None:
-    gce.forbid("compute.instances.create")
-    error = refused(403, google.insert)
-    where = f"projects/{PROJECT}/zones/{ZONE}/instances/vm"
-    assert error.message.endswith(f"Required 'compute.instances.create' permission for '{where}'")
-    assert reason(error) == "forbidden"
-    gce.forbid("compute.subnetworks.useExternalIp")
-    assert "regions/us-central1/subnetworks/default'" in refused(403, google.insert).message
-    gce.forbid("compute.instances.list")
-    assert f"permission for 'projects/{PROJECT}'" in refused(403, google.names).message
-    gce.forbid()
-    google.made()
-
-
-@pytest.mark.parametrize(
-    ("code", "status", "why", "detail"),
-    [
-        ("api-disabled", 403, "accessNotConfigured", "SERVICE_DISABLED"),
-        ("billing-disabled", 403, "forbidden", "BILLING_DISABLED"),
-        ("rate-limited", 403, "rateLimitExceeded", "RATE_LIMIT_EXCEEDED"),
-    ],
-)
-def test_refusals_have_googles_shape(
-    gce: RunningGce, google: Google, code: str, status: int, why: str, detail: str
-) -> None:
-    gce.fault({"code": code, "times": 1})
-    error = refused(status, google.insert)
-    assert (reason(error), error.reason, error.domain) == (why, detail, "googleapis.com")
-    google.made()
-
-
-def test_credentials_that_are_no_good_any_more(gce: RunningGce, google: Google) -> None:
-    """Google's client then refreshes them, which anonymous ones cannot."""
-    from google.auth.exceptions import InvalidOperation
-
-    gce.fault({"code": "unauthenticated", "times": 1})
-    with pytest.raises(InvalidOperation):
-        google.insert()
-
-
-# -- mischief ------------------------------------------------------------------------------------------------------------
-
-
-def test_faults_are_counted_skipped_and_matched(gce: RunningGce, google: Google) -> None:
-    gce.fault({"action": "instances.delete", "code": "backendError", "times": 2, "skip": 1, "region": ZONE})
-    google.made()
-    google.made(name="two")
-    outcomes = []
-    for name in ("two", "vm", "vm", "vm"):
-        try:
-            google.delete(name)
-        except Exception as error:  # noqa: BLE001
-            outcomes.append(getattr(error, "code", None))
-        else:
-            outcomes.append(0)
-    assert outcomes == [0, 503, 503, 0]
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_lost_reply(gce: RunningGce, google: Google, when: str) -> None:
-    import requests
-
-    gce.fault({"action": "instances.insert", "drop": True, "when": when})
-    with pytest.raises((requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError)):
-        google.insert()
-    if when == "after":
-        gce.until(lambda: google.names() == ["vm"])
-    assert google.names() == (["vm"] if when == "after" else [])
-    assert gce.calls().count("instances.insert") == 1
-
-
-CLIENT = """
-import sys
-from tests.emulators.compute_engine.google_client import Google
-class At:
-    def environment(self, caller): return {"COSTGPU_GCP_ENDPOINT": sys.argv[1]}
-google = Google(At())
-google.instances
-sys.stdin.readline()
-google.regions.get(project="costgpu-emulated", region="us-central1")
-google.insert()
-print("inserted", flush=True)
-"""
-
-
-@pytest.mark.parametrize(("at", "when", "made"), [(1, "after", 0), (2, "before", 0), (2, "after", 1)])
-def test_a_client_is_killed_at_a_request(gce: RunningGce, at: int, when: str, made: int) -> None:
-    victim = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(CLIENT), gce.url],
-        cwd=ROOT,
-        env=dict(os.environ),
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    gce.kill(victim.pid, at, when)
-    out, _ = victim.communicate("go\n", timeout=60)
-    assert (victim.returncode, out) == (-signal.SIGKILL, "")
-    if made:
-        gce.until(lambda: bool(gce.instances()))
-    time.sleep(0.3)
-    assert len(gce.instances()) == made
-    assert gce.calls() == ["regions.get", "instances.insert"][:at]
+# -- requests ------------------------------------------------------------------------------------------------------------
 
 
 def test_secrets_are_not_recorded(gce: RunningGce, google: Google) -> None:

@@ -191,15 +191,6 @@ def test_a_quota_that_may_not_be_read_is_no_obstacle(cloud: RunningCloud, aws: A
         aws.create(request())
 
 
-def test_check_creates_nothing(cloud: RunningCloud, aws: AwsProvider) -> None:
-    for zone in (None, "us-east-1b"):
-        aws.check(request(zone=zone))
-    aws.check(request(offer(spot=True)))
-    assert not cloud.instances()
-    assert cloud.calls().count("ec2:RunInstances?") == 3
-    assert not [name for name in cloud.calls() if "Create" in name]
-
-
 def test_all_pages_and_all_regions(cloud: RunningCloud, aws: AwsProvider) -> None:
     cloud.quota("eu-west-1", "L-1216C47A", 10_000)
     image = boto3.client("ssm", region_name="eu-west-1").get_parameter(

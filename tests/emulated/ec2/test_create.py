@@ -142,27 +142,6 @@ def test_long_user_data_is_compressed_and_too_long_is_refused(cloud: RunningClou
     assert not [group for group in groups if group["GroupName"] == "costgpu-second00000a"]
 
 
-def test_the_same_request_returns_the_same_instance(cloud: RunningCloud, aws: AwsProvider) -> None:
-    wanted = request()
-    first = aws.create(wanted)
-    assert aws.create(wanted).ref == first.ref
-    assert AwsProvider(clock=SystemClock()).create(wanted).ref == first.ref
-    found = aws.find(wanted)
-    assert found is not None
-    assert found.ref == first.ref
-    assert len(cloud.instances()) == 1
-
-
-def test_a_lost_reply_then_the_same_request_is_one_instance(cloud: RunningCloud, aws: AwsProvider) -> None:
-    wanted = request()
-    cloud.fault({"action": "RunInstances", "when": "after", "drop": True})
-    with pytest.raises(Unreachable):
-        aws.create(wanted)
-    assert len(cloud.instances()) == 1
-    instance = aws.create(wanted)
-    assert [row["id"] for row in cloud.instances()] == [instance.ref.instance_id]
-
-
 def test_a_lost_reply_before_ec2_shows_the_instance_is_one_instance(cloud: RunningCloud) -> None:
     cloud.settings(invisible_seconds=60.0)
     cloud.fault({"action": "RunInstances", "when": "after", "drop": True, "times": 2})

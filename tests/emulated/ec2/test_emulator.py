@@ -16,7 +16,7 @@ import pytest
 from costgpu.clock import SystemClock
 from costgpu.providers.aws import AwsProvider, sdk
 from tests.emulators.ec2.client import RunningCloud
-from tests.emulators.ec2.create_requests import cpu_offer, request
+from tests.emulators.ec2.create_requests import request
 from tests.emulators.emulator_client import ROOT
 from tests.emulators.faults import lives
 
@@ -111,15 +111,6 @@ def test_what_moto_does_not_have_is_refused_in_the_protocols_own_form(cloud: Run
     with pytest.raises(sdk.exceptions().ClientError) as caught:
         boto3.client("scheduler").get_schedule(Name="nothing")
     assert sdk.code_of(caught.value) == "ResourceNotFoundException"
-
-
-def test_addresses_are_unique_across_regions(cloud: RunningCloud) -> None:
-    aws = AwsProvider(clock=SystemClock())
-    for number, region in enumerate(("us-east-1", "us-east-1", "eu-west-1", "us-west-2")):
-        aws.create(request(cpu_offer(region=region), run_id=f"run00000000{number}"))
-    cloud.until(lambda: len(cloud.instances("running")) == 4)
-    rows = cloud.instances()
-    assert len({row["public_ip"] for row in rows}) == len({row["private_ip"] for row in rows}) == 4
 
 
 def test_a_client_is_killed_before_and_after_each_of_its_calls(cloud: RunningCloud) -> None:

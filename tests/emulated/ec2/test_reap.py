@@ -162,10 +162,7 @@ def test_what_it_costs_is_said_and_summed(cloud: RunningCloud) -> None:
     [fast] = [row["usd_per_hour"] for row in document["leftovers"] if row["usd_per_hour"] > 0.02]
     assert fast == pytest.approx((50 * 0.125 + 1000 * 0.065) / 730, abs=1e-6)
     machines = {row["instance"]["ref"]["instance_id"]: float(row["usd_per_hour"]) for row in document["orphans"]}
-    assert machines == {
-        running: pytest.approx(1.006 + disk + 0.005, abs=1e-5),
-        stopped: pytest.approx(disk, abs=1e-5),
-    }
+    assert machines == {running: pytest.approx(1.006 + disk + 0.005, abs=1e-5), stopped: pytest.approx(disk, abs=1e-5)}
     total = sum(machines.values()) + sum(row["usd_per_hour"] for row in document["leftovers"])
     assert float(document["usd_per_hour"]) == pytest.approx(total)
     assert float(document["usd_per_month"]) == pytest.approx(total * 730)

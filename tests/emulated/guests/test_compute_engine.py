@@ -126,11 +126,7 @@ def test_a_spot_machine_is_told_and_taken(guest_gce: RunningGce, google: Google,
     guest_control.until(lambda: google.names() == [] and guest_control.running() == [], 20)
     assert guest_gce.leftovers() == []
     (row,) = google.zone_operations.list(
-        request={
-            "project": PROJECT,
-            "zone": ZONE,
-            "filter": 'operationType = "compute.instances.preempted"',
-        }
+        request={"project": PROJECT, "zone": ZONE, "filter": 'operationType = "compute.instances.preempted"'}
     )
     assert row.target_link.rpartition("/")[2] == "vm"
     assert told_at < datetime.fromisoformat(row.insert_time)
@@ -282,9 +278,3 @@ def test_a_new_project_has_no_guests(guest_gce: RunningGce, google: Google) -> N
     guest_control.until(lambda: guest(guest_gce).leader)
     guest_gce.reset()
     assert (guest_control.running(), guest_control.consoles()) == ([], {})
-
-
-def test_callers_are_told_apart_by_the_address_that_they_ask(guest_gce: RunningGce) -> None:
-    Google(guest_gce, "127.1.0.7").names()
-    Google(guest_gce, "127.1.0.8").names()
-    assert [row["access_key"] for row in guest_gce.requests()] == ["127.1.0.7", "127.1.0.8"]

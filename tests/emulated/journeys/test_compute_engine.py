@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from costgpu.errors import OrphansFound, Preempted
+from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import KILLABLE, Journeys, Person, hurry, until
 from tests.emulators.compute_engine.client import RunningGce
-from tests.emulators.guests import guest_control
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -35,40 +35,9 @@ LONG_NOTICE_SECONDS = 120.0
 """As long as `preemptionNoticeDuration` may be: nothing here hangs on how fast this machine is."""
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_the_users() -> None:
-    """Every client here is a process with an environment of its own; threads of this one go on between tests."""
-
-
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(
-    request: pytest.FixtureRequest, guest_gce_process: RunningGce, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    guest_control.set_traits(None)
-    yield from journeys.begin(request, guest_gce_process, tmp_path_factory.mktemp("gce-journeys"))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a_whole_run",
-        "detach_and_attach",
-        "the_reply_to_the_create_call_is_lost",
-        "killed_at_the_create_call",
-        "the_machine_stops_itself",
-        "the_watchdog_stops_it",
-        "nobody_is_left_but_the_time_limit",
-        "a_spot_machine_is_taken",
-        "a_spot_machine_is_taken_without_a_word",
-        "a_spot_machine_is_taken_from_nobody",
-        "no_capacity_in_the_first_zone",
-        "a_quota_says_no",
-        "an_operation_fails",
-        "an_api_that_is_not_enabled",
-    ],
-)
-def test_journey(name: str) -> None:
-    journeys.wait(name)
+def all_at_once(begin: Begin, guest_gce_process: RunningGce) -> Iterator[None]:
+    yield from begin(guest_gce_process)
 
 
 def ended(person: Person, *, instances: int = 1) -> None:
@@ -299,3 +268,8 @@ def an_api_that_is_not_enabled(person: Person) -> None:
     client = person.launch()
     assert client.wait() != 0
     assert client.says("gcloud services enable compute.googleapis.com"), str(client)
+
+
+@pytest.mark.parametrize("name", journeys.names)
+def test_journey(name: str) -> None:
+    journeys.wait(name)

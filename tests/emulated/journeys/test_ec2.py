@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import COMMAND, Journeys, Person, bucket, hurry, leftovers, until
 from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.guests import guest_control
@@ -60,39 +61,9 @@ open("model.bin", "w").write("weights")
 """
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_the_users() -> None:
-    """Every client here is a process with an environment of its own; threads of this one go on between tests."""
-
-
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(
-    request: pytest.FixtureRequest, guest_cloud_process: RunningCloud, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    yield from journeys.begin(request, guest_cloud_process, tmp_path_factory.mktemp("journeys"))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "a_whole_run",
-        "an_estimate_becomes_a_run",
-        "a_job_that_fails_and_a_document",
-        "a_job_that_is_killed",
-        "detach_watch_attach",
-        "ctrl_c_detach_attach",
-        "fetch_and_cancel",
-        "cancel_from_another_terminal",
-        "the_client_is_killed",
-        "the_ledger_is_lost",
-        "only_the_bucket_is_left",
-        "nobody_comes_back",
-        "secrets_stay_secret",
-        "end_it_with_a_signal",
-    ],
-)
-def test_journey(name: str) -> None:
-    journeys.wait(name)
+def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[None]:
+    yield from begin(guest_cloud_process)
 
 
 def ended(person: Person, *, instances: int = 1) -> None:
@@ -431,3 +402,8 @@ def end_it_with_a_signal(person: Person) -> None:
     assert attached.wait() == 64, str(attached)
     assert person.holds("checkpoint", "saved")
     ended(person)
+
+
+@pytest.mark.parametrize("name", journeys.names)
+def test_journey(name: str) -> None:
+    journeys.wait(name)

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import KILLABLE, Client, Journeys, Person, bucket, until
-from tests.emulated.journeys.test_ec2 import WAITS, ended, nothing_of_the_users, receipt
+from tests.emulated.journeys.test_ec2 import WAITS, ended, receipt
 from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
 from tests.emulators.guests.guest_control import InGuest
 
-__all__ = ["nothing_of_the_users"]
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
 
@@ -28,44 +28,12 @@ DEFECTS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(
-    request: pytest.FixtureRequest, guest_cloud_process: RunningCloud, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
+def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[None]:
     for kind, traits in DEFECTS.items():
         guest_control.set_traits(traits, kind)
-    yield from journeys.begin(request, guest_cloud_process, tmp_path_factory.mktemp("trouble"))
+    yield from begin(guest_cloud_process)
     for kind in DEFECTS:
         guest_control.set_traits(None, kind)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "sshd_never_comes_up",
-        "the_kernel_panics",
-        "another_host_answers",
-        "another_host_answers_later",
-        "no_capacity_here_and_elsewhere_some",
-        "no_capacity_anywhere",
-        "no_quota",
-        "the_reply_is_lost",
-        "terminate_is_refused",
-        "credentials_expire",
-        "spot_with_a_notice",
-        "spot_without_a_chance",
-        "switched_off_with_a_bucket",
-        "a_wrong_clock",
-        "a_reboot",
-        "max_duration",
-        "idle",
-        "disk_full",
-        "no_python",
-        "setup_fails",
-        "outputs_missing",
-    ],
-)
-def test_trouble(name: str) -> None:
-    journeys.wait(name)
 
 
 def begun(person: Person, *options: str, kind: str = "t3.micro", script: str = WAITS) -> tuple[Client, InGuest]:
@@ -214,14 +182,7 @@ def no_quota(person: Person) -> None:
 @journeys
 def the_reply_is_lost(person: Person) -> None:
     person.cloud.fault(
-        {
-            "action": "RunInstances",
-            "access_key": person.key,
-            "skip": 1,
-            "times": 1,
-            "when": "after",
-            "drop": True,
-        },
+        {"action": "RunInstances", "access_key": person.key, "skip": 1, "times": 1, "when": "after", "drop": True},
         add=True,
     )
     person.write("open('model', 'w').write('x')")
@@ -411,3 +372,8 @@ def outputs_missing(person: Person) -> None:
     assert client.says("checkpoints/*.pt is not there")
     assert (person.work / "model").exists()
     ended(person)
+
+
+@pytest.mark.parametrize("name", journeys.names)
+def test_trouble(name: str) -> None:
+    journeys.wait(name)

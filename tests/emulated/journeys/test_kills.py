@@ -55,11 +55,6 @@ AROUND = {
 """Which call of a method: before or after it is executed."""
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_the_users() -> None:
-    """Every client here is a process with an environment of its own; threads of this one talk to the cloud."""
-
-
 def new_setup(cloud: RunningCloud | RunningGce, folder: Path) -> KillSetup:
     guest_control.set_traits(None)
     cloud.reset()

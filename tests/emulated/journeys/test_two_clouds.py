@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import Client, Journeys, Person
 from tests.emulators.compute_engine.client import RunningGce
 from tests.emulators.ec2.client import RunningCloud
-from tests.emulators.guests import guest_control
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -19,29 +19,13 @@ PLACES = ("--infra", "aws/us-east-1", "--infra", "gcp/us-central1")
 aws: list[RunningCloud] = []
 
 
-@pytest.fixture(autouse=True)
-def nothing_of_the_users() -> None:
-    """Every client here is a process with an environment of its own."""
-
-
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(
-    request: pytest.FixtureRequest,
-    guest_gce_process: RunningGce,
-    guest_cloud_process: RunningCloud,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[None]:
-    guest_control.set_traits(None)
+def all_at_once(begin: Begin, guest_gce_process: RunningGce, guest_cloud_process: RunningCloud) -> Iterator[None]:
     guest_cloud_process.reset()
     guest_cloud_process.shortage("g4dn.xlarge")
     aws[:] = [guest_cloud_process]
-    yield from journeys.begin(request, guest_gce_process, tmp_path_factory.mktemp("two-clouds"))
+    yield from begin(guest_gce_process)
     guest_cloud_process.reset()
-
-
-@pytest.mark.parametrize("name", ["from_aws_to_google", "killed_after_the_failover", "only_one_has_credentials"])
-def test_journey(name: str) -> None:
-    journeys.wait(name)
 
 
 def launched(person: Person, *options: str) -> Client:
@@ -114,3 +98,8 @@ def only_one_has_credentials(person: Person) -> None:
     assert plan.wait() == 0, str(plan)
     assert b"Not considered: aws (no credentials here)" in plan.out
     assert b"n1-standard-4" in plan.out
+
+
+@pytest.mark.parametrize("name", journeys.names)
+def test_journey(name: str) -> None:
+    journeys.wait(name)

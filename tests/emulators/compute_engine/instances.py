@@ -14,13 +14,7 @@ from typing import Any
 
 from tests.emulators.compute_engine import validation
 from tests.emulators.compute_engine.catalog import ACCELERATORS, last_part, region_of
-from tests.emulators.compute_engine.operations import (
-    OperationFailed,
-    Operations,
-    Scope,
-    pool_exhausted,
-    quota_exceeded,
-)
+from tests.emulators.compute_engine.operations import OperationFailed, Operations, Scope, pool_exhausted, quota_exceeded
 from tests.emulators.compute_engine.project import Key, ProjectState, Row, fingerprint
 from tests.emulators.compute_engine.quotas import exceeded
 from tests.emulators.compute_engine.vm import Vm, make

@@ -60,7 +60,6 @@ def cloud(cloud_process: RunningCloud, loopback: None, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def aws(cloud: RunningCloud) -> AwsProvider:
-    """The adapter on the emulated account."""
     return AwsProvider(clock=SystemClock())
 
 

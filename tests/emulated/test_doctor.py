@@ -20,7 +20,6 @@ Checks = dict[str, dict[str, Any]]
 
 
 def doctor(*words: str) -> tuple[int, dict[str, Checks]]:
-    """The exit code, and place -> name -> check."""
     code, out, _ = told("doctor", "--json", *words)
     document = json.loads(out)
     assert document["exit_code"] == code

@@ -49,7 +49,6 @@ class RunningEmulator:
         return cls(process, line.split()[1])
 
     def close(self) -> None:
-        """Ends it and its guests."""
         self._process.terminate()
         try:
             self._process.wait(20)
@@ -87,7 +86,6 @@ class RunningEmulator:
         return rows
 
     def forget_requests(self) -> None:
-        """Starts counting anew."""
         self.post("requests")
 
     def instances(self, *states: str) -> list[dict[str, Any]]:
@@ -104,7 +102,6 @@ class RunningEmulator:
         return [row for row in self.instances() if row["state"] != self.gone]
 
     def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Waits for something; fails loudly."""
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:

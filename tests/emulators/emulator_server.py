@@ -35,7 +35,6 @@ class EmulatorServer:
     control: ControlSide
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
-        """One request."""
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         path = environ["PATH_INFO"]
         try:
@@ -79,12 +78,10 @@ class RequestHandler(WSGIRequestHandler):
     """Says only what goes wrong, and tells the time of the emulated cloud."""
 
     def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - its name in werkzeug
-        """Only trouble."""
         if type != "info":
             print(message % args, file=sys.stderr, flush=True)
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        """For the header ``Date``."""
         app: Any = self.server.app
         return format_datetime(app.state.now(), usegmt=True)
 

@@ -45,7 +45,6 @@ class Fault:
     where: dict[str, str] = field(default_factory=dict)  # parameters
 
     def concerns(self, call: ApiCall) -> bool:
-        """Whether it is about this request."""
         return (
             self.action in ("*", call.action)
             and self.region in ("", call.region)

@@ -18,19 +18,12 @@ OnExit = Callable[[bool], None]
 
 @dataclass(frozen=True, slots=True)
 class PacketRule:
-    """What becomes of packets that begin something with a guest.
+    """What becomes of packets that begin something with a guest."""
 
-    Attributes:
-        allow: Whether they may come in.
-        sources: From these CIDR ranges.
-        protocol: ``tcp``, ``udp``, ``icmp``, or ``all``.
-        ports: Such as ``22`` or ``0-65535``; empty for every one.
-    """
-
-    allow: bool
-    sources: tuple[str, ...]
-    protocol: str
-    ports: tuple[str, ...] = ()
+    allow: bool  # whether they may come in
+    sources: tuple[str, ...]  # from these CIDR ranges
+    protocol: str  # tcp, udp, icmp, or all
+    ports: tuple[str, ...] = ()  # such as 22 or 0-65535; empty for every one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,28 +31,19 @@ class GuestSpec:
     """One guest to boot.
 
     Attributes:
-        instance_id: Unique for ever.
-        private_ip: Its own, unique.
-        public_ip: What the product connects to; unique. Empty if the instance was created without one.
         user_data: As the API received it, base64 removed; perhaps gzip. Holds a private key: never printed.
-        instance_type: Such as ``g5.xlarge``.
-        region: Of the instance.
-        zone: Of the instance.
-        spot: Whether it can be interrupted.
-        gpus: Their names; None for those that AWS lists for the type.
-        soft_off_seconds: From the power button to the plug.
     """
 
     instance_id: str
     private_ip: str
-    public_ip: str
+    public_ip: str  # what the product connects to; unique. Empty if the instance was created without one
     user_data: bytes = field(repr=False)
-    instance_type: str
+    instance_type: str  # such as g5.xlarge
     region: str
     zone: str
-    spot: bool
-    gpus: tuple[str, ...] | None = None
-    soft_off_seconds: float = 4.0
+    spot: bool  # whether it can be interrupted
+    gpus: tuple[str, ...] | None = None  # their names; None for those that AWS lists for the type
+    soft_off_seconds: float = 4.0  # from the power button to the plug
 
 
 class Machines(Protocol):
@@ -101,36 +85,29 @@ class NoGuests:
         self.rules: dict[str, Sequence[PacketRule]] = {}
 
     def boot(self, spec: GuestSpec, on_exit: OnExit) -> None:
-        """The guest runs at once."""
         with self._lock:
             self._running[spec.instance_id] = (spec, on_exit)
             self._console[spec.instance_id] = b"[    0.000000] Linux version 6.8.0 (emulated)\n"
 
     def stop(self, instance_id: str) -> None:
-        """The guest is gone at once."""
         self._end(instance_id, by_us=True)
 
     def power_off(self, instance_id: str) -> None:
-        """The guest powers itself off."""
         self._end(instance_id, by_us=False)
 
     def console(self, instance_id: str) -> bytes:
-        """One line."""
         with self._lock:
             return self._console.get(instance_id, b"")
 
     def admit(self, instance_id: str, rules: Sequence[PacketRule]) -> None:
-        """Remembered in `rules`."""
         with self._lock:
             self.rules[instance_id] = rules
 
     def interrupt(self, instance_id: str, at: datetime) -> None:
-        """Remembered in `interrupted`."""
         with self._lock:
             self.interrupted[instance_id] = at
 
     def close(self) -> None:
-        """Ends every guest."""
         for instance_id in list(self._running):
             self.stop(instance_id)
 

@@ -216,7 +216,6 @@ def spot_row(
     product: str = "Linux/UNIX",
     at: datetime = datetime(2026, 11, 21, 9, 0, tzinfo=UTC),
 ) -> Document:
-    """One row of the spot price history."""
     return {
         "AvailabilityZone": zone,
         "InstanceType": instance_type,

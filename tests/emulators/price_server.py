@@ -35,21 +35,16 @@ class PriceServer:
     """Answers on a port of this machine until it is closed.
 
     Attributes:
-        skus: Of Google's list.
-        products: Of AWS's list.
-        spots: Rows of the spot price history, of all regions.
-        requests: What was asked: the API's name of each question.
         refusals: Answers (status, headers, body) to the next questions instead, by the API's name of the question.
-        page: At most so many rows at once.
     """
 
     def __init__(self, port: int = 0) -> None:
-        self.skus: list[Document] = []
-        self.products: list[Document] = []
-        self.spots: list[Document] = []
-        self.requests: list[str] = []
+        self.skus: list[Document] = []  # of Google's list
+        self.products: list[Document] = []  # of AWS's list
+        self.spots: list[Document] = []  # rows of the spot price history, of all regions
+        self.requests: list[str] = []  # what was asked: the API's name of each question
         self.refusals: dict[str, list[tuple[int, bytes]]] = {}
-        self.page = 5000
+        self.page = 5000  # at most so many rows at once
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -57,13 +52,11 @@ class PriceServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     def environment(self) -> dict[str, str]:
-        """For clients."""
         return {
             "COSTGPU_GCP_BILLING_ENDPOINT": self.url,
             "AWS_ENDPOINT_URL_PRICING": self.url,
@@ -109,14 +102,12 @@ class PriceServer:
         return Handler
 
     def list_skus(self, path: str, query: Mapping[str, str]) -> tuple[int, bytes]:
-        """``GET /v1/services/ID/skus``."""
         if path != f"/v1/{_SERVICE}/skus":
             return google_refusal(404, "NOT_FOUND", f"The service in {path} was not found.")
         rows, token = self._page(self.skus, int(query.get("pageSize") or 5000), query.get("pageToken", ""))
         return 200, json.dumps({"skus": rows, "nextPageToken": token}).encode()
 
     def get_products(self, target: str, question: Mapping[str, Any]) -> tuple[int, bytes]:
-        """``AWSPriceListService.GetProducts``."""
         if target != "AWSPriceListService.GetProducts" or question.get("ServiceCode") != "AmazonEC2":
             return aws_refusal("NotFoundException", f"There is no {target} of {question.get('ServiceCode')}.")
         wanted = {row["Field"]: row["Value"] for row in question.get("Filters", []) if row["Type"] == _ATTRIBUTE}
@@ -130,7 +121,6 @@ class PriceServer:
         return 200, json.dumps({**document, **({"NextToken": token} if token else {})}).encode()
 
     def spot_history(self, region: str, form: Mapping[str, str]) -> tuple[int, bytes]:
-        """``DescribeSpotPriceHistory``."""
         if form.get("Action") != "DescribeSpotPriceHistory":
             return ec2_refusal(
                 "InvalidAction", f"The action {form.get('Action')} is not valid for this web service.", 400
@@ -188,7 +178,6 @@ def ec2_refusal(code: str, message: str, status: int = 403) -> tuple[int, bytes]
 
 
 def fill(server: PriceServer, skus: Iterable[Document] | None = None) -> PriceServer:
-    """Gives it the known prices."""
     shipped = snapshot.read_offers(snapshot.newest())
     server.skus = list(skus) if skus is not None else google_skus()
     server.products, server.spots = aws_products(shipped), aws_spot_rows(shipped)
@@ -196,7 +185,6 @@ def fill(server: PriceServer, skus: Iterable[Document] | None = None) -> PriceSe
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(description="Serve price lists on a port of this machine.")
     parser.add_argument("--port", type=int, default=0)
     server = fill(PriceServer(parser.parse_args().port))

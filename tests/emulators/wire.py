@@ -29,19 +29,13 @@ class ApiCall:
     """A request, before anything is done about it.
 
     Attributes:
-        service: As it is signed: ``ec2``, ``ssm``, ``scheduler``, ``servicequotas``, ``s3``, ``sts``, ...
-        action: Such as ``RunInstances``.
-        region: That it is signed for.
-        access_key: That it is signed with; empty if it is not signed.
         params: Flat form parameters, or the JSON document; user data is left out.
-        method: Of HTTP.
-        path: Of HTTP.
     """
 
-    service: str
+    service: str  # as it is signed: ec2, ssm, scheduler, servicequotas, s3, sts,
     action: str
-    region: str
-    access_key: str
+    region: str  # that it is signed for
+    access_key: str  # that it is signed with; empty if it is not signed
     params: Mapping[str, Any] = field(default_factory=dict)
     method: str
     path: str
@@ -53,7 +47,6 @@ class ApiCall:
 
 
 def parse(environ: Mapping[str, Any], body: bytes) -> ApiCall:
-    """Reads the request out of a WSGI environment."""
     query = dict(urllib.parse.parse_qsl(environ.get("QUERY_STRING", "")))
     signed = _CREDENTIAL.search(
         environ.get("HTTP_AUTHORIZATION", "") or f"Credential={query.get('X-Amz-Credential', '')}"
@@ -99,7 +92,6 @@ class Reply:
 
     @property
     def code(self) -> int:
-        """The number in the status."""
         return int(self.status.split()[0])
 
 

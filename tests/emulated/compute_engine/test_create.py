@@ -22,7 +22,6 @@ from tests.emulators.compute_engine.create_requests import SLICE, T4, V100, cpu_
 
 @pytest.fixture
 def gcp(gce: RunningGce) -> GcpProvider:
-    """The adapter on the emulated project."""
     return GcpProvider(clock=SystemClock())
 
 

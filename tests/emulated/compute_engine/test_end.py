@@ -21,7 +21,6 @@ from tests.emulators.compute_engine.create_requests import cpu_offer, offer, req
 
 @pytest.fixture
 def gcp(gce: RunningGce) -> GcpProvider:
-    """The adapter on the emulated project."""
     return GcpProvider(clock=SystemClock())
 
 

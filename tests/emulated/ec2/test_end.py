@@ -40,7 +40,6 @@ def foreign(cloud: RunningCloud) -> InstanceRef:
 
 @pytest.fixture
 def role(cloud: RunningCloud) -> str:
-    """The role for EventBridge."""
     trust = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     made = boto3.client("iam").create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)

@@ -35,7 +35,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reap(*words: str) -> tuple[int, dict[str, Any], str]:
-    """Exit code, document, stderr."""
     code, out, err = told("reap", "--json", *words)
     return code, json.loads(out), err
 

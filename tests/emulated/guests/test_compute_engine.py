@@ -45,7 +45,6 @@ def script(keys: OneRunKeys, extra: str = "true") -> str:
 
 
 def address_of(google: Google, keys: OneRunKeys, name: str = "vm") -> str:
-    """Its public address, when it lets the user in."""
     found = str(google.get(name).network_interfaces[0].access_configs[0].nat_i_p)
     guest_control.until(lambda: keys.ssh(found, "true").returncode == 0, 30, f"{name} lets the user in")
     return found
@@ -209,7 +208,6 @@ def test_firewall_rules_decide_who_reaches_port_22(guest_gce: RunningGce, google
 
 
 def knock(address: str, source: tuple[str, int] | None = None, port: int = 22) -> bool:
-    """Whether somebody answers."""
     try:
         with socket.create_connection((address, port), 5, source_address=source) as connection:
             return connection.recv(4) == b"SSH-"

@@ -55,7 +55,6 @@ def wait_for_state(ec2: Any, instance_id: str, state: str) -> dict[str, Any]:
 
 
 def address_of(ec2: Any, keys: OneRunKeys, instance_id: str) -> str:
-    """Of an instance that lets us in."""
     address = str(wait_for_state(ec2, instance_id, "running")["PublicIpAddress"])
     guest_control.until(lambda: keys.ssh(address, "true").returncode == 0, 30, f"ssh to {instance_id}")
     return address

@@ -89,5 +89,4 @@ class GcpAccount:
 
 
 def account_of(cloud: Cloud) -> Account:
-    """The cloud's."""
     return GcpAccount(cloud) if isinstance(cloud, RunningGce) else AwsAccount(cloud)

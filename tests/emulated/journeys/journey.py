@@ -36,8 +36,6 @@ QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
 
 
 class Client:
-    """One process of the command line."""
-
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, said: Path) -> None:
         said.mkdir(parents=True)
         self._command = list(command)
@@ -55,12 +53,10 @@ class Client:
 
     @property
     def out(self) -> bytes:
-        """What it has written to stdout so far."""
         return self._out.read_bytes()
 
     @property
     def err(self) -> bytes:
-        """What it has written to stderr so far."""
         return self._err.read_bytes()
 
     def says(self, text: str) -> bool:
@@ -68,7 +64,6 @@ class Client:
         return " ".join(text.split()) in " ".join(self.err.decode(errors="replace").split())
 
     def wait(self, seconds: float = 90.0) -> int:
-        """Its exit code."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -76,12 +71,10 @@ class Client:
             raise AssertionError(f"no end after {seconds} s\n{self}") from None
 
     def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
         self.process.kill()
         self.process.wait()
 
     def until_says(self, text: str, seconds: float = 60.0) -> None:
-        """Waits for words on stderr."""
         self.until(lambda: self.says(text), seconds, f"it says {text!r}")
 
     def until(self, condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
@@ -93,12 +86,10 @@ class Client:
             time.sleep(0.05)
 
     def until_stopped(self, seconds: float = 60.0) -> None:
-        """Waits until the process has stopped itself."""
         path = Path(f"/proc/{self.process.pid}/stat")
         self.until(lambda: path.read_text().rpartition(")")[2].split()[0] == "T", seconds, "it stops")
 
     def go_on(self) -> None:
-        """Ends the stop."""
         self.process.send_signal(signal.SIGCONT)
 
     def __str__(self) -> str:
@@ -108,21 +99,13 @@ class Client:
 
 @dataclass
 class Person:
-    """Somebody with a computer and credentials.
+    """Somebody with a computer and credentials."""
 
-    Attributes:
-        cloud: Where: a `RunningCloud` or a `RunningGce`.
-        folder: Of everything that is theirs.
-        key: Requests of theirs are known by it; see `Account.key`.
-        extra: More variables of their environment.
-        computer: Folder with their home, ledger and keys, which several may share; None for their own.
-    """
-
-    cloud: Any
-    folder: Path
-    key: str
-    extra: dict[str, str] = field(default_factory=dict)
-    computer: Path | None = None
+    cloud: Any  # where: a `RunningCloud` or a `RunningGce`
+    folder: Path  # of everything that is theirs
+    key: str  # requests of theirs are known by it; see `Account.key`
+    extra: dict[str, str] = field(default_factory=dict)  # more variables of their environment
+    computer: Path | None = None  # folder with their home, ledger and keys, which several may share; None for their own
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -130,22 +113,18 @@ class Person:
 
     @property
     def account(self) -> Account:
-        """What their cloud is like."""
         return account_of(self.cloud)
 
     @property
     def work(self) -> Path:
-        """The folder with their script."""
         return self._made("work")
 
     @property
     def home(self) -> Path:
-        """Of their computer."""
         return self.computer or self._made("home")
 
     @property
     def data(self) -> Path:
-        """costgpu's."""
         return self.home / "data" / "costgpu"
 
     @property
@@ -153,7 +132,6 @@ class Person:
         return self.data / "ledger.sqlite"
 
     def environment(self) -> dict[str, str]:
-        """Of their processes."""
         places = {f"XDG_{name}_HOME": str(self.home / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
         return {
             "PATH": os.environ["PATH"],
@@ -169,7 +147,6 @@ class Person:
         }
 
     def write(self, text: str, name: str = "train.py") -> Path:
-        """A file in their folder."""
         path = self.work / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -185,12 +162,10 @@ class Person:
         return path.read_text() == text
 
     def start(self, *words: str, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
-        """A command, in the background."""
         self._count += 1
         return Client([*command, *words], self.environment(), folder or self.work, self.folder / f"said-{self._count}")
 
     def do(self, *words: str, code: int = 0, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
-        """A command, to its end."""
         client = self.start(*words, command=command, folder=folder)
         assert client.wait() == code, str(client)
         return client
@@ -241,13 +216,11 @@ class Person:
         return [str(kind) for kind, at_us in rows if at_us / 1e6 < before]
 
     def facts(self, kind: str, run_id: str = "") -> dict[str, Any]:
-        """What the last such event holds."""
         query = "SELECT data FROM events WHERE run_id = ? AND kind = ? ORDER BY sequence"
         found: dict[str, Any] = json.loads(self._rows(query, run_id or self.run_id(), kind)[-1][0])
         return found
 
     def instances(self, name: str = "") -> list[dict[str, Any]]:
-        """All that were ever created for a job."""
         return self.account.instances(name or self.name)
 
     def guest(self, name: str = "", seconds: float = 60.0) -> InGuest:
@@ -262,7 +235,6 @@ class Person:
         return InGuest(found[0]["guest"])
 
     def requests(self) -> list[dict[str, Any]]:
-        """API requests of theirs."""
         return [row for row in self.cloud.requests() if row["access_key"] == self.key]
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:

@@ -70,7 +70,6 @@ class KillSetup:
     _people: int = 0
 
     def close(self) -> None:
-        """Ends every client."""
         for client in self.clients:
             client.kill()
         self.witness.close()
@@ -105,7 +104,6 @@ class KillSetup:
         return client
 
     def killed(self, what: str) -> None:
-        """Counts."""
         with self._lock:
             self.kills[what] += 1
 

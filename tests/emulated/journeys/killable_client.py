@@ -92,7 +92,6 @@ def _ahead(file: Path) -> float:
 
 
 def main() -> None:
-    """The command line."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--at", default="")
     parser.add_argument("--clock", type=Path)

@@ -54,7 +54,6 @@ def left(person: Person) -> list[str]:
 
 
 def machine(person: Person) -> str:
-    """Its name."""
     return str(person.instances()[-1]["id"])
 
 
@@ -129,7 +128,6 @@ def killed_at_the_create_call(person: Person) -> None:
 
 
 def calls(person: Person) -> list[str]:
-    """Their API requests."""
     return [row["action"] for row in person.requests()]
 
 

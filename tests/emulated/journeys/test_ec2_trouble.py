@@ -37,7 +37,6 @@ def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[Non
 
 
 def begun(person: Person, *options: str, kind: str = "t3.micro", script: str = WAITS) -> tuple[Client, InGuest]:
-    """A job that runs."""
     person.write(script)
     client = person.launch(*options, kind=kind, cap="0.10")
     client.until(lambda: b"begun" in client.out, what="the job runs")

@@ -51,7 +51,6 @@ class MachineType:
 
     @property
     def family(self) -> str:
-        """``n1``."""
         return self.name.split("-", 1)[0]
 
 
@@ -77,7 +76,6 @@ def _machine_types() -> Iterator[MachineType]:
 
 @functools.cache
 def machine_types() -> dict[str, MachineType]:
-    """By name."""
     return {each.name: each for each in _machine_types()}
 
 

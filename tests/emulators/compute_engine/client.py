@@ -30,7 +30,6 @@ class RunningGce(RunningEmulator):
         }
 
     def quota(self, place: str, metric: str, value: float) -> None:
-        """Sets a limit in a region, or ``global``."""
         self.post("quota", place=place, metric=metric, value=value)
 
     def early_quotas(self, *, on: bool = True) -> None:
@@ -66,7 +65,6 @@ class RunningGce(RunningEmulator):
         self.post("preempt", name=name, notice_seconds=notice_seconds)
 
     def expire(self, name: str) -> None:
-        """The time limit of an instance is over now."""
         self.post("expire", name=name)
 
     def calls(self) -> list[str]:

@@ -23,8 +23,6 @@ from tests.emulators.machines import NoGuests
 
 
 class Control(ControlSide):
-    """Answers the requests to ``/emu/``."""
-
     def __init__(
         self, project: ProjectState, faults: FaultInjector, instances: Instances, operations: Operations
     ) -> None:

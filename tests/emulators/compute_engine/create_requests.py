@@ -28,7 +28,6 @@ def offer(
     architecture: str = "x86_64",
     spot: bool = False,
 ) -> Offer:
-    """An offer at a plausible price."""
     return Offer(
         provider="gcp",
         instance_type=instance_type,

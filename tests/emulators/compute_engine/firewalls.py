@@ -18,13 +18,10 @@ from tests.emulators.wire import ApiCall
 
 
 class Firewalls:
-    """The rules of all networks."""
-
     def __init__(self, world: ProjectState, operations: Operations, instances: Instances) -> None:
         self._world, self._operations, self._instances = world, operations, instances
 
     def insert(self, call: ApiCall) -> Row:
-        """``firewalls.insert``."""
         body, project = copy.deepcopy(call.params["body"]), call.params["project"]
         validation.firewall(body)
         key = (project, "global", str(body["name"]))
@@ -53,12 +50,10 @@ class Firewalls:
         return self._change(call, "insert", row, lambda: self._world.stores["firewalls"].__setitem__(key, row))
 
     def delete(self, call: ApiCall) -> Row:
-        """``firewalls.delete``."""
         key, row = self._find(call)
         return self._change(call, "delete", row, lambda: self._world.stores["firewalls"].pop(key, None))
 
     def patch(self, call: ApiCall) -> Row:
-        """``firewalls.patch`` and ``update``."""
         _, row = self._find(call)
         body = {**row, **call.params["body"], "name": row["name"]}
         validation.firewall(body)

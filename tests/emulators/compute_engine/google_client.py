@@ -39,12 +39,10 @@ class Google:
         return self.instances.insert_unary(request={**request, **({"request_id": request_id} if request_id else {})})
 
     def made(self, *, zone: str = ZONE, **fields: Any) -> Any:
-        """The instance, when it runs."""
         done(self.wait(self.insert(zone=zone, **fields)))
         return self.get(fields.get("name", "vm"), zone)
 
     def get(self, name: str = "vm", zone: str = ZONE) -> Any:
-        """The instance."""
         return self.instances.get(project=PROJECT, zone=zone, instance=name)
 
     def delete(self, name: str = "vm", zone: str = ZONE) -> Any:
@@ -72,7 +70,6 @@ def done(operation: Any) -> Any:
 
 
 def is_done(operation: Any) -> bool:
-    """Whether it is over."""
     return bool(operation.status == _compute().Operation.Status.DONE)
 
 
@@ -98,7 +95,6 @@ def reason(error: Any) -> str:
 
 
 def soon(seconds: float) -> str:
-    """RFC 3339."""
     return (datetime.now(UTC) + timedelta(seconds=seconds)).isoformat(timespec="seconds")
 
 

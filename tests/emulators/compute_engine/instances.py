@@ -42,19 +42,16 @@ class Instances:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def clear(self) -> None:
-        """Forgets all; guests end."""
         self.rows, self.ended = {}, []
         self.machines.close()
 
     def get(self, project: str, zone: str, name: str) -> Vm:
-        """One that exists."""
         found = self.rows.get((project, zone, name))
         if found is None:
             raise not_found(f"projects/{project}/zones/{zone}/instances/{name}")
         return found
 
     def at(self, address: str) -> Vm | None:
-        """The one that has this address."""
         with self.world.lock:
             return next((vm for vm in self.rows.values() if address in (vm.private_ip, vm.public_ip)), None)
 
@@ -154,7 +151,6 @@ class Instances:
     # -- end -----------------------------------------------------------------------------------------------------------
 
     def delete(self, project: str, zone: str, name: str) -> Row:
-        """``instances.delete``."""
         vm = self.get(project, zone, name)
         if vm.row["deletionProtection"]:
             raise GoogleError(
@@ -187,12 +183,10 @@ class Instances:
                     self.world.stores["disks"][key]["users"] = []
 
     def stop(self, project: str, zone: str, name: str) -> Row:
-        """``instances.stop``."""
         vm = self.get(project, zone, name)
         return self.operations.start(vm.scope, "stop", vm.row, lambda: self._halt(vm))
 
     def start(self, project: str, zone: str, name: str) -> Row:
-        """``instances.start``."""
         vm, generation = self.get(project, zone, name), self.world.generation
         if vm.until is not None and vm.until <= self.world.now():
             raise invalid(

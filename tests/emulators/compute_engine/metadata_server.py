@@ -52,7 +52,6 @@ class Metadata:
         """Instances know whether they are preempted."""
 
     def serve(self, address: str, device: str) -> http.server.ThreadingHTTPServer:
-        """Answers what comes in there."""
         return ec2_metadata_server.serve(type("Handler", (_Handler,), {"metadata": self}), address, device)
 
     def node(self, address: str, path: str) -> Any:
@@ -150,7 +149,6 @@ def _nested(flat: dict[str, str]) -> dict[str, dict[str, str]]:
 
 
 def etag(node: Any) -> str:
-    """Of what a node holds."""
     return hashlib.sha256(json.dumps(node, sort_keys=True).encode()).hexdigest()[:16]
 
 

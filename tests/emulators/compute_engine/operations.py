@@ -28,17 +28,11 @@ class OperationFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Where an operation is: a zone, a region, or everywhere.
-
-    Attributes:
-        project: Whose.
-        kind: ``zone``, ``region`` or ``global``.
-        place: Which; empty for ``global``.
-    """
+    """Where an operation is: a zone, a region, or everywhere."""
 
     project: str
-    kind: str
-    place: str = ""
+    kind: str  # zone, region or global
+    place: str = ""  # which; empty for global
 
     @property
     def path(self) -> str:
@@ -55,7 +49,6 @@ class Operations:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all."""
         self._rows: dict[str, tuple[Scope, Row]] = {}
         self._requests: dict[tuple[str, str], tuple[str, Row]] = {}
 
@@ -141,7 +134,6 @@ class Operations:
     # -- the API's side ------------------------------------------------------------------------------------------------
 
     def get(self, scope: Scope, name: str) -> Row:
-        """One."""
         found = self._rows.get(name)
         if found is None or found[0] != scope:
             raise not_found(f"{scope.path}/operations/{name}")
@@ -156,12 +148,10 @@ class Operations:
         return row
 
     def newest(self, scope: Scope) -> list[Row]:
-        """Those of one place, newest first."""
         with self._world.lock:
             return [dict(row) for where, row in reversed(self._rows.values()) if where == scope]
 
     def all(self) -> list[tuple[Scope, Row]]:
-        """With their places."""
         with self._world.lock:
             return [(scope, dict(row)) for scope, row in self._rows.values()]
 

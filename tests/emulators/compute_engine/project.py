@@ -101,7 +101,6 @@ class ProjectState(Phases):
             }
 
     def now(self) -> datetime:
-        """Aware UTC, as far ahead as it was set."""
         return datetime.now(UTC) + self.ahead
 
     def stamp(self, moment: datetime | None = None) -> str:
@@ -109,20 +108,16 @@ class ProjectState(Phases):
         return (moment or self.now()).astimezone(_PACIFIC).isoformat(timespec="milliseconds")
 
     def public_ip(self) -> str:
-        """One that nothing else has."""
         return str(ipaddress.ip_address(next(self._addresses)))
 
     def private_ip(self) -> str:
-        """One that nothing else has."""
         return str(ipaddress.ip_address(next(self._private)))
 
     def quota(self, place: str, metric: str) -> float:
-        """The limit in a region, or ``global``."""
         default = GLOBAL_QUOTAS if place == "global" else DEFAULT_QUOTAS
         return self.quotas.get((place, metric), default.get(metric, 0.0))
 
     def short_of(self, names: set[str], zone: str) -> bool:
-        """Whether one of these is not to be had there."""
         return any((name, place) in self.shortages for name in names for place in (zone, "*"))
 
 

@@ -16,27 +16,16 @@ Limit = Callable[[str, str], float]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one instance uses up.
-
-    Attributes:
-        region: Where.
-        kind: Its machine type.
-        accelerator: Of this kind; empty if none.
-        gpus: So many.
-        disk_gib: Its boot disk.
-        spot: Whether it can be preempted.
-        limited: Whether it is deleted when its time is over.
-        address: Whether it has an external address.
-    """
+    """What one instance uses up."""
 
     region: str
     kind: MachineType
-    accelerator: str
-    gpus: int
-    disk_gib: int
-    spot: bool
-    limited: bool
-    address: bool
+    accelerator: str  # of this kind; empty if none
+    gpus: int  # so many
+    disk_gib: int  # its boot disk
+    spot: bool  # whether it can be preempted
+    limited: bool  # whether it is deleted when its time is over
+    address: bool  # whether it has an external address
 
     def needs(self, limit: Limit) -> dict[str, float]:
         """Metric of its region -> how much."""

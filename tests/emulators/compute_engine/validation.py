@@ -31,13 +31,11 @@ _NAME_RULE = "Must be a match of regex '(?:[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?)'"
 
 
 def check_name(field: str, value: str) -> None:
-    """Of a resource."""
     if not NAME.fullmatch(value):
         raise invalid(field, value, _NAME_RULE)
 
 
 def check_labels(field: str, labels: Mapping[str, str]) -> None:
-    """Keys, values and their number."""
     if len(labels) > LABELS:
         raise invalid(field, f"{len(labels)} labels", f"The maximum number of labels is {LABELS}.")
     for key, value in labels.items():
@@ -62,7 +60,6 @@ def check_labels(field: str, labels: Mapping[str, str]) -> None:
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> None:
-    """Keys and sizes."""
     items, total = metadata.get("items", []), 0
     if len({each["key"] for each in items}) != len(items):
         raise invalid("metadata", "", "Duplicate keys.")
@@ -78,7 +75,6 @@ def check_metadata(metadata: Mapping[str, Any]) -> None:
 
 
 def machine_type(body: Mapping[str, Any], zone: str) -> MachineType:
-    """The one that the instance names."""
     link = str(body.get("machineType", ""))
     found = machine_types().get(last_part(link))
     place = re.search(r"zones/([^/]+)/machineTypes/", link)
@@ -218,7 +214,6 @@ def _within(field: str, text: str, until: datetime, now: datetime) -> datetime:
 
 
 def firewall(body: Mapping[str, Any]) -> None:
-    """A rule."""
     check_name("resource.name", str(body.get("name", "")))
     if bool(body.get("allowed")) == bool(body.get("denied")):
         raise GoogleError(400, "invalid", "Exactly one of 'allowed' and 'denied' must be specified.")

@@ -17,27 +17,16 @@ from tests.emulators.compute_engine.wire import HOST, not_found
 
 @dataclass
 class Vm:
-    """One instance.
+    """One instance."""
 
-    Attributes:
-        key: Project, zone, name.
-        row: As the API shows it.
-        kind: Its machine type.
-        demand: What it counts against quotas.
-        until: When its time is over.
-        guest: How the hypervisor calls it.
-        preempted: What its metadata say.
-        deleting: Whether somebody has asked for its end.
-    """
-
-    key: Key
-    row: Row
+    key: Key  # project, zone, name
+    row: Row  # as the API shows it
     kind: MachineType
-    demand: Demand
-    until: datetime | None
-    guest: str
-    preempted: bool = False
-    deleting: bool = False
+    demand: Demand  # what it counts against quotas
+    until: datetime | None  # when its time is over
+    guest: str  # how the hypervisor calls it
+    preempted: bool = False  # what its metadata say
+    deleting: bool = False  # whether somebody has asked for its end
     guest_attributes: dict[str, str] = field(default_factory=dict)
 
     @property

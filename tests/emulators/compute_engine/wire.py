@@ -52,7 +52,6 @@ class GoogleError(Exception):
         self.code, self.reason, self.message, self.more = code, reason, message, more
 
     def reply(self) -> Reply:
-        """As it goes over the wire."""
         first = {"message": self.message, "domain": self.more.get("domain", "global"), "reason": self.reason}
         if "help" in self.more:
             first["extendedHelp"] = self.more["help"]
@@ -65,7 +64,6 @@ class GoogleError(Exception):
 
 
 def answer(document: Mapping[str, Any], code: int = 200) -> Reply:
-    """JSON."""
     body = json.dumps(document, indent=2, ensure_ascii=False).encode()
     headers = [("Content-Type", "application/json; charset=UTF-8"), ("Server", "ESF")]
     return Reply(f"{code} {'OK' if code == 200 else _STATUS.get(code, 'Error')}", headers, body)
@@ -92,7 +90,6 @@ def not_found(path: str) -> GoogleError:
 
 
 def exists(path: str) -> GoogleError:
-    """409."""
     return GoogleError(409, "alreadyExists", f"The resource '{path}' already exists")
 
 

@@ -87,24 +87,14 @@ class _Parameter(Parameter):
 
     @classmethod
     def has_cfn_attr(cls, attr: str) -> bool:
-        """None."""
         return False
 
     def is_created(self) -> bool:
-        """Always."""
         return True
 
 
 class AccountState(Phases):
-    """What can be set from outside, and what the clock says.
-
-    Attributes:
-        pending_seconds: From the create call to running.
-        shutdown_seconds: From the guest's end to terminated.
-        invisible_seconds: A new instance is unknown to every describe call for so long.
-        quotas: (region, code) -> vCPUs; what is not there is the default.
-        shortages: (instance type, zone or ``*``) without capacity.
-    """
+    """What can be set from outside, and what the clock says."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -112,34 +102,29 @@ class AccountState(Phases):
 
     def reset(self) -> None:
         """A new account in the present."""
-        self.pending_seconds = 0.05
-        self.shutdown_seconds = 0.05
-        self.invisible_seconds = 0.0
-        self.quotas: dict[tuple[str, str], float] = {}
-        self.shortages: set[tuple[str, str]] = set()
+        self.pending_seconds = 0.05  # from the create call to running
+        self.shutdown_seconds = 0.05  # from the guest's end to terminated
+        self.invisible_seconds = 0.0  # a new instance is unknown to every describe call for so long
+        self.quotas: dict[tuple[str, str], float] = {}  # (region, code) -> vCPUs; what is not there is the default
+        self.shortages: set[tuple[str, str]] = set()  # (instance type, zone or *) without capacity
         self.ahead = timedelta(0)
         self._seeded: set[str] = set()
         self._addresses = itertools.count(int(ipaddress.ip_address("54.210.0.10")))
         self._private = itertools.count(int(ipaddress.ip_address("172.31.128.10")))
 
     def now(self) -> datetime:
-        """Aware UTC, as far ahead as it was set."""
         return datetime.now(UTC) + self.ahead
 
     def public_ip(self) -> str:
-        """One that nothing else has."""
         return str(ipaddress.ip_address(next(self._addresses)))
 
     def private_ip(self) -> str:
-        """One that nothing else has."""
         return str(ipaddress.ip_address(next(self._private)))
 
     def quota(self, region: str, code: str) -> float:
-        """In vCPUs."""
         return self.quotas.get((region, code), DEFAULT_QUOTAS[code][1])
 
     def short_of(self, instance_type: str, zone: str) -> bool:
-        """Whether there is no capacity."""
         return bool({(instance_type, zone), (instance_type, "*")} & self.shortages)
 
     def seed(self, region: str) -> None:
@@ -182,7 +167,6 @@ class AccountState(Phases):
 
 
 def hash_of(text: str) -> int:
-    """The same in every process."""
     return int.from_bytes(text.encode(), "big") % 999_983
 
 

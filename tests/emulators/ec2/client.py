@@ -15,7 +15,6 @@ class RunningCloud(RunningEmulator):
     gone = "terminated"
 
     def environment(self, access_key: str = "AKIAEMULATED", secret_key: str = "secret") -> dict[str, str]:
-        """What a client process needs."""
         return {
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ACCESS_KEY_ID": access_key,
@@ -29,11 +28,9 @@ class RunningCloud(RunningEmulator):
         self.post("expire", access_key=access_key)
 
     def quota(self, region: str, code: str, value: float) -> None:
-        """Sets a vCPU quota."""
         self.post("quota", region=region, code=code, value=value)
 
     def shortage(self, instance_type: str, zone: str = "*") -> None:
-        """No capacity there any more."""
         self.post("shortage", instance_type=instance_type, zone=zone)
 
     def power_off(self, instance_id: str) -> None:
@@ -41,7 +38,6 @@ class RunningCloud(RunningEmulator):
         self.post("power-off", instance_id=instance_id)
 
     def interrupt(self, instance_id: str, notice_seconds: float = 120.0) -> None:
-        """Spot interruption."""
         self.post("interrupt", instance_id=instance_id, notice_seconds=notice_seconds)
 
     def change(self, instance_id: str, **attributes: Any) -> None:

@@ -24,8 +24,6 @@ from tests.emulators.machines import NoGuests
 
 
 class Control(ControlSide):
-    """Answers the requests to ``/emu/``."""
-
     def __init__(self, account: AccountState, faults: FaultInjector, compute: Compute, scheduler: Scheduler) -> None:
         super().__init__(account, faults)
         self._compute, self._scheduler = compute, scheduler

@@ -25,7 +25,6 @@ def offer(
     architecture: str = "x86_64",
     spot: bool = False,
 ) -> Offer:
-    """An offer at a plausible price."""
     return Offer(
         provider="aws",
         instance_type=instance_type,

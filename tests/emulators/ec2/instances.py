@@ -35,7 +35,6 @@ BY_SPOT = ("Server.SpotInstanceTermination", "Instance terminated due to Spot In
 
 
 def quota_code(instance_type: str, *, spot: bool) -> str:
-    """Which quota a type counts against."""
     family = instance_type.rstrip("0123456789.").split(".")[0]
     letters = "".join(letter for letter in family[:3] if letter.isalpha())
     if letters.startswith(("g", "vt")):
@@ -48,7 +47,6 @@ def quota_code(instance_type: str, *, spot: bool) -> str:
 
 
 def vcpus(instance_type: str) -> int:
-    """Of one instance."""
     return int(INSTANCE_TYPES[instance_type]["VCpuInfo"]["DefaultVCpus"])
 
 
@@ -85,7 +83,6 @@ class Compute:
         filter_dict_attribute_mapping["client-token"] = "client_token"
 
     def reset(self) -> None:
-        """Forgets everything; guests end."""
         self.machines.close()
         self._tokens.clear()
         self._created.clear()
@@ -234,7 +231,6 @@ class Compute:
     # -- end ---------------------------------------------------------------------------------------------------------
 
     def terminate(self, backend: Any, instance_ids: list[str]) -> list[tuple[Instance, InstanceState]]:
-        """TerminateInstances."""
         answer = []
         with self.world.lock:
             instances = backend.get_multi_instances_by_id(instance_ids)
@@ -253,7 +249,6 @@ class Compute:
         return answer
 
     def stop(self, backend: Any, instance_ids: list[str]) -> list[tuple[Instance, InstanceState]]:
-        """StopInstances."""
         answer = []
         for instance in backend.get_multi_instances_by_id(instance_ids):
             answer.append((instance, copy.copy(instance._state)))
@@ -262,7 +257,6 @@ class Compute:
         return answer
 
     def start(self, backend: Any, instance_ids: list[str]) -> list[tuple[Instance, InstanceState]]:
-        """StartInstances."""
         answer = []
         for instance in backend.get_multi_instances_by_id(instance_ids):
             answer.append((instance, copy.copy(instance._state)))
@@ -335,7 +329,6 @@ class Compute:
         really(backend, name, group_id)
 
     def console(self, response: Any) -> Any:
-        """GetConsoleOutput."""
         from moto.core.responses import ActionResult
 
         instance = response.ec2_backend.get_instance(response._get_param("InstanceId"))

@@ -21,25 +21,18 @@ LOOK_ALIKE = {"Name": "costgpu-train", "costgpu-runX": "a", "Costgpu-Run": "b", 
 
 
 def ours(run_id: str, lease: datetime | None = None, owner: str = "ann@laptop") -> dict[str, str]:
-    """Our tags."""
     tags = {TAG_RUN: run_id, TAG_NAME: "train", TAG_OWNER: owner, "Name": "costgpu-train"}
     return {**tags, TAG_LEASE: str(int(lease.timestamp()))} if lease is not None else tags
 
 
 @dataclass
 class Planted:
-    """What is there in one region, by kind: ids.
-
-    Attributes:
-        region: Where.
-        things: Kind -> ids; instances are the kind ``instance``.
-    """
+    """What is there in one region, by kind: ids."""
 
     region: str
-    things: dict[str, list[str]] = field(default_factory=dict)
+    things: dict[str, list[str]] = field(default_factory=dict)  # kind -> ids; instances are the kind instance
 
     def ec2(self) -> Any:
-        """A plain client."""
         return boto3.client("ec2", region_name=self.region)
 
     def add(self, kind: str, resource_id: str) -> str:
@@ -93,7 +86,6 @@ class Planted:
         self.add("schedule", name)
 
     def instance(self, tags: Mapping[str, str], *, count: int = 1, instance_type: str = "c7i.large") -> list[str]:
-        """Plain machines."""
         image = boto3.client("ssm", region_name=self.region).get_parameter(Name=UBUNTU)["Parameter"]["Value"]
         rows = [{"Key": key, "Value": value} for key, value in tags.items()]
         made = self.ec2().run_instances(
@@ -133,7 +125,6 @@ class Planted:
 
 
 def launched(cloud: RunningCloud, aws: AwsProvider, request: CreateRequest) -> str:
-    """A machine of costgpu's own, running."""
     instance_id = aws.create(request).ref.instance_id
     cloud.until(lambda: instance_id in {row["id"] for row in cloud.instances("running")})
     return instance_id

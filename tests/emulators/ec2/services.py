@@ -125,7 +125,6 @@ class Scheduler:
             self.fire_due()
 
     def fire_due(self) -> None:
-        """Carries out what is due."""
         for region, backend in list(scheduler_backends[ACCOUNT].items()):
             for group in list(backend.schedule_groups.values()):
                 for schedule in list(group.schedules.values()):

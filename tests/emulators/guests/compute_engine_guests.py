@@ -67,7 +67,6 @@ WantedBy=multi-user.target
 
 
 def install(root: Path, spec: GuestSpec) -> None:
-    """Into a new disk."""
     with (root / "etc/hosts").open("a") as hosts:
         hosts.write(f"{network.METADATA} metadata.google.internal metadata # Added by Google\n")
     with (root / "etc/ssh/sshd_config").open("a") as config:

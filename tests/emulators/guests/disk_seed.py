@@ -67,15 +67,10 @@ disable_root: false
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What distinguishes the guests of a test from ordinary ones.
+    """What distinguishes the guests of a test from ordinary ones."""
 
-    Attributes:
-        image: One of `IMAGES`.
-        disk_mib: Size of the disk, beyond what the image itself fills.
-    """
-
-    image: str = "debian"
-    disk_mib: int = 4096
+    image: str = "debian"  # one of `IMAGES`
+    disk_mib: int = 4096  # size of the disk, beyond what the image itself fills
 
     def __post_init__(self) -> None:
         if self.image not in IMAGES or self.disk_mib <= 0:

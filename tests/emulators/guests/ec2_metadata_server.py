@@ -49,7 +49,6 @@ class Metadata:
             self._notices[instance_id] = at
 
     def serve(self, address: str, device: str) -> http.server.ThreadingHTTPServer:
-        """Answers what comes in there."""
         return serve(type("Handler", (_Handler,), {"metadata": self}), address, device)
 
     def new_token(self, address: str, seconds: int) -> str:

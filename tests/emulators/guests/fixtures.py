@@ -55,7 +55,6 @@ def guest_gce(guest_gce_process: RunningGce, loopback: None, monkeypatch: pytest
 
 @pytest.fixture
 def machines(loopback: None) -> Iterator[NspawnMachines]:
-    """The hypervisor alone."""
     guest_control.set_traits(None)
     made = NspawnMachines()
     yield made

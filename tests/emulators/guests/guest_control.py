@@ -22,7 +22,6 @@ class NoGuest(Exception):
 
 
 def running() -> list[str]:
-    """Instance ids of the guests that have power."""
     return sorted(each.parent.name for each in GUESTS.glob("*/pid"))
 
 
@@ -44,15 +43,12 @@ def consoles() -> dict[str, str]:
 
 
 class InGuest:
-    """One guest."""
-
     def __init__(self, instance_id: str) -> None:
         self.instance_id = instance_id
         self.root = GUESTS / instance_id / "root"
 
     @property
     def leader(self) -> int:
-        """The id, here, of its process 1."""
         try:
             supervisor = int((GUESTS / self.instance_id / "pid").read_text())
             children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
@@ -98,7 +94,6 @@ class InGuest:
         network.cut(self.instance_id)
 
     def restore_network(self) -> None:
-        """Packets pass again."""
         network.restore(self.instance_id)
 
     def freeze(self) -> None:
@@ -106,7 +101,6 @@ class InGuest:
         cgroups.freeze(self.instance_id, on=True)
 
     def thaw(self) -> None:
-        """It goes on."""
         cgroups.freeze(self.instance_id, on=False)
 
     def memory_mib(self) -> float:

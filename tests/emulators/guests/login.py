@@ -15,17 +15,12 @@ from tests.emulators.machines import GuestSpec
 
 @dataclass(frozen=True, slots=True)
 class OneRunKeys:
-    """A user's key and a machine's key.
+    """A user's key and a machine's key."""
 
-    Attributes:
-        folder: Where ``user`` and ``host`` are, with their public halves.
-    """
-
-    folder: Path
+    folder: Path  # where user and host are, with their public halves
 
     @classmethod
     def make(cls, folder: Path) -> OneRunKeys:
-        """New ones."""
         for name in ("user", "host"):
             subprocess.run(
                 ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(folder / name)], check=True
@@ -82,24 +77,17 @@ echo 'HostKey /etc/one-run/key' >/etc/ssh/sshd_config.d/10-one-run.conf
 
 @dataclass(slots=True)
 class Booted:
-    """A guest that a test has booted.
-
-    Attributes:
-        inside: A test's hands in it.
-        exits: What `on_exit` was called with.
-        seconds: From `boot` until its sshd answered.
-    """
+    """A guest that a test has booted."""
 
     spec: GuestSpec
-    inside: InGuest
-    exits: list[bool] = field(default_factory=list)
+    inside: InGuest  # a test's hands in it
+    exits: list[bool] = field(default_factory=list)  # what `on_exit` was called with
     gone: threading.Event = field(default_factory=threading.Event)
     started: float = field(default_factory=time.monotonic)
-    seconds: float = 0.0
+    seconds: float = 0.0  # from `boot` until its sshd answered
 
 
 def spec(number: int, user_data: bytes = b"", *, instance_type: str = "t3.micro", spot: bool = False) -> GuestSpec:
-    """The n-th guest."""
     return GuestSpec(
         instance_id=f"i-{number:017x}",
         private_ip=f"172.31.0.{number}",
@@ -113,7 +101,6 @@ def spec(number: int, user_data: bytes = b"", *, instance_type: str = "t3.micro"
 
 
 def boot(machines: NspawnMachines, guest: GuestSpec) -> Booted:
-    """Starts it and does not wait."""
     booted = Booted(guest, InGuest(guest.instance_id))
 
     def on_exit(by_us: bool) -> None:
@@ -125,7 +112,6 @@ def boot(machines: NspawnMachines, guest: GuestSpec) -> Booted:
 
 
 def wait_for_banner(booted: Booted, seconds: float = 20.0) -> Booted:
-    """Until its sshd says something."""
     import socket
 
     while not booted.seconds:

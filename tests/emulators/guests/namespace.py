@@ -25,7 +25,6 @@ CALLER = {"COSTGPU_CALLER_ADDRESS": f"{network.GATEWAY}/32"}  # no service here 
 
 
 def inside() -> bool:
-    """Whether this process is in a testbed."""
     return (STATE / "rootfs").exists()
 
 
@@ -89,7 +88,6 @@ def _join(pid: int, command: list[str]) -> list[str]:
 
 
 def main() -> int:
-    """The command line."""
     parser = argparse.ArgumentParser(description="A cloud with real guests, in namespaces of its own.")
     parser.add_argument(
         "--cloud", action="store_true", help="start an emulated AWS account and Google project for the command"

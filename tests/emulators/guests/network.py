@@ -76,7 +76,6 @@ class Cable:
         self._addresses = [each for each in (private_ip, public_ip) if each]
 
     def plug(self) -> None:
-        """Makes namespace, cable and routes."""
         private = self._addresses[0]
         _batch(
             [

@@ -53,17 +53,11 @@ class MetadataService(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What is different from cloud to cloud.
+    """What is different from cloud to cloud."""
 
-    Attributes:
-        bridge: What its guests are plugged into.
-        metadata: Their metadata service.
-        install: See `seed`.
-    """
-
-    bridge: str
-    metadata: MetadataService
-    install: Install | None = None
+    bridge: str  # what its guests are plugged into
+    metadata: MetadataService  # their metadata service
+    install: Install | None = None  # see `seed`
 
 
 class Guest:
@@ -83,7 +77,6 @@ class Guest:
 
     @property
     def console(self) -> Path:
-        """File of what it has written to its console."""
         return self.folder / "console"
 
     def run(self) -> bool:
@@ -251,14 +244,12 @@ class NspawnMachines:
         on_exit(by_us)
 
     def stop(self, instance_id: str) -> None:
-        """Ends a guest; returns when it is gone."""
         with self._lock:
             guest = self._running.get(instance_id)
         if guest is not None:
             guest.stop()
 
     def console(self, instance_id: str) -> bytes:
-        """What it has written so far."""
         with contextlib.suppress(FileNotFoundError):
             return (GUESTS / instance_id / "console").read_bytes()
         return b""

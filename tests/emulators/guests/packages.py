@@ -34,7 +34,6 @@ REQUIRED = "TESTBED_REQUIRED"  # set where a skipped test would be a hole: there
 
 
 def missing() -> dict[str, str]:
-    """Commands that are not here -> their packages."""
     path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
     return {command: package for command, package in PACKAGES.items() if shutil.which(command, path=path) is None}
 

@@ -26,7 +26,6 @@ SLACK_SECONDS = 180.0  # of the inner session beyond a test's own limit: buildin
 
 
 def plugin() -> object:
-    """The end for this process."""
     if PIPE in os.environ:
         return Inside(int(os.environ[PIPE]))
     return None if namespace.inside() else Outside()
@@ -114,7 +113,6 @@ class InnerSession:
                 yield message["report"]
 
     def tail(self) -> str:
-        """The end of what it has written."""
         self.output.seek(0)
         return self.output.read()[-6000:]
 

@@ -12,7 +12,7 @@ import typer
 from costgpu.cli.billed import billed
 from costgpu.cli.report import report
 from costgpu.errors import UsageError
-from costgpu.workflows.periods import period
+from costgpu.workflows.spending.periods import period
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ from costgpu.models.price_update import by_key
 from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.gcp import sku_catalog as gcp_client
-from costgpu.workflows.measure import candidates
+from costgpu.workflows.estimate.measure import candidates
 from costgpu.workflows.price_warning import warn_of_prices
 from tests.cli.here import told
 from tests.emulator.price_documents import Document, aws_products, aws_spot_rows, google_skus

@@ -84,7 +84,7 @@ def _wanted(infra: tuple[str, ...], instance_type: str | None, gpus: str | None,
     """Offers that were asked for and can be launched."""
     from costgpu.providers import registry
     from costgpu.units import parse_accelerator
-    from costgpu.workflows.measure import candidates
+    from costgpu.workflows.estimate.measure import candidates
 
     found = candidates(gpus, tuple(place for place in infra if place != "local"), spot=spot)
     asked = parse_accelerator(gpus) if gpus else None
@@ -141,7 +141,7 @@ def places_for(
     from costgpu.pricing.speedups import speedups
     from costgpu.runner.plan import Place, this_machine
     from costgpu.units import parse_usd
-    from costgpu.workflows.speed_history import Speeds
+    from costgpu.workflows.estimate.speed_history import Speeds
 
     amount = amount_of(measured, epochs=None, total_steps=None) if measured else None
     workload = (

@@ -76,9 +76,7 @@ def run(
     bucket: Annotated[str | None, typer.Option(help="s3://name/prefix for outputs and logs.")] = None,
     subnet: Annotated[str | None, typer.Option(help="AWS subnet; else the default one.")] = None,
     sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send, MiB; else 500.")] = None,
-    grace: Annotated[
-        str, typer.Option(help="Between asking the job to end and killing it.")
-    ] = f"{MEASURE_FOR_SECONDS:.0f}s",
+    grace: Annotated[str, typer.Option(help="Between asking the job to end and killing it.")] = "30s",
     assume_price: Annotated[str | None, typer.Option(help="What an hour of this machine costs, USD.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document; as -o json.")] = False,
     output: Annotated[str, typer.Option("--output", "-o", help="Format: text or json.")] = "text",

@@ -71,12 +71,7 @@ def measure_host_with_torch(interpreter: Interpreter, probe: Path, threads: int,
 
 
 def measure_host(threads: int = 0, python: str | None = None) -> HostSpeed:
-    """This machine's speed without torch; takes about two seconds.
-
-    Args:
-        threads: That the measured program used; 0 for as many as there are cores.
-        python: Interpreter whose NumPy measures; None for the active one of the user.
-    """
+    """This machine's speed without torch, for so many threads (0: as many as cores); takes about two seconds."""
     cores = usable_cores()
     figures = _figures(python, cores)
     copy = figures.get("copy_gbps") or [DEFAULT_CORE_GBPS * cores]

@@ -128,11 +128,7 @@ class ProgressLog:
         return hit
 
     def best(self, now: float | None = None) -> Stream | None:
-        """The counter of the training, by all that has been read; None if nothing counts yet.
-
-        Args:
-            now: To tell counters that have fallen silent; None for the time of the last line that counted.
-        """
+        """The counter of the training, by all that has been read until `now`; None if nothing counts yet."""
         counters = [stream for stream in self.streams.values() if stream.counts]
         end = self.last_at if now is None else max(now, self.last_at)
         return min(counters, key=lambda stream: _rank(stream, end), default=None)

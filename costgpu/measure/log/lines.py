@@ -42,12 +42,7 @@ class LineSplitter:
         self._at: float | None = None
 
     def feed(self, chunk: bytes, at: float) -> list[Line]:
-        """The lines that this chunk completes.
-
-        Args:
-            chunk: Any bytes.
-            at: When they came, in seconds.
-        """
+        """The lines that this chunk completes, which came `at` this second."""
         lines: list[Line] = []
         start = 0
         for end in _ENDS.finditer(chunk):

@@ -63,14 +63,7 @@ class _Pace:
 
 
 def read_phase(log: ProgressLog, *, started_at: float, ended: bool, kind: str = "") -> LogReading | None:
-    """The training that a log tells of; None if no counter in it can be timed.
-
-    Args:
-        log: With everything that was read.
-        started_at: When the program started, on the clock of the lines.
-        ended: It ended by itself.
-        kind: Of its work, as the user says; empty to recognise it.
-    """
+    """The training that a log tells of; None if no counter in it can be timed. An empty `kind` is recognised."""
     stream = log.best()
     if stream is None:
         return None

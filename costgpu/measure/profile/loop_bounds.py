@@ -44,13 +44,7 @@ class Cap:
 
 
 def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float) -> tuple[list[Cap], list[EarlyExit]]:
-    """The caps of a nest, and the tests that may end it early but follow no counter.
-
-    Args:
-        snapshots: Of the probe, with loops.
-        loops: Of the last of them, outermost first.
-        per_iteration: Iterations of the innermost loop per step.
-    """
+    """The caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
     caps: list[Cap] = []
     early: list[EarlyExit] = []
     for level, loop in enumerate(loops):

@@ -40,16 +40,7 @@ def build_profile(
     created: str,
     version: str,
 ) -> WorkloadProfile:
-    """The profile of one measurement.
-
-    Args:
-        record: The probe's result, with at least one phase that stepped.
-        machine: Where it was measured.
-        script: Name for people.
-        arguments: Arguments of the script.
-        created: ISO 8601 UTC.
-        version: Of costgpu.
-    """
+    """The profile of one measurement, of which at least one phase stepped. `created` is ISO 8601, UTC."""
     later: list[LaterPhase] = []
     setup = record.get("setup_seconds", 0.0)
     torch = record.get("torch")
@@ -123,12 +114,7 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
 
 
 def told_total(told: Told, seen: int) -> Total | None:
-    """The number of steps as the trainer says it; None if it does not know either.
-
-    Args:
-        told: By the probe's readers of Lightning, Hugging Face, Ignite and Keras.
-        seen: Steps that really ran.
-    """
+    """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
     if told["total"] == "inf":
         return Total(

@@ -13,8 +13,8 @@ from typing import Any
 from costgpu.errors import AuthError, QuotaExceeded
 from costgpu.models.offer import Offer
 from costgpu.providers.gcp.launch import is_spot, split_type
+from costgpu.providers.gcp.sdk import ask_for_more
 from costgpu.providers.gcp.session import Clients
-from costgpu.providers.gcp.translate import ask_for_more
 
 ACCELERATORS = {
     "T4": "NVIDIA_T4_GPUS",

@@ -18,8 +18,8 @@ from costgpu.errors import InvalidRequest, Throttled, Unreachable
 from costgpu.models.offer import Offer
 from costgpu.models.price_update import PriceUpdate
 from costgpu.providers.gcp import sdk, sku_prices
+from costgpu.providers.gcp.sdk import translate
 from costgpu.providers.gcp.session import SCOPES
-from costgpu.providers.gcp.translate import translate
 
 ENDPOINT = "COSTGPU_GCP_BILLING_ENDPOINT"
 """Another address of the Cloud Billing API. Google's Python client has no variable for it."""

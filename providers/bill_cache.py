@@ -24,12 +24,7 @@ DAY = timedelta(days=1)
 
 
 class CachedBilling(ABC):
-    """A `Billing` whose answers are kept for six hours. Subclasses say who is asked, and ask.
-
-    Args:
-        clock: Tells how old an answer is.
-        folder: For the answers; None for costgpu's own in the user's cache folder.
-    """
+    """A `Billing` whose answers are kept for six hours. Subclasses say who is asked, and ask."""
 
     name: str
     source: str  # of the figures, for people

@@ -53,9 +53,6 @@ def unknown_region(cloud: str, region: str, known: Collection[str], usual: Colle
     """The error for a region that does not exist, with near names.
 
     Args:
-        cloud: What to call the provider.
-        region: What was asked for.
-        known: The regions that there are.
         usual: The ones to name if none is near.
     """
     near = difflib.get_close_matches(region, sorted(known), n=3, cutoff=0.5) or [

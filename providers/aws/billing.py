@@ -31,13 +31,7 @@ ACCESS_HINT = (
 
 
 class CostExplorer(CachedBilling):
-    """The `Billing` of AWS: $0.01 a request, one for each 5,000 rows.
-
-    Args:
-        clock: Tells how old a kept answer is.
-        session: A ``boto3.Session``; None for the default one.
-        cache: Folder for answers; None for costgpu's own in the user's cache folder.
-    """
+    """The `Billing` of AWS: $0.01 a request, one for each 5,000 rows."""
 
     name = "aws"
     source = "AWS Cost Explorer"

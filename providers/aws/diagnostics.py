@@ -91,12 +91,7 @@ def is_needed(action: str, *, spot: bool) -> bool:
 
 
 class AwsDiagnostics:
-    """Examines one AWS account.
-
-    Args:
-        clock: Whose time is compared with AWS's.
-        options: Of `AwsProvider`.
-    """
+    """Examines one AWS account."""
 
     def __init__(self, *, clock: Clock, **options: Any) -> None:
         session = sdk.boto3().Session()

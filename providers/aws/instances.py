@@ -50,8 +50,6 @@ def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = Fals
     """One entry of ``Instances``.
 
     Args:
-        row: As boto3 returns it.
-        region: Where it was asked for.
         preempted: What its spot request says; the entry itself often knows, too.
     """
     tags = tags_in(row)

@@ -88,14 +88,8 @@ class Kind:
     """One sort of resource that carries tags.
 
     Attributes:
-        name: As users read it.
         operation: boto3's paginated (or plain) call that lists it.
-        key: Of the rows in the reply.
-        id_key: Of the resource's id in a row.
-        id_filter: Name of the filter for one id.
-        remove: boto3's call that deletes one.
         idle: Whether a row is left over, rather than part of something.
-        usd_per_hour: What a row costs.
         created_key: Of the time of its creation; empty where EC2 does not tell.
         question: Further arguments of the call.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.

@@ -68,7 +68,6 @@ class Images:
     """Looks images up, once for each region and kind.
 
     Args:
-        clients: To ask with.
         image: ``ami-...`` or the name of a parameter, instead of the public one; None for the public one.
     """
 
@@ -154,9 +153,6 @@ def parameters(request: CreateRequest, image: Image, place: Place, group_id: str
     """The arguments of RunInstances; the same for the same request.
 
     Args:
-        request: What to create.
-        image: What it boots.
-        place: Where.
         group_id: The run's security group; None for a dry run, before there is one.
 
     Raises:

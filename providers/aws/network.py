@@ -47,8 +47,6 @@ class Network:
     """Subnets and security groups.
 
     Args:
-        clients: To ask with.
-        clock: Waits while AWS catches up with itself.
         subnet: To use instead of the default ones; None for those.
     """
 

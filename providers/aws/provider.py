@@ -27,12 +27,9 @@ class AwsProvider:
     """Amazon EC2 in one account.
 
     Args:
-        clock: Waits, and tells how new an instance of this process is.
         regions: Where `list_owned` looks; None for every region that the account can use.
-        subnet: To create in; None for the default subnets.
         scheduler_role_arn: Role for the EventBridge schedule; None for no schedule.
         image: ``ami-...`` or the name of a public parameter, instead of the Deep Learning and Ubuntu images.
-        session: A ``boto3.Session``; None for the default one.
     """
 
     def __init__(

@@ -75,8 +75,6 @@ def translate(exc: Exception, doing: str, *, decode: Decoder | None = None) -> P
     """The error to raise ``from exc``.
 
     Args:
-        exc: A botocore exception.
-        doing: What was attempted and where, to complete "AWS did not let us ...".
         decode: Turns an encoded authorization message into the action that is missing, if that is allowed.
     """
     kinds, codes = {cls.__name__ for cls in type(exc).__mro__}, _codes()

@@ -45,8 +45,6 @@ class Clients:
         """A boto3 client.
 
         Args:
-            service: ``ec2``, ``ssm``, ...
-            region: Where.
             attempts: How often one call is tried in all; 1 leaves every decision to the caller.
         """
         with self._lock:
@@ -71,11 +69,7 @@ class Clients:
 
     @contextlib.contextmanager
     def speaking(self, doing: str) -> Iterator[None]:
-        """Translates what botocore raises inside the block.
-
-        Args:
-            doing: To complete "could not ...".
-        """
+        """Translates what botocore raises inside the block."""
         try:
             yield
         except sdk.foreign() as exc:

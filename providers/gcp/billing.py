@@ -45,11 +45,8 @@ class BillingExport(CachedBilling):
     """The `Billing` of Google Cloud.
 
     Args:
-        clock: Waits, and tells how old a kept answer is.
         table: ``PROJECT.DATASET.TABLE`` of the export.
         project: Whose costs, and who pays for the query; None for that of the credentials, or of gcloud.
-        credentials: Of ``google.auth``; None for application default credentials.
-        cache: Folder for answers; None for costgpu's own in the user's cache folder.
     """
 
     name = "gcp"

@@ -39,9 +39,7 @@ class GcpDiagnostics:
     """Examines one Google Cloud project.
 
     Args:
-        clock: Whose time is compared with Google's.
         project: None for that of the credentials, or of gcloud.
-        options: Of `GcpProvider`.
     """
 
     def __init__(self, *, clock: Clock, project: str | None = None, **options: Any) -> None:

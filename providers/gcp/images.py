@@ -51,7 +51,6 @@ class Images:
     """Looks images up, once each.
 
     Args:
-        clients: To ask with.
         image: ``projects/PROJECT/global/images/NAME`` or ``.../family/FAMILY`` instead; None for the public ones.
     """
 

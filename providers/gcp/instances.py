@@ -40,7 +40,6 @@ class History:
         deleting: Whether its deletion is under way.
         deleted_at: When it was over; None if nobody has deleted it, as far as is known.
         stopped_at: When it was last switched off, if it was not deleted at once.
-        preempted: Whether Google took it back.
         by_guest: Whether its own system has switched it off.
         reason: In Google's words: what ended or stopped it last; empty if nothing has.
         hidden: Why nothing is known: the operations could not be listed; empty if they could.
@@ -155,7 +154,6 @@ def instance_from(row: Any, history: History | None = None) -> Instance:
     """One instance.
 
     Args:
-        row: As the client returns it.
         history: What its zone's operations tell; None if they were not asked for.
     """
     zone = last_part(str(row.zone))

@@ -63,13 +63,9 @@ class Kind:
     """One sort of thing that carries our labels, or facts in its description.
 
     Attributes:
-        name: As users read it.
-        client: Of Google's client.
         field: Of the rows in an aggregated list; empty for what is in no zone and no region.
         scope: ``zone``, ``region`` or ``global``: where it is, and the name of that in requests.
-        argument: Its own name in requests.
         idle: Whether a row is left over, rather than part of something.
-        usd_per_hour: What a row costs.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
         expression: The filter that leaves what may be ours.
     """

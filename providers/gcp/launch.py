@@ -59,7 +59,6 @@ def tags_from(labels: Mapping[str, str], kept: str = "") -> dict[str, str]:
     """All tags of a machine.
 
     Args:
-        labels: Its labels.
         kept: Its metadata item; empty if it has none.
     """
     try:
@@ -136,9 +135,6 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
     """The instance of ``instances.insert``, by the client's names; the same for the same request.
 
     Args:
-        request: What to create.
-        zone: Where.
-        image: What it boots.
         network: ``global/networks/...``.
         subnetwork: ``regions/.../subnetworks/...``; empty for the one that the network has there.
 

@@ -55,7 +55,6 @@ class Network:
     """The network of the machines, and the rules of runs in it.
 
     Args:
-        clients: To ask with.
         network: ``NETWORK`` or ``NETWORK/SUBNET``; None for the default one.
     """
 

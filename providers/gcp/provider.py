@@ -29,11 +29,9 @@ class GcpProvider:
     """Google Compute Engine in one project.
 
     Args:
-        clock: Waits, and tells how long something takes.
         project: Whose machines; None for the project of the credentials, or of gcloud.
         network: ``NETWORK`` or ``NETWORK/SUBNET`` of the machines; None for the default one.
         image: ``projects/.../global/images/...``, instead of the deep learning and Ubuntu images.
-        credentials: Of ``google.auth``; None for application default credentials.
     """
 
     def __init__(

@@ -39,9 +39,6 @@ class Quota:
     """One quota.
 
     Attributes:
-        metric: Google's name of it.
-        limit: Of it.
-        usage: So much is used.
         where: The region, or ``all regions``.
     """
 
@@ -60,12 +57,7 @@ def quotas_in(rows: Sequence[Any], where: str) -> dict[str, Quota]:
 
 
 def needs(offer: Offer, seconds: float) -> list[tuple[tuple[str, ...], float]]:
-    """What an offer counts against: metrics of which any one is enough, and how much of it.
-
-    Args:
-        offer: What is wanted.
-        seconds: How long its machine may live.
-    """
+    """What an offer counts against: metrics of which any one is enough, and how much of it."""
     spot = is_spot(offer)
     found: list[tuple[tuple[str, ...], float]] = []
     if offer.accelerator is not None:

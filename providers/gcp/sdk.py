@@ -137,7 +137,6 @@ class Refusal:
     """What Google has said, wherever it was written.
 
     Attributes:
-        names: Its own names of the error.
         text: Its own words, in one line.
         status: HTTP; 0 within an operation.
         details: Further facts, such as ``permission`` and ``consumer``.
@@ -153,8 +152,6 @@ def translate(exc: Exception, doing: str, *, project: str = "") -> ProviderError
     """The error to raise ``from exc``.
 
     Args:
-        exc: Of Google's libraries, or of the HTTP client under them.
-        doing: What was attempted and where, to complete "could not ...".
         project: Whose; empty if that is not known yet.
     """
     kinds = {cls.__name__ for cls in type(exc).__mro__}

@@ -31,9 +31,7 @@ class Clients:
     """Clients of one project.
 
     Args:
-        clock: Waits between tries.
         project: Whose machines; None for the project of the credentials, or of gcloud.
-        credentials: Of ``google.auth``; None for application default credentials.
     """
 
     def __init__(self, clock: Clock, project: str | None = None, credentials: Any | None = None) -> None:
@@ -102,9 +100,6 @@ class Clients:
         """One question, asked again if no answer comes.
 
         Args:
-            doing: To complete "could not ...".
-            kind: Of the client.
-            method: Of the client.
             question: The request's fields; the project is added.
         """
         return self._again(doing, lambda: self._call(kind, method, question))
@@ -291,11 +286,7 @@ def everywhere(
     One question for all places. If Google fails it, as it can when a single zone is out, each place is asked by itself.
 
     Args:
-        clients: To ask with.
-        kind: Of the client.
-        field: Of the rows in an aggregated list.
         scope: ``zone`` or ``region``: what a place is.
-        expression: The filter.
     """
     doing = f"list {field} ({expression})"
     question: dict[str, Any] = {"filter": expression}

@@ -16,10 +16,10 @@ from costgpu.estimate.cost import (
 )
 from costgpu.models.job import Lease
 from costgpu.models.offer import Offer
+from costgpu.runner.timeouts import POWER_OFF_SECONDS
 from costgpu.units import format_duration, format_usd
 
 LOCAL = "local"
-POWER_OFF_SECONDS = 60.0  # from the deadline to the provider's "terminated": one billing minute
 GUEST_WAITS_SECONDS = {"gcp": 60.0}
 """Provider that itself deletes a machine at its deadline -> how much later the machine's own watchdog acts. Google deletes a
 running machine with its disk, up to 30 s late; one that has powered itself off before is only stopped, keeps its disk, and

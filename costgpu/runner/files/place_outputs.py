@@ -19,9 +19,9 @@ from pathlib import Path
 
 from costgpu.errors import OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
-from costgpu.runner.files.safe_move import has_size, is_file_with, move_across, put_new, sha256_of, to_disk
-from costgpu.runner.files.select import format_bytes, printable
-from costgpu.runner.machine.host import Fetches
+from costgpu.runner.files.safe_move import has_content, has_size, move_across, put_new, sha256_of, to_disk
+from costgpu.runner.files.select import format_bytes, printable_path
+from costgpu.runner.machine.host import OutputSource
 
 OWN_FOLDER = ".costgpu"
 _SPARE_BYTES = 16 * 1024 * 1024  # left free on the disk
@@ -81,7 +81,7 @@ class PlacedOutputs:
         """The error to show if some outputs are not in their places."""
         if not self.stuck:
             return None
-        shown = "; ".join(f"{printable(one.path)}: {one.why}" for one in self.stuck[:_LISTED])
+        shown = "; ".join(f"{printable_path(one.path)}: {one.why}" for one in self.stuck[:_LISTED])
         more = f"; and {len(self.stuck) - _LISTED} more" if len(self.stuck) > _LISTED else ""
         folder = os.path.commonpath([one.staged_at.parent for one in self.stuck])
         return RunError(
@@ -90,8 +90,8 @@ class PlacedOutputs:
         )
 
 
-def bring_home(
-    host: Fetches, entries: Sequence[FileEntry], *, workdir: Path, sent: Mapping[str, str], run_id: str
+def fetch_and_place(
+    host: OutputSource, entries: Sequence[FileEntry], *, workdir: Path, sent: Mapping[str, str], run_id: str
 ) -> PlacedOutputs:
     """Brings the outputs into the working folder.
 
@@ -128,7 +128,7 @@ class _InTheWay(Exception):
 
 
 class _Landing:
-    """One call of `bring_home`."""
+    """One call of `fetch_and_place`."""
 
     def __init__(self, workdir: Path, sent: Mapping[str, str], run_id: str) -> None:
         self._workdir = workdir
@@ -155,12 +155,12 @@ class _Landing:
         """Where the part is that has come already."""
         return f"What has come is in {self._incoming}." if any(self._incoming.glob("*")) else ""
 
-    def stage(self, host: Fetches, entries: Sequence[FileEntry]) -> None:
+    def stage(self, host: OutputSource, entries: Sequence[FileEntry]) -> None:
         """Fetches what is neither in its place nor staged yet; all of it is then on disk."""
         lacking, missing = [], 0
         for group in _groups(entries, _folding(self._incoming)):
             folder = self._incoming / str(group.number)
-            these = [entry for entry in group.entries if not is_file_with(self._workdir / entry.path, entry)]
+            these = [entry for entry in group.entries if not has_content(self._workdir / entry.path, entry)]
             lacking.append((folder, these))
             self._staged.update({entry.path: folder / entry.path for entry in these})
             self._clashing.update(group.clashes)
@@ -203,13 +203,15 @@ class _Landing:
 
     def _place(self, entry: FileEntry, staged: Path) -> None:
         if entry.path in self._clashing:
-            raise _InTheWay(f"this file system does not tell its name from {printable(self._clashing[entry.path])}")
+            raise _InTheWay(
+                f"this file system does not tell its name from {printable_path(self._clashing[entry.path])}"
+            )
         folder = self._folder_for(entry.path)
         target = folder / entry.path.rpartition("/")[2]
         for _ in range(_TRIES):  # somebody may put a new file there while the old one is moved
             if target.is_dir() and not target.is_symlink():
                 raise _InTheWay("a folder of that name is there")
-            if is_file_with(target, entry):
+            if has_content(target, entry):
                 return
             if os.path.lexists(target):
                 self._keep(target, entry.path)

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from costgpu.errors import HostUnreachable, OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
 from costgpu.runner.files import place_outputs
-from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
+from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.runner.machine.host import Host
 
 RUN = "k3x9abcdefgh"
@@ -58,7 +58,7 @@ def entry(path: str, data: bytes) -> FileEntry:
 
 def land(machine: Machine, workdir: Path, sent: Mapping[str, bytes] | None = None, run_id: str = RUN) -> PlacedOutputs:
     checksums = {path: hashlib.sha256(data).hexdigest() for path, data in (sent or {}).items()}
-    return bring_home(cast(Host, machine), machine.entries, workdir=workdir, sent=checksums, run_id=run_id)
+    return fetch_and_place(cast(Host, machine), machine.entries, workdir=workdir, sent=checksums, run_id=run_id)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from costgpu.models.job import LogStream, RunState
+from costgpu.models.job import LogStream
+from costgpu.models.run import RunState
 from costgpu.runner.drive.context import CAN_DETACH
 from costgpu.runner.drive.loop import StopSignal
 from costgpu.runner.state.observer import Answer

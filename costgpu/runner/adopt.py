@@ -6,8 +6,9 @@ import socket
 from collections.abc import Mapping
 
 from costgpu.errors import CostGpuError, MachineUnusable, RunBusy
-from costgpu.models.job import EndReason, EventKind, InstanceState, JobPhase, JobStatus, RunState
-from costgpu.models.run import RunView
+from costgpu.models.instance import InstanceState
+from costgpu.models.job import EndReason, JobPhase, JobStatus
+from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.runner.drive.context import Detached, RunContext, Services
 from costgpu.runner.drive.loop import Driver

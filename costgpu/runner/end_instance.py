@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError, TerminationUnconfirmed
-from costgpu.models.job import Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
 from costgpu.runner.timeouts import CLEAN_UP_SECONDS, CONFIRM_SECONDS, TERMINATE_SECONDS, VISIBLE_SECONDS

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from costgpu.errors import ConfigError, CostGpuError, LedgerError, ProviderError, RunNotFound
-from costgpu.models.job import EventKind, Instance, RunEvent, RunState
-from costgpu.models.run import RunView, TaggedInstance
+from costgpu.models.instance import Instance
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.runner.launch import current_owner
 from costgpu.runner.state.journal import EventStore

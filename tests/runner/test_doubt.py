@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import AuthError, LedgerError, NoCapacity, TerminationUnconfirmed, Throttled, Unreachable
-from costgpu.models.job import EventKind, RunEvent, RunState
+from costgpu.models.run import EventKind, RunEvent, RunState
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run

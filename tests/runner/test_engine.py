@@ -28,8 +28,9 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
-from costgpu.models.job import EndedBy, EndReason, Instance, LogStream, RunState
-from costgpu.models.run import RunView
+from costgpu.models.instance import Instance
+from costgpu.models.job import EndReason, LogStream
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.machine.host import Selection

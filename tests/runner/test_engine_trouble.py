@@ -19,8 +19,8 @@ from costgpu.errors import (
     LedgerError,
     RunCancelled,
 )
-from costgpu.models.job import EventKind, LogStream, RunEvent, RunState
-from costgpu.models.run import RunView
+from costgpu.models.job import LogStream
+from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.drive.loop import StopSignal

@@ -9,8 +9,8 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound
-from costgpu.models.job import RunState
-from costgpu.models.run import ReapFindings, RunView
+from costgpu.models.reap import ReapFindings
+from costgpu.models.run import RunState, RunView
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run

@@ -23,8 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound, Throttled, Unreachable
-from costgpu.models.job import EndedBy, JobPhase, RunState
-from costgpu.models.run import RunView
+from costgpu.models.job import JobPhase
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.find_run import load_run

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.clock import ManualClock
-from costgpu.models.job import EventKind, LogStream, RunState
-from costgpu.models.run import RunView
+from costgpu.models.job import LogStream
+from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.runner.adopt import adopt
 from costgpu.runner.drive.context import Services
 from costgpu.runner.drive.loop import Driver

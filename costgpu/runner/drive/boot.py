@@ -13,9 +13,10 @@ from costgpu.errors import (
     RunCancelled,
     RunError,
 )
-from costgpu.models.job import EndReason, EventKind, InstanceState, JobOrder, JobPhase, RunState
+from costgpu.models.instance import InstanceState
+from costgpu.models.job import EndReason, JobOrder, JobPhase
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.run import RunView
+from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.runner.drive.collect import write_sent_checksums
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.liveness import await_connection, check_alive

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
 from costgpu.ledger.codec import from_json, to_json
-from costgpu.models.job import EndReason, EventKind, FileEntry, Outputs, RunState
+from costgpu.models.job import EndReason, FileEntry, Outputs
+from costgpu.models.run import EventKind, RunState
 from costgpu.runner.drive.context import CAN_DETACH, RunContext
 from costgpu.runner.drive.liveness import await_connection, check_alive
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place

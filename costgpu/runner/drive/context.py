@@ -11,8 +11,9 @@ from typing import Protocol
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
-from costgpu.models.job import EndedBy, EndReason, EventKind, FileEntry, Instance, InstanceRef, JobStatus, RunState
-from costgpu.models.run import RunView
+from costgpu.models.instance import Instance, InstanceRef
+from costgpu.models.job import EndReason, FileEntry, JobStatus
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
 from costgpu.runner.machine.host import Connector, Host, Keys, LogPosition, OutputSource, Selection

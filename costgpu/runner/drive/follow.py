@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from costgpu.errors import HostUnreachable
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EventKind, JobPhase, LogStream
+from costgpu.models.job import JobPhase, LogStream
+from costgpu.models.run import EventKind
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.liveness import await_connection, is_past_lease
 from costgpu.runner.machine.host import LogPosition

@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from costgpu.errors import CostGpuError
-from costgpu.models.job import EndReason, Instance, InstanceState
+from costgpu.models.instance import Instance, InstanceState
+from costgpu.models.job import EndReason
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.timeouts import CLEAN_UP_SECONDS, RECONNECT_POLL_SECONDS, VISIBLE_SECONDS
 

@@ -18,8 +18,8 @@ from costgpu.errors import (
     RunCancelled,
     TerminationUnconfirmed,
 )
-from costgpu.models.job import EndedBy, EndReason, RunState
-from costgpu.models.run import RunView
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, collect, follow, provision, termination
 from costgpu.runner.drive.context import CAN_DETACH, RunContext, insist
 from costgpu.runner.drive.liveness import MachineEnded

@@ -17,8 +17,9 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import CreateRequest, EndedBy, EndReason, EventKind, Instance, RunState
-from costgpu.models.run import RunView
+from costgpu.models.instance import CreateRequest, Instance
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.retry import retry_provider_call
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.receipt import close_run

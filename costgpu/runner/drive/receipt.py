@@ -7,8 +7,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EndedBy, EndReason, EventKind, Receipt, Safeguard
-from costgpu.models.run import RunView
+from costgpu.models.instance import Safeguard
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, Receipt, RunView
 from costgpu.runner.drive.context import RunContext
 
 

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 from typing import NoReturn
 
 from costgpu.errors import CostGpuError, InstanceLost, Preempted, ProviderError
-from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, InstanceState
-from costgpu.models.run import RunView
+from costgpu.models.instance import Instance, InstanceState
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, RunView
 from costgpu.runner.drive import collect
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.provision import find_created, record_instance

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from costgpu.models.job import FileEntry, Instance, JobOrder, JobStatus, LogStream, Outputs
+from costgpu.models.instance import Instance
+from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

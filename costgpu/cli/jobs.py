@@ -119,7 +119,7 @@ def fetch(
     to: Annotated[str | None, typer.Option(help="Folder; else where the job was sent from.")] = None,
 ) -> None:
     """Bring a run's outputs and logs home, whether the job is over or still runs; the machine is left as it is."""
-    from costgpu.runner.drive.collect import placed_summary, read_sent_checksums, unreadable_error
+    from costgpu.runner.drive.collect import placed_summary, unreadable_error
     from costgpu.runner.files.place_outputs import fetch_and_place
     from costgpu.workflows.context import app_context
 
@@ -142,14 +142,12 @@ def fetch(
             status, entries, source = rescued
             if status.detail:
                 typer.echo(status.detail, err=True)
-            landed = fetch_and_place(source, entries, workdir=home, sent=read_sent_checksums(folder), run_id=run_id)
+            landed = fetch_and_place(source, entries, workdir=home, run_id=run_id)
         else:
             with connection(parts, instance) as host:
                 host.fetch_logs(folder)
                 outputs = host.outputs()
-                landed = fetch_and_place(
-                    host, outputs.files, workdir=home, sent=read_sent_checksums(folder), run_id=run_id
-                )
+                landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)
                 unread = unreadable_error(outputs) if outputs.unreadable else None
         typer.echo(placed_summary(landed, str(home), run_id), err=True)
         if instance is not None and instance.state.alive:

@@ -25,9 +25,6 @@ class RunStore(EventStore, Protocol):
     def open_runs(self) -> tuple[str, ...]:
         """Ids of runs that are not closed, oldest first."""
 
-    def recent_runs(self, limit: int = 50) -> tuple[str, ...]:
-        """Ids of the last runs, newest first."""
-
     def resolve(self, text: str) -> tuple[str, ...]:
         """Ids that begin with the text or whose job has that name, newest first."""
 

@@ -17,7 +17,6 @@ from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobOrder, JobPhase
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EventKind, RunState, RunView
-from costgpu.runner.drive.collect import write_sent_checksums
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.liveness import await_connection, check_alive
 from costgpu.runner.machine.host import Host
@@ -99,7 +98,6 @@ def _start_job(context: RunContext, host: Host) -> None:
         selection = context.services.select(context.view)
         context.observer.waiting(context.view, f"sending {len(selection.files)} files")
         sent = host.send(selection)
-        write_sent_checksums(context.folder, selection)
         if not context.view.synced:
             context.journal.add(EventKind.SYNCED, files=len(selection.files), bytes=sent)
         bucket = context.services.bucket

@@ -16,7 +16,7 @@ from costgpu.runner.drive.liveness import await_connection, check_alive
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.runner.files.safe_move import has_content
 from costgpu.runner.files.select import printable_path
-from costgpu.runner.machine.host import OutputSource, Selection
+from costgpu.runner.machine.host import OutputSource
 from costgpu.runner.timeouts import RECONNECT_SECONDS
 from costgpu.units import format_size
 
@@ -57,7 +57,7 @@ def _fetch_outputs(context: RunContext) -> None:
             f"The job ended well, but {', '.join(outputs.missing)} is not there.",
             hint="--outputs are paths or patterns relative to the working folder.",
         )
-    _write_json(context.folder / "outputs.json", to_json(list(outputs.files)))
+    _expect_outputs(context.folder, outputs.files)
     placed = _place(context, host, outputs.files)
     if outputs.unreadable:
         raise unreadable_error(outputs)
@@ -92,8 +92,7 @@ def recover_outputs(context: RunContext) -> None:
 def _place(context: RunContext, source: OutputSource, entries: Sequence[FileEntry]) -> PlacedOutputs:
     """Puts outputs into the working folder and tells whoever watches."""
     view = context.view
-    sent = read_sent_checksums(context.folder)
-    placed = fetch_and_place(source, entries, workdir=Path(view.spec.workdir), sent=sent, run_id=view.run_id)
+    placed = fetch_and_place(source, entries, workdir=Path(view.spec.workdir), run_id=view.run_id)
     context.error = context.error or placed.problem
     context.observer.note(placed_summary(placed, view.spec.workdir, view.run_id))
     return placed
@@ -152,18 +151,11 @@ class DownloadedOutputs:
                 raise HostUnreachable(f"{entry.path} had not arrived when the machine ended")
 
 
-def write_sent_checksums(folder: Path, selection: Selection) -> None:
-    """Remembers what was sent, so that a file changed meanwhile is known from one that was not."""
-    _write_json(folder / "sent.json", {entry.path: entry.sha256 for entry in selection.files})
-
-
-def read_sent_checksums(folder: Path) -> dict[str, str]:
-    """Path -> sha256 of what was sent; empty if it is not known any more."""
-    try:
-        sent = json.loads((folder / "sent.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return {str(path): str(checksum) for path, checksum in sent.items()}
+def _expect_outputs(folder: Path, entries: Sequence[FileEntry]) -> None:
+    """Remembers what is coming home, so that a killed client's successor can finish it without the machine."""
+    fresh = folder / "outputs.json.new"
+    fresh.write_text(json.dumps(to_json(list(entries))))
+    fresh.replace(folder / "outputs.json")
 
 
 def _expected_outputs(folder: Path) -> tuple[FileEntry, ...] | None:
@@ -172,9 +164,3 @@ def _expected_outputs(folder: Path) -> tuple[FileEntry, ...] | None:
         return tuple(from_json(FileEntry, one) for one in json.loads((folder / "outputs.json").read_text()))
     except (OSError, ValueError, CostGpuError):
         return None
-
-
-def _write_json(path: Path, value: object) -> None:
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(json.dumps(value))
-    fresh.replace(path)

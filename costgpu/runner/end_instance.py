@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError, TerminationUnconfirmed
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
 from costgpu.runner.timeouts import CLEAN_UP_SECONDS, CONFIRM_SECONDS, TERMINATE_SECONDS, VISIBLE_SECONDS
@@ -15,19 +16,15 @@ from costgpu.runner.timeouts import CLEAN_UP_SECONDS, CONFIRM_SECONDS, TERMINATE
 
 def end_by_hand(ref: InstanceRef, account: str = "") -> str:
     """The command with which a person ends this instance without costgpu; the account is empty if it is not known."""
-    if ref.provider == "aws":
-        return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"
-    if ref.provider == "gcp":
-        zone, _, name = ref.instance_id.rpartition("/")
-        project = f" --project {account}" if account else ""
-        return f"gcloud compute instances delete {name} --zone {zone or ref.region}{project} --quiet"
-    return f"costgpu cancel {ref.instance_id}"
+    spec = registry.find(ref.provider)
+    return spec.end_by_hand(ref, account) if spec is not None else f"costgpu cancel {ref.instance_id}"
 
 
 def _by_hand(provider: Provider, ref: InstanceRef) -> str:
     """The same, with the account of the credentials where the command needs it."""
     account = ""
-    if ref.provider == "gcp":  # where this asks nobody
+    spec = registry.find(ref.provider)
+    if spec is not None and spec.account_in_end_command:
         with contextlib.suppress(ProviderError):
             account = provider.identity().account
     return end_by_hand(ref, account)

@@ -17,6 +17,7 @@ from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobOrder, JobPhase
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.providers import registry
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.liveness import await_connection, check_alive
 from costgpu.runner.machine.host import Host
@@ -140,5 +141,6 @@ def _job_order(view: RunView) -> JobOrder:
         grace_seconds=spec.grace_seconds,
         spot=option.offer.purchase_option is PurchaseOption.SPOT,
         provider=option.offer.provider,
+        spot_notice=registry.spec(option.offer.provider).spot_notice,
         power_off=spec.auto_shutdown,
     )

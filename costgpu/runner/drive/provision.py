@@ -20,11 +20,12 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import CreateRequest, Instance
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.receipt import close_run
 from costgpu.runner.end_instance import clean_up, end_instance
-from costgpu.runner.lease import GUEST_WAITS_SECONDS, LEAST_JOB_SECONDS, boot_seconds
+from costgpu.runner.lease import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.runner.machine.boot_script import boot_script
 from costgpu.runner.machine.host import Keys
 from costgpu.runner.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
@@ -112,14 +113,14 @@ def create_request(view: RunView, keys: Keys) -> CreateRequest:
     """The create call of the current attempt: the same each time, in each process."""
     tried, option = view.attempt, view.option
     assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
-    over_ssh = option.offer.provider != "local"
-    waits = GUEST_WAITS_SECONDS.get(option.offer.provider, 0.0)
+    spec = registry.spec(option.offer.provider)
+    waits = spec.watchdog_delay_seconds
     script = boot_script(
         deadline=tried.lease_until + timedelta(seconds=waits),
         lifetime_seconds=option.lease.lifetime_seconds + waits,
-        user_public_key=keys.user_public if over_ssh else "",
-        host_private_key=keys.host_private if over_ssh else "",
-        host_public_key=keys.host_public if over_ssh else "",
+        user_public_key=keys.user_public if spec.over_ssh else "",
+        host_private_key=keys.host_private if spec.over_ssh else "",
+        host_public_key=keys.host_public if spec.over_ssh else "",
     )
     return CreateRequest(
         run_id=view.run_id,

@@ -12,12 +12,12 @@ from costgpu.errors import CostGpuError, InstanceLost, Preempted, ProviderError
 from costgpu.models.instance import Instance, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunView
+from costgpu.providers import registry
 from costgpu.runner.drive import collect
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.provision import find_created, record_instance
 from costgpu.runner.drive.receipt import close_run
 from costgpu.runner.end_instance import clean_up, end_instance, wait_until_terminated
-from costgpu.runner.lease import GUEST_WAITS_SECONDS
 from costgpu.runner.state.outcome import LIMITS, error_for
 from costgpu.runner.timeouts import EARLY_SECONDS
 
@@ -152,7 +152,8 @@ def _ended_by(view: RunView, instance: Instance | None, marker: str, now: dateti
         return EndedBy.AGENT
     by_guest = instance is not None and instance.by_guest
     if _past_lease(view, instance, now):
-        deletes = view.instance is not None and view.instance.provider in GUEST_WAITS_SECONDS
+        spec = registry.find(view.instance.provider) if view.instance is not None else None
+        deletes = spec is not None and spec.watchdog_delay_seconds > 0
         return EndedBy.PROVIDER if deletes and not by_guest else EndedBy.WATCHDOG
     if by_guest:  # before its job had started, only the watchdog knows a reason
         return EndedBy.WATCHDOG if view.started_at is None else EndedBy.AGENT

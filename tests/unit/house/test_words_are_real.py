@@ -17,9 +17,9 @@ import pytest
 import typer
 
 from costgpu.cli.app import app
-from costgpu.config import Settings
+from costgpu.config.settings_files import known_settings
 
-SETTINGS = set(Settings.model_fields)
+SETTINGS = set(known_settings())
 WORDS = {
     kind: set(words.split())
     for kind, words in tomllib.loads((Path(__file__).parent / "words.toml").read_text()).items()
@@ -86,7 +86,7 @@ def _unreal_commands(text: str) -> Iterator[str]:
 def constants(source: Path) -> Iterator[str]:
     """The texts in a module that are not docstrings."""
     tree = ast.parse(source.read_text())
-    parts = set()
+    parts: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts.update(map(id, node.values))

@@ -10,6 +10,7 @@ import pytest_socket
 
 from costgpu.clock import SystemClock
 from costgpu.providers.aws import AwsProvider
+from costgpu.providers.gcp import GcpProvider
 from tests.emulators.compute_engine.client import RunningGce
 from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.guests import relay
@@ -78,3 +79,9 @@ def gce(gce_process: RunningGce, loopback: None, monkeypatch: pytest.MonkeyPatch
     for name, value in gce_process.environment().items():
         monkeypatch.setenv(name, value)
     return gce_process
+
+
+@pytest.fixture
+def gcp(gce: RunningGce) -> GcpProvider:
+    """The adapter on the emulated project."""
+    return GcpProvider(clock=SystemClock())

@@ -20,11 +20,6 @@ from tests.emulators.compute_engine.client import PROJECT, RunningGce
 from tests.emulators.compute_engine.create_requests import SLICE, T4, V100, cpu_offer, offer, request
 
 
-@pytest.fixture
-def gcp(gce: RunningGce) -> GcpProvider:
-    return GcpProvider(clock=SystemClock())
-
-
 def look(gce: RunningGce, path: str) -> Any:
     with urllib.request.urlopen(f"{gce.url}/compute/v1/projects/{PROJECT}/{path}", timeout=10) as reply:
         return json.load(reply)

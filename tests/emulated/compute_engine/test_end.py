@@ -12,28 +12,28 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
-from costgpu.models.job import Instance, InstanceState, OrphanedResource
+from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import GcpProvider
 from tests.emulators.compute_engine.client import PROJECT, RunningGce
 from tests.emulators.compute_engine.create_requests import cpu_offer, offer, request
 
 
-@pytest.fixture
-def gcp(gce: RunningGce) -> GcpProvider:
-    return GcpProvider(clock=SystemClock())
-
-
 def running(gce: RunningGce, gcp: GcpProvider, **changes: Any) -> Instance:
     what = changes.pop("what", None) or cpu_offer()
     ref = gcp.create(request(what, **changes)).ref
     gce.until(lambda: seen(gcp, ref) is InstanceState.RUNNING)
+    return shown(gcp, ref)
+
+
+def shown(gcp: GcpProvider, ref: InstanceRef) -> Instance:
+    """As Google shows it now."""
     found = gcp.describe(ref)
     assert found is not None
     return found
 
 
-def seen(gcp: GcpProvider, ref: Any) -> InstanceState | None:
+def seen(gcp: GcpProvider, ref: InstanceRef) -> InstanceState | None:
     found = gcp.describe(ref)
     return found.state if found is not None else None
 
@@ -56,8 +56,7 @@ def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningGce, gcp: G
     made = running(gce, gcp)
     gce.power_off(name(made))
     gce.until(lambda: seen(gcp, made.ref) is InstanceState.STOPPED)
-    off = gcp.describe(made.ref)
-    assert off is not None
+    off = shown(gcp, made.ref)
     assert off.by_guest
     assert not off.preempted
     assert off.endpoint is None
@@ -72,8 +71,7 @@ def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningGce, gcp: G
     assert not [each for each in owned.leftovers if each.kind == "disk"]
     gcp.terminate(made.ref)
     gce.until(lambda: not gce.alive())
-    gone = gcp.describe(made.ref)
-    assert gone is not None
+    gone = shown(gcp, made.ref)
     assert gone.state is InstanceState.TERMINATED
     assert gone.by_guest
     assert not gce.leftovers() or all(each.startswith("firewalls/") for each in gce.leftovers())
@@ -101,8 +99,7 @@ def test_google_deletes_a_running_one_at_its_deadline(gce: RunningGce, gcp: GcpP
 
     gce.until(over)
     assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = gcp.describe(made.ref)
-    assert last is not None
+    last = shown(gcp, made.ref)
     assert last.state is InstanceState.TERMINATED
     assert not last.by_guest
     assert not last.preempted
@@ -120,8 +117,7 @@ def test_preempted_is_told_apart_from_every_other_end(gce: RunningGce, gcp: GcpP
 
     gce.until(over)
     assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = gcp.describe(made.ref)
-    assert last is not None
+    last = shown(gcp, made.ref)
     assert last.preempted
     assert last.reason == "Instance was preempted."
     assert last.state is InstanceState.TERMINATED
@@ -140,8 +136,7 @@ def test_deleted_is_deleted(gce: RunningGce, gcp: GcpProvider, by: str) -> None:
         with urllib.request.urlopen(asked, timeout=10):
             pass
     gce.until(lambda: not gce.alive())
-    last = gcp.describe(made.ref)
-    assert last is not None
+    last = shown(gcp, made.ref)
     assert (last.state, last.preempted, last.by_guest) == (InstanceState.TERMINATED, False, False)
     assert last.reason
     assert last.ended_at is not None

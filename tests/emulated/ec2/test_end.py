@@ -26,6 +26,13 @@ def running(cloud: RunningCloud, aws: AwsProvider, **what: Any) -> Instance:
     return instance
 
 
+def seen(aws: AwsProvider, instance: Instance) -> Instance:
+    """As AWS shows it now."""
+    found = aws.describe(instance.ref)
+    assert found is not None
+    return found
+
+
 def ended(cloud: RunningCloud, instance: Instance) -> None:
     cloud.until(lambda: instance.ref.instance_id in {row["id"] for row in cloud.instances("terminated")})
 
@@ -50,15 +57,13 @@ def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningC
     cloud.settings(shutdown_seconds=600.0)
     instance = running(cloud, aws)
     aws.terminate(instance.ref)
-    asked = aws.describe(instance.ref)
-    assert asked is not None
+    asked = seen(aws, instance)
     assert asked.state is InstanceState.TERMINATING
     assert asked.endpoint is None
     aws.terminate(instance.ref)
     cloud.settings(shutdown_seconds=0.05)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert over.state is InstanceState.TERMINATED
     assert over.reason == "Client.UserInitiatedShutdown: User initiated shutdown"
     assert not over.preempted
@@ -119,8 +124,7 @@ def test_power_off_from_within_terminates(cloud: RunningCloud, aws: AwsProvider)
     instance = running(cloud, aws)
     cloud.power_off(instance.ref.instance_id)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert "Client.InstanceInitiatedShutdown" in over.reason
     assert not over.preempted
 
@@ -130,8 +134,7 @@ def test_a_machine_that_stops_instead_of_ending_shows_that(cloud: RunningCloud, 
     cloud.change(instance.ref.instance_id, instance_initiated_shutdown_behavior="stop")
     cloud.power_off(instance.ref.instance_id)
     cloud.until(lambda: bool(cloud.instances("stopped")))
-    described = aws.describe(instance.ref)
-    assert described is not None
+    described = seen(aws, instance)
     assert described.state is InstanceState.STOPPED
 
 
@@ -142,13 +145,11 @@ def test_a_machine_that_aws_took_back_is_preempted(
     instance = running(cloud, aws, what=offer(spot=True))
     cloud.interrupt(instance.ref.instance_id, notice_seconds=30 if guest_goes_first else 0.1)
     if guest_goes_first:
-        still = aws.describe(instance.ref)
-        assert still is not None
+        still = seen(aws, instance)
         assert not still.preempted
         cloud.power_off(instance.ref.instance_id)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert over.preempted
     assert ("Spot Instance interruption" in over.reason) is not guest_goes_first
 
@@ -157,8 +158,7 @@ def test_a_spot_machine_that_we_ended_is_not_preempted(cloud: RunningCloud, aws:
     instance = running(cloud, aws, what=offer(spot=True))
     aws.terminate(instance.ref)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert not over.preempted
 
 

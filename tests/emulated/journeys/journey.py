@@ -205,6 +205,10 @@ class Person:
         """Of their job, unless they give it another one."""
         return self.folder.name.replace("_", "-")[:40]
 
+    def fault(self, action: str, **more: Any) -> None:
+        """Something goes wrong with the requests of theirs; see `faults.Fault`."""
+        self.cloud.fault({"action": action, "access_key": self.key, **more}, add=True)
+
     def run_id(self, name: str = "") -> str:
         """Of the job's newest run, as the ledger has it; empty if it has none."""
         rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run DESC", name or self.name)

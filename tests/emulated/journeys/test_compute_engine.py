@@ -105,8 +105,7 @@ def detach_and_attach(person: Person) -> None:
 @journeys
 def the_reply_to_the_create_call_is_lost(person: Person) -> None:
     person.write(QUICK)
-    lost = {"action": "instances.insert", "when": "after", "drop": True, "access_key": person.key}
-    person.cloud.fault(lost, add=True)
+    person.fault("instances.insert", when="after", drop=True)
     client = person.launch()
     assert client.wait() == 0, str(client)
     assert (person.work / "model.bin").exists()
@@ -262,7 +261,7 @@ def an_operation_fails(person: Person) -> None:
 @journeys
 def an_api_that_is_not_enabled(person: Person) -> None:
     person.write(QUICK)
-    person.cloud.fault({"code": "api-disabled", "times": -1, "access_key": person.key}, add=True)
+    person.fault("*", code="api-disabled", times=-1)
     client = person.launch()
     assert client.wait() != 0
     assert client.says("gcloud services enable compute.googleapis.com"), str(client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,33 +50,30 @@ def moved(person: Person) -> tuple[tuple[str, ...], Path]:
     return (*KILLABLE, "--clock", str(file), "--"), file
 
 
-@journeys
-def sshd_never_comes_up(person: Person) -> None:
+def no_answer(person: Person, kind: str, on_console: str) -> Client:
+    """A machine that never lets anybody in."""
     person.write("pass")
     command, clock = moved(person)
-    client = person.launch(kind="c5.large", cap="0.10", command=command)
+    client = person.launch(kind=kind, cap="0.10", command=command)
     guest = person.guest()
-    until(lambda: "multi-user" in guest_control.consoles()[guest.instance_id], 60)
+    until(lambda: on_console in guest_control.consoles()[guest.instance_id], 60)
     client.until(lambda: "created" in person.events(), what="it is recorded")
     clock.write_text("601")
     assert client.wait() == 52, str(client)
-    assert client.says(f"{guest.instance_id} did not answer within 10 min")
-    assert client.says("Its console said last:")
     ended(person)
+    return client
+
+
+@journeys
+def sshd_never_comes_up(person: Person) -> None:
+    client = no_answer(person, "c5.large", "multi-user")
+    assert client.says("did not answer within 10 min")
+    assert client.says("Its console said last:")
 
 
 @journeys
 def the_kernel_panics(person: Person) -> None:
-    person.write("pass")
-    command, clock = moved(person)
-    client = person.launch(kind="m5.large", cap="0.10", command=command)
-    guest = person.guest()
-    until(lambda: "Kernel panic" in guest_control.consoles()[guest.instance_id], 60)
-    client.until(lambda: "created" in person.events(), what="it is recorded")
-    clock.write_text("601")
-    assert client.wait() == 52, str(client)
-    assert client.says("Kernel panic - not syncing")
-    ended(person)
+    assert no_answer(person, "m5.large", "Kernel panic").says("Kernel panic - not syncing")
 
 
 @journeys
@@ -113,18 +111,8 @@ def another_host_answers_later(person: Person) -> None:
 
 @journeys
 def no_capacity_here_and_elsewhere_some(person: Person) -> None:
-    person.cloud.fault(
-        {
-            "action": "RunInstances",
-            "region": "us-east-1",
-            "access_key": person.key,
-            "times": -1,
-            "skip": 1,
-            "code": "InsufficientInstanceCapacity",
-            "message": "We currently do not have sufficient c7g.medium capacity.",
-        },
-        add=True,
-    )
+    code, words = "InsufficientInstanceCapacity", "We currently do not have sufficient c7g.medium capacity."
+    person.fault("RunInstances", region="us-east-1", times=-1, skip=1, code=code, message=words)
     person.write("open('model', 'w').write('x')")
     client = person.launch(kind="c7g.medium", cap="0.10", infra=("aws/us-east-1", "aws/us-west-2"))
     assert client.wait() == 0, str(client)
@@ -162,16 +150,8 @@ def no_quota(person: Person) -> None:
     for words in ("Running On-Demand Standard", "eu-west-1", "hint:"):
         assert client.says(words), f"{words}\n{client}"
     assert person.events() == []
-    person.cloud.fault(
-        {
-            "action": "RunInstances",
-            "access_key": person.key,
-            "skip": 1,
-            "code": "VcpuLimitExceeded",
-            "message": "You have requested more vCPU capacity than your current vCPU limit of 2 allows.",
-        },
-        add=True,
-    )
+    words = "You have requested more vCPU capacity than your current vCPU limit of 2 allows."
+    person.fault("RunInstances", skip=1, code="VcpuLimitExceeded", message=words)
     client = person.launch()
     assert client.wait() == 43, str(client)
     assert client.says("vCPU limit of 2 allows")
@@ -180,10 +160,7 @@ def no_quota(person: Person) -> None:
 
 @journeys
 def the_reply_is_lost(person: Person) -> None:
-    person.cloud.fault(
-        {"action": "RunInstances", "access_key": person.key, "skip": 1, "times": 1, "when": "after", "drop": True},
-        add=True,
-    )
+    person.fault("RunInstances", skip=1, when="after", drop=True)
     person.write("open('model', 'w').write('x')")
     client = person.launch()
     assert client.wait() == 0, str(client)
@@ -193,17 +170,8 @@ def the_reply_is_lost(person: Person) -> None:
 
 @journeys
 def terminate_is_refused(person: Person) -> None:
-    person.cloud.fault(
-        {
-            "action": "TerminateInstances",
-            "access_key": person.key,
-            "times": -1,
-            "code": "UnauthorizedOperation",
-            "message": "You are not authorized to perform this operation.",
-            "status": 403,
-        },
-        add=True,
-    )
+    words = "You are not authorized to perform this operation."
+    person.fault("TerminateInstances", times=-1, code="UnauthorizedOperation", message=words, status=403)
     person.write("open('model', 'w').write('x')")
     client = person.launch()
     assert client.wait() == 47, str(client)
@@ -274,19 +242,13 @@ def a_wrong_clock(person: Person) -> None:
     guest = person.guest()
     guest.shift_clock(-6 * 3600)
     assert client.wait() == 0, str(client)
-    assert int(guest.run("python3", "-c", "import time; print(int(time.time()))").stdout) < guest_time() - 5 * 3600
+    assert int(guest.run("python3", "-c", "import time; print(int(time.time()))").stdout) < time.time() - 5 * 3600
     lived, lifetime = (guest.run("cat", f"/opt/costgpu/{name}").stdout.split() for name in ("life", "limits"))
     assert int(lived[0]) < 120
     assert 900 < int(lifetime[1]) < 1800
     guest.run("touch", "/opt/costgpu/work/go")
     assert b"done" in person.do("attach", person.name).out
     ended(person)
-
-
-def guest_time() -> float:
-    import time
-
-    return time.time()
 
 
 @journeys

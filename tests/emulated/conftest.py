@@ -9,8 +9,8 @@ import pytest
 import pytest_socket
 
 from costgpu.clock import SystemClock
-from costgpu.providers.aws import AwsProvider
-from costgpu.providers.gcp import GcpProvider
+from costgpu.providers.aws.provider import AwsProvider
+from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulators.compute_engine.client import RunningGce
 from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.guests import relay

@@ -12,7 +12,7 @@ from . import limits
 from .clock import Clock
 from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
-from .observe.watchdog import lifetime_left
+from .observe.watchdog import lifetime_left, watchdog_delay
 from .outputs.finalize_outputs import finalize_outputs
 from .outputs.find_outputs import find_outputs
 from .state_files import Home, setting
@@ -172,7 +172,7 @@ class MachineGuard:
         if self._idle is None and idle_limit is not None:
             self._idle = IdleWatch(self.supervisor.pid, max(self.tick, min(10.0, idle_limit / 5)), self.clock)
         if self._notice is None and order["spot"]:
-            self._notice = NoticeWatch(order["provider"], setting("NOTICE_SECONDS", POLL_SECONDS))
+            self._notice = NoticeWatch(order.get("spot_notice"), setting("NOTICE_SECONDS", POLL_SECONDS))
             self._notice.start()
         disk = os.statvfs(self.home.path)
         min_free = setting("LEAST_FREE_BYTES", limits.min_free_bytes(disk.f_blocks * disk.f_frsize))
@@ -221,7 +221,9 @@ class MachineGuard:
                 since_uploaded=self._since("uploaded"),
                 since_collected=self._since("collected"),
                 remaining=self.remaining_seconds(),
-                last_seconds=limits.last_seconds(order.get("provider", ""), order["whole_seconds"]),
+                last_seconds=limits.last_seconds(
+                    watchdog_delay(self.home, order["deadline_epoch"]), order["whole_seconds"]
+                ),
                 linger=setting("LINGER_SECONDS", 120.0),
                 patience=setting("PATIENCE_SECONDS", 900.0),
             )

@@ -12,9 +12,9 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
-from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.gcp import GcpProvider
+from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulators.compute_engine.client import PROJECT, RunningGce
 from tests.emulators.compute_engine.create_requests import cpu_offer, offer, request
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from costgpu.clock import SystemClock
-from costgpu.providers.aws import AwsProvider, sdk
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.provider import AwsProvider
 from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.ec2.create_requests import request
 from tests.emulators.emulator_client import ROOT
@@ -27,6 +28,8 @@ CLIENT = """
 import sys
 from datetime import UTC, datetime, timedelta
 from costgpu.clock import SystemClock
+from costgpu.providers.aws.provider import AwsProvider
+from tests.emulator.create_requests import request
 from costgpu.providers.aws import AwsProvider
 from tests.emulators.ec2.create_requests import request
 sys.stdin.readline()

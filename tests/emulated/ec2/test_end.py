@@ -9,8 +9,9 @@ import pytest
 
 from costgpu.clock import ManualClock, SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import Instance, InstanceRef, InstanceState
-from costgpu.providers.aws import AwsProvider, sdk
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.emulators.ec2.client import RunningCloud
 from tests.emulators.ec2.create_requests import offer, request

@@ -19,7 +19,7 @@ import boto3
 import pytest
 
 from costgpu.errors import OrphansFound
-from costgpu.models.job import EventKind
+from costgpu.models.run import EventKind
 from tests.emulated.journeys.journey import KILLABLE, LEASE_SECONDS, leftovers, until
 from tests.emulated.journeys.kill_points import (
     Case,

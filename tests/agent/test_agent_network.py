@@ -21,8 +21,7 @@ import pytest_socket
 from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.agent.observe.spot_notice import read_notice
 from costgpu.runner.agent.outputs.upload import upload_archive
-from tests.agent.harness import Machine, until
-from tests.agent.test_agent_guard import LISTENS
+from tests.agent.harness import LISTENS, Machine, until
 from tests.unit.agent.simulation import SimulatedClock
 
 

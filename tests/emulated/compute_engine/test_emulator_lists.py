@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.compute_engine.google_client import ZONE, Google, done, refused
 
 
 @pytest.fixture
-def google(gce: RunningGce) -> Google:
+def google(gce: RunningComputeEngine) -> Google:
     return Google(gce)
 
 
@@ -39,7 +39,7 @@ def test_filters(google: Google) -> None:
         assert "filter" in refused(400, google.names, wrong).message
 
 
-def test_pages(gce: RunningGce, google: Google) -> None:
+def test_pages(gce: RunningComputeEngine, google: Google) -> None:
     for number in range(5):
         google.insert(name=f"vm{number}", zone=ZONE if number % 2 else "us-east1-b")
     gce.until(lambda: len(gce.instances("RUNNING")) == 5)
@@ -59,7 +59,7 @@ def test_pages(gce: RunningGce, google: Google) -> None:
     refused(400, lambda: list(google.instances.list(request={"project": PROJECT, "zone": ZONE, "max_results": 501})))
 
 
-def test_a_zone_that_does_not_answer(gce: RunningGce, google: Google) -> None:
+def test_a_zone_that_does_not_answer(gce: RunningComputeEngine, google: Google) -> None:
     google.made()
     google.made(name="two", zone="us-east1-b")
     gce.unreachable(ZONE)
@@ -113,7 +113,7 @@ def test_the_serial_port_is_read_in_pieces(google: Google) -> None:
     assert (rest.contents, rest.start) == ("", first.next_)
 
 
-def test_firewalls(gce: RunningGce, google: Google) -> None:
+def test_firewalls(gce: RunningComputeEngine, google: Google) -> None:
     assert [each.name for each in google.firewalls.list(project=PROJECT)] == [
         "default-allow-icmp",
         "default-allow-internal",
@@ -156,7 +156,7 @@ def test_firewalls(gce: RunningGce, google: Google) -> None:
     refused(404, google.firewalls.delete_unary, project=PROJECT, firewall="ours")
 
 
-def test_addresses_and_snapshots_can_be_left_behind(gce: RunningGce, google: Google) -> None:
+def test_addresses_and_snapshots_can_be_left_behind(gce: RunningComputeEngine, google: Google) -> None:
     labels = {"labels": {"costgpu-run": "a"}}
     google.addresses.insert_unary(project=PROJECT, region="us-east1", address_resource={"name": "ip", **labels})
     google.snapshots.insert_unary(project=PROJECT, snapshot_resource={"name": "snap", **labels})

@@ -15,11 +15,11 @@ from costgpu.errors import AuthError, InvalidRequest, Unreachable
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.compute_engine.create_requests import cpu_offer, offer, request
 
 
-def running(gce: RunningGce, gcp: GcpProvider, **changes: Any) -> Instance:
+def running(gce: RunningComputeEngine, gcp: GcpProvider, **changes: Any) -> Instance:
     what = changes.pop("what", None) or cpu_offer()
     ref = gcp.create(request(what, **changes)).ref
     gce.until(lambda: seen(gcp, ref) is InstanceState.RUNNING)
@@ -42,7 +42,7 @@ def name(instance: Instance) -> str:
     return instance.ref.instance_id.partition("/")[2]
 
 
-def post(gce: RunningGce, path: str, document: dict[str, Any]) -> None:
+def post(gce: RunningComputeEngine, path: str, document: dict[str, Any]) -> None:
     asked = urllib.request.Request(
         f"{gce.url}/compute/v1/projects/{PROJECT}/{path}",
         json.dumps(document).encode(),
@@ -52,7 +52,7 @@ def post(gce: RunningGce, path: str, document: dict[str, Any]) -> None:
         pass
 
 
-def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.power_off(name(made))
     gce.until(lambda: seen(gcp, made.ref) is InstanceState.STOPPED)
@@ -77,7 +77,7 @@ def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningGce, gcp: G
     assert not gce.leftovers() or all(each.startswith("firewalls/") for each in gce.leftovers())
 
 
-def test_google_does_not_delete_it_at_its_deadline_then(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_google_does_not_delete_it_at_its_deadline_then(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     """Why the machine's own watchdog waits for Google's deadline."""
     made = running(gce, gcp)
     gce.power_off(name(made))
@@ -87,7 +87,7 @@ def test_google_does_not_delete_it_at_its_deadline_then(gce: RunningGce, gcp: Gc
     assert seen(gcp, made.ref) is InstanceState.STOPPED
 
 
-def test_google_deletes_a_running_one_at_its_deadline(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_google_deletes_a_running_one_at_its_deadline(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.settings(shutdown_seconds=1.0)
     gce.advance(2 * 3600)
@@ -105,7 +105,7 @@ def test_google_deletes_a_running_one_at_its_deadline(gce: RunningGce, gcp: GcpP
     assert not last.preempted
 
 
-def test_preempted_is_told_apart_from_every_other_end(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_preempted_is_told_apart_from_every_other_end(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp, what=cpu_offer(spot=True))
     gce.settings(shutdown_seconds=0.5)
     gce.preempt(name(made))
@@ -124,7 +124,7 @@ def test_preempted_is_told_apart_from_every_other_end(gce: RunningGce, gcp: GcpP
 
 
 @pytest.mark.parametrize("by", ["us", "somebody"])
-def test_deleted_is_deleted(gce: RunningGce, gcp: GcpProvider, by: str) -> None:
+def test_deleted_is_deleted(gce: RunningComputeEngine, gcp: GcpProvider, by: str) -> None:
     made = running(gce, gcp)
     if by == "us":
         gcp.terminate(made.ref)
@@ -143,7 +143,7 @@ def test_deleted_is_deleted(gce: RunningGce, gcp: GcpProvider, by: str) -> None:
     assert GcpProvider(clock=SystemClock()).describe(made.ref) == last
 
 
-def test_without_the_zones_operations_the_unknown_stays_unknown(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_without_the_zones_operations_the_unknown_stays_unknown(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gcp.terminate(made.ref)
     gce.until(lambda: not gce.alive())
@@ -151,7 +151,7 @@ def test_without_the_zones_operations_the_unknown_stays_unknown(gce: RunningGce,
     assert gcp.describe(made.ref) is None
 
 
-def test_a_second_deletion_during_the_first(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_second_deletion_during_the_first(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.settings(shutdown_seconds=600.0)
     gcp.terminate(made.ref)
@@ -163,7 +163,7 @@ def test_a_second_deletion_during_the_first(gce: RunningGce, gcp: GcpProvider) -
     gce.until(lambda: not gce.alive())
 
 
-def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.forbid("compute.instances.delete")
     with pytest.raises(AuthError, match=r"compute\.instances\.delete") as caught:
@@ -177,7 +177,7 @@ def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningGce, gcp
     gce.until(lambda: not gce.alive())
 
 
-def leave(gce: RunningGce, run_id: str) -> None:
+def leave(gce: RunningComputeEngine, run_id: str) -> None:
     """A disk, a snapshot and an address that a run's machine has left, and the like of somebody else's."""
     for who, labels in (("ours", {TAG_RUN: run_id, "costgpu-owner": "ann"}), ("theirs", {"costgpu": run_id})):
         post(gce, "zones/us-central1-b/disks", {"name": f"{who}-d", "sizeGb": "200", "labels": labels})
@@ -187,7 +187,7 @@ def leave(gce: RunningGce, run_id: str) -> None:
         )
 
 
-def test_what_a_run_leaves_is_found_and_removed(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_what_a_run_leaves_is_found_and_removed(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     leave(gce, "r1")
     wait: Callable[[], bool] = lambda: len(gce.leftovers()) == 6  # noqa: E731
     gce.until(wait)
@@ -213,7 +213,7 @@ def test_what_a_run_leaves_is_found_and_removed(gce: RunningGce, gcp: GcpProvide
             )
 
 
-def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     waiting = gcp.clean_up(made.run_id, "us-central1")
     assert {each.kind for each in waiting} == {"disk", "firewall rule"}
@@ -224,7 +224,7 @@ def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningGce, gcp: GcpPro
     assert not gce.leftovers()
 
 
-def test_more_than_a_page(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_more_than_a_page(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     gce.page(2)
     made = {gcp.create(request(cpu_offer(), zone=f"us-central1-{letter}")).ref for letter in "abcfab"}
     owned = gcp.list_owned()
@@ -234,7 +234,7 @@ def test_more_than_a_page(gce: RunningGce, gcp: GcpProvider) -> None:
 
 
 @pytest.mark.parametrize("partial", [True, False])
-def test_a_zone_that_is_out_hides_no_other(gce: RunningGce, gcp: GcpProvider, partial: bool) -> None:
+def test_a_zone_that_is_out_hides_no_other(gce: RunningComputeEngine, gcp: GcpProvider, partial: bool) -> None:
     made = gcp.create(request(cpu_offer()))
     gce.unreachable("europe-west4-b", partial=partial)
     owned = gcp.list_owned()
@@ -246,7 +246,7 @@ def test_a_zone_that_is_out_hides_no_other(gce: RunningGce, gcp: GcpProvider, pa
         gcp.clean_up(made.run_id, "us-central1")
 
 
-def test_a_kind_that_may_not_be_listed_hides_no_machine(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_kind_that_may_not_be_listed_hides_no_machine(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = gcp.create(request(cpu_offer()))
     gce.forbid("compute.snapshots.list")
     owned = gcp.list_owned()
@@ -255,7 +255,7 @@ def test_a_kind_that_may_not_be_listed_hides_no_machine(gce: RunningGce, gcp: Gc
     assert owned.all_instances_known
 
 
-def test_a_wrong_clock_here_ends_nothing(gce: RunningGce, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_clock_here_ends_nothing(gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour ahead of Google, a machine that cannot be seen for a moment is not taken to be gone."""
 
     class Ahead(SystemClock):

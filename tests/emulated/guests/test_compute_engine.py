@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.compute_engine.google_client import ZONE, Google, done
 from tests.emulators.compute_engine.metadata_server import Metadata, etag
 from tests.emulators.guests import guest_control
@@ -28,7 +28,7 @@ def keys(tmp_path: Path) -> OneRunKeys:
 
 
 @pytest.fixture
-def google(guest_gce: RunningGce) -> Google:
+def google(guest_gce: RunningComputeEngine) -> Google:
     return Google(guest_gce)
 
 
@@ -47,7 +47,7 @@ def address_of(google: Google, keys: OneRunKeys, name: str = "vm") -> str:
     return found
 
 
-def guest(gce: RunningGce, name: str = "vm") -> InGuest:
+def guest(gce: RunningComputeEngine, name: str = "vm") -> InGuest:
     return InGuest(next(row["guest"] for row in gce.instances() if row["id"] == name))
 
 
@@ -55,7 +55,9 @@ def console(google: Google, name: str = "vm") -> str:
     return str(google.instances.get_serial_port_output(project=PROJECT, zone=ZONE, instance=name).contents)
 
 
-def test_the_startup_script_runs_at_every_boot(guest_gce: RunningGce, google: Google, keys: OneRunKeys) -> None:
+def test_the_startup_script_runs_at_every_boot(
+    guest_gce: RunningComputeEngine, google: Google, keys: OneRunKeys
+) -> None:
     google.made(script=script(keys, "echo boot >>/root/boots"))
     address = address_of(google, keys)
     inside = guest(guest_gce)
@@ -71,7 +73,9 @@ def test_the_startup_script_runs_at_every_boot(guest_gce: RunningGce, google: Go
     guest_control.until(lambda: keys.ssh(address, "cat /root/boots").stdout.count("boot") == 3, 30)
 
 
-def test_the_time_limit_ends_a_machine_that_hangs(guest_gce: RunningGce, google: Google, keys: OneRunKeys) -> None:
+def test_the_time_limit_ends_a_machine_that_hangs(
+    guest_gce: RunningComputeEngine, google: Google, keys: OneRunKeys
+) -> None:
     guest_gce.settings(soft_off_seconds=0.5)
     google.made(script=script(keys), lives=60)
     address_of(google, keys)
@@ -104,7 +108,7 @@ def test_who_waits_for_a_change_does_not_keep_it_from_being_told() -> None:
 
 
 def test_a_preempted_guest_has_its_seconds_to_save_something(
-    guest_gce: RunningGce, google: Google, keys: OneRunKeys
+    guest_gce: RunningComputeEngine, google: Google, keys: OneRunKeys
 ) -> None:
     guest_gce.settings(soft_off_seconds=30)
     stop = {"provisioning_model": "SPOT", "instance_termination_action": "STOP", "on_host_maintenance": "TERMINATE"}
@@ -129,7 +133,9 @@ def test_a_preempted_guest_has_its_seconds_to_save_something(
     assert keys.ssh(address_of(google, keys), "cat /root/saved").stdout == "saved\n"
 
 
-def test_firewall_rules_decide_who_reaches_port_22(guest_gce: RunningGce, google: Google, keys: OneRunKeys) -> None:
+def test_firewall_rules_decide_who_reaches_port_22(
+    guest_gce: RunningComputeEngine, google: Google, keys: OneRunKeys
+) -> None:
     google.made(script=script(keys), tags={"items": ["run"]})
     address = address_of(google, keys)
     stranger = ("169.254.169.254", 0)  # another address of this side
@@ -165,7 +171,7 @@ def knock(address: str, source: tuple[str, int] | None = None, port: int = 22) -
         return False
 
 
-def test_the_metadata_server(guest_gce: RunningGce, google: Google, keys: OneRunKeys) -> None:
+def test_the_metadata_server(guest_gce: RunningComputeEngine, google: Google, keys: OneRunKeys) -> None:
     items = [
         {"key": "startup-script", "value": script(keys)},
         {"key": "costgpu-tags", "value": '{"a": "ä"}'},

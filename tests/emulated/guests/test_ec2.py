@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.guest_control import InGuest
 from tests.emulators.guests.login import OneRunKeys
@@ -21,7 +21,7 @@ def keys(tmp_path: Path) -> OneRunKeys:
 
 
 @pytest.fixture
-def ec2(guest_cloud: RunningCloud) -> Any:
+def ec2(guest_cloud: RunningEc2) -> Any:
     import boto3
 
     return boto3.client("ec2")
@@ -69,7 +69,7 @@ def test_a_stopped_instance_keeps_its_disk(ec2: Any, keys: OneRunKeys) -> None:
     assert keys.ssh(address_of(ec2, keys, instance_id), "ls /root").stdout == "kept\n"
 
 
-def test_a_new_account_has_no_guests(guest_cloud: RunningCloud, ec2: Any, keys: OneRunKeys) -> None:
+def test_a_new_account_has_no_guests(guest_cloud: RunningEc2, ec2: Any, keys: OneRunKeys) -> None:
     instance_id = launch(ec2, keys)
     guest_control.until(lambda: InGuest(instance_id).leader)
     guest_cloud.reset()

@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from tests.emulated.journeys.accounts import Account, Cloud, account_of
-from tests.emulators.compute_engine.client import RunningGce
+from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.emulator_client import ROOT
 from tests.emulators.guests import guest_control, namespace
 from tests.emulators.guests.guest_control import InGuest
@@ -101,7 +101,7 @@ class Client:
 class Person:
     """Somebody with a computer and credentials."""
 
-    cloud: Any  # where: a `RunningCloud` or a `RunningGce`
+    cloud: Any  # where: a `RunningEc2` or a `RunningComputeEngine`
     folder: Path  # of everything that is theirs
     key: str  # requests of theirs are known by it; see `Account.key`
     extra: dict[str, str] = field(default_factory=dict)  # more variables of their environment
@@ -279,7 +279,7 @@ def leftovers(cloud: Cloud) -> list[str]:
     """Rules and disks of ours that are still there, in every region that was used."""
     import boto3
 
-    if isinstance(cloud, RunningGce):
+    if isinstance(cloud, RunningComputeEngine):
         return [each.partition("/")[2] for each in cloud.leftovers()]
     found = []
     for region in sorted({each["region"] for each in cloud.instances()}):

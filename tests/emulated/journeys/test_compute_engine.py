@@ -10,7 +10,7 @@ import pytest
 from costgpu.errors import OrphansFound, Preempted
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import KILLABLE, Journeys, Person, hurry, until
-from tests.emulators.compute_engine.client import RunningGce
+from tests.emulators.compute_engine.client import RunningComputeEngine
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -36,7 +36,7 @@ LONG_NOTICE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(begin: Begin, guest_gce_process: RunningGce) -> Iterator[None]:
+def all_at_once(begin: Begin, guest_gce_process: RunningComputeEngine) -> Iterator[None]:
     yield from begin(guest_gce_process)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import Journeys, Person, bucket, hurry, leftovers, until
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 
 pytestmark = pytest.mark.emulator
@@ -58,7 +58,7 @@ open("model.bin", "w").write("weights")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[None]:
+def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]:
     yield from begin(guest_cloud_process)
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import KILLABLE, Client, Journeys, Person, bucket, until
 from tests.emulated.journeys.test_ec2 import WAITS, ended, receipt
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
 from tests.emulators.guests.guest_control import InGuest
@@ -29,7 +29,7 @@ DEFECTS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[None]:
+def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]:
     for kind, traits in DEFECTS.items():
         guest_control.set_traits(traits, kind)
     yield from begin(guest_cloud_process)

@@ -24,7 +24,7 @@ _LONGEST_WAIT = 600.0
 
 
 class Metadata:
-    """What the server says about each guest; `House`'s metadata service."""
+    """What the server says about each guest; `GuestEnvironment`'s metadata service."""
 
     def __init__(self) -> None:
         self.find: Callable[[str], Vm | None] = lambda _: None  # the emulated cloud's instances, by address

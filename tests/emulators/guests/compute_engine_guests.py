@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.emulators.compute_engine.metadata_server import Metadata
 from tests.emulators.guests import network
 from tests.emulators.guests.disk_seed import guest_file, link
-from tests.emulators.guests.nspawn import House, NspawnMachines
+from tests.emulators.guests.nspawn import GuestEnvironment, NspawnMachines
 from tests.emulators.guests.shims import write
 from tests.emulators.machines import GuestSpec
 
@@ -31,4 +31,4 @@ def make(name: str, metadata: Metadata) -> NspawnMachines:
     """By the name on the command line of `tests.emulators.compute_engine.server`."""
     if name != "nspawn":
         raise ValueError(f"no machines called {name}")
-    return NspawnMachines(House(network.GCE_BRIDGE, metadata, install))
+    return NspawnMachines(GuestEnvironment(network.GCE_BRIDGE, metadata, install))

@@ -24,11 +24,11 @@ from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.models.job import EndReason, EventKind, RunEvent
-from costgpu.render.cost_outcome import FATES, WASTED, Fate
+from costgpu.render.cost_outcome import OUTCOMES, WASTED, CostOutcome
 from costgpu.render.html.days import Calendar
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, summarise
-from costgpu.render.html.svg import nice_ticks, usd_tick
+from costgpu.render.html.svg import usd_axis
 from tests.unit.ledger.closed import Closed, plant
 from tests.unit.providers.planted import opened
 
@@ -106,9 +106,9 @@ def harmless(html: str) -> Page:
 
 
 def test_every_end_of_a_run_has_a_meaning() -> None:
-    assert set(FATES) == set(EndReason)
-    assert set(WASTED) <= set(FATES.values())
-    assert Fate.CANCELLED not in WASTED
+    assert set(OUTCOMES) == set(EndReason)
+    assert set(WASTED) <= set(OUTCOMES.values())
+    assert CostOutcome.CANCELLED not in WASTED
 
 
 RUNS = (
@@ -146,10 +146,12 @@ def test_the_figures_of_a_small_ledger() -> None:
     assert sum(found.cpu_usd) == Decimal("1.00")
     assert found.wasted.usd == Decimal("2.50")
     assert found.wasted.runs == 3
-    assert found.fates[Fate.SUCCEEDED].usd == Decimal("3.25")
-    assert found.fates[Fate.OVERHEAD].usd == Decimal("0.75")  # a quarter of the first run's time was not its job
-    assert found.fates[Fate.SPOT].usd == Decimal("0.50")
-    assert found.fates[Fate.FAILED].usd == Decimal("2.00")
+    assert found.outcomes[CostOutcome.SUCCEEDED].usd == Decimal("3.25")
+    assert found.outcomes[CostOutcome.OVERHEAD].usd == Decimal(
+        "0.75"
+    )  # a quarter of the first run's time was not its job
+    assert found.outcomes[CostOutcome.SPOT].usd == Decimal("0.50")
+    assert found.outcomes[CostOutcome.FAILED].usd == Decimal("2.00")
     assert {key: tally.usd for key, tally in found.providers.items()} == {
         ("aws", "on_demand"): Decimal("4.25"),
         ("aws", "spot"): Decimal(2),
@@ -192,21 +194,21 @@ def test_every_way_to_look_at_it_adds_up_to_what_the_ledger_says(
         found = summary_of(ledger, [budget, whole], zone=zone)
         exact = spent(ledger, Selection(), SINCE, NOW)
     assert found.total.usd == exact
-    for part in (found.providers, found.accelerators, found.fates, found.jobs, found.people):
+    for part in (found.providers, found.accelerators, found.outcomes, found.jobs, found.people):
         assert sum((tally.usd for tally in part.values()), Decimal(0)) == exact
     assert sum(found.gpu_usd) + sum(found.cpu_usd) == exact
     monthly, total = found.budgets
-    assert sum((stretch.usd[-1] for stretch in monthly.stretches), Decimal(0)) == exact
-    assert [stretch.usd[-1] for stretch in total.stretches] == [exact]
-    assert sum(len(stretch.usd) for stretch in monthly.stretches) == len(found.days)
+    assert sum((period.usd[-1] for period in monthly.periods), Decimal(0)) == exact
+    assert [period.usd[-1] for period in total.periods] == [exact]
+    assert sum(len(period.usd) for period in monthly.periods) == len(found.days)
 
 
 def test_a_budget_counts_what_it_is_for_and_what_came_before_the_report() -> None:
     budget = Budget(name="nlp", amount_usd=Decimal(1), every=Every.MONTHLY, provider="gcp", tags={"team": "nlp"})
     found = summary_of(ledger_with(*RUNS), [budget], since=NOW - 10 * DAY, before={"nlp": Decimal("0.40")})
     (use,) = found.budgets
-    assert [stretch.usd[-1] for stretch in use.stretches] == [Decimal("0.90")]
-    assert use.stretches[0].partial
+    assert [period.usd[-1] for period in use.periods] == [Decimal("0.90")]
+    assert use.periods[0].partial
     html = page_of(found)
     assert "$0.90" in html
     assert "90\N{NO-BREAK SPACE}%" in html
@@ -340,11 +342,10 @@ def test_many_runs_make_a_small_page() -> None:
 
 @given(st.floats(1e-6, 1e9))
 def test_ticks_are_round_few_and_reach_the_top(largest: float) -> None:
-    ticks = nice_ticks(largest)
-    assert ticks[-1] >= largest * 0.999
+    ticks = usd_axis(largest)
+    assert ticks[-1][0] >= largest * 0.999
     assert 2 <= len(ticks) <= 7
-    names = [usd_tick(tick, ticks[1] - ticks[0]) for tick in ticks]
-    assert len(set(names)) == len(names), names
+    assert len({name for _, name in ticks}) == len(ticks), ticks
 
 
 # -- the command

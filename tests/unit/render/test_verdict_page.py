@@ -19,8 +19,9 @@ from costgpu.estimate.energy import energy_kwh
 from costgpu.models.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
 from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from costgpu.render.html.verdict_figures import Point, Stack, axis, cost_and_time, shares, time_ticks, usd_ticks
-from costgpu.render.html.verdict_length import extra_words
+from costgpu.render.estimate_phrases import extra_phrase
+from costgpu.render.html.svg import log_scale, time_ticks, usd_ticks
+from costgpu.render.html.verdict_charts import Point, Stack, cost_and_time, shares
 from costgpu.render.html.verdict_page import verdict_html
 from tests.unit.providers.answers import OFFERS, TODAY, offer, profile, verdict, workload
 
@@ -147,7 +148,7 @@ def test_the_terms_of_a_step_are_drawn_in_their_shares() -> None:
         400,
         [Stack(name="a", total="1 s", parts=[("compute", "x", 3.0), ("memory", "y", 1.0), ("host", "z", 0.0)])],
         name="n",
-        text="t",
+        description="t",
     )
     widths = [float(w) for w in re.findall(r'<rect class="part [a-z-]+" x="[\d.]+" y="\d+" width="([\d.]+)"', svg)]
     assert widths == [300.0, 100.0]
@@ -237,12 +238,12 @@ def test_a_price_from_the_future_is_not_negatively_old() -> None:
     ],
 )
 def test_extras_in_words(extra: Extra, words: str) -> None:
-    assert extra_words(extra) == words
+    assert extra_phrase(extra) == words
 
 
 @given(st.floats(1e-6, 1e10), st.floats(1.0, 1e8), st.integers(260, 1200))
 def test_ticks_are_inside_apart_and_rising(least: float, times: float, width: int) -> None:
-    scale = axis([least, least * times], 56.0, float(width))
+    scale = log_scale([least, least * times], 56.0, float(width))
     for ticks, room in ((time_ticks(scale), 58), (usd_ticks(scale), 26)):
         assert [t for t, _ in ticks] == sorted({t for t, _ in ticks})
         places = [scale.at(t) for t, _ in ticks]
@@ -256,7 +257,7 @@ def test_marks_of_the_picture_are_where_the_scales_say() -> None:
     cheap = Point(label="1", title="a", style="cpu", seconds=(100.0, 90.0, 110.0), usd=(1.0, 0.9, 1.1))
     dear = Point(label="2", title="b", style="gpu", seconds=(10.0, 9.0, 11.0), usd=(5.0, 4.0, 6.0), chosen=True)
     beaten = Point(label="3", title="c", style="gpu", seconds=(120.0, 110.0, 130.0), usd=(6.0, 5.0, 7.0))
-    svg = cost_and_time(800, 400, [cheap, dear, beaten], 1000.0, "here", name="n", text="t")
+    svg = cost_and_time(800, 400, [cheap, dear, beaten], 1000.0, "here", name="n", description="t")
     [(cx, cy)] = re.findall(r'<circle class="chosen" cx="([\d.]+)" cy="([\d.]+)"', svg)
     [(x, y)] = re.findall(r'<rect class="dot cpu" x="([\d.]+)" y="([\d.]+)"', svg)
     assert float(cx) < float(x)  # faster is left

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import RunBusy
-from costgpu.workflows.find_run import RUN, find_run
+from costgpu.workflows.runs.find_run import RUN, find_run
 
 if TYPE_CHECKING:
-    from costgpu.models.job import Instance, InstanceRef
-    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.models.instance import Instance, InstanceRef
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
 
 
@@ -23,14 +24,14 @@ def cancel(
 ) -> None:
     """End a run: the job is asked to end, what there is comes home, the machine is terminated."""
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.models.job import RunState
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunState
     from costgpu.render.text.receipt import receipt_text
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
     from costgpu.runner.state.lock import driving
-    from costgpu.workflows.cancel import cancel_driven
     from costgpu.workflows.context import app_context
+    from costgpu.workflows.runs.cancel import cancel_driven
 
     with app_context() as parts:
         found = find_run(parts, run)
@@ -66,7 +67,7 @@ def cancel(
 
 def question(found: RunView | TaggedInstance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
 
     ref: InstanceRef | None
     if isinstance(found, TaggedInstance):

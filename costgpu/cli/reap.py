@@ -10,7 +10,8 @@ import typer
 from costgpu.errors import CostGpuError, OrphansFound, TerminationUnconfirmed, Unreachable
 
 if TYPE_CHECKING:
-    from costgpu.models.run import ReapFindings, RunView
+    from costgpu.models.reap import ReapFindings
+    from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
     from costgpu.runner.reap import Only
     from costgpu.workflows.context import AppContext
@@ -34,7 +35,7 @@ def reap(
     finished comes home. Silent with exit code 0 when all is well; 48: something was
     leaking (now ended, with --yes); 47: it is not ended; 46: somebody could not be asked.
     """
-    from costgpu.models.run import ReapFindings
+    from costgpu.models.reap import ReapFindings
     from costgpu.render.text.reap import reap_json, reap_text
     from costgpu.runner.reap import end_orphans, look
     from costgpu.runner.spending import shipped_prices
@@ -166,6 +167,7 @@ def _without_credentials(
 ) -> dict[str, str]:
     """Accounts where open runs may have a machine, and which the credentials here could not ask."""
     from costgpu.errors import ConfigError, LedgerError
+    from costgpu.providers import registry
     from costgpu.runner.launch import expected
 
     asked = {provider.name: (provider, regions) for provider, regions in places}
@@ -189,7 +191,8 @@ def _without_credentials(
             hidden.setdefault((name, account), []).append(run_id)
     found: dict[str, str] = {}
     for (name, account), run_ids in hidden.items():
-        where = f"{name} {'project' if name == 'gcp' else 'account'} {account}" if account else name
+        spec = registry.find(name)
+        where = f"{name} {spec.account_word if spec else 'account'} {account}" if account else name
         why = f"these credentials are of {accounts[name]}" if name in asked else "no credentials here"
         who = f"run {run_ids[0]}" if len(run_ids) == 1 else f"runs {', '.join(run_ids)}"
         found[where] = f"{why}, and {who} may have a machine there"

@@ -1,33 +1,14 @@
-"""The frozen values of a run: the job, its events, the machine, what ended it. Imports `models`.
+"""What a job is asked to do, how it fares on the machine, and what it produces. Imports nothing of ours.
 
-Longer than a module should be, because these values name each other and most rooms need most of them.
-
-Times are aware UTC, durations seconds, money `Decimal` US dollars. Nothing here ever holds a secret.
+Durations are seconds, money `Decimal` US dollars. Nothing here ever holds a secret.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
-
-from costgpu.models.offer import Offer
-
-
-class RunState(StrEnum):
-    """Where a run is. The order is that of a run without failures."""
-
-    INTENT = "intent"  # recorded; nothing was asked of the provider yet
-    PROVISIONING = "provisioning"  # a create call may have been made
-    BOOTING = "booting"  # the instance has an id
-    SYNCING = "syncing"  # the machine answers; agent and files are on their way
-    RUNNING = "running"  # set-up or job
-    COLLECTING = "collecting"  # the job is over, its outputs are on their way home
-    TERMINATING = "terminating"
-    CLOSED = "closed"  # confirmed by the provider, or nothing was ever created
 
 
 class EndReason(StrEnum):
@@ -51,57 +32,6 @@ class EndReason(StrEnum):
     SYNC_FAILED = "sync_failed"
     INSTANCE_LOST = "instance_lost"
     LEASE_EXPIRED = "lease_expired"  # ended by the reaper
-
-
-class EndedBy(StrEnum):
-    """Who ended the machine."""
-
-    CLIENT = "client"
-    AGENT = "agent"  # on the instance
-    WATCHDOG = "watchdog"  # on the instance, armed in the create call
-    PROVIDER = "provider"  # preemption, or the provider's own deadline
-    REAPER = "reaper"
-    SOMEBODY_ELSE = "somebody_else"
-    NOTHING_CREATED = "nothing_created"
-
-
-class EventKind(StrEnum):
-    """What happened to a run."""
-
-    INTENDED = "intended"
-    ATTEMPTED = "attempted"  # written before the create call
-    REFUSED = "refused"  # the provider has certainly not created anything
-    CREATED = "created"
-    REACHED = "reached"
-    SYNCED = "synced"
-    STARTED = "started"
-    FINISHED = "finished"
-    COLLECTED = "collected"
-    ENDING = "ending"  # written before the terminate call
-    CONFIRMED = "confirmed"
-    CLOSED = "closed"
-    DETACHED = "detached"
-    ADOPTED = "adopted"  # another process took over
-    NOTED = "noted"  # anything worth keeping that changes nothing
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunEvent:
-    """One row of the ledger; never changed.
-
-    Attributes:
-        run_id: Of the run.
-        sequence: 0, 1, 2, ... within the run, without gaps.
-        at: When it was written.
-        kind: What happened.
-        data: Facts, as JSON values; money and times as strings.
-    """
-
-    run_id: str
-    sequence: int
-    at: datetime
-    kind: EventKind
-    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,231 +75,6 @@ class JobSpec:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lease:
-    """How long an instance may live, counted from its create call.
-
-    Attributes:
-        lifetime_seconds: From the create call to power-off.
-        worst_cost_usd: What that costs at most: machine at its on-demand price, disk and address.
-        usd_per_hour: The rate that the two were computed with.
-        limited_by: ``--max-cost``, ``--max-duration``, ``--lease`` or ``the estimate``.
-    """
-
-    lifetime_seconds: float
-    worst_cost_usd: Decimal
-    usd_per_hour: Decimal
-    limited_by: str
-
-
-class InstanceState(StrEnum):
-    """The provider's states, reduced to what matters for money."""
-
-    PENDING = "pending"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    STOPPED = "stopped"  # its disks are still billed
-    TERMINATING = "terminating"
-    TERMINATED = "terminated"
-
-    @property
-    def alive(self) -> bool:
-        """Whether anything of it can still be billed or come back."""
-        return self is not InstanceState.TERMINATED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceRef:
-    """What names one instance for ever."""
-
-    provider: str
-    region: str
-    instance_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where a machine can be reached.
-
-    Attributes:
-        kind: ``ssh``, ``local`` (a folder of this machine) or ``fake``.
-        host: Address for ssh; empty otherwise.
-        port: Of sshd.
-        user: To log in as.
-        folder: The machine's home for ``local``; empty otherwise.
-    """
-
-    kind: str
-    host: str = ""
-    port: int = 22
-    user: str = "root"
-    folder: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
-    """One machine as the provider describes it.
-
-    Attributes:
-        ref: Its name.
-        zone: None where a provider has none.
-        instance_type: Such as ``g5.xlarge``.
-        state: Now.
-        reason: The provider's own words for the last change of state; empty if it gives none.
-        preempted: Whether the provider took it back.
-        launched_at: By the provider's clock.
-        ended_at: When it was terminated, or stopped, by the provider's clock; None while it runs, or if the provider does
-            not say.
-        by_guest: Whether its own system has switched it off.
-        endpoint: None as long as it has no address.
-        run_id: From its tag; empty on a machine that is not ours.
-        name: From its tag.
-        owner: From its tag: who created it.
-        lease_until: From its tag; None if the tag is missing or unreadable.
-        spot: How it is paid for.
-        tags: All of them.
-    """
-
-    ref: InstanceRef
-    zone: str | None
-    instance_type: str
-    state: InstanceState
-    reason: str = ""
-    preempted: bool = False
-    launched_at: datetime
-    ended_at: datetime | None = None
-    by_guest: bool = False
-    endpoint: Endpoint | None
-    run_id: str = ""
-    name: str = ""
-    owner: str = ""
-    lease_until: datetime | None = None
-    spot: bool = False
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OrphanedResource:
-    """Something of ours that is not an instance: a disk, an address, a security group, a schedule.
-
-    Attributes:
-        provider: Whose.
-        region: Where.
-        kind: ``disk``, ``snapshot``, ``address``, ``security group``, ``key pair``, ``schedule``, ...
-        resource_id: As the provider names it.
-        run_id: From its tag or name.
-        usd_per_hour: What it costs while it is there; 0 for what is free.
-        lease_until: From its tag: until then a run that is being launched may need it. None if it has no such tag.
-        created_at: By the provider's clock; None where it does not say.
-        owner: From its tag: who created it; empty if it has no such tag.
-    """
-
-    provider: str
-    region: str
-    kind: str
-    resource_id: str
-    run_id: str
-    usd_per_hour: float = 0.0
-    lease_until: datetime | None = None
-    created_at: datetime | None = None
-    owner: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Whose money it is: account and principal as the provider names them, never a key."""
-
-    provider: str
-    account: str
-    principal: str
-    source: str = ""  # such as "profile research"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateRequest:
-    """Everything about a create call. The same token always goes with the same values.
-
-    Attributes:
-        run_id: Tag ``costgpu-run``.
-        token: Idempotency token, at most 64 ASCII characters.
-        name: Tag ``costgpu-name`` and the provider's display name.
-        owner: Tag ``costgpu-owner``.
-        offer: What to create, and where.
-        zone: None lets the provider choose within the offer's region.
-        disk_gib: Of the root disk.
-        lease_until: Tag ``costgpu-lease-until``; the provider's own deadline where it has one.
-        boot_script: POSIX shell, run as root first thing at every boot. It holds the one-run host key: never printed.
-        allow_from: CIDR that may reach port 22.
-        tags: The user's own.
-    """
-
-    run_id: str
-    token: str
-    name: str
-    owner: str
-    offer: Offer
-    zone: str | None
-    disk_gib: int
-    lease_until: datetime
-    boot_script: str = field(repr=False)
-    allow_from: str
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Safeguard:
-    """One layer of guaranteed termination.
-
-    Attributes:
-        name: ``create call``, ``provider schedule``, ``watchdog``, ``agent``, ``client``, ``reap``.
-        armed: Whether it is in force.
-        detail: In words: what it does, or why it is not armed.
-        deadline: When it acts at the latest; None if it acts on events.
-    """
-
-    name: str
-    armed: bool
-    detail: str
-    deadline: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receipt:
-    """Proof of the end of a run.
-
-    Attributes:
-        run_id: Of the run.
-        instance: None if nothing was ever created.
-        instance_type: Empty if nothing was ever created.
-        layers: All of them, armed or not.
-        reason: Why it ended.
-        ended_by: Who ended the machine.
-        requested_at: When its end was asked for; None if it ended itself.
-        confirmed_state: What the provider said; empty as long as it has not.
-        confirmed_at: When it said so.
-        provider_reason: The provider's own words.
-        left_behind: What could not be removed: access rules and the like.
-        metered_seconds: From the create call to confirmation, as we saw it.
-        metered_cost_usd: Those seconds at the offer's price, disk and address included.
-        metered_at_most: Whether the machine ended by itself, at an unknown time before: both figures are upper bounds.
-    """
-
-    run_id: str
-    instance: InstanceRef | None
-    instance_type: str
-    layers: tuple[Safeguard, ...]
-    reason: EndReason
-    ended_by: EndedBy
-    requested_at: datetime | None
-    confirmed_state: str
-    confirmed_at: datetime | None
-    provider_reason: str
-    left_behind: tuple[str, ...]
-    metered_seconds: float
-    metered_cost_usd: Decimal
-    metered_at_most: bool = False
-
-
 class JobPhase(StrEnum):
     """Where the job is, as the agent on the machine sees it."""
 
@@ -394,7 +99,8 @@ class JobOrder:
         idle_seconds: As in `JobSpec`.
         grace_seconds: As in `JobSpec`.
         spot: Whether to watch for the provider's interruption notice.
-        provider: ``aws``, ``gcp``, ``local``, ...: where that notice is read.
+        provider: Where the machine is.
+        spot_notice: How that notice is read: ``imdsv2``, ``computemetadata``; empty if there is none.
         power_off: Whether the machine may be ended by the agent; False only with ``--no-auto-shutdown``.
     """
 
@@ -410,6 +116,7 @@ class JobOrder:
     spot: bool
     provider: str
     power_off: bool
+    spot_notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

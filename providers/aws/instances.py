@@ -7,23 +7,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from costgpu.models.job import Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 
 LOGIN = "root"  # the boot script lets the run's key in as root
 STATES = {
-    "pending": InstanceState.PENDING, "running": InstanceState.RUNNING, "stopping": InstanceState.STOPPING,
-    "stopped": InstanceState.STOPPED, "shutting-down": InstanceState.TERMINATING,
+    "pending": InstanceState.PENDING,
+    "running": InstanceState.RUNNING,
+    "stopping": InstanceState.STOPPING,
+    "stopped": InstanceState.STOPPED,
+    "shutting-down": InstanceState.TERMINATING,
     "terminated": InstanceState.TERMINATED,
 }
 TAKEN_BACK = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 """Codes of StateReason. Source: Amazon EC2 API reference, StateReason (2026-11)."""
-TAKEN_BACK_REQUEST = frozenset({
-    "marked-for-termination", "instance-terminated-by-price", "instance-terminated-no-capacity",
-    "instance-terminated-capacity-oversubscribed", "instance-terminated-by-service",
-})
+TAKEN_BACK_REQUEST = frozenset(
+    {
+        "marked-for-termination",
+        "instance-terminated-by-price",
+        "instance-terminated-no-capacity",
+        "instance-terminated-capacity-oversubscribed",
+        "instance-terminated-by-service",
+    }
+)
 """Status of a spot request. Source: EC2 user guide, "Spot request status codes" (2026-11)."""
 MOVED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) GMT\)")
 """In StateTransitionReason. Source: Amazon EC2 API reference, Instance (2026-11)."""

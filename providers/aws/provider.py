@@ -7,15 +7,15 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreachable
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
 from costgpu.providers.aws.images import Images
 from costgpu.providers.aws.instances import NOT_FOUND, Instances, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.network import Network, Place
-from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.aws.translate import VCPU_QUOTA
 from costgpu.providers.base import OrphanedResource, OwnedResources
 

@@ -15,11 +15,11 @@ import pytest
 from costgpu.cli.script_command import _after_module
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError
-from costgpu.models.job import Identity
+from costgpu.models.instance import Identity
 from costgpu.models.run import Plan
 from costgpu.runner.plan import Limits, Place
 from costgpu.workflows.context import AppContext
-from costgpu.workflows.plan import plan_for
+from costgpu.workflows.runs.plan import plan_for
 from tests.cli.here import LOCAL, told
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider

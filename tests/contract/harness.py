@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 
 from costgpu.clock import Clock, ManualClock, SystemClock
 from costgpu.errors import Unreachable
-from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import Provider
-from costgpu.providers.local import LocalProvider
+from costgpu.providers.local.provider import LocalProvider
 from tests.fake_cloud import FakeCloud, FakeProvider
 
 SECRET = "LINE-OF-A-PRIVATE-KEY"

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from costgpu.models.job import RunState
+from costgpu.models.run import RunState
 from costgpu.render.document import document
 from costgpu.render.phrases import THIS_MACHINE
 from costgpu.render.text.layout import Column, table
@@ -16,7 +16,8 @@ from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
     from costgpu.models.offer import Offer
-    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunView
 
 
 @dataclass(frozen=True, slots=True)

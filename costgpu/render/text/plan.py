@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from costgpu.models.job import Safeguard
+from costgpu.models.instance import Safeguard
 from costgpu.render.document import document
 from costgpu.render.phrases import accelerator_name, counted
 from costgpu.render.text.layout import labelled, wrap

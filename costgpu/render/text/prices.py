@@ -14,9 +14,9 @@ from costgpu.render.text.layout import Column, table, wrap
 from costgpu.render.text.offers import day_span
 
 if TYPE_CHECKING:
+    from costgpu.models.price_update import Key, MissingPrice
     from costgpu.pricing.merge_prices import Move, Refresh
     from costgpu.pricing.price_store import FailedTry
-    from costgpu.pricing.sources.price_update import Failure, Key
 
 LONGEST_LIST = 10
 Group = tuple[tuple[str, str], list[Offer]]
@@ -151,11 +151,11 @@ def _moves(moves: Sequence[Move], what: str) -> list[str]:
     return [*lines, *_more(len(moves))]
 
 
-def _failures(failures: Sequence[Failure]) -> list[str]:
+def _failures(failures: Sequence[MissingPrice]) -> list[str]:
     if not failures:
         return []
     lines = [f"  Without a new price ({len(failures)}); price and age stay as they were:"]
-    reasons: dict[str, list[Failure]] = {}
+    reasons: dict[str, list[MissingPrice]] = {}
     for failure in failures:
         reasons.setdefault(failure.reason, []).append(failure)
     for reason, group in list(reasons.items())[:LONGEST_LIST]:

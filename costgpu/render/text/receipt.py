@@ -6,7 +6,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from costgpu.models.job import EndedBy, EndReason, Receipt
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, Receipt
 from costgpu.render.document import document
 from costgpu.render.text.jobs import run_value
 from costgpu.render.text.layout import labelled, wrap

@@ -47,18 +47,18 @@ from datetime import datetime
 from decimal import Decimal
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import bounds, crossed
-from costgpu.ledger.records.budget_store import all_budgets, finish_turn, take_turn
+from costgpu.ledger.records.budget_store import all_budgets, finish_delivery, claim_delivery
 now, how = datetime.fromisoformat(sys.argv[2]), sys.argv[3]
 with Ledger.open(sys.argv[1]) as ledger:
     stored, = all_budgets(ledger)
     period = bounds(stored.budget.every, stored.budget.time_zone, now)
     print("ready", flush=True)
     sys.stdin.readline()
-    turn = take_turn(ledger, stored, period, crossed(stored.budget, Decimal(170)), Decimal(170), now)
+    turn = claim_delivery(ledger, stored, period, crossed(stored.budget, Decimal(170)), Decimal(170), now)
     print("taken", len(turn.alerts), len(turn.new), flush=True)
     if how == "hang":
         sys.stdin.readline()
-    finish_turn(ledger, turn.alerts, now, delivered=True, detail="mail")
+    finish_delivery(ledger, turn.alerts, now, delivered=True, detail="mail")
 """
 
 

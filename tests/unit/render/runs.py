@@ -7,23 +7,11 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from textwrap import dedent
 
-from costgpu.models.job import (
-    EndedBy,
-    EndReason,
-    Identity,
-    Instance,
-    InstanceRef,
-    InstanceState,
-    JobPhase,
-    JobSpec,
-    JobStatus,
-    Receipt,
-    RunState,
-    Safeguard,
-)
+from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState, Safeguard
+from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
-from costgpu.models.run import Attempt, Option, Plan, RunView
+from costgpu.models.run import Attempt, EndedBy, Option, Plan, Receipt, RunState, RunView
 from costgpu.runner.lease import lease_for
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

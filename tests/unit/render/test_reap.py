@@ -9,8 +9,8 @@ from decimal import Decimal
 import pytest
 
 from costgpu.errors import ProviderError
-from costgpu.models.job import InstanceState, OrphanedResource
-from costgpu.models.run import Orphan, OrphanReason, ReapFindings
+from costgpu.models.instance import InstanceState, OrphanedResource
+from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.render.text import reap as render
 from tests.unit.render.runs import NOW, RUN, golden, machine
 

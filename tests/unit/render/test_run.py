@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InstanceLost
-from costgpu.models.job import EndedBy, EndReason, Identity, InstanceState, JobSpec, RunState
-from costgpu.models.run import TaggedInstance
+from costgpu.models.instance import Identity, InstanceState
+from costgpu.models.job import EndReason, JobSpec
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import EndedBy, RunState
 from costgpu.render.text.jobs import jobs_json, jobs_text
 from costgpu.render.text.plan import plan_json, plan_text
 from costgpu.render.text.receipt import detached_text, launched_json, receipt_text, run_json

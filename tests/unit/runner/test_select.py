@@ -296,7 +296,7 @@ def test_code_that_speaks_of_keys_travels(folder: Path) -> None:
 
 def test_the_products_own_source_travels(root: Path) -> None:
     found = paths(root / "costgpu" / "runner")
-    assert {"sync.py", "withheld.py", "keys.py"} <= found
+    assert {"files/select.py", "files/secret_files.py", "machine/keys.py"} <= found
 
 
 def test_environments_stay(folder: Path) -> None:

@@ -29,7 +29,7 @@ from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import seen
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
-from costgpu.render.text.run import jobs_json
+from costgpu.render.text.jobs import jobs_json
 from costgpu.runner.launch import load
 from costgpu.runner.spending import gather, state_of
 

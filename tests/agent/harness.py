@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.models.job import FileEntry, JobOrder, JobStatus
+from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.host import Completed, LogPosition, Selection, Stream
+from costgpu.runner.machine.host import Completed, LogPosition, Selection
 
 
 class ShellTransport:
@@ -154,8 +154,8 @@ class Machine:
     def follow(self, position: LogPosition | None = None) -> JobStatus:
         """To the end; output is in `stdout` and `stderr`."""
 
-        def sink(stream: Stream, data: bytes) -> None:
-            (self.stdout if stream is Stream.STDOUT else self.stderr).extend(data)
+        def sink(stream: LogStream, data: bytes) -> None:
+            (self.stdout if stream is LogStream.STDOUT else self.stderr).extend(data)
 
         return self.host.follow(position or LogPosition(), sink)
 

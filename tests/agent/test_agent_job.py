@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable
-from costgpu.models.job import EndReason, JobPhase
+from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost, Patience
-from costgpu.runner.machine.host import LogPosition, Stream
+from costgpu.runner.machine.host import LogPosition
 from tests.agent.harness import Machine, in_thread, order, until
 
 
@@ -371,7 +371,7 @@ def test_following_goes_on_where_a_lost_connection_broke_off(machine: Machine) -
     machine.run("import time\nfor n in range(2000): print('line', n)\ntime.sleep(0.5)\nprint('end')")
     got = bytearray()
 
-    def sink(stream: Stream, data: bytes) -> None:
+    def sink(stream: LogStream, data: bytes) -> None:
         got.extend(data)
 
     machine.transport.cut = 5000

@@ -15,7 +15,7 @@ from costgpu.errors import HostUnreachable
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost, Patience
-from costgpu.runner.machine.host import LogPosition, LogStream
+from costgpu.runner.machine.host import LogPosition
 from tests.agent.harness import Machine, in_thread, order, until
 from tests.emulated.guests.test_agent import LISTENS
 

@@ -144,7 +144,7 @@ class TestSetShowRemove:
     def test_a_name_that_is_none(self, here: Here) -> None:
         result = here.told("budget", "set", "a b", "--daily", "1")
         assert result.returncode == 2
-        assert "no name for a budget" in result.stderr
+        assert "not a valid name for a budget" in result.stderr
 
     def test_what_is_shown(self, here: Here) -> None:
         plant(here, "120", tags={"team": "nlp"})

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.queries.accuracy import accuracy, comparisons
@@ -93,3 +94,17 @@ def test_it_goes_on(ledger: Ledger) -> None:
     ledger.append(RunEvent(run_id=open_run, sequence=7, at=AT, kind=EventKind.CLOSED, data=data))
     assert ledger.open_runs() == ()
     assert spent(ledger, Selection(), None, None) == before + Decimal("0.25")
+
+
+def test_a_new_ledger_has_the_tables_of_that_version(ledger: Ledger, tmp_path: Path) -> None:
+    """What a released step makes never changes: a change of the schema is another step, and another file in data/."""
+    with Ledger.open(folder=tmp_path / "new") as new:
+        new.append(RunEvent(run_id="aaaa", sequence=0, at=AT, kind=EventKind.NOTED))
+
+        def tables(each: Ledger) -> set[str]:
+            query = text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+            none: set[str] = set()
+            return each.read(lambda connection: {" ".join(sql.split()) for sql in connection.scalars(query)}, none)
+
+        assert tables(new) == tables(ledger)
+        assert len(tables(new)) > 40

@@ -20,10 +20,9 @@ ALL = ""  # the name of the group of all providers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One run.
+    """What was estimated, metered and billed for one run.
 
     Attributes:
-        run: It.
         billed_usd: What the provider says; None if it was not asked, or so soon that the bill may be incomplete.
         time_error: Metered over estimated seconds, less 1: +0.1 took 10 % longer.
         cost_error: The same of the cost; None for what costs nothing.
@@ -39,17 +38,17 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Of a group of runs.
+    """How good the estimates of a group of runs were.
 
     Attributes:
         provider: Empty for all.
-        runs: That were compared.
+        runs: The number of runs that were compared.
         median_time_error: Median of the absolute errors.
         median_cost_error: The same of the cost; None if nothing cost anything.
         held: How often the interval held.
-        intervals: How many there were.
+        intervals: The number of runs with an interval.
         median_billed_error: Median of the absolute differences of billed from metered; None if nothing was billed.
-        billed_runs: How many have a billed cost.
+        billed_runs: The number of runs with a billed cost.
     """
 
     provider: str

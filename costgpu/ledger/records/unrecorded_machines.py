@@ -24,23 +24,16 @@ AGAIN = timedelta(minutes=10)  # a machine that goes on gets a row no more often
 SETTLED = timedelta(minutes=2)  # a provider may list a machine as alive so long after its confirmed end
 LEAST_SECONDS = 60  # providers bill the first minute whole
 AT_ONCE = 300
+TEXTS = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """One machine, as it was seen last.
+    """One machine, as it was seen last; run id, name and owner are those of its tags.
 
     Attributes:
-        provider: Whose.
-        region: Where.
-        instance_id: Its name.
-        run_id: From its tag.
-        name: From its tag.
-        owner: From its tag.
-        instance_type: Such as ``g5.xlarge``.
         purchase_option: ``on_demand`` or ``spot``.
-        tags: All of them.
-        started_at: Billed from then on.
+        started_at: It is billed from then on.
         seen_at: It was there at least until then; exactly, if the provider has said when it ended.
         usd_per_hour: None if its price is not known.
         ended: Whether the provider has just said that it is gone; not kept.
@@ -95,10 +88,7 @@ def seen(ledger: Ledger, since: datetime | None = None) -> tuple[Sighting, ...]:
 def unaccounted(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
     """Those of some machines that no closed run of the ledger has paid for; from its end on, if a run has for a while.
 
-    Args:
-        ledger: Where.
-        machines: As they were seen, none of them of an open run.
-        now: When.
+    None of the machines may be of an open run.
     """
     ids = list({each.run_id for each in machines})
     ended: dict[tuple[str, str], tuple[datetime, datetime]] = {}
@@ -125,14 +115,8 @@ def unaccounted(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> 
 
 
 def add(ledger: Ledger, machines: Sequence[Sighting]) -> None:
-    """Adds a row for each of these machines.
-
-    Raises:
-        LedgerError: It cannot be written.
-    """
-    rows = [_row(each) for each in machines]
-    if rows:
-        ledger.write(lambda connection: _insert(connection, rows))
+    """Adds a row for each of these machines."""
+    ledger.insert(sightings, [_row(each) for each in machines])
 
 
 def last_of(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
@@ -154,10 +138,6 @@ def last_of(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str
     return found
 
 
-def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    connection.execute(sightings.insert(), rows)
-
-
 def _unaccounted(connection: Connection, since: datetime | None) -> tuple[Sighting, ...]:
     newest = select(func.max(sightings.c.id)).group_by(sightings.c.provider, sightings.c.instance_id)
     if since is not None:
@@ -177,9 +157,8 @@ def _unaccounted(connection: Connection, since: datetime | None) -> tuple[Sighti
 
 
 def _row(machine: Sighting) -> dict[str, Any]:
-    texts = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
     return {
-        **{name: plain(getattr(machine, name)) for name in texts},
+        **{name: plain(getattr(machine, name)) for name in TEXTS},
         "at_us": to_microseconds(machine.seen_at),
         "tags": json.dumps(dict(machine.tags)),
         "started_us": to_microseconds(machine.started_at),
@@ -192,9 +171,8 @@ def _sighting(row: Any) -> Sighting:
         tags = json.loads(row.tags)
     except ValueError:
         tags = {}
-    texts = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
     return Sighting(
-        **{name: getattr(row, name) for name in texts},
+        **{name: getattr(row, name) for name in TEXTS},
         tags=tags if isinstance(tags, dict) else {},
         started_at=from_microseconds(row.started_us),
         seen_at=from_microseconds(row.at_us),

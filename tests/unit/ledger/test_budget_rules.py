@@ -341,5 +341,5 @@ class TestWhatPeopleWrite:
 
     @pytest.mark.parametrize("text", ["", " ", "-x", ".x", "a b", "a/b", "é", "N" * 61, "a\nb", "a\0"])
     def test_names_that_are_none(self, text: str) -> None:
-        with pytest.raises(UsageError, match="no name for a budget"):
+        with pytest.raises(UsageError, match="not a valid name"):
             parse_name(text)

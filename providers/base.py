@@ -29,7 +29,7 @@ from decimal import Decimal
 from typing import Protocol
 
 from costgpu.models.diagnostics import Check
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard, OrphanedResource
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard, OrphanedResource
 from costgpu.models.offer import Offer
 
 __all__ = [

@@ -11,8 +11,9 @@ from costgpu.errors import RunBusy
 from costgpu.workflows.find_run import RUN, find_run
 
 if TYPE_CHECKING:
-    from costgpu.models.job import Instance, InstanceRef
-    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.models.instance import Instance, InstanceRef
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
 
 
@@ -23,8 +24,8 @@ def cancel(
 ) -> None:
     """End a run: the job is asked to end, what there is comes home, the machine is terminated."""
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.models.job import RunState
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunState
     from costgpu.render.text.run import receipt_text
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
@@ -66,7 +67,7 @@ def cancel(
 
 def question(found: RunView | TaggedInstance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
 
     ref: InstanceRef | None
     if isinstance(found, TaggedInstance):

@@ -16,7 +16,8 @@ from costgpu.workflows.find_run import RUN, connection, recorded_run, run_and_ma
 
 if TYPE_CHECKING:
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
 
 
@@ -80,7 +81,7 @@ def attach(run: RUN) -> None:
     """Watch a run again and take it to its end: outputs home, machine ended, receipt."""
     from costgpu.cli.run import coming_back, finish, left
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.models.job import RunState
+    from costgpu.models.run import RunState
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
     from costgpu.runner.state.lock import driving
@@ -172,7 +173,7 @@ def _views(parts: AppContext, ids: Sequence[str]) -> list[RunView]:
 def _tagged(parts: AppContext, known: set[str]) -> list[TaggedInstance]:
     """Machines of ours of which the ledger knows nothing."""
     from costgpu.errors import ProviderError
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
 
     found: list[TaggedInstance] = []
     for provider in parts.providers():
@@ -245,7 +246,8 @@ def _tell_waiting(parts: AppContext, views: list[RunView]) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from costgpu.config import runs_folder
-    from costgpu.models.job import JobPhase, RunState
+    from costgpu.models.job import JobPhase
+    from costgpu.models.run import RunState
     from costgpu.runner.state.lock import is_driven
 
     begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED)]

@@ -10,7 +10,8 @@ import typer
 from costgpu.errors import CostGpuError, OrphansFound, TerminationUnconfirmed, Unreachable
 
 if TYPE_CHECKING:
-    from costgpu.models.run import ReapFindings, RunView
+    from costgpu.models.reap import ReapFindings
+    from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
     from costgpu.runner.reap import Only
     from costgpu.workflows.context import AppContext
@@ -34,7 +35,7 @@ def reap(
     finished comes home. Silent with exit code 0 when all is well; 48: something was
     leaking (now ended, with --yes); 47: it is not ended; 46: somebody could not be asked.
     """
-    from costgpu.models.run import ReapFindings
+    from costgpu.models.reap import ReapFindings
     from costgpu.render.text.reap import reap_json, reap_text
     from costgpu.runner.reap import end_orphans, look
     from costgpu.runner.spending import shipped_prices

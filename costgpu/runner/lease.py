@@ -14,8 +14,8 @@ from costgpu.estimate.cost import (
     GPU_READY_SECONDS,
     HOURS_PER_MONTH,
 )
-from costgpu.models.job import Lease
 from costgpu.models.offer import Offer
+from costgpu.models.run import Lease
 from costgpu.units import format_duration, format_usd
 
 LOCAL = "local"

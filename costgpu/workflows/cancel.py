@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 def cancel_driven(parts: AppContext, view: RunView, *, now: bool) -> None:
     """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
-    from costgpu.models.job import EndedBy, EndReason, EventKind, RunState
+    from costgpu.models.job import EndReason
+    from costgpu.models.run import EndedBy, EventKind, RunState
     from costgpu.runner.state.journal import RunJournal
     from costgpu.workflows.find_run import connection, run_and_machine
 

@@ -11,8 +11,9 @@ import typer
 from costgpu.errors import CostGpuError, HostUnreachable, RunNotFound
 
 if TYPE_CHECKING:
-    from costgpu.models.job import Instance
-    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.models.instance import Instance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunView
     from costgpu.runner.machine.host import Host
     from costgpu.workflows.context import AppContext
 
@@ -28,7 +29,7 @@ def find_run(parts: AppContext, text: str) -> RunView | TaggedInstance:
 
 def recorded_run(parts: AppContext, text: str) -> RunView:
     """A run that the ledger knows."""
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
 
     found = find_run(parts, text)
     if isinstance(found, TaggedInstance):
@@ -41,8 +42,8 @@ def recorded_run(parts: AppContext, text: str) -> RunView:
 
 def run_and_machine(parts: AppContext, text: str) -> tuple[RunView | None, Instance | None]:
     """The run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
-    from costgpu.models.job import RunState
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunState
     from costgpu.runner.launch import provider_of
 
     found = find_run(parts, text)

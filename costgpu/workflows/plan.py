@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from datetime import date
 
     from costgpu.ledger import Ledger
-    from costgpu.models.job import Identity, JobSpec
+    from costgpu.models.instance import Identity
+    from costgpu.models.job import JobSpec
     from costgpu.models.prediction import Candidate, Prediction
     from costgpu.models.run import Option, Plan
     from costgpu.models.workload import WorkloadProfile
@@ -352,7 +353,7 @@ def plan_for(
     """The plan, with everything checked that can be checked without spending."""
     from datetime import timedelta
 
-    from costgpu.models.job import CreateRequest
+    from costgpu.models.instance import CreateRequest
     from costgpu.models.run import Plan
     from costgpu.runner.drive.termination import common_layers
     from costgpu.runner.files.select import select

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import ProviderError
-from costgpu.models.job import InstanceRef, Safeguard
+from costgpu.models.instance import InstanceRef, Safeguard
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 

@@ -13,7 +13,7 @@ import pytest
 
 from costgpu.errors import InvalidRequest
 from costgpu.ledger import Ledger
-from costgpu.models.job import OrphanedResource
+from costgpu.models.instance import OrphanedResource
 from costgpu.providers.aws import AwsProvider, instances
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told

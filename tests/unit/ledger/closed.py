@@ -12,9 +12,10 @@ from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.store import event_row
-from costgpu.models.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
+from costgpu.models.instance import Identity, InstanceRef
+from costgpu.models.job import EndReason, JobSpec
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
-from costgpu.models.run import Option
+from costgpu.models.run import EndedBy, EventKind, Option, Receipt, RunEvent
 from costgpu.runner.lease import lease_for
 
 

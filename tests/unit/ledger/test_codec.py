@@ -16,20 +16,10 @@ from hypothesis import strategies as st
 
 from costgpu.errors import LedgerDamaged
 from costgpu.ledger import from_json, to_json
-from costgpu.models.job import (
-    CreateRequest,
-    FileEntry,
-    Identity,
-    Instance,
-    InstanceRef,
-    JobOrder,
-    JobSpec,
-    JobStatus,
-    Lease,
-    Receipt,
-    Safeguard,
-)
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
+from costgpu.models.job import FileEntry, JobOrder, JobSpec, JobStatus
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.run import Lease, Receipt
 
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 LEAVES: dict[Any, st.SearchStrategy[Any]] = {

@@ -99,7 +99,8 @@ class JobOrder:
         idle_seconds: As in `JobSpec`.
         grace_seconds: As in `JobSpec`.
         spot: Whether to watch for the provider's interruption notice.
-        provider: ``aws``, ``gcp``, ``local``, ...: where that notice is read.
+        provider: Where the machine is.
+        spot_notice: How that notice is read: ``imdsv2``, ``computemetadata``; empty if there is none.
         power_off: Whether the machine may be ended by the agent; False only with ``--no-auto-shutdown``.
     """
 
@@ -115,6 +116,7 @@ class JobOrder:
     spot: bool
     provider: str
     power_off: bool
+    spot_notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

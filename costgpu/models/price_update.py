@@ -1,0 +1,59 @@
+"""What came of asking a provider for prices: offers with new prices, and every one that has none, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from costgpu.models.offer import Offer, PurchaseOption
+
+Key = tuple[str, str, str, PurchaseOption]
+"""Provider, region, instance type, purchase option: what has one price."""
+
+DIGITS = Decimal("0.000001")
+"""Prices are kept to a millionth of a dollar an hour, as in the shipped snapshot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MissingPrice:
+    """An offer whose price could not be made. It keeps the price, and the age, that it had.
+
+    Attributes:
+        key: Of the offer.
+        reason: What is missing or contradicts itself, in words.
+    """
+
+    key: Key
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceUpdate:
+    """What one provider's price lists say.
+
+    Attributes:
+        provider: Whose they are.
+        regions: That were asked about.
+        offers: With the new prices; not held against the earlier ones yet.
+        failures: Known offers without a new price.
+        unknown: Instance types whose hardware costgpu does not know, sorted; nothing is offered of them.
+        documents: Price list entries that were read.
+    """
+
+    provider: str
+    regions: tuple[str, ...]
+    offers: tuple[Offer, ...]
+    failures: tuple[MissingPrice, ...]
+    unknown: tuple[str, ...]
+    documents: int
+
+
+def key_of(offer: Offer) -> Key:
+    """What an offer's price is the price of."""
+    return (offer.provider, offer.region, offer.instance_type, offer.purchase_option)
+
+
+def by_key(offers: Iterable[Offer]) -> Mapping[Key, Offer]:
+    """The offers by what their prices are the prices of."""
+    return {key_of(offer): offer for offer in offers}

@@ -1,0 +1,102 @@
+"""What the ledger knows of a workload's speed, for the commands that predict; and the record of their answers.
+
+Best effort: an estimate does not fail for a ledger that cannot be used; one line on stderr says so.
+"""
+
+from __future__ import annotations
+
+import socket
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import typer
+
+from costgpu.errors import CostGpuError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from costgpu.ledger import Ledger
+    from costgpu.models.offer import Offer
+    from costgpu.models.prediction import MeasuredSpeed, Verdict
+    from costgpu.models.workload import WorkloadProfile
+
+
+class Speeds:
+    """Measured speeds of one workload by place. The ledger is opened with the first question; a context manager.
+
+    Args:
+        workload: Its key; empty for none, of which nothing is known.
+        ledger: To ask; None for the one that is configured.
+    """
+
+    def __init__(self, workload: str, *, ledger: Ledger | None = None) -> None:
+        self._workload, self._given, self._opened = workload, ledger, False
+        self._broken = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._opened and self._given is None:
+            self._ledger.close()
+
+    def of(self, offer: Offer | None) -> MeasuredSpeed | None:
+        """How long this workload took on such a machine; None for this one. None if that was never measured."""
+        from costgpu.ledger.records.measured_speeds import HERE
+
+        return self._known.get(HERE if offer is None else (offer.provider, offer.instance_type))
+
+    def record(self, verdict: Verdict, profile: WorkloadProfile, now: datetime) -> None:
+        """Keeps an answer."""
+        if self._broken:
+            return
+        from costgpu.config import load_settings
+        from costgpu.ledger.records.estimates import Estimate, record_estimate
+        from costgpu.render.text.estimate import prediction_value
+        from costgpu.runner.launch import whoami
+
+        data = {
+            "choice": verdict.choice,
+            "sentence": verdict.sentence,
+            "unit": verdict.unit,
+            "here": prediction_value(verdict.here, now.date()),
+            "best_cpu": prediction_value(verdict.best_cpu, now.date()),
+            "best_gpu": prediction_value(verdict.best_gpu, now.date()),
+            "recommended": prediction_value(verdict.recommended, now.date()),
+        }
+        try:
+            owner = load_settings(Path.cwd()).owner or whoami()
+            estimate = Estimate(at=now, workload=profile.workload, name=profile.script, owner=owner, data=data)
+            record_estimate(self._ledger, estimate)
+        except CostGpuError as error:
+            self._tell("This estimate was not recorded", error)
+
+    @cached_property
+    def _known(self) -> Mapping[tuple[str, str], MeasuredSpeed]:
+        from costgpu.ledger.records.measured_speeds import measured_speeds
+
+        if not self._workload:
+            return {}
+        try:
+            return measured_speeds(self._ledger, self._workload, here=socket.gethostname())
+        except CostGpuError as error:
+            self._tell("Earlier runs are not known", error)
+            return {}
+
+    @cached_property
+    def _ledger(self) -> Ledger:
+        if self._given is not None:
+            return self._given
+        from costgpu.config import ledger_url
+        from costgpu.ledger import Ledger
+
+        ledger = Ledger.open(ledger_url())
+        self._opened = True
+        return ledger
+
+    def _tell(self, what: str, error: CostGpuError) -> None:
+        self._broken = True
+        typer.echo(f"costgpu: {what}: {error.message}", err=True)

@@ -1,0 +1,146 @@
+"""Google's public price list: the SKUs of Compute Engine in the Cloud Billing Catalog. Asking is free of charge.
+
+No permission is needed, only credentials, and the API ``cloudbilling.googleapis.com`` enabled in the project that they
+count against. Source: Cloud Billing API, ``services.skus.list`` (2026-11).
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest, Throttled, Unreachable
+from costgpu.models.offer import Offer
+from costgpu.models.price_update import PriceUpdate
+from costgpu.providers.gcp import sdk, sku_prices
+from costgpu.providers.gcp.session import SCOPES
+from costgpu.providers.gcp.translate import translate
+
+ENDPOINT = "COSTGPU_GCP_BILLING_ENDPOINT"
+"""Another address of the Cloud Billing API. Google's Python client has no variable for it."""
+PAGE = 5000  # the most that the API gives at once
+SECONDS = 60.0  # for one page
+TRIES, WAIT_SECONDS = 4, 1.0
+DOING = "read Google's price list"
+
+
+class SkuCatalog:
+    """The `PriceSource` of Google Cloud.
+
+    Args:
+        clock: Waits between tries.
+        credentials: Of ``google.auth``; None for application default credentials.
+    """
+
+    def __init__(self, *, clock: Clock, credentials: Any | None = None) -> None:
+        self._clock = clock
+        self._credentials = credentials
+        self._client: Any | None = None
+
+    @property
+    def by_region(self) -> bool:
+        """One list has all regions."""
+        return False
+
+    @property
+    def note(self) -> str:
+        """It is long."""
+        return "the list is long, about half a minute"
+
+    def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
+        """New prices of the known offers in these regions."""
+        mapping = sku_prices.read_mapping()
+        documents = self.skus(mapping.service)
+        return sku_prices.price_update(documents, known, regions, today=now.date(), mapping=mapping)
+
+    def skus(self, service: str) -> Iterator[Mapping[str, Any]]:
+        """The SKUs of a service as JSON documents, page by page.
+
+        Args:
+            service: Such as ``services/6F81-5844-456A``, which is Compute Engine.
+
+        Raises:
+            AuthError: There are no credentials, or the API is not enabled.
+            Unreachable: There is no answer, several times.
+            ProviderError: The list ends before its end, or any other refusal.
+        """
+        to_document = importlib.import_module("google.protobuf.json_format").MessageToDict
+        token, seen = "", {""}
+        while True:
+            page = self._page(service, token)
+            for sku in page.skus:
+                yield to_document(type(sku).pb(sku))
+            token = str(page.next_page_token)
+            if not token:
+                return
+            if token in seen:  # it would go on for ever
+                raise Unreachable(f"Could not {DOING}: its pages are going round in circles.", hint="Try again later.")
+            seen.add(token)
+
+    def _page(self, service: str, token: str) -> Any:
+        request = {"parent": service, "page_size": PAGE, "page_token": token, "currency_code": "USD"}
+        for attempt in range(TRIES):
+            try:
+                return self._ask(request)
+            except (Throttled, Unreachable):
+                if attempt + 1 == TRIES:
+                    raise
+                self._clock.sleep(WAIT_SECONDS * 2**attempt)
+        raise AssertionError("there is at least one try")
+
+    def _ask(self, request: Mapping[str, Any]) -> Any:
+        try:
+            pager = self._catalog().list_skus(request=dict(request), timeout=SECONDS, retry=None)
+            return next(iter(pager.pages))
+        except sdk.foreign() as exc:
+            raise translate(exc, DOING) from exc
+
+    def _catalog(self) -> Any:
+        if self._client is None:
+            url = _endpoint()
+            if self._credentials is None and url.startswith("http://"):
+                self._credentials = sdk.anonymous()
+            if self._credentials is None:
+                self._credentials = counted(*sdk.auth().default(scopes=list(SCOPES)))
+            billing = importlib.import_module("google.cloud.billing_v1")
+            self._client = billing.CloudCatalogClient(
+                credentials=self._credentials, client_options={"api_endpoint": url} if url else None, transport="rest"
+            )
+        return self._client
+
+
+def counted(credentials: Any, project: str | None) -> Any:
+    """Credentials whose requests count against a project in which the API can be enabled.
+
+    A person's own count against gcloud's project, which nobody can change, unless they say another one: here the one that
+    is configured. Those of a service account count against its own project. Source: Google Cloud, "Set the quota project"
+    (2026-11).
+
+    Args:
+        credentials: Of ``google.auth``.
+        project: That is configured; None if none is.
+    """
+    personal = type(credentials).__module__.startswith("google.oauth2.credentials")
+    if personal and project and not getattr(credentials, "quota_project_id", None):
+        return credentials.with_quota_project(project)
+    return credentials
+
+
+def _endpoint() -> str:
+    """The address that is asked instead of the public one; empty for that.
+
+    Raises:
+        InvalidRequest: It is not encrypted, and not on this machine.
+    """
+    url = os.environ.get(ENDPOINT, "").rstrip("/")
+    if url.startswith("http://") and urlsplit(url).hostname not in ("127.0.0.1", "::1", "localhost"):
+        raise InvalidRequest(
+            f"{ENDPOINT} is {url}: without https only an address of this machine is asked.",
+            hint=f"Write {ENDPOINT}=https://..., or unset it.",
+        )
+    return url

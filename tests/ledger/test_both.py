@@ -25,13 +25,12 @@ from costgpu.errors import LedgerConflict, LedgerError, LedgerTooNew
 from costgpu.ledger import Ledger, dialect, migrations, schema
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.queries.totals import By, Total, totals
-from costgpu.ledger.records.billed import BilledCost, add, compared, latest
+from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import (
     set_budget,
 )
-from costgpu.ledger.records.unrecorded_machines import Sighting, last_of, seen
-from costgpu.ledger.records.unrecorded_machines import add as add_sightings
+from costgpu.ledger.records.unrecorded_machines import Sighting, last_sightings, record_sightings, sightings_since
 from costgpu.ledger.store import event_row
 from costgpu.models.run import EventKind, RunEvent
 from tests.ledger.conftest import Place, numbers
@@ -74,7 +73,7 @@ def test_reading_makes_nothing(empty: Place) -> None:
         assert ledger.events("nobody") == ()
         assert spent(ledger, Selection(), None, None) == 0
         assert not list(closed_runs(ledger, Selection()))
-        assert latest(ledger, START, START + timedelta(days=1)) == ()
+        assert latest_bills(ledger, START, START + timedelta(days=1)) == ()
     if empty.file is not None:
         assert not empty.file.exists()
     else:
@@ -337,9 +336,9 @@ def test_bills_and_machines_are_kept(ledger: Ledger) -> None:
         said_at=now,
     )
     for expected in (1, 0):
-        assert add(ledger, [cost], provider="aws", account="1", start=START, end=now) == expected
-    assert latest(ledger, START, now) == (cost,)
-    assert [row.billed_usd for row in compared(ledger, START, now)] == [Decimal("0.1")]
+        assert record_bills(ledger, [cost], provider="aws", account="1", start=START, end=now) == expected
+    assert latest_bills(ledger, START, now) == (cost,)
+    assert [row.billed_usd for row in compare_with_bills(ledger, START, now)] == [Decimal("0.1")]
 
     machine = Sighting(
         provider="aws",
@@ -353,9 +352,9 @@ def test_bills_and_machines_are_kept(ledger: Ledger) -> None:
         seen_at=now,
         usd_per_hour=Decimal("0.35"),
     )
-    add_sightings(ledger, [machine])
-    assert seen(ledger) == (machine,)
-    assert last_of(ledger, [machine]) == {machine.key: machine}
+    record_sightings(ledger, [machine])
+    assert sightings_since(ledger) == (machine,)
+    assert last_sightings(ledger, [machine]) == {machine.key: machine}
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

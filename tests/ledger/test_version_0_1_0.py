@@ -22,12 +22,12 @@ from costgpu.ledger.queries.export import as_json
 from costgpu.ledger.queries.focus import as_focus
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.queries.totals import By, totals
-from costgpu.ledger.records.billed import compared
+from costgpu.ledger.records.billed import compare_with_bills
 from costgpu.ledger.records.budget_rules import bounds
 from costgpu.ledger.records.budget_store import alerts_of, all_budgets, claim_delivery
 from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import measured_speeds
-from costgpu.ledger.records.unrecorded_machines import seen
+from costgpu.ledger.records.unrecorded_machines import sightings_since
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
 from costgpu.render.text.jobs import jobs_json
@@ -81,12 +81,12 @@ def test_budgets_and_alerts(ledger: Ledger) -> None:
 
 
 def test_bills_estimates_and_speeds(ledger: Ledger) -> None:
-    assert to_json(compared(ledger, *NOVEMBER)) == ANSWERS["billed"]
+    assert to_json(compare_with_bills(ledger, *NOVEMBER)) == ANSWERS["billed"]
     assert to_json(accuracy(comparisons(ledger, Selection()))) == ANSWERS["accuracy"]
     speeds = [speed for workload in ("w-train", "w-aws") for speed in measured_speeds(ledger, workload).values()]
     assert to_json(speeds) == ANSWERS["speeds"]
     assert to_json(recent_estimates(ledger)) == ANSWERS["estimates"]
-    assert to_json(seen(ledger)) == ANSWERS["unrecorded_machines"]
+    assert to_json(sightings_since(ledger)) == ANSWERS["unrecorded_machines"]
 
 
 def test_it_goes_on(ledger: Ledger) -> None:

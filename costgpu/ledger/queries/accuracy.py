@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs
-from costgpu.ledger.records.billed import LATE, BilledCost, latest, of_one_account
+from costgpu.ledger.records.billed import LATE, BilledCost, latest_bills, without_repeats
 from costgpu.ledger.store import Ledger
 
 ALL = ""  # the name of the group of all providers
@@ -130,7 +130,9 @@ def _median(values: Iterable[float]) -> float | None:
 def _billed(ledger: Ledger) -> dict[str, list[BilledCost]]:
     """What providers have said of each run, ever."""
     found: dict[str, list[BilledCost]] = {}
-    for cost in of_one_account(latest(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))):
+    for cost in without_repeats(
+        latest_bills(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    ):
         if cost.run_id:
             found.setdefault(cost.run_id, []).append(cost)
     return found

@@ -61,7 +61,7 @@ class Compared:
     billed_usd: Decimal | None
 
 
-def add(
+def record_bills(
     ledger: Ledger,
     costs: Sequence[BilledCost],
     *,
@@ -123,7 +123,7 @@ def add(
     return added
 
 
-def latest(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
+def latest_bills(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
     """What was said last about every run and part of a period, oldest part first; zeros are left out."""
 
     def read(connection: Connection) -> tuple[BilledCost, ...]:
@@ -132,7 +132,7 @@ def latest(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, 
     return ledger.read(read, ())
 
 
-def of_one_account(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
+def without_repeats(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
     """Each run's cost of a day once: the account that pays for others says it, too, and who said it last counts.
 
     What has no run's tag is another thing in every account, and stays.
@@ -145,7 +145,7 @@ def of_one_account(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
     return tuple(last.values())
 
 
-def compared(
+def compare_with_bills(
     ledger: Ledger, start: datetime, end: datetime, providers: Sequence[str] | None = None
 ) -> tuple[Compared, ...]:
     """Every run that was metered or billed in a period, the dearest first; last, what has no run's tag.
@@ -158,7 +158,7 @@ def compared(
     """
     bills: dict[str, Decimal] = {}
     said: set[str] = set()
-    for cost in of_one_account(latest(ledger, start, end)):
+    for cost in without_repeats(latest_bills(ledger, start, end)):
         if providers is None or cost.provider in providers:
             said.add(cost.provider)
             bills[cost.run_id] = bills.get(cost.run_id, Decimal(0)) + cost.amount_usd

@@ -46,7 +46,7 @@ POSTGRESQL_LOCK = 0x627564676574  # "budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredBudget:
     """A budget as the ledger has it.
 
     Attributes:
@@ -153,7 +153,7 @@ def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
     """
     known = [stored.budget.name for stored in all_budgets(ledger)]
     if name not in known:
-        raise unknown(name, known)
+        raise unknown_budget(name, known)
 
     def work(connection: Connection) -> None:
         _alone(connection)
@@ -163,25 +163,25 @@ def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
     ledger.write(work)
 
 
-def unknown(name: str, known: Sequence[str]) -> BudgetError:
+def unknown_budget(name: str, known: Sequence[str]) -> BudgetError:
     """The error for a name that no budget has."""
     near = difflib.get_close_matches(name, known, 3, 0.5) or list(known)[:5]
     hint = f"There {'are' if len(near) > 1 else 'is'} {', '.join(near)}." if near else "costgpu budget set makes one."
     return BudgetError(f"There is no budget {name!r}.", hint=hint)
 
 
-def all_budgets(ledger: Ledger) -> tuple[Stored, ...]:
+def all_budgets(ledger: Ledger) -> tuple[StoredBudget, ...]:
     """What is set now, by name."""
     return ledger.read(lambda connection: _all(connection, ledger.place), ())
 
 
-def alerts_of(ledger: Ledger, stored: Stored, period: Period) -> tuple[Alert, ...]:
+def alerts_of(ledger: Ledger, stored: StoredBudget, period: Period) -> tuple[Alert, ...]:
     """The thresholds of a budget that were found crossed in a period, ascending."""
     return ledger.read(lambda connection: _alerts(connection, stored, to_microseconds(_start(period))), ())
 
 
 def claim_delivery(
-    ledger: Ledger, stored: Stored, period: Period, thresholds: Sequence[int], spent_usd: Decimal, now: datetime
+    ledger: Ledger, stored: StoredBudget, period: Period, thresholds: Sequence[int], spent_usd: Decimal, now: datetime
 ) -> DeliveryAttempt:
     """Notes what is crossed, and claims the alerts that nobody has delivered yet and nobody is delivering now.
 
@@ -303,8 +303,8 @@ def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
     return {"at_us": to_microseconds(at), "name": name, "data": data, "writer": __version__}
 
 
-def _all(connection: Connection, place: str) -> tuple[Stored, ...]:
-    found: dict[str, list[Stored]] = {}
+def _all(connection: Connection, place: str) -> tuple[StoredBudget, ...]:
+    found: dict[str, list[StoredBudget]] = {}
     for row in connection.execute(select(budgets).order_by(budgets.c.name, budgets.c.id)):
         so_far = found.setdefault(row.name, [])
         if row.data is None:
@@ -315,17 +315,17 @@ def _all(connection: Connection, place: str) -> tuple[Stored, ...]:
             at = from_microseconds(row.at_us)
         except (ValueError, OverflowError, LedgerDamaged) as exc:
             raise failures.damaged(place, f"what was stored of the budget {row.name} cannot be read") from exc
-        so_far.append(Stored(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
+        so_far.append(StoredBudget(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
     return tuple(_last(history) for history in found.values() if history)
 
 
-def _last(history: Sequence[Stored]) -> Stored:
+def _last(history: Sequence[StoredBudget]) -> StoredBudget:
     last = history[-1]
     return replace(last, numbers=tuple(each.number for each in history if each.budget.same_rule(last.budget)))
 
 
 def _alerts(
-    connection: Connection, stored: Stored, start_us: int, found_since: datetime | None = None
+    connection: Connection, stored: StoredBudget, start_us: int, found_since: datetime | None = None
 ) -> tuple[Alert, ...]:
     """Of the period that begins then, and of those before it what was found since; of one found twice, the first."""
     period = alerts.c.period_start_us == start_us

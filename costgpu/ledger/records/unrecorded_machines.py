@@ -80,12 +80,12 @@ class Sighting:
         return self.seen_at != before.seen_at if self.ended else self.seen_at - before.seen_at >= AGAIN
 
 
-def seen(ledger: Ledger, since: datetime | None = None) -> tuple[Sighting, ...]:
+def sightings_since(ledger: Ledger, since: datetime | None = None) -> tuple[Sighting, ...]:
     """Machines that were seen since then and that no run of this ledger accounts for, each as it was seen last."""
     return ledger.read(lambda connection: _unaccounted(connection, since), ())
 
 
-def unaccounted(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
+def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
     """Those of some machines that no closed run of the ledger has paid for; from its end on, if a run has for a while.
 
     None of the machines may be of an open run.
@@ -114,12 +114,12 @@ def unaccounted(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> 
     return found
 
 
-def add(ledger: Ledger, machines: Sequence[Sighting]) -> None:
+def record_sightings(ledger: Ledger, machines: Sequence[Sighting]) -> None:
     """Adds a row for each of these machines."""
     ledger.insert(sightings, [_row(each) for each in machines])
 
 
-def last_of(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
+def last_sightings(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
     """What the ledger says of these machines, by `Sighting.key`."""
     keys = list({each.key for each in machines})
     found: dict[tuple[str, str], Sighting] = {}

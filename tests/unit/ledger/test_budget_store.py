@@ -23,7 +23,7 @@ from costgpu.ledger import Ledger, schema
 from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds, crossed
 from costgpu.ledger.records.budget_store import (
     DeliveryAttempt,
-    Stored,
+    StoredBudget,
     alerts_of,
     all_budgets,
     claim_delivery,
@@ -73,7 +73,7 @@ def ledger(url: str) -> Iterator[Ledger]:
         yield found
 
 
-def the_one(ledger: Ledger) -> Stored:
+def the_one(ledger: Ledger) -> StoredBudget:
     (stored,) = all_budgets(ledger)
     return stored
 

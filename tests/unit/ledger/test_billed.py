@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 from sqlalchemy import func, select
@@ -16,8 +15,8 @@ from sqlalchemy import func, select
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bills
 from costgpu.ledger.schema import billed
-from costgpu.models.run import EventKind, RunEvent
 from costgpu.render.text.billed import billed_json, billed_text
+from tests.unit.ledger.closed import Closed, events_of
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -116,18 +115,10 @@ def test_money_is_exact(ledger: Ledger) -> None:
 def closed(ledger: Ledger, run_id: str, hours: tuple[float, float], usd: str, provider: str = "aws") -> None:
     """A closed run of that name in these hours of the month."""
     begin, end = (START + timedelta(hours=each) for each in hours)
-    offer = {"provider": provider, "instance_type": "g5.xlarge", "region": "r", "purchase_option": "on_demand"}
-    facts: tuple[tuple[EventKind, dict[str, Any]], ...] = (
-        (EventKind.INTENDED, {"name": f"job-{run_id}", "owner": "ann", "identity": {"account": "1"}}),
-        (EventKind.ATTEMPTED, {"offer": offer}),
-        (EventKind.CREATED, {"provider": provider, "region": "r", "instance_id": f"i-{run_id}"}),
-        (
-            EventKind.CLOSED,
-            {"reason": "succeeded", "metered_seconds": (end - begin).total_seconds(), "metered_cost_usd": usd},
-        ),
-    )
-    for sequence, (kind, data) in enumerate(facts):
-        ledger.append(RunEvent(run_id=run_id, sequence=sequence, at=begin, kind=kind, data=data))
+    seconds = (end - begin).total_seconds()
+    run = Closed(started=begin, seconds=seconds, cost=Decimal(usd), name=f"job-{run_id}", provider=provider)
+    for event in events_of(run_id, run):
+        ledger.append(event)
 
 
 def test_metered_beside_billed(ledger: Ledger) -> None:

@@ -11,9 +11,9 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Inspector, Table, create_engine, event, inspect
@@ -24,6 +24,9 @@ from sqlalchemy.pool import StaticPool
 from costgpu.errors import ConfigError
 from costgpu.ledger.failures import BUSY, primary_code
 
+T = TypeVar("T")
+
+BATCH_SIZE = 400  # values or pairs in one query: older versions of SQLite take at most 999 parameters
 BUSY_SECONDS = 60.0  # how long a process waits for others that write; a commit takes milliseconds
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 POSTGRESQL_SCHEMA = "costgpu"
@@ -167,6 +170,11 @@ def insert_row(connection: Connection, table: Table, row: Mapping[str, Any]) -> 
     key = connection.execute(table.insert(), row).inserted_primary_key
     assert key is not None  # noqa: S101  an INSERT of one row always has a key
     return int(key[0])
+
+
+def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Parts of many values, each small enough for one query."""
+    return (values[start : start + BATCH_SIZE] for start in range(0, len(values), BATCH_SIZE))
 
 
 def inspector(connection: Connection) -> Inspector:

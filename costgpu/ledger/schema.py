@@ -234,7 +234,7 @@ def from_microseconds(value: int) -> datetime:
 
 
 def to_nano(usd: Decimal) -> int | None:
-    """The integer that an amount of US dollars is summed as; None if it is none that could be."""
+    """The integer that an amount of US dollars is summed as; None if it is too large or not finite."""
     if not usd.is_finite() or abs(usd) >= LARGEST * NANO:
         return None
     return int((usd / NANO).to_integral_value(ROUND_HALF_EVEN))

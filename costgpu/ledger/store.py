@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 FILE_NAME = "ledger.sqlite"
 FACTS = (events.c.run_id, events.c.sequence, events.c.at_us, events.c.kind, events.c.data)
-AT_ONCE = 500  # run ids in one query
 
 
 class Ledger:
@@ -106,9 +105,8 @@ class Ledger:
         known = list(found)
 
         def read(connection: Connection) -> None:
-            for start in range(0, len(known), AT_ONCE):
-                query = select(*FACTS)
-                query = query.where(events.c.run_id.in_(known[start : start + AT_ONCE]))
+            for some in dialect.batches(known):
+                query = select(*FACTS).where(events.c.run_id.in_(some))
                 for row in connection.execute(query.order_by(events.c.run_id, events.c.sequence)):
                     found[row.run_id].append(self._event(row))
 

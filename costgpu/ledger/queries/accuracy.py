@@ -64,11 +64,7 @@ class Accuracy:
 def comparisons(
     ledger: Ledger, selection: Selection, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[Comparison, ...]:
-    """The runs with an estimate that can be held against what happened, oldest first.
-
-    Raises:
-        LedgerError: It cannot be read.
-    """
+    """The runs with an estimate that can be held against what happened, oldest first."""
     bills = _billed(ledger)
     found = (
         _compared(run, _whole(run, bills.get(run.run_id, [])))

@@ -14,6 +14,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Join, Select, case, func, or_, select
 
+from costgpu.ledger.dialect import batches
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.schema import (
     CLOSING_TEXTS,
@@ -140,9 +141,6 @@ def closed_runs(
         only_estimated: Only runs that succeeded, and of which it was estimated how long they would take.
         newest_first: The other way round.
         limit: The largest number of runs; None for all.
-
-    Raises:
-        LedgerError: It cannot be read.
     """
     query = (
         select(*_COLUMNS)
@@ -174,9 +172,6 @@ def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: dat
     """US dollars that closed runs have cost in [start, end): a run across an edge counts by its share of time.
 
     Periods that follow on each other add up exactly to the whole.
-
-    Raises:
-        LedgerError: It cannot be read.
     """
     return ledger.read(lambda connection: _spent(connection, selection, start, end), Decimal(0))
 
@@ -272,9 +267,8 @@ def _page(connection: Connection, page: Select[Any]) -> tuple[list[Any], dict[in
     rows = list(connection.execute(page))
     numbers = [row.run for row in rows]
     tags: dict[int, dict[str, str]] = {}
-    for start in range(0, len(numbers), 500):
-        query = select(run_tags).where(run_tags.c.run.in_(numbers[start : start + 500]))
-        for run, key, value in connection.execute(query):
+    for some in batches(numbers):
+        for run, key, value in connection.execute(select(run_tags).where(run_tags.c.run.in_(some))):
             tags.setdefault(run, {})[key] = value
     return rows, tags
 

@@ -82,9 +82,6 @@ def totals(
         tag: The key of the tag, with `By.TAG`.
         since: None for the beginning.
         until: None for no end.
-
-    Raises:
-        LedgerError: It cannot be read.
     """
     nothing: dict[str, _Sum] = {}
     sums = ledger.read(lambda connection: _sums(connection, selection, by, tag, since, until), nothing)

@@ -149,7 +149,7 @@ def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
     """Ends a budget; its rows and alerts stay in the ledger.
 
     Raises:
-        BudgetError: There is none of that name.
+        BudgetError: There is no budget of that name.
     """
     known = [stored.budget.name for stored in all_budgets(ledger)]
     if name not in known:

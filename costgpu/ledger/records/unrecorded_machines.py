@@ -16,14 +16,14 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, tuple_
 
+from costgpu.ledger.dialect import batches
 from costgpu.ledger.projections import plain
 from costgpu.ledger.schema import closings, from_microseconds, from_nano, runs, sightings, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
 
-AGAIN = timedelta(minutes=10)  # a machine that goes on gets a row no more often
+AGAIN = timedelta(minutes=10)  # the shortest time between two rows of a machine that goes on
 SETTLED = timedelta(minutes=2)  # a provider may list a machine as alive so long after its confirmed end
 LEAST_SECONDS = 60  # providers bill the first minute whole
-AT_ONCE = 300
 TEXTS = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
 
 
@@ -94,10 +94,10 @@ def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datet
     ended: dict[tuple[str, str], tuple[datetime, datetime]] = {}
 
     def read(connection: Connection) -> None:
-        for start in range(0, len(ids), AT_ONCE):
-            query = select(runs.c.run_id, closings.c.instance_id, closings.c.ended_us, closings.c.at_us)
-            query = query.join(closings, closings.c.run == runs.c.run)
-            for row in connection.execute(query.where(runs.c.run_id.in_(ids[start : start + AT_ONCE]))):
+        query = select(runs.c.run_id, closings.c.instance_id, closings.c.ended_us, closings.c.at_us)
+        query = query.join(closings, closings.c.run == runs.c.run)
+        for some in batches(ids):
+            for row in connection.execute(query.where(runs.c.run_id.in_(some))):
                 closed_at = from_microseconds(row.at_us)
                 until = closed_at if row.ended_us is None else from_microseconds(row.ended_us)
                 ended[row.run_id, row.instance_id] = until, closed_at
@@ -126,8 +126,8 @@ def last_sightings(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[s
 
     def read(connection: Connection) -> None:
         name = tuple_(sightings.c.provider, sightings.c.instance_id)
-        for start in range(0, len(keys), AT_ONCE):
-            newest = select(func.max(sightings.c.id)).where(name.in_(keys[start : start + AT_ONCE]))
+        for some in batches(keys):
+            newest = select(func.max(sightings.c.id)).where(name.in_(some))
             newest = newest.group_by(sightings.c.provider, sightings.c.instance_id)
             for row in connection.execute(select(sightings).where(sightings.c.id.in_(newest))):
                 each = _sighting(row)

@@ -12,7 +12,7 @@ import pytest
 
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line, LineSplitter, user_pattern
-from costgpu.measure.log.log_phase import UNKNOWN_WORK, LogReading, read_phase
+from costgpu.measure.log.phase import UNKNOWN_WORK, LogReading, read_phase
 from costgpu.models.workload import ExtraKind, GpuPath, Rhythm, TotalKind
 
 LOGS = Path(__file__).resolve().parents[2] / "logs"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-import signal
-from collections.abc import Iterable
 from pathlib import Path
 
 from costgpu.errors import (
-    KilledBySignal,
     NeedsCuda,
     NoProgressLines,
     NothingToMeasure,
@@ -16,16 +12,13 @@ from costgpu.errors import (
     ScriptCrashed,
     ScriptError,
 )
-from costgpu.measure.log.log_phase import LogReading
+from costgpu.measure.cuda_errors import says_cuda
+from costgpu.measure.failures import killed_by_signal, quote_last_lines
+from costgpu.measure.log.phase import LogReading
 from costgpu.measure.log.process_monitor import ENOUGH_LINES, Watch
 from costgpu.units import format_duration
 
-SHOWN_LINES, SHOWN_CHARS = 8, 200
-_CUDA = re.compile(
-    r"no cuda-capable device|cannot use gpu in cpu-only|no nvidia driver|no cuda gpus|not compiled with (cuda|gpu)"
-    r"|cudasuccess|cuda driver version is insufficient|(cuda|gpu) is not (available|enabled)|no gpus? (found|available)",
-    re.IGNORECASE,
-)
+SHOWN_CHARS = 200
 _PATTERN_HINT = (
     r"Name its progress lines: --step-pattern 'step (?P<step>\d+)/(?P<total>\d+)'. Does it print at all when"
     " its output is no terminal?"
@@ -65,7 +58,7 @@ def explain_command(
     if not seen:
         what = f"--step-pattern '{pattern}' matches none" if pattern else "None tells its progress"
         return NoProgressLines(
-            _with_tail(f"{name} printed {_lines(watch.log.lines)} in {_time(watch)}. {what}.", watch.tail),
+            quote_last_lines(f"{name} printed {_lines(watch.log.lines)} in {_time(watch)}. {what}.", watch.tail),
             hint=f"Its output is in {log}" if pattern else _PATTERN_HINT,
         )
     shown = next(stream.example for stream in watch.log.streams.values() if stream.lines == seen)
@@ -81,33 +74,15 @@ def explain_command(
 
 
 def _crash(watch: Watch, name: str, log: Path) -> ScriptError:
-    tail = "\n".join(watch.tail)
-    if _CUDA.search(tail):
-        line = next(line for line in reversed(watch.tail) if _CUDA.search(line))
+    if line := next((line for line in reversed(watch.tail) if says_cuda(line)), ""):
         return NeedsCuda(
             f"{name} refuses to run without a CUDA device: {line.strip()[:SHOWN_CHARS]}",
             hint="Tell it to use the CPU for the measurement (Caffe: solver_mode: CPU), then measure again.",
         )
     if watch.returncode < 0:
-        number = -watch.returncode
-        word = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-        hint = "Most often the system ran out of memory: try a smaller batch, and see `dmesg`."
-        return KilledBySignal(
-            _with_tail(f"{name} was killed by {word}, which costgpu did not send.", watch.tail),
-            hint=hint if number == signal.SIGKILL else f"Its output is in {log}",
-        )
-    return ScriptCrashed(
-        _with_tail(
-            f"{name} ended with status {watch.returncode} after {_time(watch)}, before enough progress was seen.",
-            watch.tail,
-        ),
-        hint=f"Its whole output is in {log}",
-    )
-
-
-def _with_tail(message: str, tail: Iterable[str]) -> str:
-    last = [line for line in tail if line.strip()][-SHOWN_LINES:]
-    return f"{message} Its last lines:\n" + "\n".join("    " + line[:SHOWN_CHARS] for line in last) if last else message
+        return killed_by_signal(name, -watch.returncode, watch.tail, log)
+    message = f"{name} ended with status {watch.returncode} after {_time(watch)}, before enough progress was seen."
+    return ScriptCrashed(quote_last_lines(message, watch.tail), hint=f"Its whole output is in {log}")
 
 
 def _lines(count: int) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from costgpu.measure.log.counters import ProgressLog, Sample, Stream
-from costgpu.measure.log.log_total import Scope, log_total, scope_of
 from costgpu.measure.log.patterns import NETS, Tier
+from costgpu.measure.log.total_steps import Scope, log_total, scope_of
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm, StepTimes
 
 SAME_MOMENT_SECONDS = 1e-3  # lines that come together were held back in a buffer; the last of them is current

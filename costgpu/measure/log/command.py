@@ -14,14 +14,15 @@ from pathlib import Path
 
 from costgpu import __version__
 from costgpu.errors import ScriptNotFound, UsageError
-from costgpu.measure.host_info import plain_machine
-from costgpu.measure.log.command_failures import explain_command
+from costgpu.measure.host_info import measure_host
+from costgpu.measure.log.failures import explain_command
 from costgpu.measure.log.lines import user_pattern
-from costgpu.measure.log.log_phase import read_phase
 from costgpu.measure.log.patterns import PATTERNS
+from costgpu.measure.log.phase import read_phase
 from costgpu.measure.log.process_monitor import Watch
-from costgpu.measure.session import Outcome, new_scratch
-from costgpu.models.workload import Framework, WorkloadProfile
+from costgpu.measure.scratch import new_scratch
+from costgpu.measure.session import Outcome
+from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS, Framework, WorkloadProfile
 
 IN_PLACE = "It ran in place, without the probe: what it writes is not diverted."
 
@@ -34,8 +35,8 @@ def measure_command(
     *,
     pattern: str | None = None,
     kind: str = "",
-    measure_for_seconds: float = 30.0,
-    start_limit_seconds: float = 180.0,
+    measure_for_seconds: float = MEASURE_FOR_SECONDS,
+    start_limit_seconds: float = START_LIMIT_SECONDS,
 ) -> tuple[WorkloadProfile, Outcome]:
     """Measures a command on this machine by the lines that it prints.
 
@@ -68,10 +69,10 @@ def measure_command(
     if error is not None:
         raise error
     assert reading is not None  # noqa: S101 - explain_command() has an error for a missing reading
-    plain = plain_machine()
-    notes = [*reading.notes, IN_PLACE, plain.how]
-    if plain.machine.accelerators:
-        gpu = plain.machine.accelerators[0]
+    host = measure_host()
+    notes = [*reading.notes, IN_PLACE, host.how]
+    if host.machine.accelerators:
+        gpu = host.machine.accelerators[0]
         notes.append(f"This machine has a GPU ({gpu}): if the program used it, its steps were timed on it.")
     if watch.returncode != 0 and not watch.stopped:
         notes.append(f"It ended with status {watch.returncode} while it was measured.")
@@ -80,7 +81,7 @@ def measure_command(
         arguments=list(argv[1:]),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         costgpu_version=__version__,
-        machine=plain.machine,
+        machine=host.machine,
         framework=Framework(version="", python="", name=reading.framework),
         setup_seconds=reading.setup_seconds,
         ended=ended,

@@ -90,13 +90,15 @@ def _unreal_commands(text: str) -> Iterator[str]:
 
 
 def constants(source: Path) -> Iterator[str]:
-    """The texts in a module that are not docstrings."""
+    """The texts in a module that are neither docstrings nor lists of words, which are split."""
     tree = ast.parse(source.read_text())
     parts: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts.update(map(id, node.values))
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        if isinstance(node, ast.Attribute) and node.attr == "split":
+            parts.add(id(node.value))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):

@@ -41,7 +41,7 @@ SNAPSHOT_USD_PER_GIB_MONTH = {"standard": 0.05, "archive": 0.0125}
 
 
 def volume_usd_per_hour(row: Mapping[str, Any]) -> float:
-    """The price of one entry of ``Volumes``: size, and performance beyond what is included. Attached or not, it costs the same."""
+    """The price of one entry of ``Volumes``, attached or not: size, and performance beyond what is included."""
     kind = str(row.get("VolumeType") or "gp3")
     monthly = float(row.get("Size", 0)) * VOLUME_USD_PER_GIB_MONTH.get(kind, max(VOLUME_USD_PER_GIB_MONTH.values()))
     included, each = IOPS_USD_PER_MONTH.get(kind, (0, 0.0))

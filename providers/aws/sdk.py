@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from costgpu.errors import (
@@ -67,7 +67,7 @@ def code_of(exc: Any) -> str:
 @functools.cache
 def codes() -> dict[str, frozenset[str]]:
     """Names of errors by what they mean."""
-    document = tomllib.loads(resources.files(__package__).joinpath("error_codes.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
     return {meaning: frozenset(names) for meaning, names in document.items()}
 
 

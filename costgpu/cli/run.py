@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import CostGpuError, NotConfirmed, ScriptError, UsageError
+from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.workflows.runs.plan import (
     check_credentials,
     check_local,
@@ -68,7 +69,7 @@ def run(
     workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; else the script's own.")] = None,
     profile: Annotated[str | None, typer.Option(help="A saved profile instead of measuring.")] = None,
     estimate: Annotated[bool, typer.Option(help="Measure the script here first.")] = True,
-    measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = "30s",
+    measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = f"{MEASURE_FOR_SECONDS:.0f}s",
     disk: Annotated[
         int | None, typer.Option(min=10, max=16000, help="Root disk, GiB; else 50, with a GPU 100.")
     ] = None,
@@ -111,7 +112,7 @@ def run(
         check_local({"-t": instance_type, "--gpus": gpus, "--spot": spot, "--disk": disk, "--subnet": subnet})
     as_json = json or output == "json"
     environment = job_environment(env or [], env_file)
-    request = to_request(words, module, workdir, parse_duration(measure_for), 180.0, None)
+    request = to_request(words, module, workdir, parse_duration(measure_for), START_LIMIT_SECONDS, None)
     limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
     with app_context(
@@ -191,8 +192,9 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
     view = driver.view
     if view.receipt is not None and not as_json:
         typer.echo(receipt_text(view.receipt, view), err=True)
-    if driver.record.broken is not None:
-        typer.echo(f"costgpu: the ledger could not be written: {driver.record.broken.message}", err=True)
+    broken = driver.context.journal.broken
+    if broken is not None:
+        typer.echo(f"costgpu: the ledger could not be written: {broken.message}", err=True)
     error = driver.error or error_for(view)
     if error is not None:
         raise error
@@ -206,8 +208,9 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
 def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.render.text.receipt import launched_json
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import launch, load, new_run_id, whoami
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.launch import current_owner, launch, new_run_id
     from costgpu.runner.state.outcome import error_for
 
     terminal = Terminal(parts.tools.clock, data_to_stderr=as_json)
@@ -219,18 +222,18 @@ def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, de
                 parts.ledger,
                 parts.tools,
                 terminal,
-                owner=parts.settings.owner or whoami(),
+                owner=parts.settings.owner or current_owner(),
                 environment=environment,
                 detach=detach,
                 run_id=run_id,
             )
     except Detached:
         terminal.close()
-        left(load(parts.ledger, run_id), came, as_json=as_json)
+        left(load_run(parts.ledger, run_id), came, as_json=as_json)
         return
     except CostGpuError as error:
         if as_json and parts.ledger.events(run_id):
-            typer.echo(launched_json(plan, load(parts.ledger, run_id), error, parts.clock.now()))
+            typer.echo(launched_json(plan, load_run(parts.ledger, run_id), error, parts.clock.now()))
         raise
     finally:
         terminal.close()
@@ -252,7 +255,7 @@ def left(view: RunView, came: list[int], *, as_json: bool = False) -> None:
 @contextlib.contextmanager
 def coming_back(run_id: str) -> Iterator[None]:
     """A client that fails in a way that nobody thought of still says what becomes of the machine."""
-    from costgpu.runner.drive.loop import Detached
+    from costgpu.runner.drive.context import Detached
 
     try:
         yield

@@ -21,7 +21,7 @@ from costgpu.providers.gcp.launch import label_value
 from costgpu.providers.gcp.network import caller
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
-from costgpu.runner.drive import termination
+from costgpu.runner.end_instance import end_by_hand, request_termination
 from costgpu.runner.reap import label_form
 from tests.emulators.compute_engine.create_requests import L4, T4, V100, cpu_offer, offer
 
@@ -186,9 +186,9 @@ def test_identities(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_to_end_one_by_hand() -> None:
     ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
     by_hand = "gcloud compute instances delete costgpu-r1-1 --zone us-central1-a --quiet"
-    assert termination.end_by_hand(ref) == by_hand
+    assert end_by_hand(ref) == by_hand
     of_run = by_hand.replace(" --quiet", " --project research-42 --quiet")
-    assert termination.end_by_hand(ref, "research-42") == of_run
+    assert end_by_hand(ref, "research-42") == of_run
 
 
 def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Clients, "read", lambda *_, **__: row)
     monkeypatch.setattr(Clients, "write", refused)
     with pytest.raises(TerminationUnconfirmed) as caught:
-        termination.terminate(adapter, ref, ManualClock())
+        request_termination(adapter, ref, ManualClock())
     assert "--project research-42" in caught.value.hint
     with pytest.raises(AuthError) as inner:
         adapter.terminate(ref)

@@ -15,8 +15,8 @@ from costgpu.errors import HostUnreachable
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.timeouts import AgentTimeouts
 from costgpu.runner.machine.host import LogPosition
+from costgpu.runner.timeouts import AgentTimeouts
 from tests.agent.harness import Machine, in_thread, order, until
 
 

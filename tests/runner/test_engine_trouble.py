@@ -12,13 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costgpu.errors import (
-    CapTooSmall,
-    CostGpuError,
-    LedgerDamaged,
-    LedgerError,
-    RunCancelled,
-)
+from costgpu.errors import CapTooSmall, CostGpuError, LedgerDamaged, LedgerError, RunCancelled
 from costgpu.models.job import LogStream
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.runner.adopt import adopt, collect_finished
@@ -229,15 +223,7 @@ class TestTwoDrivers:
                 second.append(driver.cancel())
 
             at = Elsewhere(world.who, state, cancel)
-            launch(
-                plan(world.work),
-                world.book,
-                world.tools,
-                at,
-                owner="me",
-                environment={},
-                run_id=RUN,
-            )
+            world.launch(observer=at)
             assert second[0].state is RunState.CLOSED, state
             world.check_over()
 
@@ -250,7 +236,7 @@ class TestTwoDrivers:
 
         world.who.at[RunState.BOOTING] = KeyboardInterrupt()
         at = Elsewhere(world.who, RunState.BOOTING, meddle)
-        driver = launch(plan(world.work), book, world.tools, at, owner="me", environment={}, run_id=RUN)
+        driver = world.launch(book=book, observer=at)
         assert book.meddled
         assert isinstance(driver.error, RunCancelled)
         world.check_over()

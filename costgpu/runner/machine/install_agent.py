@@ -98,6 +98,5 @@ def _find_python(transport: Transport, python: str, timeouts: AgentTimeouts) -> 
             return path
     found = ", ".join(line.strip() for line in lines if line.startswith("Python ")) or "none at all"
     raise MachineUnusable(
-        f"The machine has no Python 3.8 or newer (found: {found}).",
-        hint="Choose an image with Python 3.8 or newer.",
+        f"The machine has no Python 3.8 or newer (found: {found}).", hint="Choose an image with Python 3.8 or newer."
     )

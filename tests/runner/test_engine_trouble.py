@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import CapTooSmall, CostGpuError, LedgerDamaged, LedgerError, RunCancelled
@@ -23,6 +23,7 @@ from costgpu.runner.launch import launch
 from costgpu.runner.state.observer import Answer
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
+from tests.properties import examples
 from tests.runner.mortal import Life, MemoryBook, Mortal, plan, tools
 from tests.runner.world import RUN, Watcher, World, press
 
@@ -338,7 +339,7 @@ def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield tmp_path_factory.mktemp("world")
 
 
-@settings(max_examples=6, deadline=None)
+@examples(24)
 @given(
     cap=st.decimals("0.02", "20", places=2),
     boot=st.sampled_from([1.0, 60.0, 500.0, NEVER]),

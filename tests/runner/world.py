@@ -17,7 +17,7 @@ from costgpu.runner.drive.context import Services
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import launch
-from costgpu.runner.reap import end_orphans, look
+from costgpu.runner.reap import end_orphans, find_orphans
 from costgpu.runner.state.observer import Answer, NullObserver
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import Life, MemoryBook, Mortal, plan, tools
@@ -130,7 +130,7 @@ class World:
                 return None
 
         collect_finished(book, kit, NullObserver())
-        found = look([kit.provider("fake")], None, self.clock.now(), known)
+        found = find_orphans([kit.provider("fake")], None, self.clock.now(), known)
         end_orphans(found, kit.provider, self.clock)
         return found
 

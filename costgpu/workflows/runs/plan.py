@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from costgpu.models.prediction import Candidate, Prediction
     from costgpu.models.run import Option, Plan
     from costgpu.models.workload import WorkloadProfile
-    from costgpu.runner.plan import Limits, Place
+    from costgpu.runner.plan import LaunchPlace, Limits
     from costgpu.workflows.context import AppContext
 
 
@@ -123,7 +123,7 @@ def places_for(
     today: date,
     workload_key: str = "",
     ledger: Ledger | None = None,
-) -> tuple[list[Place], str, list[str]]:
+) -> tuple[list[LaunchPlace], str, list[str]]:
     """Where to run it, best first, the sentence of the verdict, and notes.
 
     Where the ledger has earlier runs of the same workload, their measured speed is the prediction.
@@ -139,7 +139,7 @@ def places_for(
     from costgpu.models.prediction import Candidate, Choice
     from costgpu.pricing.hardware import accelerators
     from costgpu.pricing.speedups import speedups
-    from costgpu.runner.plan import Place, this_machine
+    from costgpu.runner.plan import LaunchPlace, this_machine
     from costgpu.units import parse_usd
     from costgpu.workflows.estimate.speed_history import Speeds
 
@@ -158,7 +158,7 @@ def places_for(
     )
     speeds = Speeds(workload_key if workload else "", ledger=ledger)
     here = predict(workload, Candidate(offer=None), speeds.of(None)) if workload else None
-    here_place = Place(offer=here_offer, prediction=here if whole else None)
+    here_place = LaunchPlace(offer=here_offer, prediction=here if whole else None)
     notes = (
         []
         if whole or amount is None
@@ -196,14 +196,18 @@ def places_for(
     return [_place(p.candidate, p if whole else None) for p in ranked_predictions], sentence, notes
 
 
-def _place(candidate: Candidate, prediction: Prediction | None) -> Place:
-    from costgpu.runner.plan import Place
+def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:
+    from costgpu.runner.plan import LaunchPlace
 
     assert candidate.offer is not None  # noqa: S101 - only offers are launched
-    return Place(offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour)
+    return LaunchPlace(
+        offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour
+    )
 
 
-def setup_for(asked: str | None, workdir: Path, measured: WorkloadProfile | None, place: Place, *, local: bool) -> str:
+def setup_for(
+    asked: str | None, workdir: Path, measured: WorkloadProfile | None, place: LaunchPlace, *, local: bool
+) -> str:
     """The set-up command: the user's; else the requirements; else the PyTorch that was measured."""
     if asked is not None or local:
         return asked or ""
@@ -344,7 +348,7 @@ def _identities(
 def plan_for(
     parts: AppContext,
     spec: JobSpec,
-    places: list[Place],
+    places: list[LaunchPlace],
     limits: Limits,
     verdict: str,
     notes: list[str],

@@ -15,9 +15,8 @@ from costgpu.errors import HostUnreachable
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost, Patience
-from costgpu.runner.machine.host import LogPosition, LogStream
-from tests.agent.harness import Machine, in_thread, order, until
-from tests.emulated.guests.test_agent import LISTENS
+from costgpu.runner.machine.host import LogPosition
+from tests.agent.harness import LISTENS, Machine, in_thread, order, until
 
 
 def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:

@@ -19,6 +19,9 @@ from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.timeouts import AgentTimeouts
 from tests.agent.harness import Machine, in_thread, order, until
 from tests.emulated.guests.test_agent import LISTENS
+from costgpu.runner.machine.agent_client import AgentHost, Patience
+from costgpu.runner.machine.host import LogPosition
+from tests.agent.harness import LISTENS, Machine, in_thread, order, until
 
 
 def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:

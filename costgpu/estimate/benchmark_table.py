@@ -67,16 +67,6 @@ class TableSpeed:
     sigma: float
     notes: tuple[str, ...]
 
-    @property
-    def low(self) -> float:
-        """Multiplier of the GPU's seconds: the lower end of their 80 % interval."""
-        return math.exp(-Z80 * self.sigma)
-
-    @property
-    def high(self) -> float:
-        """Multiplier of the GPU's seconds: the upper end of their 80 % interval."""
-        return math.exp(Z80 * self.sigma)
-
 
 @dataclass(frozen=True, slots=True)
 class Work:

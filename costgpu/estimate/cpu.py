@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from costgpu.estimate.op_costs import StepWork
 from costgpu.models.offer import CpuSpec
+from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Machine
 
 SIGMA_LARGE, SIGMA_SMALL, SIGMA_MEMORY = 0.015, 0.04, 0.08
@@ -73,7 +74,7 @@ def scaling_sigma(work: StepWork, memory_share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalStep:
+class StepSplit:
     """A measured step, split by what limits it; seconds.
 
     Attributes:
@@ -91,7 +92,7 @@ class LocalStep:
     sigma: float
 
 
-def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> LocalStep:
+def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> StepSplit:
     """Splits the measured `seconds` of a step (without data loading).
 
     Args:
@@ -111,11 +112,11 @@ def split_step(seconds: float, work: StepWork, calls: float, host: float, machin
     memory = work.large_bytes / (here.memory_gbps * 1e9)
     share = memory / (compute + memory) if compute + memory > 0 else 0.5
     spread = rest - call
-    return LocalStep((1 - share) * spread, share * spread, call, host, scaling_sigma(work, share))
+    return StepSplit((1 - share) * spread, share * spread, call, host, scaling_sigma(work, share))
 
 
 def step_there(
-    step: LocalStep, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
+    step: StepSplit, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
 ) -> dict[str, float]:
     """Seconds by term of the same step on a cloud CPU, data loading apart.
 
@@ -139,6 +140,12 @@ def step_there(
         "calls": step.calls,
         "host": step.host,
     }
+
+
+def host_cores(candidate: Candidate) -> float:
+    """Physical cores of the host of an accelerator, at least 1."""
+    vcpus = candidate.offer.vcpus if candidate.offer is not None else 0
+    return max(1.0, vcpus / (candidate.cpu.vcpus_per_core if candidate.cpu is not None else 2))
 
 
 def same_chip(machine: Machine, cpu: CpuSpec) -> bool:

@@ -50,7 +50,7 @@ STEP_TOKENS = 2**19  # in one optimizer step, accumulated; 0.5 million: Brown et
 LEAST_PARAMETERS = 1e6
 
 
-def like_profile(
+def reference_profile(
     reference: Reference, machine: Machine, created: str, version: str, epochs: float | None = None
 ) -> WorkloadProfile:
     """The profile of a reference workload, as if it were a script that nobody ran.

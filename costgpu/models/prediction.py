@@ -42,6 +42,11 @@ class Candidate:
         """Whether it has an accelerator."""
         return self.accelerator is not None
 
+    @property
+    def accelerator_count(self) -> float:
+        """Number of accelerators; below 1 for a slice, 0 without one."""
+        return self.offer.accelerator.count if self.offer is not None and self.offer.accelerator is not None else 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
@@ -50,6 +55,14 @@ class Range:
     value: float
     low: float
     high: float
+
+    def times(self, factor: float) -> Range:
+        """All three multiplied."""
+        return Range(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+    def plus(self, more: float) -> Range:
+        """All three increased."""
+        return Range(value=self.value + more, low=self.low + more, high=self.high + more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +117,11 @@ class Prediction:
     provenance: Provenance
     infeasible: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def offer(self) -> Offer | None:
+        """The candidate's offer; None for this machine."""
+        return self.candidate.offer
 
 
 class Choice(StrEnum):

@@ -2,7 +2,7 @@
 
 What a change does to a number that no profile holds (a kernel for each cast, the start of a worker) is not in the
 changed workload, so that its prediction is what `costgpu estimate` will say of the changed script. It is the change's
-toll (`costgpu.estimate.advice.overheads`), which a saving has to survive.
+overhead (`costgpu.estimate.advice.overheads`), which a saving has to survive.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def with_batch(workload: Workload, factor: float) -> Workload:
         replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)
         for split in workload.splits
     ]
-    amount = replace(workload.amount, steps=tuple(steps / factor for steps in workload.amount.steps))
-    return replace(_phases(workload, change), works=works, splits=splits, amount=amount)
+    scope = replace(workload.scope, steps=tuple(steps / factor for steps in workload.scope.steps))
+    return replace(_phases(workload, change), works=works, splits=splits, scope=scope)
 
 
 def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:

@@ -17,6 +17,7 @@ from costgpu.units import (
     format_ratio,
     format_usd,
     parse_accelerator,
+    parse_count,
     parse_duration,
     parse_range,
     parse_usd,
@@ -177,3 +178,40 @@ def test_formatted_counts(count: float, text: str) -> None:
 @pytest.mark.parametrize(("ratio", "text"), [(14.2, "14x"), (2.6, "2.6x"), (1, "1.0x"), (0.314, "0.31x")])
 def test_formatted_ratios(ratio: float, text: str) -> None:
     assert format_ratio(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("7B", 7e9),
+        ("7b", 7e9),
+        ("124M", 124e6),
+        ("1.3e9", 1.3e9),
+        ("300k", 3e5),
+        ("2T", 2e12),
+        ("1_000_000", 1e6),
+        ("1,000,000", 1e6),
+        (" 70 B ", 7e10),
+        ("5", 5.0),
+        ("1G", 1e9),
+    ],
+)
+def test_counts(text: str, number: float) -> None:
+    assert parse_count(text, what="--params") == pytest.approx(number)
+
+
+@pytest.mark.parametrize("text", ["", "B", "7 billion", "-7B", "0", "1,00", "7BB", "nan", "1e999", "7.B"])
+def test_what_is_no_count(text: str) -> None:
+    with pytest.raises(UsageError, match="--params"):
+        parse_count(text, what="--params")
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_count_or_a_clear_error(text: str) -> None:
+    try:
+        assert parse_count(text, what="--tokens") > 0
+    except UsageError as error:
+        message = error.message
+    else:
+        message = "--tokens"
+    assert "--tokens" in message

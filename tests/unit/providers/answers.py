@@ -8,7 +8,7 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.estimate.predict import Workload, predict, prepare
-from costgpu.estimate.scope import Amount, amount_of
+from costgpu.estimate.scope import Scope, scope_of
 from costgpu.estimate.verdict import Preferences, decide
 from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
 from costgpu.models.prediction import Candidate, Verdict
@@ -101,9 +101,9 @@ def profile(
     )
 
 
-def workload(of: WorkloadProfile) -> tuple[Workload, Amount]:
-    amount = amount_of(of)
-    return prepare(of, amount, year=2026), amount
+def workload(of: WorkloadProfile) -> tuple[Workload, Scope]:
+    scope = scope_of(of)
+    return prepare(of, scope, year=2026), scope
 
 
 def offer(
@@ -147,10 +147,10 @@ OFFERS = (
 )
 
 
-def verdict(work: Workload, amount: Amount, offers: Sequence[Offer] = OFFERS, *, rows: int = 10) -> Verdict:
+def verdict(work: Workload, scope: Scope, offers: Sequence[Offer] = OFFERS, *, rows: int = 10) -> Verdict:
     here = predict(work, Candidate(offer=None))
     found = [predict(work, candidate(each)) for each in offers]
-    return decide(amount, here, found, Preferences(rows=rows), ())
+    return decide(scope, here, found, Preferences(rows=rows), ())
 
 
 def near(value: float, other: float, share: float = 1e-9) -> bool:

@@ -41,7 +41,7 @@ class OwnershipTerms:
     Attributes:
         price_usd: None if it is owned already.
         power_usd_per_kwh: None for the default, which says where it comes from.
-        hours_per_year: Of use, for amortisation; None to leave that out.
+        hours_per_year: Hours of use, for amortisation; None to leave that out.
     """
 
     price_usd: Decimal | None = None
@@ -49,7 +49,7 @@ class OwnershipTerms:
     hours_per_year: float | None = None
 
     def __post_init__(self) -> None:
-        """Rejects what cannot be meant.
+        """Rejects impossible values.
 
         Raises:
             UsageError: A price that is negative, not finite, or per another unit.
@@ -84,8 +84,8 @@ def find_gpu(name: str, cards: Mapping[str, AcceleratorSpec]) -> AcceleratorSpec
     Nothing is guessed: a ``1080`` is not a ``GTX 1080 Ti``.
 
     Args:
-        name: As the user wrote it.
-        cards: All known ones by their canonical name.
+        name: Name as the user wrote it.
+        cards: All known boards by their canonical name.
 
     Raises:
         UsageError: None is meant, or more than one; with the nearest names.

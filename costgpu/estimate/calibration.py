@@ -55,8 +55,8 @@ def local_gpu(names: Sequence[str], specs: Iterable[AcceleratorSpec]) -> Acceler
     """The spec of the first of this machine's devices.
 
     Args:
-        names: As the framework names them: ``NVIDIA A100-SXM4-80GB``, ``Tesla T4``.
-        specs: To choose from.
+        names: Devices as the framework names them: ``NVIDIA A100-SXM4-80GB``, ``Tesla T4``.
+        specs: Specs to choose from.
 
     Returns:
         None if none fits, or two fit equally well.

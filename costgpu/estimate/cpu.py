@@ -45,14 +45,14 @@ def speedup_of(cores: float, sigma: float) -> float:
 
 
 def rates_here(machine: Machine) -> CpuRates:
-    """Of the machine that measured, by its micro-benchmark."""
+    """Rates of the machine that measured, by its micro-benchmark."""
     cores = max(1, min(machine.cores, machine.threads))
     timed = min(machine.gemm_threads or machine.cores, machine.cores)
     return CpuRates(machine.gemm_gflops / speedup_of(timed, SIGMA_LARGE), cores, machine.copy_gbps)
 
 
 def rates_there(cpu: CpuSpec, vcpus: int) -> CpuRates:
-    """Of a cloud machine, from the CPU table."""
+    """Rates of a cloud machine, from the CPU table."""
     cores = max(1.0, vcpus / cpu.vcpus_per_core)
     ghz = cpu.all_core_ghz or DEFAULT_GHZ
     by_peak = GEMM_SHARE_OF_PEAK * ghz * (cpu.fp32_flops_per_cycle or DEFAULT_FLOPS_PER_CYCLE)
@@ -96,11 +96,11 @@ def split_step(seconds: float, work: StepWork, calls: float, host: float, machin
     """Splits the measured `seconds` of a step (without data loading).
 
     Args:
-        seconds: Measured.
-        work: Of the trace.
+        seconds: Measured seconds.
+        work: Work of the traced step.
         calls: Ops called per step.
-        host: Seconds of the script's own Python, as measured.
-        machine: Where.
+        host: Measured seconds of the script's own Python.
+        machine: The machine that measured.
     """
     host = min(host, 0.9 * seconds)
     rest = seconds - host
@@ -121,12 +121,12 @@ def step_there(
     """Seconds by term of the same step on a cloud CPU, data loading apart.
 
     Args:
-        step: Measured, split.
-        work: Of its trace.
-        machine: That measured.
-        cpu: Of the cloud machine.
-        vcpus: Of the cloud machine.
-        spreads: Its parallel part is known to use every core, though no ops of it are.
+        step: The measured step, split.
+        work: Work of the traced step.
+        machine: The machine that measured.
+        cpu: CPU of the cloud machine.
+        vcpus: Size of the cloud machine.
+        spreads: Whether its parallel part uses every core, though its ops are not known.
     """
     here, there = rates_here(machine), rates_there(cpu, vcpus)
     per_kernel = work.total_flops / work.kernels if work.kernels else 0.0

@@ -66,12 +66,12 @@ def card_watts(prediction: Prediction) -> float:
 
 
 def own_watts(prediction: Prediction) -> float:
-    """At the wall, of a computer with an own GPU, W."""
+    """Average power at the wall of a computer with an own GPU, W."""
     return card_watts(prediction) / POWER_SUPPLY + HOST_WATTS
 
 
 def vcpu_watts(provider: str, vcpus: float, utilisation: float) -> float:
-    """Of the vCPUs of a machine, W."""
+    """Power of the vCPUs of a machine, W."""
     idle, full = VCPU_WATTS.get(provider, DEFAULT_VCPU_WATTS)
     return vcpus * (idle + (full - idle) * utilisation)
 
@@ -80,8 +80,8 @@ def energy_kwh(prediction: Prediction, machine: Machine) -> float:
     """Energy of a predicted run, boot included, kWh: of the machine, without what cools it.
 
     Args:
-        prediction: On an offer, on this machine, or on an own GPU (no offer, but an accelerator).
-        machine: This one, for its cores.
+        prediction: A prediction on an offer, on this machine, or on an own GPU (no offer, but an accelerator).
+        machine: The local machine, for its cores.
     """
     offer, spec = prediction.candidate.offer, prediction.candidate.accelerator
     run = prediction.run_seconds.value

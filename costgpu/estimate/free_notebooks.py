@@ -16,18 +16,14 @@ from costgpu.units import format_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeTier:
-    """What a service lends for nothing.
+    """The machine that a service lends free of charge.
 
     Attributes:
-        name: Of the service.
         accelerator: Key of the hardware table.
-        accelerator_memory_gib: As its sessions see it.
-        vcpus: Of the host.
-        memory_gib: Of the host.
+        accelerator_memory_gib: Memory that a session sees.
+        memory_gib: Main memory of the host.
         session_hours: Longest session.
-        limits: What else is limited.
-        source: Of these facts.
-        as_of: When they were read.
+        limits: Further limits, for people.
     """
 
     name: str

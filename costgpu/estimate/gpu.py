@@ -103,7 +103,6 @@ class GpuTerms:
         launch: The host that launches kernels.
         unruled_share: Share of bytes in ops without a rule.
         unusual_half_share: Share of the FLOPs in unusual convolutions at half precision.
-        notes: What a reader should know.
     """
 
     compute: float
@@ -116,7 +115,7 @@ class GpuTerms:
 
     @property
     def seconds(self) -> float:
-        """Of the step on the GPU."""
+        """Seconds of the step on the GPU."""
         return self.compute + self.on_chip + self.memory + self.launch
 
 

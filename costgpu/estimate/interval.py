@@ -154,7 +154,7 @@ def run_range(
 
     Args:
         seconds: The whole run.
-        interval: Of the steps.
+        interval: Interval of the steps.
         fixed: Share of the run whose seconds are taken as they were measured (set-up).
         unseen: Share of the run that was inferred and not measured.
         changing_total: Whether the number of steps is only approximate.

@@ -70,7 +70,7 @@ def prepare(
         scope: How much of it is predicted.
         year: This year, to tell a new architecture.
         speedups: The benchmark table, for phases whose `gpu` is `GpuPath.TABLE`.
-        cards: All that are known, to find the GPU of this machine among, where that measured the profile.
+        cards: All known GPUs, to find the one of this machine where that measured the profile.
     """
     works = [_work(phase) for phase in profile.phases]
     splits = [
@@ -102,9 +102,9 @@ def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | 
     """The prediction for one candidate; an infeasible one says why and is still filled in.
 
     Args:
-        workload: What.
-        candidate: Where.
-        measured: How long this very job took there; it counts for the whole job with the same number of steps.
+        workload: The prepared workload.
+        candidate: A place to run it.
+        measured: Earlier runs of this very job there; they count for the whole job with the same number of steps.
     """
     modelled = _modelled(workload, candidate)
     if measured is None or not applies(measured, workload.scope, scope_of(workload.profile)):
@@ -201,7 +201,7 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
 
 
 def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: AcceleratorSpec) -> _Step:
-    """By the speed-ups that others measured on the same kind of work."""
+    """A step by the speed-ups that others measured on the same kind of work."""
     seconds = _busy_seconds(phase)
     serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
     rate = benchmark_table.cpu_rate(cpu_model.rates_here(workload.profile.machine), serial)

@@ -27,7 +27,7 @@ from costgpu.ledger.records.budget_store import alerts_of, all_budgets, claim_de
 from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import seen
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 from costgpu.render.text.run import jobs_json
 from costgpu.runner.launch import load
 from costgpu.runner.spending import gather, state_of

@@ -31,10 +31,10 @@ def advise(
     """The advice for a workload, the most dollars first; empty where there is none that the model can tell.
 
     Args:
-        workload: As measured.
-        verdict: Over `offers`.
-        offers: Predictions for the places that were weighed.
-        preferences: With which they were weighed.
+        workload: The workload as it was measured.
+        verdict: The verdict over `offers`.
+        offers: Predictions for the places that were considered.
+        preferences: What the user wants.
         spot_offers: Predictions for spot machines, where `offers` are on demand; empty for no advice on them.
         wider_offers: Predictions for what the user's options (accelerator, region) left out; empty if nothing.
     """
@@ -51,5 +51,5 @@ def advise(
 
 
 def ranked(advice: Sequence[Advice]) -> tuple[Advice, ...]:
-    """By dollars, then by time."""
+    """The advice in order of dollars, then of time saved."""
     return tuple(sorted(advice, key=lambda one: (-one.saving_usd, -one.saving_seconds)))

@@ -228,7 +228,7 @@ def scaled(prediction: Prediction, factor: float) -> Prediction:
 
 
 def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
-    """Of each instance type and purchase option the cheapest place, as only the price differs; `keep` stays in."""
+    """The cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
     least: dict[tuple[str, str, str], Prediction] = {}
     for place in offers:
         offer = place.candidate.offer

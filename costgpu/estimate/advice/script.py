@@ -66,7 +66,7 @@ def _together(
 
 
 def _best(context: AdviceContext, before: Sequence[Option], options: Sequence[Option]) -> tuple[Option, Advice] | None:
-    """Of these options, after those before them, the smallest with nearly all of the largest saving."""
+    """The smallest of these options, after those before them, with nearly all of the largest saving."""
     found = [(option, advice) for option in options if (advice := context.best_advice(*before, option)) is not None]
     if not found:
         return None

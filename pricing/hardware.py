@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from costgpu.errors import ConfigError, UsageError
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.pricing.snapshot import DATA, read_table
+from costgpu.providers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -95,7 +96,8 @@ def cpus() -> Mapping[tuple[str, str], CpuSpec]:
     """The CPU of every known instance family, by (provider, family)."""
     measured = {row[:2]: row[2:] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
     specs = {}
-    for row in read_table(DATA / CPUS_FILE, CPU_COLUMNS):
+    brought = [spec.cpus_file for spec in registry.specs() if spec.cpus_file is not None]
+    for row in (row for path in (DATA / CPUS_FILE, *brought) for row in read_table(path, CPU_COLUMNS)):
         provider, family, model, microarchitecture, per_core, ghz, flops, bf16, burstable = row[:9]
         read_gbps, read_vcpus, matrix_mult = measured.get((provider, family), ("", "", ""))[:3]
         specs[provider, family] = CpuSpec(

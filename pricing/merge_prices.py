@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.pricing.sources.price_update import Failure, Harvest, by_key, key_of
+from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
 
 MOVED = Decimal("0.30")
 """A price that moves by more than this part of what was known is reported."""
@@ -38,7 +38,7 @@ class Refresh:
     """What one refresh of one provider has come to.
 
     Attributes:
-        provider: ``aws`` or ``gcp``.
+        provider: Whose they are.
         regions: That were asked about.
         offers: All of the provider's offers from now on: refreshed ones, and the others as they were.
         taken: How many of them have a price from this refresh.
@@ -55,12 +55,12 @@ class Refresh:
     taken: int
     added: int
     moves: tuple[Move, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[MissingPrice, ...]
     unknown: tuple[str, ...]
     documents: int
 
 
-def settle(known: Iterable[Offer], harvests: Sequence[Harvest], *, accept: bool = False) -> Refresh:
+def settle(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, accept: bool = False) -> Refresh:
     """The offers of a provider after a refresh.
 
     A spot price is a market's: one that has moved far is taken, and reported. An on-demand price is a list's, and hardly
@@ -69,20 +69,20 @@ def settle(known: Iterable[Offer], harvests: Sequence[Harvest], *, accept: bool 
 
     Args:
         known: The provider's offers as they are.
-        harvests: One or more, of that provider.
+        updates: One or more, of that provider.
         accept: Take on-demand prices that have moved, too.
     """
-    provider = harvests[0].provider
+    provider = updates[0].provider
     before = by_key(offer for offer in known if offer.provider == provider)
     after = dict(before)
-    new = by_key(offer for harvest in harvests for offer in harvest.offers)
-    failures = [failure for harvest in harvests for failure in harvest.failures]
+    new = by_key(offer for update in updates for offer in update.offers)
+    failures = [failure for update in updates for failure in update.failures]
     moves: list[Move] = []
     taken = added = 0
     for key, offer in sorted(new.items()):  # on demand comes before spot
         ceiling = after.get((*key[:3], PurchaseOption.ON_DEMAND)) if key[3] is PurchaseOption.SPOT else None
         if ceiling is not None and offer.price_usd_per_hour > ceiling.price_usd_per_hour:
-            failures.append(Failure(key=key, reason=_above(offer, ceiling)))
+            failures.append(MissingPrice(key=key, reason=_above(offer, ceiling)))
             continue
         old = before.get(key)
         if old is not None:
@@ -96,14 +96,14 @@ def settle(known: Iterable[Offer], harvests: Sequence[Harvest], *, accept: bool 
         added += old is None
     return Refresh(
         provider=provider,
-        regions=tuple(region for harvest in harvests for region in harvest.regions),
+        regions=tuple(region for update in updates for region in update.regions),
         offers=tuple(sorted(after.values(), key=key_of)),
         taken=taken,
         added=added,
         moves=tuple(sorted(moves, key=lambda move: (move.taken, -abs(move.change), key_of(move.new)))),
         failures=tuple(sorted(failures, key=lambda failure: failure.key)),
-        unknown=tuple(sorted({name for harvest in harvests for name in harvest.unknown})),
-        documents=sum(harvest.documents for harvest in harvests),
+        unknown=tuple(sorted({name for update in updates for name in update.unknown})),
+        documents=sum(update.documents for update in updates),
     )
 
 

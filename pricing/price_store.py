@@ -23,8 +23,8 @@ from pathlib import Path
 from costgpu.errors import ConfigError, PriceNotFound
 from costgpu.models.offer import Offer
 from costgpu.pricing import snapshot
+from costgpu.providers import registry
 
-PROVIDERS = ("aws", "gcp")
 MARK = "# costgpu.live-prices 1 "
 Warn = Callable[[str], None]
 _SYSTEM: str = sys.platform  # a variable: the type checker knows only its own
@@ -35,7 +35,7 @@ class Kept:
     """What the first line of a provider's file says.
 
     Attributes:
-        provider: ``aws`` or ``gcp``.
+        provider: Whose.
         snapshot: Name of the shipped file that it was built upon.
         regions: When each region was refreshed last.
     """
@@ -81,8 +81,11 @@ def offers(
     shipped = snapshot.newest()
     found: list[Offer] = []
     replaced: list[str] = []
-    for provider in PROVIDERS:
-        path = _path(provider, folder)
+    brought: list[Path] = []
+    for spec in registry.specs():
+        provider, path = spec.name, _path(spec.name, folder)
+        if spec.offers_file is not None:
+            brought.append(spec.offers_file)
         try:
             _open(path, provider, shipped)
             rows = snapshot.read_offers(path, keep)
@@ -94,8 +97,12 @@ def offers(
             continue
         found += rows
         replaced.append(f"{provider},")
+        if spec.offers_file is not None:
+            brought.remove(spec.offers_file)
+    for path in brought:
+        found += snapshot.read_offers(path, keep)
     if not replaced:
-        return snapshot.read_offers(shipped, keep)
+        return snapshot.read_offers(shipped, keep) + found
     begins = tuple(replaced)
     wanted = (lambda line: keep(line) and not line.startswith(begins)) if keep else (
         lambda line: not line.startswith(begins)
@@ -143,7 +150,7 @@ def keep(
     """Replaces the prices that are kept of a provider, in one step; the path of the file.
 
     Args:
-        provider: ``aws`` or ``gcp``.
+        provider: Whose.
         regions: That were refreshed.
         now: When.
         change: From the provider's offers as they are to those from now on. Two refreshes at once do not lose each other's

@@ -26,15 +26,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Protocol
 
 from costgpu.models.diagnostics import Check
-from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard, OrphanedResource
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, OrphanedResource, Safeguard
 from costgpu.models.offer import Offer
+from costgpu.models.price_update import PriceUpdate
 
 __all__ = [
-    "OUR_TAGS", "TAG_LEASE", "TAG_NAME", "TAG_OWNER", "TAG_RUN", "Bill", "BilledRow", "Billing",
-    "Diagnosable", "OrphanedResource", "OwnedResources", "Provider",
+    "OUR_TAGS",
+    "TAG_LEASE",
+    "TAG_NAME",
+    "TAG_OWNER",
+    "TAG_RUN",
+    "Bill",
+    "BilledRow",
+    "Billing",
+    "Bucket",
+    "Diagnosable",
+    "OrphanedResource",
+    "OwnedResources",
+    "PriceSource",
+    "Provider",
 ]
 
 TAG_RUN = "costgpu-run"
@@ -206,3 +220,38 @@ class Diagnosable(Protocol):
         Args:
             offer: The machine that is wanted; None for what can be checked without one.
         """
+
+
+class PriceSource(Protocol):
+    """A provider's own price list. Asking is free of charge."""
+
+    @property
+    def by_region(self) -> bool:
+        """Whether each region is asked by itself, and may be one without a known price; else one list has all."""
+
+    @property
+    def note(self) -> str:
+        """What to know about asking, such as that it takes long; empty if nothing."""
+
+    def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
+        """New prices of the known offers in these regions, and of their types where they are new.
+
+        Raises:
+            ProviderError: The list cannot be had.
+        """
+
+
+class Bucket(Protocol):
+    """One bucket and prefix of an object store."""
+
+    def credentials_expire_at(self) -> datetime | None:
+        """When the addresses end whatever they were made for; None if never."""
+
+    def presign_put(self, name: str, seconds: float) -> str:
+        """An address that takes one upload without credentials."""
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such an object."""
+
+    def download(self, name: str, path: Path) -> None:
+        """Brings it here."""

@@ -82,23 +82,34 @@ class KeptBills:
     def _bill(self, document: Mapping[str, Any]) -> Bill:
         when = datetime.fromisoformat
         return Bill(
-            provider=self._provider, account=str(document["account"]), start=when(document["start"]),
+            provider=self._provider,
+            account=str(document["account"]),
+            start=when(document["start"]),
             end=when(document["end"]),
             rows=tuple(
                 BilledRow(
-                    run_id=str(run_id), start=when(start), end=when(end), amount_usd=Decimal(amount),
+                    run_id=str(run_id),
+                    start=when(start),
+                    end=when(end),
+                    amount_usd=Decimal(amount),
                     estimated=bool(estimated),
                 )
                 for run_id, start, end, amount, estimated in document["rows"]
             ),
-            asked_at=when(document["asked_at"]), source=self._source, requests=0, note=str(document["note"]),
+            asked_at=when(document["asked_at"]),
+            source=self._source,
+            requests=0,
+            note=str(document["note"]),
         )
 
 
 def _document(bill: Bill) -> dict[str, Any]:
     return {
-        "account": bill.account, "start": bill.start.isoformat(), "end": bill.end.isoformat(),
-        "asked_at": bill.asked_at.isoformat(), "note": bill.note,
+        "account": bill.account,
+        "start": bill.start.isoformat(),
+        "end": bill.end.isoformat(),
+        "asked_at": bill.asked_at.isoformat(),
+        "note": bill.note,
         "rows": [
             [row.run_id, row.start.isoformat(), row.end.isoformat(), str(row.amount_usd), row.estimated]
             for row in bill.rows

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pytest_socket import disable_socket, enable_socket
 
+import tests.fake_cloud.spec  # noqa: F401 - makes the provider of many tests known
 from tests.properties import PROFILE
 
 if (

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from costgpu.config.paths import config_file
-from costgpu.config.settings_files import KEYS, PREFIX, project_file, user_file
+from costgpu.config.settings_files import PREFIX, known_settings, project_file, user_file
+from costgpu.providers import registry
 
 SECRET_SETTINGS = ("ALERT_URLS", "LEDGER_URL")
 PLACES = (
@@ -23,24 +24,6 @@ PLACES = (
     "XDG_CACHE_HOME",
     "XDG_STATE_HOME",
     "TZ",
-    "AWS_PROFILE",
-    "AWS_REGION",
-    "AWS_DEFAULT_REGION",
-    "AWS_CONFIG_FILE",
-    "AWS_SHARED_CREDENTIALS_FILE",
-    "AWS_CA_BUNDLE",
-    "AWS_DEFAULT_PROFILE",
-    "AWS_ROLE_ARN",
-    "AWS_ROLE_SESSION_NAME",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-    "AWS_ENDPOINT_URL",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GOOGLE_CLOUD_PROJECT",
-    "CLOUDSDK_CONFIG",
-    "CLOUDSDK_ACTIVE_CONFIG_NAME",
     "PGPASSFILE",
     "PGSERVICEFILE",
     "SSL_CERT_FILE",
@@ -55,12 +38,9 @@ PLACES = (
     "all_proxy",
     "no_proxy",
 )
-"""Variables that say where something is, or which."""
-CREDENTIALS = {
-    "AWS_SECRET_ACCESS_KEY": "Store them with `aws configure`, and name them by AWS_PROFILE.",
-    "PGPASSWORD": "Write it into ~/.pgpass.",
-}
-PROGRAMS = ("aws", "gcloud", "git", "ssh")  # that credentials and runs may need
+"""Variables that say where something is, or which; the providers have further ones."""
+SECRETS = {"PGPASSWORD": "Write it into ~/.pgpass."}
+PROGRAMS = ("git", "ssh")  # that runs may need; credentials of providers may need others
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _SECRET_KEY = re.compile(r"pass(?!file)|secret|token", re.IGNORECASE)
 _HAS_SECRET = re.compile(rf"://.*:.*@|://[^/?#]*@.*://|[?&][^=&]*(?:{_SECRET_KEY.pattern})", re.IGNORECASE)
@@ -103,7 +83,8 @@ def surroundings(
     notes: list[str] = []
     if home and environment.get("HOME", home) != home:
         variables["HOME"] = environment["HOME"]
-    for name in PLACES:
+    providers = registry.specs()
+    for name in (*PLACES, *(name for spec in providers for name in spec.environment)):
         value = environment.get(name, "")
         hides = _PROXY_SECRET if name.lower().endswith("_proxy") else _HAS_SECRET
         if value and hides.search(value):
@@ -113,18 +94,21 @@ def surroundings(
     where = f"Write it into {config_file()} (mode 0600)"
     for name, value in sorted(environment.items()):
         setting = name.upper().removeprefix(PREFIX)
-        if not name.upper().startswith(PREFIX) or setting.lower() not in KEYS or not value:
+        if not name.upper().startswith(PREFIX) or setting.lower() not in known_settings([setting.lower()]) or not value:
             continue
         if setting == "ALERT_URLS" or (setting in SECRET_SETTINGS and _secret_ledger(value)):
             notes.append(f"{name} is a secret and only known to this terminal: cron will not see it. {where}.")
         else:
             variables[name] = value
-    project = project_file(folder or Path()).values.get("gcp_project")
-    if isinstance(project, str) and project and f"{PREFIX}GCP_PROJECT" not in map(str.upper, variables):
-        variables[f"{PREFIX}GCP_PROJECT"] = project
-    for name, advice in CREDENTIALS.items():
-        if environment.get(name):
-            notes.append(f"{name} is only known to this terminal: cron will not see it. {advice}")
+    project = project_file(folder or Path()).values
+    for key in (name for name, rules in registry.settings().items() if rules.names_account):
+        account, variable = project.get(key), f"{PREFIX}{key.upper()}"
+        if isinstance(account, str) and account and variable not in map(str.upper, variables):
+            variables[variable] = account
+    for secrets in (*(spec.secret_environment for spec in providers), SECRETS):
+        for name, advice in secrets.items():
+            if environment.get(name):
+                notes.append(f"{name} is only known to this terminal: cron will not see it. {advice}")
     notes += _file_notes(environment)
     return Surroundings({os.fsencode(k): os.fsencode(v) for k, v in variables.items()}, tuple(notes))
 
@@ -146,7 +130,8 @@ def _file_notes(environment: Mapping[str, str]) -> list[str]:
 
 def _path(program: str, which: Callable[[str], str | None]) -> str:
     """Where to search for programs: as short as it can be, since a crontab's line has little room."""
-    found = [str(Path(program).parent), *(str(Path(place).parent) for place in map(which, PROGRAMS) if place)]
+    programs = (*(name for spec in registry.specs() for name in spec.programs), *PROGRAMS)
+    found = [str(Path(program).parent), *(str(Path(place).parent) for place in map(which, programs) if place)]
     folders = dict.fromkeys((*found, *SYSTEM_PATH))
     return ":".join(folder for folder in folders if folder.startswith("/") and not set(folder) & set(":\n\r"))
 

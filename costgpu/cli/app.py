@@ -1,4 +1,4 @@
-"""The command line: the only place that turns an error into an exit code. Commands import lazily."""
+"""The command line: the only place that turns an error into an exit code."""
 
 from __future__ import annotations
 
@@ -11,36 +11,18 @@ from typing import Annotated
 import typer
 
 from costgpu import __version__
-from costgpu.cli.budget import budget
-from costgpu.cli.cancel import cancel
-from costgpu.cli.doctor import doctor
-from costgpu.cli.estimate import estimate
-from costgpu.cli.jobs import attach, fetch, jobs, logs
-from costgpu.cli.ledger import ledger
-from costgpu.cli.offers import offers
-from costgpu.cli.prices import prices
-from costgpu.cli.reap import reap
-from costgpu.cli.run import run
-from costgpu.cli.script_command import ScriptCommand
-from costgpu.cli.speedups import speedups
+from costgpu.cli.lazy_group import LazyGroup
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
 
 app = typer.Typer(
     name="costgpu",
+    cls=LazyGroup,
     help="Should this training script run on a CPU or on a GPU, on which machine, and for how much?",
     no_args_is_help=True,
     rich_markup_mode=None,  # half of the start-up time of --help
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-# Our options stand before the script; what follows it is the script's own.
-app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(estimate)
-app.command(cls=ScriptCommand, context_settings={"allow_interspersed_args": False})(run)
-for command in (jobs, logs, attach, cancel, fetch, reap, offers, speedups, doctor):
-    app.command()(command)
-app.add_typer(budget)
-app.add_typer(ledger)
-app.add_typer(prices)
 
 
 def _version(wanted: bool) -> None:

@@ -48,8 +48,8 @@ def billed(
             if not who:
                 raise AuthError(
                     "No provider with credentials here tells what it has billed.",
-                    hint="aws configure, or AWS_PROFILE; for Google gcp_billing_table in the settings. --stored shows what"
-                    " this ledger was told before.",
+                    hint="costgpu doctor says how to get some, and which settings a provider's bills want."
+                    " --stored shows what this ledger was told before.",
                 )
             for billing in _agree(who, start, end, failed, yes=yes, fresh=fresh):
                 try:
@@ -83,13 +83,11 @@ def _why(error: ProviderError, failed: Sequence[tuple[str, ProviderError]]) -> s
 def asked_of(parts: AppContext) -> list[Billing]:
     """Everybody with credentials here who tells what was billed."""
     from costgpu.providers import registry
-    from costgpu.workflows.context import LAUNCHABLE
 
-    project, table = parts.settings.gcp_project, parts.settings.gcp_billing_table
     found = (
-        registry.billing(name, clock=parts.clock, gcp_project=project, gcp_table=table)
-        for name in LAUNCHABLE
-        if registry.has_credentials(name)
+        spec.billing(parts.provider_config(spec.name))
+        for spec in registry.specs()
+        if spec.billing is not None and spec.has_credentials()
     )
     return [billing for billing in found if billing is not None]
 

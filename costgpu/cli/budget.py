@@ -48,7 +48,7 @@ def set_(
     from costgpu.ledger.records.budget_store import set_budget
     from costgpu.render.text.budget import definition, line
     from costgpu.workflows.context import app_context
-    from costgpu.workflows.plan import tags_of
+    from costgpu.workflows.runs.plan import tags_of
 
     every, amount = _amount(daily, weekly, monthly, total)
     wanted = Budget(
@@ -81,8 +81,8 @@ def show(
     from costgpu.ledger.records.budget_store import all_budgets, unknown
     from costgpu.render.text.budget import show_json, show_text
     from costgpu.runner.spending import gather, shipped_prices
-    from costgpu.workflows.budget_check import standing_of, tell_problems
     from costgpu.workflows.context import app_context
+    from costgpu.workflows.spending.budget_check import standing_of, tell_problems
 
     with app_context() as parts:
         stored = all_budgets(parts.ledger)
@@ -127,8 +127,8 @@ def check(
     code says how things stand: 0 well, 80 a threshold is crossed, 81 a budget is exceeded,
     82 an alert could not be delivered, 46 a provider could not be asked.
     """
-    from costgpu.workflows.budget_check import Check, tell_problems
     from costgpu.workflows.context import app_context
+    from costgpu.workflows.spending.budget_check import Check, tell_problems
 
     if billed and (offline or json):
         raise UsageError(
@@ -197,11 +197,11 @@ def _zone(asked: str | None) -> str:
 def _provider(asked: str | None) -> str:
     if asked is None:
         return ""
-    from costgpu.providers.registry import FACTORIES
+    from costgpu.providers import registry
 
     name = asked.strip().lower()
-    if name not in FACTORIES:
-        raise UsageError(f"There is no provider {asked!r}.", hint=f"costgpu knows {', '.join(sorted(FACTORIES))}.")
+    if registry.find(name) is None:
+        raise UsageError(f"There is no provider {asked!r}.", hint=f"costgpu knows {', '.join(registry.names())}.")
     return name
 
 

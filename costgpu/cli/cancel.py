@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import RunBusy
-from costgpu.workflows.find_run import RUN, find_run
+from costgpu.workflows.runs.find_run import RUN, find_run
 
 if TYPE_CHECKING:
     from costgpu.models.instance import Instance, InstanceRef
@@ -26,12 +26,12 @@ def cancel(
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
-    from costgpu.render.text.run import receipt_text
+    from costgpu.render.text.receipt import receipt_text
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import driver_for, load, status_of, tail_position
     from costgpu.runner.state.lock import driving
-    from costgpu.workflows.cancel import cancel_driven
     from costgpu.workflows.context import app_context
+    from costgpu.workflows.runs.cancel import cancel_driven
 
     with app_context() as parts:
         found = find_run(parts, run)

@@ -46,11 +46,11 @@ def doctor(
 
     if policy is not None:
         from costgpu.providers import registry
-        from costgpu.workflows.doctor import CLOUDS
 
-        if policy not in CLOUDS:
-            raise UsageError(f"--policy {policy}: there is none.", hint="Use aws or gcp.")
-        typer.echo(registry.policy(policy), nl=False)
+        policies = {spec.name: spec.policy for spec in registry.specs() if spec.policy is not None}
+        if policy not in policies:
+            raise UsageError(f"--policy {policy}: there is none.", hint=f"Use {' or '.join(policies)}.")
+        typer.echo(policies[policy](), nl=False)
         return
     with app_context(strict=True) as parts:
         places = _places(parts, infra or [], instance_type, gpus, spot=spot)
@@ -69,16 +69,15 @@ def _places(
     import threading
 
     from costgpu.render.text.doctor import Place
-    from costgpu.workflows.doctor import CLOUDS, cloud_checks, options_of, own_checks, places_of
+    from costgpu.workflows.doctor import cloud_checks, clouds, own_checks, places_of
 
-    chosen = places_of(infra) if infra else list(CLOUDS)
+    chosen = places_of(infra) if infra else [spec.name for spec in clouds()]
     offers = _offers(chosen, instance_type, gpus, spot=spot, asked=bool(infra))
-    options = options_of(parts)
     found: dict[str, Sequence[Check]] = {}
 
     def ask(place: str) -> None:
         provider = place.partition("/")[0]
-        found[place] = cloud_checks(provider, offers[place], parts.clock, options, asked=bool(infra))
+        found[place] = cloud_checks(parts, provider, offers[place], asked=bool(infra))
 
     threads = [threading.Thread(target=ask, args=(place,), name=place, daemon=True) for place in chosen]
     for thread in threads:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import UsageError
-from costgpu.workflows.measure import candidates
+from costgpu.workflows.estimate.measure import candidates
 
 if TYPE_CHECKING:
     from costgpu.estimate.verdict import Preferences
@@ -74,9 +74,9 @@ def estimate(
     from costgpu.pricing.speedups import speedups
     from costgpu.render.text.estimate import verdict_json, verdict_text
     from costgpu.units import parse_duration
-    from costgpu.workflows.estimate_extras import Besides
-    from costgpu.workflows.estimate_input import Asked, check, subject
-    from costgpu.workflows.speed_history import Speeds
+    from costgpu.workflows.estimate.extras import Besides
+    from costgpu.workflows.estimate.profile_source import Asked, check, subject
+    from costgpu.workflows.estimate.speed_history import Speeds
 
     if output not in ("text", "json"):
         raise UsageError(f"There is no output format {output!r}.", hint="Choose text or json.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import HostUnreachable, RunBusy, RunError, UsageError
-from costgpu.workflows.find_run import RUN, connection, recorded_run, run_and_machine
+from costgpu.workflows.runs.find_run import RUN, connection, recorded_run, run_and_machine
 
 if TYPE_CHECKING:
     from costgpu.cli.terminal_observer import Terminal
@@ -30,7 +30,7 @@ def jobs(
 ) -> None:
     """List runs: what runs, since when, what it has cost so far, how much of its lease is left."""
     from costgpu.errors import ConfigError, LedgerError
-    from costgpu.render.text.run import jobs_json, jobs_text
+    from costgpu.render.text.jobs import jobs_json, jobs_text
     from costgpu.workflows.context import app_context
 
     with app_context() as parts:

@@ -12,7 +12,7 @@ import typer
 from costgpu.cli.billed import billed
 from costgpu.cli.report import report
 from costgpu.errors import UsageError
-from costgpu.workflows.periods import period
+from costgpu.workflows.spending.periods import period
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -206,6 +206,7 @@ def _exported(
     from costgpu.ledger.queries.export import as_csv, as_json
     from costgpu.ledger.queries.focus import as_focus, metadata
     from costgpu.ledger.queries.history import closed_runs
+    from costgpu.providers import registry
 
     low, high, now = times
     if form == "focus-metadata":
@@ -213,7 +214,10 @@ def _exported(
     runs: Iterator[ClosedRun] = closed_runs(book, chosen, since=low, until=high)
     if form == "csv":
         return as_csv(runs)
-    return as_json(runs, now) if form == "json" else as_focus(runs, since=low, until=high)
+    if form == "json":
+        return as_json(runs, now)
+    names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
+    return as_focus(runs, names, since=low, until=high)
 
 
 def _tell_open(book: Ledger) -> None:

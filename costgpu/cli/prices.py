@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from datetime import datetime
 
     from costgpu.errors import CostGpuError
     from costgpu.models.offer import Offer
+    from costgpu.models.price_update import PriceUpdate
     from costgpu.pricing.merge_prices import Refresh
-    from costgpu.pricing.sources.price_update import Harvest
+    from costgpu.providers.base import PriceSource
+    from costgpu.providers.spec import ProviderSpec
 
 prices = typer.Typer(
     name="prices",
@@ -21,8 +23,13 @@ prices = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode=None,
 )
-PROVIDERS = ("aws", "gcp")
-NAMES = {"aws": "AWS", "gcp": "Google Cloud"}
+
+
+def _sources() -> dict[str, ProviderSpec]:
+    """The providers with a price list."""
+    from costgpu.providers import registry
+
+    return {spec.name: spec for spec in registry.specs() if spec.price_source is not None}
 
 
 @prices.callback()
@@ -43,8 +50,8 @@ def show(
     from costgpu.workflows.price_warning import warn_of_prices
 
     offers = price_store.offers(warn=warn_of_prices)
-    found = [price_store.kept(provider) for provider in PROVIDERS]
-    failed = [price_store.failed_try(provider) for provider in PROVIDERS]
+    found = [price_store.kept(provider) for provider in _sources()]
+    failed = [price_store.failed_try(provider) for provider in _sources()]
     render = prices_json if json else prices_text
     typer.echo(
         render(
@@ -85,11 +92,11 @@ def refresh(
     results: list[Refresh] = []
     errors: list[CostGpuError] = []
     for provider, regions in _asked(infra or [], known):
-        harvests, failed = _ask(provider, regions, known, now)
-        if any(harvest.offers for harvest in harvests):
-            results.append(_keep(provider, harvests, now, accept=accept))
-        elif harvests:
-            failed.append(_nothing(provider, harvests))
+        updates, failed = _ask(provider, regions, known, now)
+        if any(update.offers for update in updates):
+            results.append(_keep(provider, updates, now, accept=accept))
+        elif updates:
+            failed.append(_nothing(provider, updates))
         if failed:
             price_store.note_failure(price_store.FailedTry(provider=provider, at=now, why=failed[0].message))
             typer.echo(f"costgpu: {_stays(provider, known, now)}", err=True)
@@ -120,104 +127,91 @@ def _asked(infra: Sequence[str], known: Sequence[Offer]) -> list[tuple[str, list
     """
     from costgpu.errors import AuthError, UsageError
     from costgpu.pricing.hardware import nearest
-    from costgpu.providers import registry
 
-    regions = {name: sorted({o.region for o in known if o.provider == name}) for name in PROVIDERS}
+    sources = _sources()
+    regions = {name: sorted({o.region for o in known if o.provider == name}) for name in sources}
     if not infra:
-        found = [(name, regions[name]) for name in PROVIDERS if registry.has_credentials(name)]
+        found = [(name, regions[name]) for name, spec in sources.items() if spec.has_credentials()]
         if not found:
+            clouds = " or ".join(spec.display_name for spec in sources.values())
             raise AuthError(
-                "There are no credentials for AWS or Google Cloud here, and their price lists want some.",
-                hint="aws configure, or gcloud auth application-default login. The shipped prices stay in use.",
+                f"There are no credentials for {clouds} here, and their price lists want some.",
+                hint=f"{'; '.join(spec.login_hint for spec in sources.values())}. The shipped prices stay in use.",
             )
         return found
     wanted: dict[str, list[str]] = {}
     for place in infra:
         provider, slash, region = place.lower().partition("/")
-        if not slash and provider not in PROVIDERS:
-            owners = [name for name in PROVIDERS if provider in regions[name]]
+        if not slash and provider not in sources:
+            owners = [name for name in sources if provider in regions[name]]
             provider, region = (owners or [""])[0], provider
-        if provider not in PROVIDERS or (provider == "gcp" and region and region not in regions["gcp"]):
-            names = [*PROVIDERS, *(f"{name}/{one}" for name in PROVIDERS for one in regions[name])]
+        if provider not in sources or (region and region not in regions[provider] and not _by_region(provider)):
+            names = [*sources, *(f"{name}/{one}" for name in sources for one in regions[name])]
             raise UsageError(
                 f"--infra {place!r} is nothing that has a price list here.",
                 hint=f"The nearest names are {', '.join(nearest(place, names))}.",
             )
         wanted.setdefault(provider, []).extend([region] if region else regions[provider])
-    return [(name, list(dict.fromkeys(wanted[name]))) for name in PROVIDERS if name in wanted]
+    return [(name, list(dict.fromkeys(wanted[name]))) for name in sources if name in wanted]
+
+
+def _source(provider: str) -> PriceSource:
+    from costgpu.clock import SystemClock
+    from costgpu.config import data_folder
+    from costgpu.providers.spec import ProviderConfig
+
+    make = _sources()[provider].price_source
+    assert make is not None  # noqa: S101 - that is what makes it one of the sources
+    return make(ProviderConfig(clock=SystemClock(), data_folder=data_folder))
+
+
+def _by_region(provider: str) -> bool:
+    return _source(provider).by_region
 
 
 def _ask(
     provider: str, regions: Sequence[str], known: Sequence[Offer], now: datetime
-) -> tuple[list[Harvest], list[CostGpuError]]:
+) -> tuple[list[PriceUpdate], list[CostGpuError]]:
     """What the price lists say, and what has gone wrong."""
     from costgpu.errors import AuthError, ProviderError, Unreachable
 
-    ask = _google(known, now) if provider == "gcp" else _aws(known, now)
-    harvests: list[Harvest] = []
+    source, name = _source(provider), _sources()[provider].display_name
+    updates: list[PriceUpdate] = []
     failed: list[CostGpuError] = []
-    for part in [list(regions)] if provider == "gcp" else [[region] for region in regions]:
+    for part in [[region] for region in regions] if source.by_region else [list(regions)]:
         where = part[0] if len(part) == 1 else f"{len(part)} regions"
-        long = "; the list is long, about half a minute" if provider == "gcp" else ""
-        typer.echo(f"Reading the prices of {NAMES[provider]} in {where} (free of charge{long})", err=True)
+        note = f"; {source.note}" if source.note else ""
+        typer.echo(f"Reading the prices of {name} in {where} (free of charge{note})", err=True)
         try:
-            harvests.append(ask(part))
+            updates.append(source.read(part, known, now))
         except ProviderError as error:
             failed.append(error)
-            if isinstance(error, Unreachable) or (isinstance(error, AuthError) and not harvests):
+            if isinstance(error, Unreachable) or (isinstance(error, AuthError) and not updates):
                 break  # the other regions would not answer either
-    return harvests, failed
+    return updates, failed
 
 
-def _google(known: Sequence[Offer], now: datetime) -> Callable[[Sequence[str]], Harvest]:
-    """Google's list is one for all regions."""
-    from costgpu.clock import SystemClock
-    from costgpu.pricing.sources import gcp_skus
-    from costgpu.providers.gcp.skus import SkuCatalog
-
-    mapping, catalog = gcp_skus.read_mapping(), SkuCatalog(clock=SystemClock())
-    return lambda regions: gcp_skus.harvest(
-        catalog.skus(mapping.service), known, regions, today=now.date(), mapping=mapping
-    )
-
-
-def _aws(known: Sequence[Offer], now: datetime) -> Callable[[Sequence[str]], Harvest]:
-    """AWS is asked region by region."""
-    from costgpu.pricing.sources import aws_prices
-    from costgpu.providers.aws.prices import PriceLists
-
-    lists = PriceLists()
-
-    def ask(regions: Sequence[str]) -> Harvest:
-        (region,) = regions
-        products = lists.on_demand(region, aws_prices.PLAIN)
-        spots = lists.spot(region, aws_prices.LINUX, now)
-        return aws_prices.harvest(products, spots, known, region, today=now.date())
-
-    return ask
-
-
-def _keep(provider: str, harvests: Sequence[Harvest], now: datetime, *, accept: bool) -> Refresh:
+def _keep(provider: str, updates: Sequence[PriceUpdate], now: datetime, *, accept: bool) -> Refresh:
     from costgpu.pricing import price_store
     from costgpu.pricing.merge_prices import settle
 
     settled: list[Refresh] = []
 
     def change(known: Sequence[Offer]) -> Sequence[Offer]:
-        settled.append(settle(known, harvests, accept=accept))
+        settled.append(settle(known, updates, accept=accept))
         return settled[0].offers
 
-    price_store.keep(provider, sorted({offer.region for harvest in harvests for offer in harvest.offers}), now, change)
+    price_store.keep(provider, sorted({offer.region for update in updates for offer in update.offers}), now, change)
     return settled[0]
 
 
-def _nothing(provider: str, harvests: Sequence[Harvest]) -> CostGpuError:
+def _nothing(provider: str, updates: Sequence[PriceUpdate]) -> CostGpuError:
     from costgpu.errors import PriceNotFound
 
-    reasons = [failure.reason for harvest in harvests for failure in harvest.failures]
-    read = sum(harvest.documents for harvest in harvests)
+    reasons = [failure.reason for update in updates for failure in update.failures]
+    read = sum(update.documents for update in updates)
     return PriceNotFound(
-        f"Not one price of {NAMES[provider]} could be made from {read} price list entries.",
+        f"Not one price of {_sources()[provider].display_name} could be made from {read} price list entries.",
         hint=f"The first reason: {reasons[0]}." if reasons else "",
     )
 
@@ -226,4 +220,5 @@ def _stays(provider: str, known: Sequence[Offer], now: datetime) -> str:
     days = [offer.price_as_of for offer in known if offer.provider == provider]
     ages = sorted({(now.date() - min(days)).days, (now.date() - max(days)).days})
     old = " to ".join(str(age) for age in ages)
-    return f"The refresh of {NAMES[provider]} has failed, at least in part: prices that it missed stay {old} days old."
+    name = _sources()[provider].display_name
+    return f"The refresh of {name} has failed, at least in part: prices that it missed stay {old} days old."

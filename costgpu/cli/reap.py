@@ -167,6 +167,7 @@ def _without_credentials(
 ) -> dict[str, str]:
     """Accounts where open runs may have a machine, and which the credentials here could not ask."""
     from costgpu.errors import ConfigError, LedgerError
+    from costgpu.providers import registry
     from costgpu.runner.launch import expected
 
     asked = {provider.name: (provider, regions) for provider, regions in places}
@@ -190,7 +191,8 @@ def _without_credentials(
             hidden.setdefault((name, account), []).append(run_id)
     found: dict[str, str] = {}
     for (name, account), run_ids in hidden.items():
-        where = f"{name} {'project' if name == 'gcp' else 'account'} {account}" if account else name
+        spec = registry.find(name)
+        where = f"{name} {spec.account_word if spec else 'account'} {account}" if account else name
         why = f"these credentials are of {accounts[name]}" if name in asked else "no credentials here"
         who = f"run {run_ids[0]}" if len(run_ids) == 1 else f"runs {', '.join(run_ids)}"
         found[where] = f"{why}, and {who} may have a machine there"

@@ -37,7 +37,7 @@ def report(
     from costgpu import __version__
     from costgpu.render.html.ledger_page import report_html
     from costgpu.workflows.context import app_context
-    from costgpu.workflows.periods import period
+    from costgpu.workflows.spending.periods import period
     from costgpu.workflows.write_file import check_target, write_file
 
     with app_context() as parts:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import CostGpuError, NotConfirmed, ScriptError, UsageError
-from costgpu.workflows.plan import (
+from costgpu.workflows.runs.plan import (
     check_credentials,
     check_local,
     check_places,
@@ -90,11 +90,12 @@ def run(
 
     from costgpu.estimate.scope import scope_of
     from costgpu.measure import workload_key
-    from costgpu.render.text.run import plan_json, plan_text
+    from costgpu.providers import registry
+    from costgpu.render.text.plan import plan_json, plan_text
     from costgpu.units import parse_duration
     from costgpu.workflows.context import app_context, job_environment
-    from costgpu.workflows.measure import to_request
-    from costgpu.workflows.plan_budget import with_budgets
+    from costgpu.workflows.estimate.measure import to_request
+    from costgpu.workflows.runs.plan_budget import with_budgets
 
     words = list(command or [])
     if output not in ("text", "json"):
@@ -114,7 +115,11 @@ def run(
     limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
     with app_context(
-        request.workdir, strict=True, sync_limit_mib=sync_limit, bucket=bucket, aws_subnet=subnet
+        request.workdir,
+        strict=True,
+        sync_limit_mib=sync_limit,
+        bucket=bucket,
+        **registry.settings_of_option("--subnet", subnet),
     ) as parts:
         limits = replace(limits, longest_seconds=parts.settings.max_lease_hours * 3600)
         renting = bool(instance_type or gpus or spot)
@@ -180,7 +185,7 @@ def run(
 
 def finish(driver: Driver, *, as_json: bool = False) -> None:
     """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
-    from costgpu.render.text.run import receipt_text
+    from costgpu.render.text.receipt import receipt_text
     from costgpu.runner.state.outcome import error_for, exit_code
 
     view = driver.view
@@ -200,7 +205,7 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
 
 def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.render.text.run import launched_json
+    from costgpu.render.text.receipt import launched_json
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import launch, load, new_run_id, whoami
     from costgpu.runner.state.outcome import error_for
@@ -236,10 +241,10 @@ def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, de
 
 def left(view: RunView, came: list[int], *, as_json: bool = False) -> None:
     """Says how to come back to a run that goes on; a client that was ended by a signal says so by its exit code."""
-    from costgpu.render.text.run import detached_json, detached_text
+    from costgpu.render.text.receipt import detached_text, run_json
 
     with contextlib.suppress(OSError):  # the terminal may be gone
-        typer.echo(detached_json(view) if as_json else detached_text(view), err=not as_json)
+        typer.echo(run_json(view) if as_json else detached_text(view), err=not as_json)
     if came:
         raise typer.Exit(128 + came[0])
 
@@ -290,7 +295,7 @@ def _profile(profile: str | None, request: object, python: str | None) -> Worklo
     """What the script does; None if it cannot be measured here, with the reason on stderr."""
     from costgpu.measure import Request
     from costgpu.measure.profile_file import load_profile
-    from costgpu.workflows.measure import run_measurement, tell_about_files
+    from costgpu.workflows.estimate.measure import run_measurement, tell_about_files
 
     if profile is not None:
         return load_profile(Path(profile))

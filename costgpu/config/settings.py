@@ -7,14 +7,16 @@ import os
 import re
 from collections.abc import Mapping
 from contextvars import ContextVar
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, create_model
 from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from costgpu.config.settings_files import PREFIX, SettingsFile, check_variables, project_file, user_file
 from costgpu.errors import ConfigError
+from costgpu.providers import registry
 
 LONGEST_LEASE_HOURS = 168.0  # 7 days
 # Networks that one organisation may have; wider ones mean everybody.
@@ -51,18 +53,10 @@ def _matching(pattern: str, what: str) -> AfterValidator:
 
 
 class Settings(BaseSettings):
-    """What can be set once for all commands. Made by `load_settings`.
+    """What can be set once for all commands. Made by `load_settings`, which adds the settings of the providers.
 
     Attributes:
         ledger_url: Of the ledger; None for the file in the data folder. It may hold a password.
-        aws_subnet: Where AWS instances go; None for the default VPC.
-        aws_image: ``ami-...`` to boot instead of the public one; it must have Python, and a driver for GPU types.
-        aws_scheduler_role_arn: Role that lets EventBridge Scheduler terminate an instance; None for no such schedule.
-        gcp_project: Google Cloud project of the machines; None for that of the credentials, or of gcloud.
-        gcp_network: ``NETWORK`` or ``NETWORK/SUBNET`` of Google Cloud machines; None for the default network.
-        gcp_billing_table: ``PROJECT.DATASET.TABLE`` of Google's billing export in BigQuery; None if there is none.
-        gcp_image: ``projects/PROJECT/global/images/NAME`` (or ``.../images/family/FAMILY``) to boot instead of the public
-            ones; it must have Python, and a driver for GPU types.
         bucket: ``s3://name/prefix`` for outputs and logs.
         caller_address: CIDR that may reach the machines' port 22; None to find the user's own address out.
         sync_limit_mib: The largest working folder that is sent without asking, MiB.
@@ -78,40 +72,6 @@ class Settings(BaseSettings):
     )
 
     ledger_url: SecretStr | None = None
-    aws_image: Annotated[str, _matching(r"ami-[0-9a-f]{8,17}", "the id of an image (ami-...)")] | None = None
-    aws_subnet: Annotated[str, _matching(r"subnet-[0-9a-f]{8,17}", "the id of a subnet (subnet-...)")] | None = None
-    aws_scheduler_role_arn: (
-        Annotated[
-            str, _matching(r"arn:aws[a-z-]*:iam::\d{12}:role/[\w+=,.@/-]+", "a role's ARN (arn:aws:iam::...:role/...)")
-        ]
-        | None
-    ) = None
-    gcp_project: (
-        Annotated[
-            str, _matching(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]", "the id of a project (such as research-42)")
-        ]
-        | None
-    ) = None
-    gcp_network: (
-        Annotated[
-            str, _matching(r"[a-z][a-z0-9-]{0,62}(/[a-z][a-z0-9-]{0,62})?", "of the form NETWORK or NETWORK/SUBNET")
-        ]
-        | None
-    ) = None
-    gcp_billing_table: (
-        Annotated[str, _matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9](\.\w{1,1024}){2}", "of the form PROJECT.DATASET.TABLE")]
-        | None
-    ) = None
-    gcp_image: (
-        Annotated[
-            str,
-            _matching(
-                r"projects/[a-z0-9.:-]+/global/images/(family/)?[a-z][a-z0-9-]*",
-                "an image (projects/PROJECT/global/images/NAME, or .../images/family/FAMILY)",
-            ),
-        ]
-        | None
-    ) = None
     bucket: (
         Annotated[str, _matching(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?", "of the form s3://name/prefix")]
         | None
@@ -128,6 +88,11 @@ class Settings(BaseSettings):
 
     alert_urls: Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_words)] = ()
 
+    def of_provider(self, name: str) -> dict[str, str]:
+        """The settings of one provider that are set, without its name in front."""
+        values = {key: getattr(self, f"{name}_{key}", None) for key in registry.spec(name).settings}
+        return {key: value for key, value in values.items() if value is not None}
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -142,18 +107,29 @@ class Settings(BaseSettings):
         return (init_settings, env_settings, *files)
 
 
+@cache
+def settings_model() -> type[Settings]:
+    """`Settings` with those of every provider."""
+    fields: dict[str, Any] = {
+        name: (Annotated[str, _matching(setting.pattern, setting.form)] | None, None)
+        for name, setting in registry.settings().items()
+    }
+    return create_model("Settings", __base__=Settings, **fields)
+
+
 def load_settings(folder: Path, **flags: Any) -> Settings:
     """The settings that hold in a folder.
 
     Args:
         folder: Where the search for the project's file begins.
-        flags: What the command line says, by the names of `Settings`; None for what it does not.
+        flags: What the command line says, by the names of the settings; None for what it does not.
 
     Raises:
         ConfigError: A file cannot be read or says what it may not; a value is unusable. Names the file, variable or
             flag, and never repeats the value.
     """
-    unknown = sorted(set(flags) - set(Settings.model_fields))
+    model = settings_model()
+    unknown = sorted(set(flags) - set(model.model_fields))
     if unknown:
         raise TypeError(f"No setting is called {', '.join(unknown)}.")
     check_variables(os.environ)
@@ -162,7 +138,7 @@ def load_settings(folder: Path, **flags: Any) -> Settings:
 
     token = _FILES.set((project, user))
     try:
-        return Settings(**given)
+        return model(**given)
     except ValidationError as exc:
         raise _refused(exc, given, project, user) from exc
     finally:

@@ -12,14 +12,15 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from costgpu.config.paths import config_file
 from costgpu.errors import ConfigError
+from costgpu.providers import registry
+from costgpu.providers.spec import Trust
 
 PREFIX = "COSTGPU_"
 PROJECT_FILE = "costgpu.toml"
@@ -27,23 +28,8 @@ PYPROJECT = "pyproject.toml"
 _LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 
 
-class Trust(Enum):
-    """Which files may set a key. Variables and flags may set every key."""
-
-    ANY_PROJECT = "any"
-    OWN_PROJECT = "own"  # a project file that is the user's own
-    USER = "user"  # only the user's file
-
-
-KEYS: Mapping[str, Trust] = {
+OWN_SETTINGS: Mapping[str, Trust] = {
     "ledger_url": Trust.USER,  # would hide spending, or send it to a stranger
-    "aws_image": Trust.USER,  # runs with the user's code and secrets
-    "aws_subnet": Trust.OWN_PROJECT,
-    "aws_scheduler_role_arn": Trust.USER,  # is passed on with the user's rights
-    "gcp_project": Trust.OWN_PROJECT,  # whose bill it is
-    "gcp_network": Trust.OWN_PROJECT,
-    "gcp_billing_table": Trust.USER,  # is queried at the user's cost
-    "gcp_image": Trust.USER,  # runs with the user's code and secrets
     "bucket": Trust.OWN_PROJECT,  # outputs and logs go there
     "caller_address": Trust.USER,  # opens port 22
     "sync_limit_mib": Trust.ANY_PROJECT,
@@ -52,6 +38,7 @@ KEYS: Mapping[str, Trust] = {
     "owner": Trust.USER,  # spending would be counted as somebody else's
     "alert_urls": Trust.USER,  # secrets, and where the alerts go
 }
+"""costgpu's own; every provider has further ones, whose names begin with its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +52,19 @@ class SettingsFile:
 
     path: Path | None = None
     values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def known_settings(wanted: Iterable[str] = ()) -> Mapping[str, Trust]:
+    """Every setting, and which files may set it.
+
+    Args:
+        wanted: Settings of providers from other packages, which take longer to find, are left out if all of these are
+            known without them.
+    """
+    known = {**OWN_SETTINGS, **{name: setting.trust for name, setting in registry.built_in_settings().items()}}
+    if all(name in known for name in wanted):
+        return known
+    return {**known, **{name: setting.trust for name, setting in registry.settings().items()}}
 
 
 def user_file() -> SettingsFile:
@@ -110,7 +110,8 @@ def check_variables(environment: Mapping[str, str]) -> None:
 
     Others that begin with ``COSTGPU_`` may belong to other parts of costgpu.
     """
-    names = {PREFIX + key.upper() for key in KEYS}
+    given = [name.upper().removeprefix(PREFIX).lower() for name in environment if name.startswith(PREFIX)]
+    names = {PREFIX + key.upper() for key in known_settings(given)}
     for name in environment:
         if name.startswith(PREFIX) and name.upper() not in names:
             near = difflib.get_close_matches(name.upper(), names, n=1, cutoff=0.85)
@@ -179,22 +180,24 @@ def _parse(path: Path, raw: bytes) -> dict[str, Any]:
 
 
 def _known(values: Mapping[str, Any], path: Path, where: str = "") -> Mapping[str, Any]:
+    known = known_settings(values)
     for key in values:
-        if key not in KEYS:
-            near = difflib.get_close_matches(key.lower().replace("-", "_"), KEYS, n=3)
-            hint = f"Do you mean {' or '.join(near)}?" if near else f"Known are {', '.join(KEYS)}."
+        if key not in known:
+            near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=3)
+            hint = f"Do you mean {' or '.join(near)}?" if near else f"Known are {', '.join(known)}."
             raise ConfigError(f"{path}: nothing is called {key!r}{where}.", hint=hint)
     return values
 
 
 def _allowed(values: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    known = known_settings(values)
     for key in values:
-        if KEYS[key] is Trust.USER:
+        if known[key] is Trust.USER:
             raise ConfigError(
                 f"{path}: {key} may not be set by a project's file, which anybody may have written.",
                 hint=f"Set it in {config_file()}, or as {PREFIX}{key.upper()}.",
             )
-        if KEYS[key] is Trust.OWN_PROJECT and not _is_own(path):
+        if known[key] is Trust.OWN_PROJECT and not _is_own(path):
             raise ConfigError(
                 f"{path}: {key} may be set only by a project's file that is your own, and others can change this one.",
                 hint=f"Set it in {config_file()}, or as {PREFIX}{key.upper()}.",

@@ -22,6 +22,7 @@ from costgpu.estimate.energy import HOST_WATTS, VCPUS_PER_CORE, card_watts, own_
 from costgpu.estimate.predict import Workload, predict
 from costgpu.models.offer import Accelerator, AcceleratorSpec, Offer, PurchaseOption
 from costgpu.models.prediction import BreakEven, Candidate, Ownership, Prediction, Range, Verdict
+from costgpu.models.provider_costs import NO_EXTRAS
 from costgpu.models.workload import Machine
 
 # USD per kWh, assumed: about the average residential price in the United States in 2025, from memory; a figure that was
@@ -135,7 +136,7 @@ def predict_on_own_gpu(workload: Workload, spec: AcceleratorSpec, power_usd_per_
     offer = unpriced_offer(
         spec, vcpus=_vcpus(machine), memory_gib=machine.memory_gib, accelerator_memory_gib=spec.memory_gib
     )
-    there = predict(workload, Candidate(offer=offer, accelerator=spec))
+    there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))
     run = there.run_seconds
     mine = replace(
         there,

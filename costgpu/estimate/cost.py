@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from costgpu.errors import PriceNotFound
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Range
 
@@ -17,23 +18,21 @@ MINIMUM_SECONDS = 60
 # Source: benchmarks/README.md (2026-10): 160-190 s on CPU machines, 60-90 s on GPU machines with a driver-ready image.
 CPU_READY_SECONDS = 175.0
 GPU_READY_SECONDS = 90.0
-# Disk of 50 GB (CPU) and 100 GB (GPU image) and one public IPv4 address, USD per hour.
-# Source: list prices of both providers for their general-purpose SSD (0.08 and 0.10 USD per GB and month) and public
-# IPv4 (0.005 USD per hour), as of 2025; not refreshed with the snapshot.
-DISK_GB = {False: 50.0, True: 100.0}
-DISK_USD_PER_GB_MONTH = {"aws": 0.08, "gcp": 0.10}
-ADDRESS_USD_PER_HOUR = 0.005
-HOURS_PER_MONTH = 730.0
+DISK_GB = {False: 50.0, True: 100.0}  # by whether it has an accelerator: GPU images are large
 SPOT_REPEATED_WORK = 1.10  # time lost to interruptions, assumed; the upper end is the on-demand price
 
 
 def extras_usd_per_hour(candidate: Candidate) -> float:
-    """Disk and address."""
-    provider = candidate.offer.provider if candidate.offer else ""
-    if provider not in DISK_USD_PER_GB_MONTH:
+    """Disk and address; 0 for this machine.
+
+    Raises:
+        PriceNotFound: Nobody has said what they cost.
+    """
+    if candidate.offer is None:
         return 0.0
-    disk = DISK_GB[candidate.is_gpu] * DISK_USD_PER_GB_MONTH[provider] / HOURS_PER_MONTH
-    return disk + ADDRESS_USD_PER_HOUR
+    if candidate.costs is None:
+        raise PriceNotFound(f"What the disk of a machine on {candidate.offer.provider} costs is not known.")
+    return candidate.costs.extras_usd_per_hour(DISK_GB[candidate.is_gpu])
 
 
 def hourly_usd(candidate: Candidate) -> float:

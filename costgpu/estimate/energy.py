@@ -13,6 +13,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from costgpu.models.prediction import Prediction
+from costgpu.models.provider_costs import DEFAULT_VCPU_WATTS
 from costgpu.models.workload import Machine
 
 # Share of the thermal design power by load. Source: B. Davy, "Building an AWS EC2 Carbon Emissions Dataset", Teads
@@ -23,11 +24,8 @@ WAITING_TERMS = frozenset({"launch", "calls", "host", "copy", "loading"})
 # Small kernels that keep coming hold the clocks up while the card waits: a tenth of load, a third of the TDP (assumed).
 AWAKE = 0.1
 IDLE_PARTS = frozenset({"set-up", "checkpoint", "epoch start"})  # of a run: the GPU has next to nothing to do
-# Watts of one vCPU, idle and at full load: averages over each provider's processors.
-# Source: Cloud Carbon Footprint, methodology and published coefficients (read 2026-11-21).
-VCPU_WATTS = {"aws": (0.74, 3.50), "gcp": (0.71, 4.26)}
-DEFAULT_VCPU_WATTS = (0.74, 3.50)
-HOST_UTILISATION = 0.5  # of the vCPUs beside a GPU, and of all while a machine boots. Source: the same, its default
+# Of the vCPUs beside a GPU, and of all while a machine boots. Source: Cloud Carbon Footprint's default (2026-11-21).
+HOST_UTILISATION = 0.5
 # The computer around an own GPU, at the wall: about 60 W idle (a desktop measured part by part: marwedel.eu, "Idle PC
 # power consumption", 2017, read 2026-11-21) and 40 W for the cores that feed the GPU (assumed).
 HOST_WATTS = 100.0
@@ -70,9 +68,9 @@ def own_watts(prediction: Prediction) -> float:
     return card_watts(prediction) / POWER_SUPPLY + HOST_WATTS
 
 
-def vcpu_watts(provider: str, vcpus: float, utilisation: float) -> float:
-    """Power of the vCPUs of a machine, W."""
-    idle, full = VCPU_WATTS.get(provider, DEFAULT_VCPU_WATTS)
+def vcpu_watts(watts: tuple[float, float], vcpus: float, utilisation: float) -> float:
+    """Power of a machine's vCPUs, W, from that of one when idle and at full load."""
+    idle, full = watts
     return vcpus * (idle + (full - idle) * utilisation)
 
 
@@ -88,12 +86,14 @@ def energy_kwh(prediction: Prediction, machine: Machine) -> float:
     if offer is None:
         if spec is not None:
             return own_watts(prediction) * run / 3.6e6
-        return vcpu_watts("", machine.cores * VCPUS_PER_CORE, 1.0) * run / 3.6e6
-    boot = vcpu_watts(offer.provider, offer.vcpus, HOST_UTILISATION) * prediction.overhead_seconds
+        return vcpu_watts(DEFAULT_VCPU_WATTS, machine.cores * VCPUS_PER_CORE, 1.0) * run / 3.6e6
+    costs = prediction.candidate.costs
+    watts = costs.vcpu_watts if costs is not None else DEFAULT_VCPU_WATTS
+    boot = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION) * prediction.overhead_seconds
     if spec is None or offer.accelerator is None:
-        return (boot + vcpu_watts(offer.provider, offer.vcpus, 1.0) * run) / 3.6e6
+        return (boot + vcpu_watts(watts, offer.vcpus, 1.0) * run) / 3.6e6
     count = offer.accelerator.count
     resting = max(0.0, count - 1) * spec.tdp_watts * power_share(0.0)  # the script uses one of them
-    host = vcpu_watts(offer.provider, offer.vcpus, HOST_UTILISATION)
+    host = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION)
     boot += count * spec.tdp_watts * power_share(0.0) * prediction.overhead_seconds
     return (boot + (host + resting + card_watts(prediction) * min(count, 1.0)) * run) / 3.6e6

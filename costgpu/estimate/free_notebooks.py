@@ -11,6 +11,7 @@ from costgpu.estimate.predict import Workload, predict
 from costgpu.estimate.scope import Scope
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, FreeNotebook
+from costgpu.models.provider_costs import NO_EXTRAS
 from costgpu.units import format_duration
 
 
@@ -78,7 +79,7 @@ def free_notebooks(
         offer = unpriced_offer(
             spec, vcpus=tier.vcpus, memory_gib=tier.memory_gib, accelerator_memory_gib=tier.accelerator_memory_gib
         )
-        there = predict(workload, Candidate(offer=offer, accelerator=spec))
+        there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))
         why_not = there.infeasible
         if not why_not and there.run_seconds.high > tier.session_hours * 3600:
             why_not = (

@@ -91,7 +91,8 @@ class JobOrder:
     Attributes:
         deadline_epoch: Unix time at which the job must be over, outputs saved and the machine off.
         spot: Whether to watch for the provider's interruption notice.
-        provider: Provider whose interruption notice is read.
+        provider: Provider of the machine.
+        spot_notice: Source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none.
         power_off: Whether the agent may end the machine; False only with ``--no-auto-shutdown``.
     """
 
@@ -107,6 +108,7 @@ class JobOrder:
     spot: bool
     provider: str
     power_off: bool
+    spot_notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

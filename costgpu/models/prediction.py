@@ -8,6 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from costgpu.models.offer import AcceleratorSpec, CpuSpec, Offer
+from costgpu.models.provider_costs import ProviderCosts
 
 
 class Provenance(StrEnum):
@@ -27,12 +28,14 @@ class Candidate:
         cpu: CPU of the offer's family; None for this machine.
         accelerator: Specs of the offer's accelerator; None without one.
         on_demand_usd_per_hour: On-demand price of a spot offer's machine, if known.
+        costs: Prices of disk and address where the offer is; None for this machine.
     """
 
     offer: Offer | None
     cpu: CpuSpec | None = None
     accelerator: AcceleratorSpec | None = None
     on_demand_usd_per_hour: Decimal | None = None
+    costs: ProviderCosts | None = None
 
     @property
     def is_gpu(self) -> bool:

@@ -7,23 +7,17 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.estimate.cost import (
-    ADDRESS_USD_PER_HOUR,
     CPU_READY_SECONDS,
     DISK_GB,
-    DISK_USD_PER_GB_MONTH,
     GPU_READY_SECONDS,
-    HOURS_PER_MONTH,
 )
 from costgpu.models.offer import Offer
 from costgpu.models.run import Lease
+from costgpu.providers import registry
 from costgpu.units import format_duration, format_usd
 
 LOCAL = "local"
 POWER_OFF_SECONDS = 60.0  # from the deadline to the provider's "terminated": one billing minute
-GUEST_WAITS_SECONDS = {"gcp": 60.0}
-"""Provider that itself deletes a machine at its deadline -> how much later the machine's own watchdog acts. Google deletes a
-running machine with its disk, up to 30 s late; one that has powered itself off before is only stopped, keeps its disk, and
-loses its time limit. Source: Compute Engine, "Limit the run time of a VM" (2026-11)."""
 LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
 LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
 ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each
@@ -38,12 +32,12 @@ def extras_usd_per_hour(offer: Offer, disk_gib: int | None = None) -> Decimal:
     Args:
         offer: Where.
         disk_gib: Root disk; None for the size that estimates count with.
+
+    Raises:
+        PriceNotFound: The provider does not say what they cost.
     """
-    monthly = DISK_USD_PER_GB_MONTH.get(offer.provider)
-    if monthly is None:
-        return Decimal(0)
     size = disk_gib or DISK_GB[offer.accelerator is not None]
-    return Decimal(str(round(size * monthly / HOURS_PER_MONTH + ADDRESS_USD_PER_HOUR, 6)))
+    return Decimal(str(round(registry.costs(offer.provider).extras_usd_per_hour(size), 6)))
 
 
 def boot_seconds(offer: Offer) -> float:

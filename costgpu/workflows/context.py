@@ -18,14 +18,13 @@ if TYPE_CHECKING:
     from costgpu.ledger import Ledger
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
+    from costgpu.providers.spec import ProviderConfig
     from costgpu.runner.drive.loop import Tools
     from costgpu.runner.machine.host import Selection
 
 ADDRESS_SECONDS = 30.0  # a laptop moves from network to network
-CLOUDS = ("aws", "gcp")
-LAUNCHABLE = (*CLOUDS, "local")
-FLAGS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket", "aws_subnet": "--subnet"}
-"""Settings that have an option of their own."""
+OPTIONS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket"}
+"""Settings that have an option of their own, besides those of the providers."""
 
 
 class AppContext:
@@ -79,7 +78,10 @@ class AppContext:
         try:
             return load_settings(self._folder, **self._flags)
         except ConfigError as error:
-            for setting, option in FLAGS.items():
+            from costgpu.providers import registry
+
+            of_providers = {name: setting.option for name, setting in registry.settings().items() if setting.option}
+            for setting, option in {**OPTIONS, **of_providers}.items():
                 name = f"--{setting.replace('_', '-')} "
                 if error.message.startswith(name):
                     raise UsageError(f"{option} {error.message.removeprefix(name)}") from error
@@ -137,33 +139,34 @@ class AppContext:
         from costgpu.providers import registry
 
         if name not in self._adapters:
-            cloud = (
-                {}
-                if name == "local"
-                else {
-                    "subnet": self.settings.aws_subnet,
-                    "image": self.settings.aws_image,
-                    "scheduler_role_arn": self.settings.aws_scheduler_role_arn,
-                    "gcp_project": self.settings.gcp_project,
-                    "gcp_network": self.settings.gcp_network,
-                    "gcp_image": self.settings.gcp_image,
-                }
-            )
-            self._adapters[name] = registry.provider(name, clock=self.clock, **cloud)
+            self._adapters[name] = registry.spec(name).adapter(self.provider_config(name))
         return self._adapters[name]
+
+    def provider_config(self, name: str) -> ProviderConfig:
+        """What an adapter of that name is made with.
+
+        Raises:
+            ConfigError: The settings are wrong, the provider has some, and this command is strict about it.
+        """
+        from costgpu.config import data_folder
+        from costgpu.providers import registry
+        from costgpu.providers.spec import ProviderConfig
+
+        settings = self.settings.of_provider(name) if registry.spec(name).settings else {}
+        return ProviderConfig(clock=self.clock, data_folder=data_folder, settings=settings)
 
     def providers(self) -> list[Provider]:
         """All that can be asked for our machines: this machine, and every cloud with credentials."""
         from costgpu.providers import registry
 
         found = []
-        for name in LAUNCHABLE:
+        for spec in registry.specs():
             try:
-                if registry.has_credentials(name):
-                    found.append(self.provider(name))
+                if spec.has_credentials():
+                    found.append(self.provider(spec.name))
             except CostGpuError as error:  # one that cannot be used does not hide the others
-                self.unusable[name] = error.message
-                typer.echo(f"costgpu: {name} cannot be asked: {error.message}", err=True)
+                self.unusable[spec.name] = error.message
+                typer.echo(f"costgpu: {spec.name} cannot be asked: {error.message}", err=True)
         return found
 
     def close(self) -> None:
@@ -173,14 +176,15 @@ class AppContext:
 
     def _allow_from(self, name: str) -> str:
         from costgpu.providers import registry
+        from costgpu.providers.caller_address import caller_address
 
-        if name == "local":
+        if not registry.spec(name).over_ssh:
             return ""
         if self.settings.caller_address:
             return self.settings.caller_address
         asked = self._address
         if asked is None or self.clock.monotonic() - asked[0] > ADDRESS_SECONDS:
-            asked = self._address = (self.clock.monotonic(), registry.caller_address())
+            asked = self._address = (self.clock.monotonic(), caller_address())
         return asked[1]
 
     def _select(self, view: RunView) -> Selection:

@@ -14,11 +14,10 @@ from costgpu.models.diagnostics import Check, Examination, failed, ok, unknown, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costgpu.clock import Clock
     from costgpu.models.offer import Offer
+    from costgpu.providers.spec import ProviderSpec
     from costgpu.workflows.context import AppContext
 
-CLOUDS = ("aws", "gcp")
 LEAST_MEMORY_GIB = 4.0  # of the machine that is looked at where none is named
 
 
@@ -71,48 +70,42 @@ def wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: boo
     )
 
 
-def options_of(parts: AppContext) -> dict[str, str | None]:
-    """What the settings say about the clouds; empty if they cannot be read, which the checks of this computer say."""
-    try:
-        settings = parts.settings
-    except ConfigError:
-        return {}
-    return {
-        "subnet": settings.aws_subnet,
-        "image": settings.aws_image,
-        "gcp_project": settings.gcp_project,
-        "scheduler_role_arn": settings.aws_scheduler_role_arn,
-        "gcp_network": settings.gcp_network,
-        "gcp_image": settings.gcp_image,
-    }
-
-
-def cloud_checks(
-    provider: str, offer: Offer | None, clock: Clock, options: dict[str, str | None], *, asked: bool
-) -> Sequence[Check]:
-    """What is found of one cloud; never raises.
-
-    Args:
-        provider: ``aws`` or ``gcp``.
-        offer: The machine that is wanted; None if none was named.
-        clock: For the comparison of times.
-        options: From `options_of`.
-        asked: Whether the user has named this cloud; else it may well be one without credentials.
-    """
+def clouds() -> tuple[ProviderSpec, ...]:
+    """The providers that can be examined."""
     from costgpu.providers import registry
 
-    how = registry.LOGIN[provider]
-    if not registry.has_credentials(provider):
+    return tuple(spec for spec in registry.specs() if spec.diagnostics is not None)
+
+
+def cloud_checks(parts: AppContext, name: str, offer: Offer | None, *, asked: bool) -> Sequence[Check]:
+    """What is found of one provider; never raises.
+
+    Args:
+        parts: Gives the clock and the settings. Those that cannot be read count as not set: the checks of this computer
+            say so.
+        name: Of the provider.
+        offer: The machine that is wanted; None if none was named.
+        asked: Whether the user has named this provider; else it may well be one without credentials.
+    """
+    from costgpu.config import data_folder
+    from costgpu.providers import registry
+    from costgpu.providers.spec import ProviderConfig
+
+    spec = registry.spec(name)
+    if not spec.has_credentials():
         if asked:
-            return [failed("credentials", AuthError(f"There are none for {provider} here.", hint=f"{how}."))]
-        return [unknown("credentials", f"none here; to get some: {how}")]
+            return [failed("credentials", AuthError(f"There are none for {name} here.", hint=f"{spec.login_hint}."))]
+        return [unknown("credentials", f"none here; to get some: {spec.login_hint}")]
     try:
-        examiner = registry.examined(provider, clock=clock, **options)
-        return examiner.examine(offer) if examiner is not None else []
+        config = parts.provider_config(name)
+    except ConfigError:
+        config = ProviderConfig(clock=parts.clock, data_folder=data_folder)
+    try:
+        return spec.diagnostics(config).examine(offer) if spec.diagnostics is not None else []
     except CostGpuError as error:
         return [failed("credentials", error)]
     except Exception as error:  # noqa: BLE001 - a profile that does not exist, a damaged file: boto3 has its own kinds
-        return [failed("credentials", AuthError(" ".join(str(error).split()), hint=f"{how}."))]
+        return [failed("credentials", AuthError(" ".join(str(error).split()), hint=f"{spec.login_hint}."))]
 
 
 def own_checks(parts: AppContext) -> Sequence[Check]:
@@ -217,10 +210,10 @@ def places_of(infra: Sequence[str]) -> list[str]:
     Raises:
         UsageError: There is no such place.
     """
-    from costgpu.workflows.context import LAUNCHABLE
+    from costgpu.providers import registry
 
     for place in infra:
         name, sign, region = place.partition("/")
-        if name not in LAUNCHABLE or (sign and (not region or "/" in region or name == "local")):
+        if registry.find(name) is None or (sign and (not region or "/" in region or name == "local")):
             raise UsageError(f"--infra {place} is not a place.", hint="Such as aws, gcp/us-central1 or local.")
     return [place for place in dict.fromkeys(infra) if place != "local"]

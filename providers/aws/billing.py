@@ -78,8 +78,15 @@ class CostExplorer:
         rows = tuple(_rows(pages))
         spent = any(row.amount_usd for row in rows)
         bill = Bill(
-            provider="aws", account=account, start=start, end=end, rows=rows, asked_at=self._clock.now(), source=SOURCE,
-            requests=len(pages), note=NO_TAG if spent and not any(row.run_id for row in rows) else "",
+            provider="aws",
+            account=account,
+            start=start,
+            end=end,
+            rows=rows,
+            asked_at=self._clock.now(),
+            source=SOURCE,
+            requests=len(pages),
+            note=NO_TAG if spent and not any(row.run_id for row in rows) else "",
         )
         self._kept.write(bill)
         return bill

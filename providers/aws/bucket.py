@@ -66,8 +66,11 @@ class S3Bucket:
 
     def _in(self, region: str) -> Any:
         settings = sdk.config(
-            signature_version="s3v4", connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": 3}, user_agent_extra="costgpu",
+            signature_version="s3v4",
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=READ_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": 3},
+            user_agent_extra="costgpu",
         )
         session = self._session or sdk.boto3().Session()
         return session.client("s3", region_name=region, config=settings)

@@ -12,10 +12,10 @@ from email.utils import parsedate_to_datetime
 from importlib import resources
 from typing import Any
 
-from costgpu.models import diagnostics
-from costgpu.models.diagnostics import Check, Examination
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError
+from costgpu.models import diagnostics
+from costgpu.models.diagnostics import Check, Examination
 from costgpu.models.instance import CreateRequest, Identity
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws import quotas, sdk
@@ -96,7 +96,7 @@ def is_needed(action: str, *, spot: bool) -> bool:
     return action.startswith(("ec2:", "ssm:")) and action not in _NOT_NEEDED
 
 
-class AwsCheckup:
+class AwsDiagnostics:
     """Examines one AWS account.
 
     Args:
@@ -176,7 +176,8 @@ class AwsCheckup:
                 denied = dict(found for each in asked for found in self._denied(entity, each))
         except ProviderError as error:
             return diagnostics.unknown(
-                "permissions", f"could not be asked: {error.message}",
+                "permissions",
+                f"could not be asked: {error.message}",
                 f"Allow iam:SimulatePrincipalPolicy to have them checked, or compare: {ENOUGH}",
             )
         optional = [action for action in needed if not is_needed(action, spot=spot)]
@@ -250,8 +251,16 @@ class AwsCheckup:
 def example_request(offer: Offer, now: datetime) -> CreateRequest:
     """A request that is like that of a run, for questions that create nothing."""
     return CreateRequest(
-        run_id="doctor", token="doctor", name="doctor", owner="doctor", offer=offer, zone=offer.zone, disk_gib=100,  # noqa: S106
-        lease_until=now + timedelta(hours=1), boot_script="#!/bin/sh\n", allow_from=NOBODY,
+        run_id="doctor",
+        token="doctor",  # noqa: S106 - names a request, is no secret
+        name="doctor",
+        owner="doctor",
+        offer=offer,
+        zone=offer.zone,
+        disk_gib=100,
+        lease_until=now + timedelta(hours=1),
+        boot_script="#!/bin/sh\n",
+        allow_from=NOBODY,
     )
 
 

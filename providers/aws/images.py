@@ -17,9 +17,24 @@ UBUNTU = "/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/h
 """Source: Canonical, "Find Ubuntu images on AWS" (2026-11): the disk is gp3 from 23.10 on, gp2 before."""
 
 DRIVER_FAMILIES = {
-    "x86_64": frozenset({
-        "g4dn", "g5", "g6", "gr6", "g6e", "g7", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300",
-    }),
+    "x86_64": frozenset(
+        {
+            "g4dn",
+            "g5",
+            "g6",
+            "gr6",
+            "g6e",
+            "g7",
+            "g7e",
+            "p4d",
+            "p4de",
+            "p5",
+            "p5e",
+            "p5en",
+            "p6-b200",
+            "p6-b300",
+        }
+    ),
     "arm64": frozenset({"g5g", "p6e-gb200", "p6e-gb300"}),
 }
 """Families that the driver of those images serves. g6f and gr6f need NVIDIA's licensed GRID driver, P2, P3 and G3 an
@@ -114,7 +129,11 @@ class Images:
             raise InvalidRequest(f"There is no image {image_id} in {region}.")
         row, root = rows[0], str(rows[0].get("RootDeviceName", "/dev/sda1"))
         size = next(
-            (disk["Ebs"].get("VolumeSize", 0) for disk in row.get("BlockDeviceMappings", ())
-             if disk.get("DeviceName") == root and "Ebs" in disk), 0,
+            (
+                disk["Ebs"].get("VolumeSize", 0)
+                for disk in row.get("BlockDeviceMappings", ())
+                if disk.get("DeviceName") == root and "Ebs" in disk
+            ),
+            0,
         )
         return Image(image_id=image_id, root_device=root, root_gib=int(size), architecture=str(row["Architecture"]))

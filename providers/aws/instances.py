@@ -14,16 +14,24 @@ from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 
 LOGIN = "root"  # the boot script lets the run's key in as root
 STATES = {
-    "pending": InstanceState.PENDING, "running": InstanceState.RUNNING, "stopping": InstanceState.STOPPING,
-    "stopped": InstanceState.STOPPED, "shutting-down": InstanceState.TERMINATING,
+    "pending": InstanceState.PENDING,
+    "running": InstanceState.RUNNING,
+    "stopping": InstanceState.STOPPING,
+    "stopped": InstanceState.STOPPED,
+    "shutting-down": InstanceState.TERMINATING,
     "terminated": InstanceState.TERMINATED,
 }
 TAKEN_BACK = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 """Codes of StateReason. Source: Amazon EC2 API reference, StateReason (2026-11)."""
-TAKEN_BACK_REQUEST = frozenset({
-    "marked-for-termination", "instance-terminated-by-price", "instance-terminated-no-capacity",
-    "instance-terminated-capacity-oversubscribed", "instance-terminated-by-service",
-})
+TAKEN_BACK_REQUEST = frozenset(
+    {
+        "marked-for-termination",
+        "instance-terminated-by-price",
+        "instance-terminated-no-capacity",
+        "instance-terminated-capacity-oversubscribed",
+        "instance-terminated-by-service",
+    }
+)
 """Status of a spot request. Source: EC2 user guide, "Spot request status codes" (2026-11)."""
 MOVED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) GMT\)")
 """In StateTransitionReason. Source: Amazon EC2 API reference, Instance (2026-11)."""

@@ -13,21 +13,36 @@ from costgpu.errors import AuthError, InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.instances import Instances, lease_in, tags_in
-from costgpu.providers.aws.termination_schedule import Schedules, run_of
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.aws.storage import ADDRESS_USD_PER_HOUR, snapshot_usd_per_hour, volume_usd_per_hour
+from costgpu.providers.aws.termination_schedule import Schedules, run_of
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 
 PARALLEL_REGIONS = 8
 SCHEDULE = "schedule"
-GONE = frozenset({
-    "InvalidGroup.NotFound", "InvalidGroupId.Malformed", "InvalidVolume.NotFound", "InvalidNetworkInterfaceID.NotFound",
-    "InvalidAllocationID.NotFound", "InvalidSnapshot.NotFound", "InvalidKeyPair.NotFound",
-})
-STILL_USED = frozenset({
-    "DependencyViolation", "VolumeInUse", "InvalidNetworkInterface.InUse", "InvalidParameterValue",
-    "InvalidIPAddress.InUse", "IncorrectState", "OperationNotPermitted", "InvalidSnapshot.InUse",
-})
+GONE = frozenset(
+    {
+        "InvalidGroup.NotFound",
+        "InvalidGroupId.Malformed",
+        "InvalidVolume.NotFound",
+        "InvalidNetworkInterfaceID.NotFound",
+        "InvalidAllocationID.NotFound",
+        "InvalidSnapshot.NotFound",
+        "InvalidKeyPair.NotFound",
+    }
+)
+STILL_USED = frozenset(
+    {
+        "DependencyViolation",
+        "VolumeInUse",
+        "InvalidNetworkInterface.InUse",
+        "InvalidParameterValue",
+        "InvalidIPAddress.InUse",
+        "IncorrectState",
+        "OperationNotPermitted",
+        "InvalidSnapshot.InUse",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,35 +77,67 @@ class Kind:
 
 
 VOLUME = Kind(
-    name="disk", operation="describe_volumes", key="Volumes", id_key="VolumeId", id_filter="volume-id",
-    remove="delete_volume", idle=lambda row: not row.get("Attachments"), usd_per_hour=volume_usd_per_hour,
+    name="disk",
+    operation="describe_volumes",
+    key="Volumes",
+    id_key="VolumeId",
+    id_filter="volume-id",
+    remove="delete_volume",
+    idle=lambda row: not row.get("Attachments"),
+    usd_per_hour=volume_usd_per_hour,
     created_key="CreateTime",
 )
 ADDRESS = Kind(
-    name="address", operation="describe_addresses", key="Addresses", id_key="AllocationId", id_filter="allocation-id",
-    remove="release_address", idle=lambda row: not row.get("AssociationId"),
+    name="address",
+    operation="describe_addresses",
+    key="Addresses",
+    id_key="AllocationId",
+    id_filter="allocation-id",
+    remove="release_address",
+    idle=lambda row: not row.get("AssociationId"),
     usd_per_hour=lambda _: ADDRESS_USD_PER_HOUR,
 )
 KINDS = (
     VOLUME,
     Kind(
-        name="snapshot", operation="describe_snapshots", key="Snapshots", id_key="SnapshotId", id_filter="snapshot-id",
-        remove="delete_snapshot", usd_per_hour=snapshot_usd_per_hour, created_key="StartTime",
-        question={"OwnerIds": ["self"]}, of_a_run=False,
+        name="snapshot",
+        operation="describe_snapshots",
+        key="Snapshots",
+        id_key="SnapshotId",
+        id_filter="snapshot-id",
+        remove="delete_snapshot",
+        usd_per_hour=snapshot_usd_per_hour,
+        created_key="StartTime",
+        question={"OwnerIds": ["self"]},
+        of_a_run=False,
     ),
     ADDRESS,
     Kind(
-        name="network interface", operation="describe_network_interfaces", key="NetworkInterfaces",
-        id_key="NetworkInterfaceId", id_filter="network-interface-id", remove="delete_network_interface",
+        name="network interface",
+        operation="describe_network_interfaces",
+        key="NetworkInterfaces",
+        id_key="NetworkInterfaceId",
+        id_filter="network-interface-id",
+        remove="delete_network_interface",
         idle=lambda row: row.get("Status") == "available",
     ),
     Kind(
-        name="security group", operation="describe_security_groups", key="SecurityGroups", id_key="GroupId",
-        id_filter="group-id", remove="delete_security_group",
+        name="security group",
+        operation="describe_security_groups",
+        key="SecurityGroups",
+        id_key="GroupId",
+        id_filter="group-id",
+        remove="delete_security_group",
     ),
     Kind(
-        name="key pair", operation="describe_key_pairs", key="KeyPairs", id_key="KeyPairId", id_filter="key-pair-id",
-        remove="delete_key_pair", created_key="CreateTime", of_a_run=False,
+        name="key pair",
+        operation="describe_key_pairs",
+        key="KeyPairs",
+        id_key="KeyPairId",
+        id_filter="key-pair-id",
+        remove="delete_key_pair",
+        created_key="CreateTime",
+        of_a_run=False,
     ),
 )
 """In the order of removal: a group goes after the interfaces that are in it."""
@@ -166,8 +213,14 @@ class Inventory:
         tags = _tags(row)
         created = row.get(kind.created_key) if kind.created_key else None
         return OrphanedResource(
-            provider="aws", region=region, kind=kind.name, resource_id=row[kind.id_key], run_id=tags.get(TAG_RUN, ""),
-            usd_per_hour=kind.usd_per_hour(row), lease_until=lease_in(tags), owner=tags.get(TAG_OWNER, ""),
+            provider="aws",
+            region=region,
+            kind=kind.name,
+            resource_id=row[kind.id_key],
+            run_id=tags.get(TAG_RUN, ""),
+            usd_per_hour=kind.usd_per_hour(row),
+            lease_until=lease_in(tags),
+            owner=tags.get(TAG_OWNER, ""),
             created_at=created.astimezone(UTC) if created is not None else None,
         )
 
@@ -176,7 +229,11 @@ class Inventory:
             found = list(self._schedules.made(region, run_id))
         return [
             OrphanedResource(
-                provider="aws", region=region, kind=SCHEDULE, resource_id=name, run_id=run_of(name),
+                provider="aws",
+                region=region,
+                kind=SCHEDULE,
+                resource_id=name,
+                run_id=run_of(name),
                 created_at=created.astimezone(UTC) if created is not None else None,
             )
             for name, created in found

@@ -26,8 +26,11 @@ break the cap. Source: EC2 user guide, "Unlimited mode for burstable performance
 def tags_of(request: CreateRequest) -> dict[str, str]:
     """The user's tags, and ours over them."""
     ours = {
-        TAG_RUN: request.run_id, TAG_NAME: request.name, TAG_OWNER: request.owner,
-        TAG_LEASE: str(int(request.lease_until.timestamp())), "Name": f"costgpu-{request.name}",
+        TAG_RUN: request.run_id,
+        TAG_NAME: request.name,
+        TAG_OWNER: request.owner,
+        TAG_LEASE: str(int(request.lease_until.timestamp())),
+        "Name": f"costgpu-{request.name}",
     }
     return {key: value[:TAG_VALUE_CHARACTERS] for key, value in {**request.tags, **ours}.items()}
 
@@ -87,7 +90,10 @@ def parameters(request: CreateRequest, image: Image, place: Place, group_id: str
     groups = [group_id] if group_id else []
     if place.subnet_id:
         interface: dict[str, Any] = {
-            "DeviceIndex": 0, "SubnetId": place.subnet_id, "AssociatePublicIpAddress": True, "DeleteOnTermination": True,
+            "DeviceIndex": 0,
+            "SubnetId": place.subnet_id,
+            "AssociatePublicIpAddress": True,
+            "DeleteOnTermination": True,
         }
         call["NetworkInterfaces"] = [{**interface, "Groups": groups} if groups else interface]
     elif groups:

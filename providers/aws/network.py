@@ -103,8 +103,10 @@ class Network:
             raise InvalidRequest(f"AWS has no {offer.instance_type} in {offer.region}.")
         if self._subnet:
             return (None,)
-        return (None, *(row["AvailabilityZone"] for row in self._default_subnets(offer.region)
-                        if row["AvailabilityZone"] in fit))
+        return (
+            None,
+            *(row["AvailabilityZone"] for row in self._default_subnets(offer.region) if row["AvailabilityZone"] in fit),
+        )
 
     def _default_subnets(self, region: str) -> list[Any]:
         """By zone."""
@@ -138,7 +140,9 @@ class Network:
             try:
                 group_id = str(
                     ec2.create_security_group(
-                        GroupName=name, VpcId=vpc_id, Description=f"costgpu run {request.run_id}: SSH for its user",
+                        GroupName=name,
+                        VpcId=vpc_id,
+                        Description=f"costgpu run {request.run_id}: SSH for its user",
                         TagSpecifications=[{"ResourceType": "security-group", "Tags": aws_tags(tags)}],
                     )["GroupId"]
                 )

@@ -1,24 +1,45 @@
 """AWS's public prices: on demand from the Price List API, spot from EC2. Asking is free of charge.
 
-Source: AWS Price List Query API, ``GetProducts``; EC2 API, ``DescribeSpotPriceHistory`` (2026-11).
+Source: AWS Price List Query API, ``GetProducts`` (service ``AmazonEC2``), and EC2 API, ``DescribeSpotPriceHistory``
+(2026-11). A product counts only if all its attributes are those of a shared Linux machine without software that is paid
+extra; the filters of the request ask for the same, and are not relied on.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from costgpu.errors import ProviderError
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.price_update import DIGITS, Key, MissingPrice, PriceUpdate, key_of
 from costgpu.providers.aws.session import Clients
 
 PRICE_LIST_REGION = "us-east-1"  # the API is in three regions only, and each knows the prices of all
 PAGE = 100  # the most that GetProducts gives at once
+ON_DEMAND_SOURCE = "AWS Price List"
+SPOT_SOURCE = "AWS spot price history, cheapest zone"
+PLAIN = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+    "preInstalledSw": "NA",
+    "operation": "RunInstances",
+}
+"""Attributes of a product that is nothing but the machine."""
+LINUX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")  # the second is how old accounts have it
+HOURS = ("Hrs", "hrs", "Hours")
+_MEMORY = re.compile(r"([\d,.]+) GiB", re.IGNORECASE)
+MEMORY_TOLERANCE = 0.01
 
 
-class PriceLists:
-    """Reads price lists.
+class PriceList:
+    """The `PriceSource` of AWS.
 
     Args:
         session: A ``boto3.Session``; None for the default one.
@@ -26,6 +47,22 @@ class PriceLists:
 
     def __init__(self, *, session: Any | None = None) -> None:
         self._clients = Clients(session)
+
+    @property
+    def by_region(self) -> bool:
+        """Each region has a list of its own."""
+        return True
+
+    @property
+    def note(self) -> str:
+        """Nothing to know."""
+        return ""
+
+    def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
+        """New prices in one region."""
+        (region,) = regions
+        products = self.on_demand(region, PLAIN)
+        return price_update(products, self.spot(region, LINUX, now), known, region, today=now.date())
 
     def on_demand(self, region: str, attributes: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
         """The products in a region as JSON documents.
@@ -68,7 +105,12 @@ class PriceLists:
         self._clients.require(region)
         question = {"ProductDescriptions": list(products), "StartTime": now, "EndTime": now}
         yield from self._rows(
-            f"read the spot prices of {region}", "ec2", region, "describe_spot_price_history", "SpotPriceHistory", question
+            f"read the spot prices of {region}",
+            "ec2",
+            region,
+            "describe_spot_price_history",
+            "SpotPriceHistory",
+            question,
         )
 
     def _rows(
@@ -82,3 +124,159 @@ class PriceLists:
             if page is None:
                 return
             yield from page.get(field, ())
+
+
+class _Contradiction(LookupError):
+    """A price list entry that cannot be used, with the reason."""
+
+
+def price_update(
+    products: Iterable[Mapping[str, Any]],
+    spots: Iterable[Mapping[str, Any]],
+    known: Sequence[Offer],
+    region: str,
+    *,
+    today: date,
+) -> PriceUpdate:
+    """New prices in one region: of the offers known there, and of types whose hardware is known from other regions.
+
+    Args:
+        products: Entries of ``PriceList``, each a JSON document.
+        spots: Rows of ``SpotPriceHistory``.
+        known: Offers of all regions.
+        region: Of interest.
+        today: The day on which the lists were retrieved.
+    """
+    hardware = {offer.instance_type: offer for offer in known if offer.provider == "aws"}
+    prices: dict[Key, Decimal] = {}
+    troubles: dict[Key, str] = {}
+    seen: set[str] = set()
+    count = 0
+    for product in products:
+        count += 1
+        instance_type = _plain_type(product, region)
+        if instance_type is None:
+            continue
+        seen.add(instance_type)
+        if instance_type in hardware:
+            key = ("aws", region, instance_type, PurchaseOption.ON_DEMAND)
+            try:
+                usd = _on_demand(product, hardware[instance_type])
+                if prices.setdefault(key, usd) != usd:
+                    troubles[key] = f"the Price List has two prices for it: {prices[key]} and {usd} USD/h"
+            except _Contradiction as error:
+                troubles[key] = str(error)
+    for instance_type, usd_or_trouble, rows in _cheapest(spots, region):
+        count += rows
+        seen.add(instance_type)
+        if instance_type in hardware:
+            key = ("aws", region, instance_type, PurchaseOption.SPOT)
+            if isinstance(usd_or_trouble, str):
+                troubles[key] = usd_or_trouble
+            else:
+                prices[key] = usd_or_trouble
+    failures = [MissingPrice(key=key, reason=reason) for key, reason in troubles.items()]
+    here = [offer for offer in known if offer.provider == "aws" and offer.region == region]
+    for offer in here:
+        key = key_of(offer)
+        if key not in prices and key not in troubles:
+            failures.append(MissingPrice(key=key, reason=_absent(offer, region)))
+    offers = [
+        replace(
+            hardware[key[2]],
+            region=region,
+            zone=None,
+            purchase_option=key[3],
+            price_usd_per_hour=usd.quantize(DIGITS),
+            price_source=SPOT_SOURCE if key[3] is PurchaseOption.SPOT else ON_DEMAND_SOURCE,
+            price_as_of=today,
+        )
+        for key, usd in prices.items()
+        if key not in troubles
+    ]
+    return PriceUpdate(
+        provider="aws",
+        regions=(region,),
+        offers=tuple(offers),
+        failures=tuple(failures),
+        unknown=tuple(sorted(seen - set(hardware))),
+        documents=count,
+    )
+
+
+def _absent(offer: Offer, region: str) -> str:
+    if offer.purchase_option is PurchaseOption.SPOT:
+        return f"no availability zone of {region} has a spot price for it"
+    return f"the Price List has no such machine in {region}"
+
+
+def _plain_type(product: Mapping[str, Any], region: str) -> str | None:
+    """The instance type of a product that is nothing but the machine, in that region; None for others."""
+    attributes = product.get("product", {}).get("attributes", {})
+    plain = all(attributes.get(name) == value for name, value in PLAIN.items())
+    on_demand = attributes.get("marketoption", "OnDemand") == "OnDemand"
+    if not plain or not on_demand or attributes.get("regionCode") != region:
+        return None
+    return str(attributes["instanceType"]) if attributes.get("instanceType") else None
+
+
+def _on_demand(product: Mapping[str, Any], offer: Offer) -> Decimal:
+    attributes = product["product"]["attributes"]
+    sku = product["product"].get("sku", "?")
+    vcpus, memory = attributes.get("vcpu"), _MEMORY.fullmatch(str(attributes.get("memory", "")))
+    gib = float(memory[1].replace(",", "")) if memory else None
+    if str(vcpus) != str(offer.vcpus) or gib is None or abs(gib / offer.memory_gib - 1) > MEMORY_TOLERANCE:
+        raise _Contradiction(
+            f"SKU {sku} is a machine of {vcpus} vCPUs and {attributes.get('memory')}, not of {offer.vcpus} vCPUs and "
+            f"{offer.memory_gib:g} GiB"
+        )
+    dimensions = [
+        dimension
+        for term in product.get("terms", {}).get("OnDemand", {}).values()
+        for dimension in term.get("priceDimensions", {}).values()
+    ]
+    if len(dimensions) != 1:
+        raise _Contradiction(f"SKU {sku} has {len(dimensions)} on-demand prices, not one")
+    if dimensions[0].get("unit") not in HOURS:
+        raise _Contradiction(f"SKU {sku} is priced per {dimensions[0].get('unit')!r}, not per hour")
+    per_unit = dimensions[0].get("pricePerUnit", {})
+    if "USD" not in per_unit:
+        raise _Contradiction(f"SKU {sku} is priced in {', '.join(per_unit) or 'nothing'}, not in USD")
+    return _positive(per_unit["USD"], f"SKU {sku}")
+
+
+def _positive(text: object, what: str) -> Decimal:
+    try:
+        usd = Decimal(str(text))
+    except InvalidOperation:
+        raise _Contradiction(f"{what} says {text!r}, which is no price") from None
+    if not usd.is_finite() or usd.quantize(DIGITS) <= 0:
+        raise _Contradiction(f"{what} costs {text} USD, which cannot be")
+    return usd
+
+
+def _cheapest(spots: Iterable[Mapping[str, Any]], region: str) -> list[tuple[str, Decimal | str, int]]:
+    """By instance type: the lowest of its zones' latest prices, or what is wrong with them; and the number of rows.
+
+    The lowest, because a run goes to the cheapest zone first and the shipped prices mean the same. Local and Wavelength
+    zones (``us-east-1-atl-2a``) do not count: machines are not put there.
+    """
+    latest: dict[tuple[str, str], Mapping[str, Any]] = {}
+    rows: dict[str, int] = {}
+    zone_of_region = re.compile(re.escape(region) + "[a-z]")
+    for row in spots:
+        instance_type, zone = str(row.get("InstanceType", "")), str(row.get("AvailabilityZone", ""))
+        if row.get("ProductDescription") not in LINUX or not zone_of_region.fullmatch(zone) or not instance_type:
+            continue
+        rows[instance_type] = rows.get(instance_type, 0) + 1
+        kept = latest.get((instance_type, zone))
+        if kept is None or row["Timestamp"] > kept["Timestamp"]:
+            latest[instance_type, zone] = row
+    found: dict[str, list[Decimal]] = {}
+    troubles: dict[str, str] = {}
+    for (instance_type, zone), row in latest.items():
+        try:
+            found.setdefault(instance_type, []).append(_positive(row.get("SpotPrice"), f"the spot price in {zone}"))
+        except _Contradiction as error:
+            troubles[instance_type] = str(error)
+    return [(name, troubles.get(name) or min(found[name]), number) for name, number in sorted(rows.items())]

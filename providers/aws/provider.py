@@ -14,8 +14,8 @@ from costgpu.providers.aws.images import Images
 from costgpu.providers.aws.instances import NOT_FOUND, Instances, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.network import Network, Place
-from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.aws.translate import VCPU_QUOTA
 from costgpu.providers.base import OrphanedResource, OwnedResources
 

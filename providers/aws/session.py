@@ -16,9 +16,14 @@ from costgpu.providers.aws.translate import denied_action, translate
 FALLBACK_REGION = "us-east-1"  # enabled in every account of the standard partition
 CONNECT_SECONDS, READ_SECONDS = 5, 15
 _METHODS = {
-    "env": "environment variables", "sso": "single sign-on", "iam-role": "instance role",
-    "container-role": "container role", "custom-process": "credential process", "explicit": "given in the program",
-    "assume-role": "assumed role", "assume-role-with-web-identity": "web identity",
+    "env": "environment variables",
+    "sso": "single sign-on",
+    "iam-role": "instance role",
+    "container-role": "container role",
+    "custom-process": "credential process",
+    "explicit": "given in the program",
+    "assume-role": "assumed role",
+    "assume-role-with-web-identity": "web identity",
 }
 """botocore's names of where credentials came from, in words."""
 
@@ -48,8 +53,11 @@ class Clients:
             key = (service, region, attempts)
             if key not in self._clients:
                 settings = sdk.config(
-                    connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, tcp_keepalive=True,
-                    max_pool_connections=16, retries={"mode": "standard", "total_max_attempts": attempts},
+                    connect_timeout=CONNECT_SECONDS,
+                    read_timeout=READ_SECONDS,
+                    tcp_keepalive=True,
+                    max_pool_connections=16,
+                    retries={"mode": "standard", "total_max_attempts": attempts},
                     user_agent_extra="costgpu",
                 )
                 self._clients[key] = self._session().client(service, region_name=region, config=settings)

@@ -12,7 +12,13 @@ from typing import Any
 
 HOURS_PER_MONTH = 730.0  # as AWS counts
 VOLUME_USD_PER_GIB_MONTH = {
-    "gp3": 0.08, "gp2": 0.10, "io1": 0.125, "io2": 0.125, "st1": 0.045, "sc1": 0.015, "standard": 0.05,
+    "gp3": 0.08,
+    "gp2": 0.10,
+    "io1": 0.125,
+    "io2": 0.125,
+    "st1": 0.045,
+    "sc1": 0.015,
+    "standard": 0.05,
 }
 IOPS_USD_PER_MONTH = {"gp3": (3000, 0.005), "io1": (0, 0.065), "io2": (0, 0.065)}
 """Volume type -> IOPS that are included, USD per further one and month (io2's lowest step)."""

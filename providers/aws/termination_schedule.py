@@ -45,7 +45,9 @@ class Schedules:
     def planned(self, lease_until: datetime) -> Safeguard:
         """The layer as it will be."""
         if not self._role_arn:
-            return Safeguard(name=LAYER, armed=False, detail="no role for EventBridge is configured (aws_scheduler_role_arn)")
+            return Safeguard(
+                name=LAYER, armed=False, detail="no role for EventBridge is configured (aws_scheduler_role_arn)"
+            )
         return Safeguard(name=LAYER, armed=True, detail="EventBridge terminates the instance", deadline=lease_until)
 
     def arm(self, ref: InstanceRef, run_id: str, lease_until: datetime) -> Safeguard:
@@ -70,7 +72,9 @@ class Schedules:
                 FlexibleTimeWindow={"Mode": "OFF"},
                 ActionAfterCompletion="DELETE",
                 Target={
-                    "Arn": TARGET, "RoleArn": self._role_arn, "Input": json.dumps({"InstanceIds": [ref.instance_id]}),
+                    "Arn": TARGET,
+                    "RoleArn": self._role_arn,
+                    "Input": json.dumps({"InstanceIds": [ref.instance_id]}),
                 },
             )
         except sdk.exceptions().ClientError as exc:

@@ -27,56 +27,151 @@ from costgpu.providers.aws import sdk
 
 Decoder = Callable[[str], str | None]
 
-NO_CAPACITY = frozenset({
-    "InsufficientInstanceCapacity", "InsufficientHostCapacity", "InsufficientReservedInstanceCapacity",
-    "InsufficientCapacity", "InsufficientFreeAddressesInSubnet", "SpotMaxPriceTooLow", "UnfulfillableCapacity",
-})
-QUOTA = frozenset({
-    "VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InstanceLimitExceeded", "VolumeLimitExceeded",
-    "MaxIOPSLimitExceeded", "SecurityGroupLimitExceeded", "SecurityGroupsPerInstanceLimitExceeded",
-    "RulesPerSecurityGroupLimitExceeded", "AddressLimitExceeded", "NetworkInterfaceLimitExceeded",
-    "ServiceQuotaExceededException", "PrivateIpAddressLimitExceeded",
-})
+NO_CAPACITY = frozenset(
+    {
+        "InsufficientInstanceCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientCapacity",
+        "InsufficientFreeAddressesInSubnet",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+    }
+)
+QUOTA = frozenset(
+    {
+        "VcpuLimitExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "InstanceLimitExceeded",
+        "VolumeLimitExceeded",
+        "MaxIOPSLimitExceeded",
+        "SecurityGroupLimitExceeded",
+        "SecurityGroupsPerInstanceLimitExceeded",
+        "RulesPerSecurityGroupLimitExceeded",
+        "AddressLimitExceeded",
+        "NetworkInterfaceLimitExceeded",
+        "ServiceQuotaExceededException",
+        "PrivateIpAddressLimitExceeded",
+    }
+)
 VCPU_QUOTA = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InstanceLimitExceeded"})
-THROTTLED = frozenset({
-    "RequestLimitExceeded", "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled",
-    "RequestThrottledException", "TooManyRequestsException", "EC2ThrottledException", "SlowDown",
-    "BandwidthLimitExceeded", "PriorRequestNotComplete",
-})
-UNCERTAIN = frozenset({
-    "InternalError", "InternalFailure", "InternalServerError", "InternalServerException", "ServiceUnavailable",
-    "ServiceUnavailableException", "Unavailable", "RequestTimeout", "RequestTimeoutException", "503", "500",
-})
+THROTTLED = frozenset(
+    {
+        "RequestLimitExceeded",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "TooManyRequestsException",
+        "EC2ThrottledException",
+        "SlowDown",
+        "BandwidthLimitExceeded",
+        "PriorRequestNotComplete",
+    }
+)
+UNCERTAIN = frozenset(
+    {
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "InternalServerException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "Unavailable",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "503",
+        "500",
+    }
+)
 EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"})
-BAD_KEY = frozenset({
-    "AuthFailure", "InvalidClientTokenId", "UnrecognizedClientException", "SignatureDoesNotMatch", "InvalidAccessKeyId",
-    "InvalidToken", "IncompleteSignature", "MissingAuthenticationToken", "MissingAuthenticationTokenException",
-    "InvalidSignatureException", "NotSignedUp", "OptInRequired", "InvalidSecurity",
-})
-DENIED = frozenset({
-    "UnauthorizedOperation", "AccessDenied", "AccessDeniedException", "Client.UnauthorizedOperation",
-    "NotAuthorized", "403",
-})
+BAD_KEY = frozenset(
+    {
+        "AuthFailure",
+        "InvalidClientTokenId",
+        "UnrecognizedClientException",
+        "SignatureDoesNotMatch",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "IncompleteSignature",
+        "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
+        "InvalidSignatureException",
+        "NotSignedUp",
+        "OptInRequired",
+        "InvalidSecurity",
+    }
+)
+DENIED = frozenset(
+    {
+        "UnauthorizedOperation",
+        "AccessDenied",
+        "AccessDeniedException",
+        "Client.UnauthorizedOperation",
+        "NotAuthorized",
+        "403",
+    }
+)
 ACCOUNT = frozenset({"PendingVerification", "Blocked", "AccountProblem", "AllAccessDisabled"})
-INVALID = frozenset({
-    "ParameterNotFound", "ValidationError", "ValidationException", "VPCIdNotSpecified", "DefaultVpcDoesNotExist",
-    "MissingParameter", "MissingInput", "UnknownParameter", "UnsupportedOperation", "Unsupported",
-    "IdempotentParameterMismatch", "EncryptedVolumesNotSupported", "NoSuchBucket", "NoSuchKey", "404",
-    "ResourceNotFoundException", "PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException",
-})
+INVALID = frozenset(
+    {
+        "ParameterNotFound",
+        "ValidationError",
+        "ValidationException",
+        "VPCIdNotSpecified",
+        "DefaultVpcDoesNotExist",
+        "MissingParameter",
+        "MissingInput",
+        "UnknownParameter",
+        "UnsupportedOperation",
+        "Unsupported",
+        "IdempotentParameterMismatch",
+        "EncryptedVolumesNotSupported",
+        "NoSuchBucket",
+        "NoSuchKey",
+        "404",
+        "ResourceNotFoundException",
+        "PermanentRedirect",
+        "AuthorizationHeaderMalformed",
+        "IllegalLocationConstraintException",
+    }
+)
 ANOTHER_ZONE = re.compile(r"not supported in your requested Availability Zone|not supported in .*zone", re.IGNORECASE)
 _PERFORM = re.compile(r"not authorized to perform: (\S+)")
 _ENCODED = re.compile(r"Encoded authorization failure message: (\S+)")
 _CREDENTIALS = (
-    "NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError", "TokenRetrievalError",
-    "NoAuthTokenError", "SSOError", "SSOTokenLoadError", "UnauthorizedSSOTokenError", "PendingAuthorizationExpiredError",
-    "ProfileNotFound", "RefreshWithMFAUnsupportedError", "InfiniteLoopConfigError", "InvalidConfigError",
-    "ConfigParseError", "ConfigNotFound", "MetadataRetrievalError", "LoginError", "NoRegionError",
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "TokenRetrievalError",
+    "NoAuthTokenError",
+    "SSOError",
+    "SSOTokenLoadError",
+    "UnauthorizedSSOTokenError",
+    "PendingAuthorizationExpiredError",
+    "ProfileNotFound",
+    "RefreshWithMFAUnsupportedError",
+    "InfiniteLoopConfigError",
+    "InvalidConfigError",
+    "ConfigParseError",
+    "ConfigNotFound",
+    "MetadataRetrievalError",
+    "LoginError",
+    "NoRegionError",
 )
 _LOGIN = "Sign in again (aws sso login --profile NAME, or aws configure), then repeat the command."
 _UNANSWERED = (
-    "EndpointConnectionError", "ConnectTimeoutError", "ReadTimeoutError", "ConnectionClosedError", "ProxyConnectionError",
-    "SSLError", "HTTPClientError", "ConnectionError", "ResponseStreamingError", "IncompleteReadError",
+    "EndpointConnectionError",
+    "ConnectTimeoutError",
+    "ReadTimeoutError",
+    "ConnectionClosedError",
+    "ProxyConnectionError",
+    "SSLError",
+    "HTTPClientError",
+    "ConnectionError",
+    "ResponseStreamingError",
+    "IncompleteReadError",
     "ResponseParserError",
 )
 

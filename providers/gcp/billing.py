@@ -102,8 +102,15 @@ class BillingExport:
             f"No cost carries the label {TAG_RUN}: there were no runs in these days, or the export was turned on later."
         )
         bill = Bill(
-            provider="gcp", account=account, start=start, end=end, rows=rows, asked_at=self._clock.now(), source=SOURCE,
-            requests=1, note=note if spent and not any(row.run_id for row in rows) else "",
+            provider="gcp",
+            account=account,
+            start=start,
+            end=end,
+            rows=rows,
+            asked_at=self._clock.now(),
+            source=SOURCE,
+            requests=1,
+            note=note if spent and not any(row.run_id for row in rows) else "",
         )
         self._kept.write(bill)
         return bill
@@ -143,12 +150,17 @@ class BillingExport:
 
     def _question(self, start: datetime, end: datetime) -> dict[str, Any]:
         values = {
-            "label": ("STRING", TAG_RUN), "project": ("STRING", self._clients.project),
-            "start": ("TIMESTAMP", start.isoformat()), "end": ("TIMESTAMP", end.isoformat()),
+            "label": ("STRING", TAG_RUN),
+            "project": ("STRING", self._clients.project),
+            "start": ("TIMESTAMP", start.isoformat()),
+            "end": ("TIMESTAMP", end.isoformat()),
         }
         return {
-            "query": QUERY.format(table=self._table), "useLegacySql": False, "timeoutMs": 15000,
-            "maximumBytesBilled": str(MOST_BYTES), "parameterMode": "NAMED",
+            "query": QUERY.format(table=self._table),
+            "useLegacySql": False,
+            "timeoutMs": 15000,
+            "maximumBytesBilled": str(MOST_BYTES),
+            "parameterMode": "NAMED",
             "queryParameters": [
                 {"name": name, "parameterType": {"type": kind}, "parameterValue": {"value": value}}
                 for name, (kind, value) in values.items()

@@ -11,10 +11,10 @@ from email.utils import parsedate_to_datetime
 from importlib import resources
 from typing import Any
 
-from costgpu.models import diagnostics
-from costgpu.models.diagnostics import Check, Examination
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError
+from costgpu.models import diagnostics
+from costgpu.models.diagnostics import Check, Examination
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer
 from costgpu.providers.gcp import quotas, sdk
@@ -42,7 +42,7 @@ def permissions_in(document: str) -> tuple[str, ...]:
     return tuple(line[2:].strip() for line in document.splitlines() if line.startswith("- "))
 
 
-class GcpCheckup:
+class GcpDiagnostics:
     """Examines one Google Cloud project.
 
     Args:
@@ -129,6 +129,14 @@ class GcpCheckup:
     def _example(self, offer: Offer) -> CreateRequest:
         """A request that is like that of a run, for questions that create nothing."""
         return CreateRequest(
-            run_id="doctor", token="doctor", name="doctor", owner="doctor", offer=offer, zone=offer.zone, disk_gib=100,  # noqa: S106
-            lease_until=self._clock.now() + timedelta(hours=HOURS), boot_script="#!/bin/sh\n", allow_from=NOBODY,
+            run_id="doctor",
+            token="doctor",  # noqa: S106 - names a request, is no secret
+            name="doctor",
+            owner="doctor",
+            offer=offer,
+            zone=offer.zone,
+            disk_gib=100,
+            lease_until=self._clock.now() + timedelta(hours=HOURS),
+            boot_script="#!/bin/sh\n",
+            allow_from=NOBODY,
         )

@@ -94,7 +94,8 @@ class Images:
             if key not in self._found:
                 row = self._look_up(offer)
                 self._found[key] = Image(
-                    path=_path(str(row.self_link)), root_gib=int(row.disk_size_gb),
+                    path=_path(str(row.self_link)),
+                    root_gib=int(row.disk_size_gb),
                     architecture=str(row.architecture).lower() or "x86_64",
                 )
             found = self._found[key]

@@ -9,18 +9,26 @@ from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.providers.base import TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.operations import History, history_of
+from costgpu.providers.gcp.aggregated_list import everywhere
 from costgpu.providers.gcp.labels import METADATA_KEY, label_value, lease_in, tags_from
 from costgpu.providers.gcp.launch import join_type, name_of
+from costgpu.providers.gcp.operations import History, history_of
 from costgpu.providers.gcp.session import Clients, last_part, region_of
-from costgpu.providers.gcp.aggregated_list import everywhere
 
 LOGIN = "root"  # the boot script lets the run's key in as root
 STATES = {
-    "PROVISIONING": InstanceState.PENDING, "STAGING": InstanceState.PENDING, "PENDING": InstanceState.PENDING,
-    "RUNNING": InstanceState.RUNNING, "REPAIRING": InstanceState.RUNNING, "STOPPING": InstanceState.STOPPING,
-    "PENDING_STOP": InstanceState.STOPPING, "SUSPENDING": InstanceState.STOPPING, "SUSPENDED": InstanceState.STOPPED,
-    "STOPPED": InstanceState.STOPPED, "TERMINATED": InstanceState.STOPPED, "DEPROVISIONING": InstanceState.TERMINATING,
+    "PROVISIONING": InstanceState.PENDING,
+    "STAGING": InstanceState.PENDING,
+    "PENDING": InstanceState.PENDING,
+    "RUNNING": InstanceState.RUNNING,
+    "REPAIRING": InstanceState.RUNNING,
+    "STOPPING": InstanceState.STOPPING,
+    "PENDING_STOP": InstanceState.STOPPING,
+    "SUSPENDING": InstanceState.STOPPING,
+    "SUSPENDED": InstanceState.STOPPED,
+    "STOPPED": InstanceState.STOPPED,
+    "TERMINATED": InstanceState.STOPPED,
+    "DEPROVISIONING": InstanceState.TERMINATING,
 }
 """Google's TERMINATED is a machine that is off, with its disk: it can be started again, and the disk is billed.
 Source: Compute Engine, "Compute Engine instance lifecycle" (2026-11)."""
@@ -94,7 +102,11 @@ def _will_be_deleted(row: Any, told: History) -> bool:
     two. It is called a deletion then: whoever waits for that, and finds
     the machine off instead, ends it.
     """
-    if told.deleting or told.deleted_at is not None or (told.preempted and str(row.scheduling.instance_termination_action) == "DELETE"):
+    if (
+        told.deleting
+        or told.deleted_at is not None
+        or (told.preempted and str(row.scheduling.instance_termination_action) == "DELETE")
+    ):
         return True
     return not told.reason and bool(row.scheduling.termination_time)
 
@@ -121,12 +133,23 @@ def gone(ref: InstanceRef, told: History, request: CreateRequest | None = None) 
     known: dict[str, Any] = {}
     if request is not None:
         known = {
-            "run_id": request.run_id, "name": request.name, "owner": request.owner, "lease_until": request.lease_until,
+            "run_id": request.run_id,
+            "name": request.name,
+            "owner": request.owner,
+            "lease_until": request.lease_until,
         }
     return Instance(
-        ref=ref, zone=zone, instance_type=request.offer.instance_type if request else "",
-        state=InstanceState.TERMINATED, reason=told.reason, preempted=told.preempted, launched_at=told.created_at,
-        ended_at=told.stopped_at or told.deleted_at, by_guest=told.by_guest, endpoint=None, **known,
+        ref=ref,
+        zone=zone,
+        instance_type=request.offer.instance_type if request else "",
+        state=InstanceState.TERMINATED,
+        reason=told.reason,
+        preempted=told.preempted,
+        launched_at=told.created_at,
+        ended_at=told.stopped_at or told.deleted_at,
+        by_guest=told.by_guest,
+        endpoint=None,
+        **known,
     )
 
 

@@ -12,6 +12,7 @@ from costgpu.errors import InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.gcp import sdk
+from costgpu.providers.gcp.aggregated_list import everywhere
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.labels import facts_from, label_value, lease_in
 from costgpu.providers.gcp.network import allow_name, deny_name
@@ -22,7 +23,6 @@ from costgpu.providers.gcp.storage import (
     disk_usd_per_hour,
     snapshot_usd_per_hour,
 )
-from costgpu.providers.gcp.aggregated_list import everywhere
 
 GLOBAL = "global"
 REMOVE_SECONDS = 20.0  # how long one removal is waited for
@@ -57,21 +57,40 @@ class Kind:
 
 
 DISK = Kind(
-    name="disk", client="Disks", field="disks", scope="zone", argument="disk", idle=lambda row: not row.users,
+    name="disk",
+    client="Disks",
+    field="disks",
+    scope="zone",
+    argument="disk",
+    idle=lambda row: not row.users,
     usd_per_hour=disk_usd_per_hour,
 )
 KINDS = (
     DISK,
     Kind(
-        name="address", client="Addresses", field="addresses", scope="region", argument="address",
-        idle=lambda row: not row.users, usd_per_hour=lambda _: IDLE_ADDRESS_USD_PER_HOUR,
+        name="address",
+        client="Addresses",
+        field="addresses",
+        scope="region",
+        argument="address",
+        idle=lambda row: not row.users,
+        usd_per_hour=lambda _: IDLE_ADDRESS_USD_PER_HOUR,
     ),
     Kind(
-        name="snapshot", client="Snapshots", field="", scope=GLOBAL, argument="snapshot",
-        usd_per_hour=snapshot_usd_per_hour, of_a_run=False,
+        name="snapshot",
+        client="Snapshots",
+        field="",
+        scope=GLOBAL,
+        argument="snapshot",
+        usd_per_hour=snapshot_usd_per_hour,
+        of_a_run=False,
     ),
     Kind(
-        name="firewall rule", client="Firewalls", field="", scope=GLOBAL, argument="firewall",
+        name="firewall rule",
+        client="Firewalls",
+        field="",
+        scope=GLOBAL,
+        argument="firewall",
         expression='name eq "costgpu-.*"',
     ),
 )
@@ -99,10 +118,14 @@ class Found:
         created = str(self.row.creation_timestamp or "")
         name = str(self.row.name)
         return OrphanedResource(
-            provider="gcp", region=self.region, kind=self.kind.name,
+            provider="gcp",
+            region=self.region,
+            kind=self.kind.name,
             resource_id=name if self.kind.scope == GLOBAL else f"{self.place}/{name}",
-            run_id=self.tags.get(TAG_RUN, ""), usd_per_hour=self.kind.usd_per_hour(self.row),
-            lease_until=lease_in(self.tags), owner=self.tags.get(TAG_OWNER, ""),
+            run_id=self.tags.get(TAG_RUN, ""),
+            usd_per_hour=self.kind.usd_per_hour(self.row),
+            lease_until=lease_in(self.tags),
+            owner=self.tags.get(TAG_OWNER, ""),
             created_at=datetime.fromisoformat(created).astimezone(UTC) if created else None,
         )
 
@@ -135,8 +158,11 @@ class Inventory:
                     unreachable[f"every region ({kind.name})"] = error.message
                     continue
                 rows += found
-                unreachable |= {f"{_fold(place)} ({kind.name})": why for place, why in quiet.items()
-                                if _fold(place) not in unreachable}
+                unreachable |= {
+                    f"{_fold(place)} ({kind.name})": why
+                    for place, why in quiet.items()
+                    if _fold(place) not in unreachable
+                }
 
         def asked(region: str) -> bool:
             return regions is None or region in (*regions, "every region", GLOBAL)

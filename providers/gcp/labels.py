@@ -32,7 +32,9 @@ def label_value(text: str) -> str:
 def ours_of(request: CreateRequest) -> dict[str, str]:
     """Our four tags, exactly."""
     return {
-        TAG_RUN: request.run_id, TAG_NAME: request.name, TAG_OWNER: request.owner,
+        TAG_RUN: request.run_id,
+        TAG_NAME: request.name,
+        TAG_OWNER: request.owner,
         TAG_LEASE: str(int(request.lease_until.timestamp())),
     }
 
@@ -41,7 +43,8 @@ def labels_of(request: CreateRequest) -> dict[str, str]:
     """The labels of a machine and its disk: ours, and of the user's tags those that can be labels."""
     ours = {key: label_value(value) for key, value in ours_of(request).items()}
     theirs = {
-        key: value for key, value in sorted(request.tags.items())
+        key: value
+        for key, value in sorted(request.tags.items())
         if _KEY.fullmatch(key) and _VALUE.fullmatch(value) and key not in ours and not key.startswith("goog")
     }
     return {**dict(list(theirs.items())[: MOST_LABELS - len(ours)]), **ours}

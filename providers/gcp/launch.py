@@ -93,17 +93,24 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
     machine, accelerator, count = split_type(request.offer.instance_type)
     labels = labels_of(request)
     interface: dict[str, Any] = {
-        "network": network, "stack_type": "IPV4_ONLY",
+        "network": network,
+        "stack_type": "IPV4_ONLY",
         "access_configs": [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}],
     }
     if subnetwork:
         interface["subnetwork"] = subnetwork
     metadata = {
-        "startup-script": script, METADATA_KEY: metadata_value(request), "block-project-ssh-keys": "TRUE",
-        "enable-oslogin": "FALSE", "serial-port-logging-enable": "FALSE",
+        "startup-script": script,
+        METADATA_KEY: metadata_value(request),
+        "block-project-ssh-keys": "TRUE",
+        "enable-oslogin": "FALSE",
+        "serial-port-logging-enable": "FALSE",
     }
     disk = {
-        "source_image": image.path, "disk_size_gb": request.disk_gib, "labels": labels, "description": facts_of(request),
+        "source_image": image.path,
+        "disk_size_gb": request.disk_gib,
+        "labels": labels,
+        "description": facts_of(request),
         "disk_type": f"zones/{zone}/diskTypes/{disk_type(machine)}",
     }
     made: dict[str, Any] = {

@@ -103,20 +103,28 @@ class Network:
 
     def _allow(self, run_id: str, source: str, facts: str) -> dict[str, Any]:
         return {
-            **self._rule(allow_name(run_id), run_id, facts), "priority": ALLOW_PRIORITY, "source_ranges": [source],
+            **self._rule(allow_name(run_id), run_id, facts),
+            "priority": ALLOW_PRIORITY,
+            "source_ranges": [source],
             "allowed": [{"I_p_protocol": "tcp", "ports": [SSH_PORT]}],
         }
 
     def _deny(self, run_id: str, facts: str) -> dict[str, Any]:
         return {
-            **self._rule(deny_name(run_id), run_id, facts), "priority": DENY_PRIORITY, "source_ranges": ["0.0.0.0/0"],
+            **self._rule(deny_name(run_id), run_id, facts),
+            "priority": DENY_PRIORITY,
+            "source_ranges": ["0.0.0.0/0"],
             "denied": [{"I_p_protocol": "all"}],
         }
 
     def _rule(self, name: str, run_id: str, facts: str) -> dict[str, Any]:
         tag = network_tag(run_id)
         return {
-            "name": name, "description": facts, "network": self.path, "direction": "INGRESS", "target_tags": [tag],
+            "name": name,
+            "description": facts,
+            "network": self.path,
+            "direction": "INGRESS",
+            "target_tags": [tag],
         }
 
     def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:

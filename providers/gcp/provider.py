@@ -12,14 +12,14 @@ from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceR
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.gcp import launch, quotas, sdk
-from costgpu.providers.gcp.operations import history_of
+from costgpu.providers.gcp.aggregated_list import rows_in
 from costgpu.providers.gcp.images import Images
 from costgpu.providers.gcp.instances import EXISTS, Instances, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.labels import label_value
 from costgpu.providers.gcp.network import Network, caller
+from costgpu.providers.gcp.operations import history_of
 from costgpu.providers.gcp.session import Clients, is_done, region_of
-from costgpu.providers.gcp.aggregated_list import rows_in
 from costgpu.providers.gcp.translate import refusal_of, refused
 
 CREATE_SECONDS = 120.0  # how long a create call may be undecided

@@ -17,8 +17,14 @@ from costgpu.providers.gcp.session import Clients
 from costgpu.providers.gcp.translate import ask_for_more
 
 ACCELERATORS = {
-    "T4": "NVIDIA_T4_GPUS", "V100": "NVIDIA_V100_GPUS", "P100": "NVIDIA_P100_GPUS", "P4": "NVIDIA_P4_GPUS",
-    "L4": "NVIDIA_L4_GPUS", "A100": "NVIDIA_A100_GPUS", "A100-80GB": "NVIDIA_A100_80GB_GPUS", "H100": "NVIDIA_H100_GPUS",
+    "T4": "NVIDIA_T4_GPUS",
+    "V100": "NVIDIA_V100_GPUS",
+    "P100": "NVIDIA_P100_GPUS",
+    "P4": "NVIDIA_P4_GPUS",
+    "L4": "NVIDIA_L4_GPUS",
+    "A100": "NVIDIA_A100_GPUS",
+    "A100-80GB": "NVIDIA_A100_80GB_GPUS",
+    "H100": "NVIDIA_H100_GPUS",
 }
 EVERYWHERE = "GPUS_ALL_REGIONS"
 PREEMPTIBLE = "PREEMPTIBLE_"

@@ -12,8 +12,14 @@ from costgpu.providers.gcp.session import last_part
 
 HOURS_PER_MONTH = 730.0  # as Google counts
 DISK_USD_PER_GIB_MONTH = {
-    "pd-standard": 0.04, "pd-balanced": 0.10, "pd-ssd": 0.17, "pd-extreme": 0.125, "hyperdisk-balanced": 0.08,
-    "hyperdisk-throughput": 0.005, "hyperdisk-extreme": 0.125, "hyperdisk-ml": 0.08,
+    "pd-standard": 0.04,
+    "pd-balanced": 0.10,
+    "pd-ssd": 0.17,
+    "pd-extreme": 0.125,
+    "hyperdisk-balanced": 0.08,
+    "hyperdisk-throughput": 0.005,
+    "hyperdisk-extreme": 0.125,
+    "hyperdisk-ml": 0.08,
 }
 HYPERDISK_INCLUDED_IOPS, USD_PER_IOPS_MONTH = 3000, 0.005  # of hyperdisk-balanced
 HYPERDISK_INCLUDED_MIB, USD_PER_MIB_MONTH = 140, 0.04

@@ -25,32 +25,64 @@ from costgpu.errors import (
 )
 from costgpu.providers.gcp import sdk
 
-NO_CAPACITY = frozenset({
-    "ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "REGION_RESOURCE_POOL_EXHAUSTED",
-    "RESOURCE_POOL_EXHAUSTED", "RESOURCE_AVAILABILITY_ERROR", "STOCKOUT", "GPU_STOCKOUT",
-})
+NO_CAPACITY = frozenset(
+    {
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+        "REGION_RESOURCE_POOL_EXHAUSTED",
+        "RESOURCE_POOL_EXHAUSTED",
+        "RESOURCE_AVAILABILITY_ERROR",
+        "STOCKOUT",
+        "GPU_STOCKOUT",
+    }
+)
 FULL = re.compile(
     r"does not have enough resources|currently unavailable in the .*zone|resource pool exhausted", re.IGNORECASE
 )
 """In words. Source: Compute Engine, "Resource availability errors" (2026-11)."""
 QUOTA = frozenset({"QUOTA_EXCEEDED", "quotaExceeded", "LIMIT_EXCEEDED", "limitExceeded"})
-THROTTLED = frozenset({
-    "rateLimitExceeded", "userRateLimitExceeded", "RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED",
-    "resourceNotReady", "RESOURCE_NOT_READY", "operationInProgress",
-})
+THROTTLED = frozenset(
+    {
+        "rateLimitExceeded",
+        "userRateLimitExceeded",
+        "RATE_LIMIT_EXCEEDED",
+        "RESOURCE_OPERATION_RATE_EXCEEDED",
+        "resourceNotReady",
+        "RESOURCE_NOT_READY",
+        "operationInProgress",
+    }
+)
 BILLING = frozenset({"BILLING_DISABLED", "billingNotEnabled", "billingDisabled", "accountDisabled"})
 DISABLED = frozenset({"SERVICE_DISABLED", "accessNotConfigured"})
 QUOTA_PROJECT = frozenset({"USER_PROJECT_DENIED", "CONSUMER_INVALID", "CONSUMER_SUSPENDED"})
 SCOPE = frozenset({"ACCESS_TOKEN_SCOPE_INSUFFICIENT", "insufficientPermissions"})
-DENIED = frozenset({
-    "forbidden", "IAM_PERMISSION_DENIED", "PERMISSION_DENIED", "PERMISSIONS_ERROR", "ACCESS_DENIED", "FORBIDDEN",
-    "SECURITY_POLICY_VIOLATED",
-})
-INVALID = frozenset({
-    "INVALID_USAGE", "INVALID_FIELD_VALUE", "INVALID", "RESOURCE_NOT_FOUND", "NOT_FOUND", "RESOURCE_ALREADY_EXISTS",
-    "UNSUPPORTED_OPERATION", "CONDITION_NOT_MET", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "FIELD_NOT_MUTABLE",
-    "INCOMPATIBLE_BACKEND_SERVICES", "PROVISIONING_MODEL_NOT_SUPPORTED",
-})
+DENIED = frozenset(
+    {
+        "forbidden",
+        "IAM_PERMISSION_DENIED",
+        "PERMISSION_DENIED",
+        "PERMISSIONS_ERROR",
+        "ACCESS_DENIED",
+        "FORBIDDEN",
+        "SECURITY_POLICY_VIOLATED",
+    }
+)
+INVALID = frozenset(
+    {
+        "INVALID_USAGE",
+        "INVALID_FIELD_VALUE",
+        "INVALID",
+        "RESOURCE_NOT_FOUND",
+        "NOT_FOUND",
+        "RESOURCE_ALREADY_EXISTS",
+        "UNSUPPORTED_OPERATION",
+        "CONDITION_NOT_MET",
+        "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
+        "FIELD_NOT_MUTABLE",
+        "INCOMPATIBLE_BACKEND_SERVICES",
+        "PROVISIONING_MODEL_NOT_SUPPORTED",
+    }
+)
 LOGIN = "gcloud auth application-default login"
 ROLE = "what costgpu needs is in the file providers/gcp/role.yaml of the package"
 _PERMISSION = re.compile(r"Required ['\"]?([a-z][\w.]+\.[a-zA-Z]+)['\"]? permission")

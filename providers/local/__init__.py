@@ -7,6 +7,24 @@ only: `machine` and what it imports run as a program of their own.
 
 from __future__ import annotations
 
-from costgpu.providers.local.provider import LocalProvider
+from costgpu.models.provider_costs import NO_EXTRAS
+from costgpu.providers.base import Provider
+from costgpu.providers.spec import ProviderConfig, ProviderSpec
 
-__all__ = ["LocalProvider"]
+
+def _adapter(config: ProviderConfig) -> Provider:
+    from costgpu.providers.local.provider import LocalProvider  # noqa: PLC0415
+
+    return LocalProvider(config.data_folder() / "machines", config.clock)
+
+
+SPEC = ProviderSpec(
+    name="local",
+    display_name="this computer",
+    publisher="This computer",
+    service="This computer",
+    adapter=_adapter,
+    has_credentials=lambda: True,
+    costs=NO_EXTRAS,
+    over_ssh=False,
+)

@@ -25,8 +25,20 @@ _WAKE_SECONDS = 2.0
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER. Source: Linux prctl(2), include/uapi/linux/prctl.h
 _LOCK_SECONDS = 3.0  # somebody may be looking whether the lock is free
 KEPT_VARIABLES = {
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "XDG_RUNTIME_DIR",
-    "DYLD_LIBRARY_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "PATH",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "LANG",
+    "LANGUAGE",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "XDG_RUNTIME_DIR",
+    "DYLD_LIBRARY_PATH",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
 }
 """Nothing else of the client's environment gets into an instance."""
 

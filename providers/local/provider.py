@@ -26,7 +26,7 @@ from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
-from costgpu.providers.local import retention, processes
+from costgpu.providers.local import processes, retention
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
 from costgpu.providers.local.program import button, command
@@ -293,8 +293,14 @@ class LocalProvider:
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
                 ["/bin/sh", "-c", shell, "sh", *command("host", home.path)],
-                cwd=home.path, env=environment(), check=True, start_new_session=True, timeout=30,
-                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                cwd=home.path,
+                env=environment(),
+                check=True,
+                start_new_session=True,
+                timeout=30,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
             )
 
     def _facts(self, home: Folder) -> dict[str, Any]:

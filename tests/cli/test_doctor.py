@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from costgpu.errors import QuotaExceeded, Unreachable
 from costgpu.models.diagnostics import Check, failed, ok
 from costgpu.models.offer import Offer
 from costgpu.providers import registry
+from costgpu.providers.spec import ProviderSpec
 from tests.cli.here import Here, Result
 
 LOGIN = {"aws": "aws sso login", "gcp": "gcloud auth application-default login"}
@@ -216,8 +218,15 @@ def clouds(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Sequence[Check]],
     """What each cloud says; and what they were asked about."""
     says: dict[str, Sequence[Check]] = {"aws": [ok("credentials", "yes")], "gcp": [ok("credentials", "yes")]}
     together, asked = threading.Barrier(2), list[Offer | None]()
-    monkeypatch.setattr(registry, "has_credentials", lambda name: True)
-    monkeypatch.setattr(registry, "examined", lambda name, **_: Cloud(says[name], together, asked))
+
+    def cloud(name: str) -> ProviderSpec:
+        return replace(
+            registry.spec(name),
+            has_credentials=lambda: True,
+            diagnostics=lambda _: Cloud(says[name], together, asked),
+        )
+
+    monkeypatch.setattr(registry, "_registered", {name: cloud(name) for name in ("aws", "gcp")})
     return says, asked
 
 

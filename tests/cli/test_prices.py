@@ -12,11 +12,11 @@ import pytest
 from pytest_socket import enable_socket
 
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.price_update import by_key
 from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog
-from costgpu.pricing.sources.price_update import by_key
-from costgpu.providers.gcp import skus as gcp_client
-from costgpu.workflows.measure import candidates
+from costgpu.providers.gcp import sku_catalog as gcp_client
+from costgpu.workflows.estimate.measure import candidates
 from costgpu.workflows.price_warning import warn_of_prices
 from tests.cli.here import told
 from tests.emulator.price_documents import Document, aws_products, aws_spot_rows, google_skus

@@ -19,7 +19,7 @@ from costgpu.models.instance import Identity
 from costgpu.models.run import Plan
 from costgpu.runner.plan import Limits, Place
 from costgpu.workflows.context import AppContext
-from costgpu.workflows.plan import plan_for
+from costgpu.workflows.runs.plan import plan_for
 from tests.cli.here import LOCAL, told
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider

@@ -10,7 +10,7 @@ import botocore.loaders  # type: ignore[import-untyped]
 
 from costgpu.clock import SystemClock
 from costgpu.models.instance import Instance, InstanceRef
-from costgpu.providers.aws import AwsProvider
+from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN, Provider
 from tests.contract.harness import Harness
 from tests.emulator.client import RunningCloud

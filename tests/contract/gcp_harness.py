@@ -11,7 +11,7 @@ from typing import Any
 from costgpu.clock import SystemClock
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef
 from costgpu.providers.base import TAG_RUN, Provider
-from costgpu.providers.gcp import GcpProvider
+from costgpu.providers.gcp.provider import GcpProvider
 from tests.contract.harness import Harness
 from tests.emulator.gce_client import PROJECT, RunningGce
 

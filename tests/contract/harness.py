@@ -21,7 +21,7 @@ from costgpu.errors import Unreachable
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import Provider
-from costgpu.providers.local import LocalProvider
+from costgpu.providers.local.provider import LocalProvider
 from tests.fake_cloud import FakeCloud, FakeProvider
 
 SECRET = "LINE-OF-A-PRIVATE-KEY"

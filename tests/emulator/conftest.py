@@ -9,7 +9,7 @@ import pytest
 import pytest_socket
 
 from costgpu.clock import SystemClock
-from costgpu.providers.aws import AwsProvider
+from costgpu.providers.aws.provider import AwsProvider
 from tests.emulator import relay
 from tests.emulator.client import RunningCloud
 from tests.emulator.fixtures import guest_cloud, guest_cloud_process, guest_gce, guest_gce_process, machines

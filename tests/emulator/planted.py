@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any
 
 from costgpu.models.instance import CreateRequest
-from costgpu.providers.aws import AwsProvider, sdk
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.emulator.client import RunningCloud
 

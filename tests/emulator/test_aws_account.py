@@ -12,7 +12,8 @@ from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, QuotaExceeded, Throttled, Unreachable
 from costgpu.models.instance import InstanceRef
 from costgpu.providers import aws as package
-from costgpu.providers.aws import AwsProvider, sdk
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.emulator.client import RunningCloud
 from tests.emulator.create_requests import H100, cpu_offer, offer, request

@@ -18,7 +18,7 @@ from costgpu.errors import AuthError, InvalidRequest, ProviderError, Throttled, 
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.billed import latest
 from costgpu.ledger.schema import billed
-from costgpu.providers.aws import CostExplorer
+from costgpu.providers.aws.billing import CostExplorer
 from tests.cli.here import told
 from tests.emulator.client import RunningCloud
 from tests.emulator.test_aws_account import as_user

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
-from costgpu.providers.aws import S3Bucket, sdk
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.bucket import S3Bucket
 from tests.emulator.client import RunningCloud
 
 boto3 = sdk.boto3()

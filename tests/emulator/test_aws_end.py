@@ -11,7 +11,8 @@ import pytest
 from costgpu.clock import ManualClock, SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
-from costgpu.providers.aws import AwsProvider, sdk
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.emulator.client import RunningCloud
 from tests.emulator.create_requests import cpu_offer, offer, request

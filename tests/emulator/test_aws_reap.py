@@ -14,7 +14,8 @@ import pytest
 from costgpu.errors import InvalidRequest
 from costgpu.ledger import Ledger
 from costgpu.models.instance import OrphanedResource
-from costgpu.providers.aws import AwsProvider, instances
+from costgpu.providers.aws import instances
+from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told
 from tests.emulator.client import RunningCloud

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from costgpu.clock import SystemClock
-from costgpu.providers.aws import AwsProvider, sdk
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.provider import AwsProvider
 from tests.emulator.client import ROOT, RunningCloud
 from tests.emulator.create_requests import cpu_offer, request
 from tests.emulator.faults import lives
@@ -26,7 +27,7 @@ CLIENT = """
 import sys
 from datetime import UTC, datetime, timedelta
 from costgpu.clock import SystemClock
-from costgpu.providers.aws import AwsProvider
+from costgpu.providers.aws.provider import AwsProvider
 from tests.emulator.create_requests import request
 sys.stdin.readline()
 AwsProvider(clock=SystemClock()).create(request(lease_until=datetime(2027, 1, 1, tzinfo=UTC)))

@@ -16,7 +16,7 @@ import pytest
 from costgpu.clock import ManualClock
 from costgpu.config import config_file
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
-from costgpu.providers.gcp import BillingExport
+from costgpu.providers.gcp.billing import BillingExport
 from tests.cli.here import told
 
 START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 4, tzinfo=UTC)

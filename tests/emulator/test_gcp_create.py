@@ -14,7 +14,7 @@ from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, NoCapacity, ProviderError, QuotaExceeded, Throttled, Unreachable
 from costgpu.models.instance import InstanceState
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
-from costgpu.providers.gcp import GcpProvider
+from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulator.gce_api import _VERBS
 from tests.emulator.gce_client import PROJECT, RunningGce
 from tests.emulator.gcp_requests import SLICE, T4, V100, cpu_offer, offer, request

@@ -14,7 +14,7 @@ from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
 from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.gcp import GcpProvider
+from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulator.gce_client import PROJECT, RunningGce
 from tests.emulator.gcp_requests import cpu_offer, offer, request
 

@@ -18,8 +18,10 @@ from tests.fake_cloud.host import FakeHost
 from tests.fake_cloud.instance import FakeInstance
 from tests.fake_cloud.provider import FakeProvider
 from tests.fake_cloud.script import AgentRules, JobScript, MachineScript
+from tests.fake_cloud.spec import SPEC
 
 __all__ = [
+    "SPEC",
     "AgentRules",
     "Call",
     "CapacityRule",

@@ -28,7 +28,8 @@ from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import seen
 from costgpu.models.run import EventKind, RunEvent
-from costgpu.render.text.run import jobs_json
+from costgpu.providers import registry
+from costgpu.render.text.jobs import jobs_json
 from costgpu.runner.launch import load
 from costgpu.runner.spending import gather, state_of
 
@@ -56,7 +57,8 @@ def test_jobs(ledger: Ledger) -> None:
 
 def test_exports(ledger: Ledger) -> None:
     assert json.loads("".join(as_json(closed_runs(ledger, Selection()), AT))) == ANSWERS["export"]
-    assert "".join(as_focus(closed_runs(ledger, Selection()))).splitlines() == ANSWERS["focus"]
+    names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
+    assert "".join(as_focus(closed_runs(ledger, Selection()), names)).splitlines() == ANSWERS["focus"]
 
 
 @pytest.mark.parametrize("by", By)

@@ -13,12 +13,14 @@ from costgpu.errors import InstanceLost, RunError
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState
+from costgpu.providers import registry
 from costgpu.runner.agent import limits
+from costgpu.runner.agent.observe.watchdog import watchdog_delay
+from costgpu.runner.agent.state_files import Home
 from costgpu.runner.drive import collect
 from costgpu.runner.drive.loop import Detached
 from costgpu.runner.drive.receipt import request_of
 from costgpu.runner.launch import collect_finished, driver_for
-from costgpu.runner.lease import GUEST_WAITS_SECONDS
 from costgpu.runner.machine.keys import make_keys
 from tests.fake_cloud import JobScript
 from tests.fake_cloud.script import NEVER
@@ -171,10 +173,14 @@ def test_googles_own_deadline_comes_before_the_machines(tmp_path: Path, provider
     assert f"\ndeadline={int(START.timestamp()) + later}\n" in script
     assert f"\nlifetime={math.ceil(chosen.lease.lifetime_seconds) + later}\n" in script
     assert request_of(driver).lease_until == START
-    assert GUEST_WAITS_SECONDS["gcp"] > 30  # Google's own delay
+    assert registry.spec("gcp").watchdog_delay_seconds > 30  # Google's own delay
 
 
-@pytest.mark.parametrize(("provider", "before"), [("aws", 10.0), ("", 10.0), ("gcp", -45.0)])
-def test_the_agent_waits_for_googles_deadline(provider: str, before: float) -> None:
-    assert limits.last_seconds(provider, 7200.0) == before
-    assert before > -GUEST_WAITS_SECONDS.get(provider, 1.0)
+@pytest.mark.parametrize(("provider", "before"), [("aws", 10.0), ("local", 10.0), ("gcp", -45.0)])
+def test_the_agent_waits_for_googles_deadline(tmp_path: Path, provider: str, before: float) -> None:
+    """It knows of it by the deadline of the boot script, which is later."""
+    delay = registry.spec(provider).watchdog_delay_seconds
+    (tmp_path / "limits").write_text(f"{math.floor(2e9 + delay)} 7200 900")
+    seen = watchdog_delay(Home(str(tmp_path)), 2e9)
+    assert limits.last_seconds(seen, 7200.0) == before
+    assert before > -max(delay, 1.0)

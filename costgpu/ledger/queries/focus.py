@@ -26,10 +26,11 @@ VERSION = "1.2"
 SECOND_US = 1_000_000
 HOUR = Decimal(3600)
 QUANTITY, PRICE = Decimal("1e-9"), Decimal("1e-12")
-PUBLISHERS = {"aws": "Amazon Web Services", "gcp": "Google Cloud", "local": "This computer"}
-SERVICES = {"aws": "Amazon Elastic Compute Cloud", "gcp": "Compute Engine", "local": "This computer"}
 UNKNOWN = "unknown"  # in the columns that may not be empty
 DECIMAL, TEXT, TIME, PAIRS = "Decimal", "String", "Date/Time", "JSON"
+
+Names = Mapping[str, tuple[str, str]]
+"""Provider -> its publisher and the name of its service."""
 
 # Column -> data type. In the order of the specification: by name, our own at the end.
 COLUMNS: Mapping[str, str] = {
@@ -85,16 +86,23 @@ COLUMNS: Mapping[str, str] = {
 
 
 def as_focus(
-    runs: Iterable[ClosedRun], *, since: datetime | None = None, until: datetime | None = None
+    runs: Iterable[ClosedRun],
+    names: Names,
+    *,
+    since: datetime | None = None,
+    until: datetime | None = None,
 ) -> Iterator[str]:
     """A FOCUS dataset as CSV: a header, then a line a run and billing month. What is null is an empty cell.
 
     Args:
         runs: Those without a machine, or whose end was never recorded, have no charge and no line.
+        names: Provider -> its publisher and the name of its service; others go by their own name.
         since: Only what was charged from then on, to the second; None for the beginning.
         until: Only what was charged before then; None for no end.
     """
-    return lines([COLUMNS], ([row[name] for name in COLUMNS] for run in runs for row in rows_of(run, since, until)))
+    return lines(
+        [COLUMNS], ([row[name] for name in COLUMNS] for run in runs for row in rows_of(run, names, since, until))
+    )
 
 
 def metadata(at: datetime) -> dict[str, Any]:
@@ -116,7 +124,9 @@ def metadata(at: datetime) -> dict[str, Any]:
     }
 
 
-def rows_of(run: ClosedRun, since: datetime | None = None, until: datetime | None = None) -> Iterator[dict[str, Any]]:
+def rows_of(
+    run: ClosedRun, names: Names, since: datetime | None = None, until: datetime | None = None
+) -> Iterator[dict[str, Any]]:
     """The charges of one run, month by month: column -> value."""
     if run.started_at is None or run.ended_at is None or run.metered_cost_usd is None:
         return
@@ -130,7 +140,7 @@ def rows_of(run: ClosedRun, since: datetime | None = None, until: datetime | Non
             continue
         seconds = Decimal(share(ended - began, began, ended, low, high)) / SECOND_US
         charged = (first, last, month, following)
-        yield _row(run, charged, from_nano(share(cost, began, ended, low, high)), seconds)
+        yield _row(run, names, charged, from_nano(share(cost, began, ended, low, high)), seconds)
 
 
 def _months(started: datetime, ended: datetime) -> Iterator[tuple[datetime, datetime]]:
@@ -142,9 +152,11 @@ def _months(started: datetime, ended: datetime) -> Iterator[tuple[datetime, date
 
 
 def _row(
-    run: ClosedRun, charged: tuple[int, int, datetime, datetime], cost: Decimal, seconds: Decimal
+    run: ClosedRun, names: Names, charged: tuple[int, int, datetime, datetime], cost: Decimal, seconds: Decimal
 ) -> dict[str, Any]:
     first, last, month, following = charged
+    itself = run.provider or UNKNOWN
+    publisher, service = names.get(run.provider, (itself, itself))
     hours = (max(seconds, Decimal(1)) / HOUR).quantize(QUANTITY, ROUND_HALF_EVEN)
     price = (cost / hours).quantize(PRICE, ROUND_HALF_EVEN)
     start = first // SECOND_US  # whole seconds, as the specification writes times
@@ -174,21 +186,21 @@ def _row(
         "ContractedUnitPrice": price,
         "EffectiveCost": cost,
         "InvoiceId": None,
-        "InvoiceIssuerName": _name(PUBLISHERS, run.provider),
+        "InvoiceIssuerName": publisher,
         "ListCost": cost,
         "ListUnitPrice": price,
         "PricingCategory": "Dynamic" if spot else "Standard",
         "PricingQuantity": hours,
         "PricingUnit": "Hours",
-        "ProviderName": _name(PUBLISHERS, run.provider),
-        "PublisherName": _name(PUBLISHERS, run.provider),
+        "ProviderName": publisher,
+        "PublisherName": publisher,
         "RegionId": run.region or None,
         "RegionName": run.region or None,
         "ResourceId": run.instance_id or None,
         "ResourceName": (run.name or None) if run.instance_id else None,
         "ResourceType": "Virtual Machine" if run.instance_id else None,
         "ServiceCategory": "Compute",
-        "ServiceName": _name(SERVICES, run.provider),
+        "ServiceName": service,
         "ServiceSubcategory": "Virtual Machines",
         "SkuId": sku,
         "SkuMeter": "Compute Usage",
@@ -203,10 +215,6 @@ def _row(
         "x_Owner": run.owner or None,
         "x_RunId": run.run_id,
     }
-
-
-def _name(names: Mapping[str, str], provider: str) -> str:
-    return names.get(provider) or provider or UNKNOWN
 
 
 def _time(at: datetime) -> str:

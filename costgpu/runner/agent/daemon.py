@@ -24,7 +24,7 @@ from .job_environment import OUTPUTS_VARIABLE
 from .observe import machine_stats
 from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
-from .observe.watchdog import lifetime_left
+from .observe.watchdog import lifetime_left, watchdog_delay
 from .outputs import upload_at_shutdown, workdir
 from .outputs.finalize_outputs import settle
 from .power import power_off
@@ -311,7 +311,7 @@ class Daemon:
         if self.idle is None and idle_limit is not None:
             self.idle = IdleWatch(order["supervisor"]["pid"], max(self.tick, min(10.0, idle_limit / 5)))
         if self.notice is None and order["spot"]:
-            self.notice = NoticeWatch(order["provider"], setting("NOTICE_SECONDS", POLL_SECONDS))
+            self.notice = NoticeWatch(order.get("spot_notice"), setting("NOTICE_SECONDS", POLL_SECONDS))
             self.notice.start()
         free, least = self._disk()
         remaining = self._remaining()
@@ -379,7 +379,9 @@ class Daemon:
                 since_uploaded=self._since("uploaded"),
                 since_collected=self._since("collected"),
                 remaining=self._remaining(),
-                last_seconds=limits.last_seconds(self.order.get("provider", ""), self.order["whole_seconds"]),
+                last_seconds=limits.last_seconds(
+                    watchdog_delay(self.home, self.order["deadline_epoch"]), self.order["whole_seconds"]
+                ),
                 linger=setting("LINGER_SECONDS", 120.0),
                 patience=setting("PATIENCE_SECONDS", 900.0),
             )

@@ -7,6 +7,8 @@ from typing import NamedTuple
 COLLECT_SECONDS = 60.0  # kept free before the deadline for the outputs, besides the job's grace
 UPLOAD_BYTES_PER_SECOND = 40e6  # what packing and sending is taken to do at least
 SHORT_LEASE_SHARE = 0.2  # never keep more than this of the whole time free
+LEAST_DELAY_SECONDS = 30.0  # a watchdog that waits so long beyond the deadline leaves it to the provider
+WATCHDOG_LEAD_SECONDS = 15.0
 MIN_FREE_BYTES, MAX_FREE_BYTES, FREE_SHARE = 256 << 20, 2 << 30, 0.01
 
 
@@ -69,13 +71,16 @@ def reserve_seconds(grace: float, whole: float, upload_bytes: int | None = None)
     return min(grace + collect, SHORT_LEASE_SHARE * max(0.0, whole))
 
 
-def last_seconds(provider: str, whole: float) -> float:
+def last_seconds(watchdog_delay: float, whole: float) -> float:
     """How long before the deadline of a lease of `whole` seconds a machine switches off that nobody has ended.
 
-    Google itself deletes a running machine then, with its disk, up to 30 s late; one that has switched itself off it
-    leaves alone, and bills its disk. So there it is a while after the deadline, if that did not happen.
+    Where its boot script's watchdog waits beyond the deadline, the provider itself deletes a running machine then, with
+    its disk; one that has switched itself off it may leave alone, and bill its disk. So there it is after the deadline,
+    shortly before the watchdog.
     """
-    return -45.0 if provider == "gcp" else min(10.0, whole * SHORT_LEASE_SHARE / 3)
+    if watchdog_delay >= LEAST_DELAY_SECONDS:
+        return WATCHDOG_LEAD_SECONDS - watchdog_delay
+    return min(10.0, whole * SHORT_LEASE_SHARE / 3)
 
 
 def least_free(total_bytes: int) -> int:

@@ -24,6 +24,7 @@ from costgpu.models.instance import Instance, InstanceState
 from costgpu.models.job import EndReason, JobOrder, JobPhase
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EndedBy, EventKind, RunState
+from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 from costgpu.runner.drive import collect, termination
 from costgpu.runner.state.outcome import LIMITS, error_for
@@ -264,5 +265,6 @@ def _order(driver: Driver) -> JobOrder:
         grace_seconds=spec.grace_seconds,
         spot=option.offer.purchase_option is PurchaseOption.SPOT,
         provider=option.offer.provider,
+        spot_notice=registry.spec(option.offer.provider).spot_notice,
         power_off=spec.auto_shutdown,
     )

@@ -9,8 +9,8 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import CreateRequest
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind
+from costgpu.providers import registry
 from costgpu.runner.drive import termination
-from costgpu.runner.lease import GUEST_WAITS_SECONDS
 from costgpu.runner.machine.boot_script import boot_script
 
 if TYPE_CHECKING:
@@ -23,14 +23,14 @@ def request_of(driver: Driver) -> CreateRequest:
     tried, option = view.attempt, view.option
     assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
     keys = driver.keys()
-    over_ssh = option.offer.provider != "local"
-    waits = GUEST_WAITS_SECONDS.get(option.offer.provider, 0.0)
+    spec = registry.spec(option.offer.provider)
+    waits = spec.watchdog_delay_seconds
     script = boot_script(
         deadline=tried.lease_until + timedelta(seconds=waits),
         lifetime_seconds=option.lease.lifetime_seconds + waits,
-        user_public_key=keys.user_public if over_ssh else "",
-        host_private_key=keys.host_private if over_ssh else "",
-        host_public_key=keys.host_public if over_ssh else "",
+        user_public_key=keys.user_public if spec.over_ssh else "",
+        host_private_key=keys.host_private if spec.over_ssh else "",
+        host_public_key=keys.host_public if spec.over_ssh else "",
     )
     return CreateRequest(
         run_id=view.run_id,

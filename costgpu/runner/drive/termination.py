@@ -14,9 +14,9 @@ from costgpu.errors import ProviderError, TerminationUnconfirmed
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, Receipt, RunView
+from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
-from costgpu.runner.lease import GUEST_WAITS_SECONDS
 
 if TYPE_CHECKING:
     from costgpu.runner.drive.loop import Driver
@@ -38,19 +38,15 @@ def end_by_hand(ref: InstanceRef, account: str = "") -> str:
         ref: Of the instance.
         account: Whose, as in `Attempt.account`; empty if that is not known.
     """
-    if ref.provider == "aws":
-        return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"
-    if ref.provider == "gcp":
-        zone, _, name = ref.instance_id.rpartition("/")
-        project = f" --project {account}" if account else ""
-        return f"gcloud compute instances delete {name} --zone {zone or ref.region}{project} --quiet"
-    return f"costgpu cancel {ref.instance_id}"
+    spec = registry.find(ref.provider)
+    return spec.end_by_hand(ref, account) if spec is not None else f"costgpu cancel {ref.instance_id}"
 
 
 def _by_hand(provider: Provider, ref: InstanceRef) -> str:
     """The same, with the account of the credentials where the command needs it."""
     account = ""
-    if ref.provider == "gcp":  # where this asks nobody
+    spec = registry.find(ref.provider)
+    if spec is not None and spec.account_in_end_command:
         with contextlib.suppress(ProviderError):
             account = provider.identity().account
     return end_by_hand(ref, account)
@@ -153,7 +149,8 @@ def who_ended(view: RunView, instance: Instance | None, marker: str, now: dateti
         return EndedBy.AGENT
     by_guest = instance is not None and instance.by_guest
     if past_lease(view, instance, now):
-        deletes = view.instance is not None and view.instance.provider in GUEST_WAITS_SECONDS
+        spec = registry.find(view.instance.provider) if view.instance is not None else None
+        deletes = spec is not None and spec.watchdog_delay_seconds > 0
         return EndedBy.PROVIDER if deletes and not by_guest else EndedBy.WATCHDOG
     if by_guest:  # before its job had started, only the watchdog knows a reason
         return EndedBy.WATCHDOG if view.started_at is None else EndedBy.AGENT

@@ -12,33 +12,18 @@ import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
 
 from costgpu.clock import Clock
-from costgpu.errors import OutputsDamaged, UsageError
+from costgpu.errors import OutputsDamaged
 from costgpu.ledger.codec import from_json
 from costgpu.models.job import EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
+from costgpu.providers import registry
+from costgpu.providers.base import Bucket
 
 GRACE_SECONDS = 900.0  # an address is valid a little longer than the lease
 LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
 OUTPUTS, LOGS = "outputs.tar.gz", "logs.tar.gz"
-
-
-class Bucket(Protocol):
-    """One bucket and prefix of an object store."""
-
-    def credentials_expire_at(self) -> datetime | None:
-        """When the addresses end whatever they were made for; None if never."""
-
-    def presign_put(self, name: str, seconds: float) -> str:
-        """An address that takes one upload without credentials."""
-
-    def exists(self, name: str) -> bool:
-        """Whether there is such an object."""
-
-    def download(self, name: str, path: Path) -> None:
-        """Brings it here."""
 
 
 class BucketOutputs:
@@ -46,12 +31,12 @@ class BucketOutputs:
 
     Args:
         clock: For how long addresses have to be valid.
-        open_bucket: From ``s3://name/prefix``; the default knows S3.
+        open_bucket: From ``s3://name/prefix``; the default asks the providers.
     """
 
     def __init__(self, clock: Clock, open_bucket: Callable[[str], Bucket] | None = None) -> None:
         self.clock = clock
-        self._open = open_bucket or _open
+        self._open = open_bucket or registry.bucket
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
         """``outputs`` and ``logs`` -> presigned URL; empty without a bucket."""
@@ -160,14 +145,6 @@ def _status(folder: Path) -> JobStatus:
         return from_json(JobStatus, json.loads((folder / "status.json").read_text()))
     except (OSError, ValueError):
         return JobStatus(phase=JobPhase.FINISHED, reason=EndReason.INSTANCE_LOST, detail="Its end was not recorded.")
-
-
-def _open(url: str) -> Bucket:
-    if not url.startswith("s3://"):
-        raise UsageError(f"{url} is not a bucket that costgpu knows.", hint="Write s3://name/prefix.")
-    from costgpu.providers.aws.bucket import S3Bucket  # noqa: PLC0415 - boto3 only with a bucket
-
-    return S3Bucket(url)
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:

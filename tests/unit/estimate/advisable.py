@@ -112,12 +112,12 @@ def gpu(
         vcpus=vcpus,
         memory_gib=memory,
     )
-    return Candidate(offer=offer, cpu=CPU, accelerator=spec)
+    return builders.candidate(offer, CPU, accelerator=spec)
 
 
 def host(price: float = 0.2, vcpus: int = 8, memory: float = 32, region: str = "us-east-1") -> Candidate:
     offer = builders.offer(price, vcpus=vcpus, instance_type=f"cpu-{vcpus}", memory_gib=memory, region=region)
-    return Candidate(offer=offer, cpu=CPU)
+    return builders.candidate(offer, CPU)
 
 
 def workload_of(measured: WorkloadProfile) -> Workload:

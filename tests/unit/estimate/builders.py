@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
+from costgpu.models.prediction import Candidate
 from costgpu.models.workload import (
     Framework,
     Machine,
@@ -18,6 +19,7 @@ from costgpu.models.workload import (
     TotalKind,
     WorkloadProfile,
 )
+from costgpu.providers import registry
 
 GIB = 2**30
 
@@ -112,6 +114,12 @@ def offer(
         ),
         **changes,
     )
+
+
+def candidate(place: Offer, cpu: CpuSpec | None = None, **changes: Any) -> Candidate:
+    """The place of an offer, with its provider's prices of disk and address."""
+    known = Candidate(offer=place, cpu=cpu or cpu_spec(), costs=registry.costs(place.provider))
+    return replace(known, **changes)
 
 
 def step_times(seconds: float = 1.0, count: int = 10, **changes: Any) -> StepTimes:

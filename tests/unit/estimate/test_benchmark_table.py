@@ -242,7 +242,7 @@ def candidate(
         memory_gib=memory_gib,
         architecture=architecture,
     )
-    return Candidate(offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
+    return builders.candidate(offer, cpus()["aws", "c7a"], accelerator=spec)
 
 
 def profile(phase: Phase, name: str = "xgboost") -> WorkloadProfile:

@@ -118,7 +118,7 @@ def test_no_calibration_without_a_gpu_that_is_known() -> None:
 
 
 def offer(*, gpu: bool) -> Candidate:
-    return Candidate(offer=builders.offer(memory_gib=32.0), accelerator=SPECS["T4"] if gpu else None)
+    return builders.candidate(builders.offer(memory_gib=32.0), accelerator=SPECS["T4"] if gpu else None)
 
 
 def why(measured: WorkloadProfile, candidate: Candidate) -> str:

@@ -23,7 +23,7 @@ from costgpu.models.offer import AcceleratorSpec, Offer
 from costgpu.models.prediction import Candidate, Range
 from costgpu.models.workload import Framework, OptimizerFacts, Phase, WorkloadProfile
 from tests.unit.estimate import builders
-from tests.unit.estimate.builders import GIB, cpu_spec, gpu_spec
+from tests.unit.estimate.builders import GIB, candidate, cpu_spec, gpu_spec
 
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)
 AMP = Precision(half="float16", matmul_tf32=False, conv_tf32=True)
@@ -40,19 +40,15 @@ def board(capability: tuple[int, int] | None = (8, 0), vendor: str = "NVIDIA") -
     return gpu_spec(compute_capability=capability, vendor=vendor)
 
 
-def cpu_machine(one: Offer | None = None, **other: object) -> Candidate:
-    return replace(Candidate(offer=one or offer(), cpu=CPU), **other)  # type: ignore[arg-type]
+def cpu_machine(one: Offer | None = None, **changes: Any) -> Candidate:
+    return candidate(one or offer(), **changes)
 
 
 def gpu_machine(
     one: Offer | None = None, spec: AcceleratorSpec | None = None, *, on_demand: float | None = None
 ) -> Candidate:
-    return Candidate(
-        offer=one or offer(gpus=1),
-        cpu=CPU,
-        accelerator=spec or board(),
-        on_demand_usd_per_hour=None if on_demand is None else Decimal(str(on_demand)),
-    )
+    price = None if on_demand is None else Decimal(str(on_demand))
+    return candidate(one or offer(gpus=1), accelerator=spec or board(), on_demand_usd_per_hour=price)
 
 
 def optimizer(name: str, parameters: int = 0, state: int = 0) -> OptimizerFacts:

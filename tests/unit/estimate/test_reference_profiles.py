@@ -42,7 +42,7 @@ def predicted(profile: WorkloadProfile, gpu: str | None) -> Prediction:
     spec = accelerators()[gpu] if gpu else None
     memory = spec.memory_gib if spec else 0
     offer = builders.offer(gpu=gpu or "", gpu_memory_gib=memory, vcpus=16, memory_gib=256)
-    place = Candidate(offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
+    place = builders.candidate(offer, cpus()["aws", "c7a"], accelerator=spec)
     return predict(prepare(profile, scope_of(profile), year=2026), place)
 
 

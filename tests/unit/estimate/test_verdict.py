@@ -25,7 +25,7 @@ from costgpu.estimate.verdict_sentence import describe, money
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
 from tests.unit.estimate import builders
-from tests.unit.estimate.builders import cpu_spec, gpu_spec
+from tests.unit.estimate.builders import candidate, cpu_spec, gpu_spec
 
 HOUR = 3600.0
 WHOLE = Scope("the whole job", True, (1000.0,), (10.0,))
@@ -68,11 +68,11 @@ def here(run: float = 100 * HOUR) -> Prediction:
 
 
 def cpu(run: float, price: float = 0.4, *, spot: bool = False, **other: Any) -> Prediction:
-    return prediction(Candidate(offer=offer(price, spot=spot), cpu=CPU), run, **other)
+    return prediction(candidate(offer(price, spot=spot), CPU), run, **other)
 
 
 def gpu(run: float, price: float = 0.8, *, spot: bool = False, **other: Any) -> Prediction:
-    return prediction(Candidate(offer=offer(price, gpus=1, spot=spot), cpu=CPU, accelerator=L4), run, **other)
+    return prediction(candidate(offer(price, gpus=1, spot=spot), CPU, accelerator=L4), run, **other)
 
 
 def verdict(offers: list[Prediction], local: Prediction | None = None, scope: Scope = WHOLE, **wanted: Any) -> Verdict:
@@ -372,9 +372,8 @@ def test_notes_travel() -> None:
 
 
 def test_names_and_amounts() -> None:
-    spot = Candidate(
-        offer=offer(1.0, gpus=8, spot=True, provider="gcp", name="g2-standard-96"), cpu=CPU, accelerator=L4
-    )
+    place = offer(1.0, gpus=8, spot=True, provider="gcp", name="g2-standard-96")
+    spot = candidate(place, CPU, accelerator=L4)
     assert describe(prediction(spot, HOUR)) == "gcp g2-standard-96 (8x L4), us-east-1, spot"
     assert describe(cpu(HOUR)) == "aws c7a.2xlarge, us-east-1, on-demand"
     assert describe(here()) == "this machine"

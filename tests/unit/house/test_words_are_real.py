@@ -86,7 +86,7 @@ def _unreal_commands(text: str) -> Iterator[str]:
 def constants(source: Path) -> Iterator[str]:
     """The texts in a module that are not docstrings."""
     tree = ast.parse(source.read_text())
-    parts = set()
+    parts: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts.update(map(id, node.values))

@@ -20,6 +20,7 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.queries import focus
 from costgpu.ledger.queries.export import COLUMNS, as_csv, as_json
 from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs, spent
+from costgpu.providers import registry
 from tests.unit.ledger.closed import Closed, plant
 
 EXAMPLES = count()
@@ -48,6 +49,7 @@ class Column:
 
 
 CATEGORIES = ("Usage", "Purchase", "Tax", "Credit", "Adjustment")
+NAMES = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
 SERVICES = (
     "AI and Machine Learning",
     "Analytics",
@@ -170,7 +172,7 @@ def test_the_columns_are_those_of_the_specification_in_its_order() -> None:
 
 def test_a_run_over_the_end_of_a_month() -> None:
     (run,) = runs_of(Closed(started=AT, seconds=7200.0, cost=Decimal("1.00000001"), tags={"team": "nlp"}))
-    first, second = rows_in("".join(focus.as_focus([run])))
+    first, second = rows_in("".join(focus.as_focus([run], NAMES)))
     for row in (first, second):
         conforms(row)
     assert (first["ChargePeriodStart"], first["ChargePeriodEnd"]) == ("2026-10-31T22:30:00Z", "2026-11-01T00:00:00Z")
@@ -217,7 +219,7 @@ PLANTED = st.builds(
 @given(PLANTED)
 def test_every_row_conforms_and_rows_add_up_to_what_was_recorded(planted: Closed) -> None:
     (run,) = runs_of(planted)
-    rows = rows_in("".join(focus.as_focus([run])))
+    rows = rows_in("".join(focus.as_focus([run], NAMES)))
     for row in rows:
         conforms(row)
     for column in ("BilledCost", "EffectiveCost", "ContractedCost", "ListCost"):
@@ -236,7 +238,7 @@ def test_a_part_of_the_time_is_what_was_spent_in_it(planted: list[Closed], after
     mine = {"example": str(next(EXAMPLES))}
     plant(SHARED, [replace(run, tags=mine) for run in planted])
     runs = closed_runs(SHARED, Selection(tags=mine), since=low, until=high)
-    rows = rows_in("".join(focus.as_focus(runs, since=low, until=high)))
+    rows = rows_in("".join(focus.as_focus(runs, NAMES, since=low, until=high)))
     assert sum(Decimal(row["BilledCost"]) for row in rows) == spent(SHARED, Selection(tags=mine), low, high)
     for row in rows:
         conforms(row)
@@ -246,7 +248,7 @@ def test_a_part_of_the_time_is_what_was_spent_in_it(planted: list[Closed], after
 
 def test_a_run_without_a_machine_has_no_charge() -> None:
     runs = runs_of(Closed(started=AT, seconds=0.0, cost=Decimal(0), reason="no_capacity", instance=False))
-    assert rows_in("".join(focus.as_focus(runs))) == []
+    assert rows_in("".join(focus.as_focus(runs, NAMES))) == []
     assert len(rows_in("".join(as_csv(runs)))) == 1
 
 
@@ -259,7 +261,7 @@ def test_the_metadata_names_the_version_and_every_column() -> None:
 @pytest.mark.parametrize("word", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1"])
 def test_no_cell_is_a_formula(word: str) -> None:
     (run,) = runs_of(Closed(started=AT, name=word, owner=word, tags={word: word}))
-    for text in ("".join(as_csv([run])), "".join(focus.as_focus([run]))):
+    for text in ("".join(as_csv([run])), "".join(focus.as_focus([run], NAMES))):
         (row,) = rows_in(text)
         assert any(value == f"'{word}" for value in row.values())
         for value in row.values():
@@ -316,6 +318,6 @@ def test_it_streams() -> None:
         while True:
             yield EXAMPLE[0]
 
-    for chunks in (as_csv(endless()), as_json(endless(), AT), focus.as_focus(endless())):
+    for chunks in (as_csv(endless()), as_json(endless(), AT), focus.as_focus(endless(), NAMES)):
         assert next(chunks)
         assert next(chunks)

@@ -15,6 +15,7 @@ from costgpu.units import (
     format_count,
     format_duration,
     format_ratio,
+    format_size,
     format_usd,
     parse_accelerator,
     parse_count,
@@ -215,3 +216,20 @@ def test_any_text_is_a_count_or_a_clear_error(text: str) -> None:
     else:
         message = "--tokens"
     assert "--tokens" in message
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (2.5e9, "2.5 GB"),
+        (7e12, "7.0 TB"),
+    ],
+)
+def test_sizes_of_files(count: float, words: str) -> None:
+    assert format_size(count) == words

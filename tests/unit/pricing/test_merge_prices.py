@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.merge_prices import MOVED, Refresh, settle
-from costgpu.pricing.sources.price_update import Failure, Harvest, by_key, key_of
+from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
 
 OLD, NEW = date(2026, 7, 9), date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
@@ -37,9 +37,9 @@ def offer(price: str | Decimal, option: PurchaseOption = ON_DEMAND, name: str = 
 
 
 def refresh(
-    known: list[Offer], new: list[Offer], *, accept: bool = False, failures: tuple[Failure, ...] = ()
+    known: list[Offer], new: list[Offer], *, accept: bool = False, failures: tuple[MissingPrice, ...] = ()
 ) -> Refresh:
-    harvest = Harvest(
+    harvest = PriceUpdate(
         provider="aws",
         regions=("r",),
         offers=tuple(replace(one, price_as_of=NEW) for one in new),
@@ -90,7 +90,7 @@ def test_a_spot_price_above_the_on_demand_price_is_never_taken(accept: bool) -> 
 
 def test_an_offer_without_a_new_price_keeps_price_and_age() -> None:
     known = [offer("1"), offer("2", name="m2")]
-    failed = Failure(key=key_of(known[1]), reason="why")
+    failed = MissingPrice(key=key_of(known[1]), reason="why")
     result = refresh(known, [offer("1.1")], failures=(failed,))
     assert result.offers == (offer("1.1", day=NEW), offer("2", name="m2"))
     assert result.failures == (failed,)

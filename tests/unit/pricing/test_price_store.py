@@ -22,7 +22,7 @@ from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog, query_current
 from costgpu.pricing.query import OfferQuery
-from costgpu.pricing.sources.price_update import by_key, key_of
+from costgpu.models.price_update import by_key, key_of
 from costgpu.units import parse_accelerator
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)

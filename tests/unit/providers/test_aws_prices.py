@@ -12,9 +12,9 @@ from functools import cache
 import pytest
 
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.price_update import PriceUpdate, by_key, key_of
 from costgpu.pricing import snapshot
-from costgpu.pricing.sources import aws_prices
-from costgpu.pricing.sources.price_update import Harvest, by_key, key_of
+from costgpu.providers.aws import prices
 from tests.emulator.price_documents import Document, aws_product, aws_products, aws_spot_rows, spot_row
 
 TODAY = date(2026, 11, 21)
@@ -37,8 +37,8 @@ def offer(instance_type: str, option: PurchaseOption = ON_DEMAND, region: str = 
 
 def harvest(
     products: Iterable[Document], spots: Iterable[Document] = (), known: list[Offer] | None = None, region: str = REGION
-) -> Harvest:
-    return aws_prices.harvest(products, spots, shipped() if known is None else known, region, today=TODAY)
+) -> PriceUpdate:
+    return prices.price_update(products, spots, shipped() if known is None else known, region, today=TODAY)
 
 
 def reason(products: Iterable[Document], one: Offer, spots: Iterable[Document] = ()) -> str:
@@ -63,8 +63,8 @@ def test_the_lists_of_known_prices_give_the_known_prices(region: str) -> None:
             old, price_source="", price_as_of=TODAY
         )
     assert {(new.price_source, new.price_as_of, new.purchase_option) for new in found.offers} == {
-        (aws_prices.ON_DEMAND_SOURCE, TODAY, ON_DEMAND),
-        (aws_prices.SPOT_SOURCE, TODAY, SPOT),
+        (prices.ON_DEMAND_SOURCE, TODAY, ON_DEMAND),
+        (prices.SPOT_SOURCE, TODAY, SPOT),
     }
 
 

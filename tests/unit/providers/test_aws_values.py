@@ -17,11 +17,12 @@ from costgpu.errors import InvalidRequest, Unreachable
 from costgpu.models.instance import CreateRequest, InstanceState
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog
-from costgpu.providers.aws import caller_address, launch, quotas
+from costgpu.providers.aws import launch, quotas
 from costgpu.providers.aws.images import parameters_for
 from costgpu.providers.aws.instances import instance_from
 from costgpu.providers.aws.network import _permission, _same, _without
 from costgpu.providers.aws.termination_schedule import run_of, schedule_name
+from costgpu.providers.caller_address import caller_address
 
 RUN_IDS = st.from_regex(r"[a-z][a-z0-9]{11}", fullmatch=True)
 A10G = Accelerator(name="A10G", count=1, memory_gib=24.0)
@@ -68,7 +69,7 @@ def request(tags: dict[str, str]) -> CreateRequest:
 
 
 def test_the_sdk_is_imported_on_first_use_only() -> None:
-    code = "import costgpu.providers.aws as a; a.AwsProvider; a.S3Bucket; import sys; print('boto3' in sys.modules, 'botocore' in sys.modules)"  # noqa: E501
+    code = "from costgpu.providers.aws import bucket, diagnostics, prices, provider; import sys; print('boto3' in sys.modules, 'botocore' in sys.modules)"  # noqa: E501
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 

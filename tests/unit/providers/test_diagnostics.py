@@ -154,9 +154,10 @@ def test_the_policies_are_printed_as_shipped() -> None:
         ("aws", "costgpu.providers.aws", "policy.json"),
         ("gcp", "costgpu.providers.gcp", "role.yaml"),
     ):
-        assert registry.policy(name).encode() == resources.files(package).joinpath(file).read_bytes()
-    with pytest.raises(InvalidRequest, match="local"):
-        registry.policy("local")
+        policy = registry.spec(name).policy
+        assert policy is not None
+        assert policy().encode() == resources.files(package).joinpath(file).read_bytes()
+    assert registry.spec("local").policy is None
 
 
 def test_every_action_of_the_policy_is_asked_with_real_resources_and_its_conditions_met() -> None:

@@ -15,10 +15,11 @@ from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
 from costgpu.models.instance import InstanceRef
 from costgpu.models.offer import Accelerator
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.gcp import GcpProvider, provider, quotas, storage
+from costgpu.providers.gcp import provider, quotas, storage
 from costgpu.providers.gcp.images import Images
 from costgpu.providers.gcp.labels import label_value
 from costgpu.providers.gcp.network import caller
+from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
 from costgpu.runner.drive import termination
 from costgpu.runner.reap import label_form

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.price_update import PriceUpdate, by_key, key_of
 from costgpu.pricing import snapshot
-from costgpu.pricing.sources import gcp_skus
-from costgpu.pricing.sources.price_update import Harvest, by_key, key_of
-from costgpu.providers.gcp.skus import counted
+from costgpu.providers.gcp import sku_prices
+from costgpu.providers.gcp.sku_catalog import counted
 from tests.emulator.price_documents import Document, google_skus, sku
 
 TODAY = date(2026, 11, 21)
@@ -45,8 +45,8 @@ def offer(instance_type: str, option: PurchaseOption = ON_DEMAND, region: str = 
     return by_key(shipped())["gcp", region, instance_type, option]
 
 
-def harvest(skus: Iterable[Document], offers: Iterable[Offer], *regions: str) -> Harvest:
-    return gcp_skus.harvest(skus, offers, regions or (REGION,), today=TODAY)
+def harvest(skus: Iterable[Document], offers: Iterable[Offer], *regions: str) -> PriceUpdate:
+    return sku_prices.price_update(skus, offers, regions or (REGION,), today=TODAY)
 
 
 def price(skus: Iterable[Document], one: Offer) -> Decimal:
@@ -75,7 +75,7 @@ def test_every_known_machine_is_composed_and_costs_what_is_known_within_1_percen
     for new in found.offers:
         if (new.instance_type, new.purchase_option) not in HOST_RATES_OF_ANOTHER_MACHINE:
             assert abs(new.price_usd_per_hour / before[key_of(new)].price_usd_per_hour - 1) < Decimal("0.01"), new
-    assert {(new.price_source, new.price_as_of) for new in found.offers} == {(gcp_skus.SOURCE, TODAY)}
+    assert {(new.price_source, new.price_as_of) for new in found.offers} == {(sku_prices.SOURCE, TODAY)}
     assert found.documents == len(documents())
 
 
@@ -123,21 +123,21 @@ def test_no_price_is_ever_made_from_some_of_the_parts(data: st.DataObject) -> No
         st.sampled_from(["a2-ultragpu-1g", "g2-standard-4", "a3-highgpu-8g", "n1-standard-8+T4:2"])
     )
     one = offer(instance_type, data.draw(st.sampled_from([SPOT, ON_DEMAND])))
-    mapping = gcp_skus.read_mapping()
+    mapping = sku_prices.read_mapping()
     names = [part.component.name for part in mapping.parts(one)]
     lost = data.draw(st.sets(st.sampled_from(names)))
     rates = _rates()
     left = {key: found for key, found in rates.items() if key[0] not in lost}
     if lost:
         with pytest.raises(LookupError):
-            gcp_skus.compose(one, left, mapping)
+            sku_prices.compose(one, left, mapping)
     else:
-        assert gcp_skus.compose(one, left, mapping) == price(_of(REGION), one)
+        assert sku_prices.compose(one, left, mapping) == price(_of(REGION), one)
 
 
 @cache
-def _rates() -> gcp_skus.Rates:
-    return gcp_skus.rates_in(_of(REGION), gcp_skus.read_mapping())[0]
+def _rates() -> sku_prices.Rates:
+    return sku_prices.rates_in(_of(REGION), sku_prices.read_mapping())[0]
 
 
 @cache
@@ -298,7 +298,7 @@ def test_a_machine_that_the_data_do_not_know_has_no_price() -> None:
 
 
 def test_the_data_know_every_shipped_machine_and_name_each_sku_once() -> None:
-    mapping = gcp_skus.read_mapping()
+    mapping = sku_prices.read_mapping()
     used = {part.component.name for one in shipped() for part in mapping.parts(one)}
     assert used == {component.name for component in mapping.names.values()}
 
@@ -316,15 +316,15 @@ def test_the_data_know_every_shipped_machine_and_name_each_sku_once() -> None:
     ],
 )
 def test_data_that_contradict_themselves_are_refused(change: object, tmp_path: Path) -> None:
-    document = json.loads(gcp_skus.MAPPING.read_text(encoding="utf-8"))
+    document = json.loads(sku_prices.MAPPING.read_text(encoding="utf-8"))
     change(document)  # type: ignore[operator]
     path = tmp_path / "gcp_skus.json"
     path.write_text(json.dumps(document))
     with pytest.raises(ConfigError):
-        gcp_skus.read_mapping(path)
+        sku_prices.read_mapping(path)
     path.write_text("{")
     with pytest.raises(ConfigError):
-        gcp_skus.read_mapping(path)
+        sku_prices.read_mapping(path)
 
 
 def test_requests_of_a_person_count_against_the_configured_project() -> None:

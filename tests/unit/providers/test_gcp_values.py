@@ -74,7 +74,7 @@ def minute(number: int) -> datetime:
 
 def test_the_sdk_is_imported_on_first_use_only() -> None:
     code = (
-        "from costgpu.clock import SystemClock; from costgpu.providers.gcp import GcpProvider;"
+        "from costgpu.clock import SystemClock; from costgpu.providers.gcp.provider import GcpProvider;"
         "GcpProvider(clock=SystemClock()); import sys; print([name for name in sys.modules if name.startswith('google')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

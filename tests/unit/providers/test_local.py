@@ -19,8 +19,9 @@ import pytest
 from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.providers.local import LocalProvider, processes, retention
+from costgpu.providers.local import processes, retention
 from costgpu.providers.local import provider as module
+from costgpu.providers.local.provider import LocalProvider
 from costgpu.runner.machine.boot_script import boot_script
 from tests.contract.harness import RUN, LocalHarness
 

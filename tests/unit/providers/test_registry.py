@@ -1,53 +1,82 @@
-"""Providers by name, and what is not imported on the way."""
+"""Providers by name, what is not imported on the way, and what other packages register."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from costgpu.clock import ManualClock
-from costgpu.errors import InvalidRequest
+from costgpu.errors import ConfigError, InvalidRequest, PriceNotFound
+from costgpu.models.instance import InstanceRef
 from costgpu.providers import registry
-from costgpu.providers.local import LocalProvider
+from costgpu.providers.local.provider import LocalProvider
+from costgpu.providers.spec import ProviderConfig, ProviderSpec
 
 
-def test_this_machine_lives_in_the_data_folder() -> None:
-    found = registry.provider("local", clock=ManualClock(), subnet=None)
+def config(folder: Path = Path("/nowhere"), **settings: str) -> ProviderConfig:
+    return ProviderConfig(clock=ManualClock(), data_folder=lambda: folder, settings=settings)
+
+
+def test_this_machine_lives_in_the_data_folder(tmp_path: Path) -> None:
+    found = registry.spec("local").adapter(config(tmp_path / "data"))
     assert isinstance(found, LocalProvider)
-    assert found.folder.parent.name == "costgpu"
+    assert found.folder == tmp_path / "data" / "machines"
     assert not found.folder.exists()
 
 
-def test_a_folder_of_ones_own(tmp_path: Path) -> None:
-    found = registry.provider("local", clock=ManualClock(), local_folder=tmp_path, subnet="subnet-1")
-    assert isinstance(found, LocalProvider)
-    assert found.folder == tmp_path
-
-
-def test_each_adapter_takes_its_own_options() -> None:
-    found = registry.provider(
-        "gcp", clock=ManualClock(), gcp_project="research-42", gcp_network="lab", subnet="subnet-1"
-    )
-    assert found.name == "gcp"
+def test_an_adapter_is_made_with_its_settings() -> None:
+    spec = registry.spec("gcp")
+    assert spec.adapter(config(project="research-42", network="lab", billing_table="a.b.c")).name == "gcp"
     with pytest.raises(InvalidRequest, match="no image"):
-        registry.provider("gcp", clock=ManualClock(), gcp_image="ami-12345678")
+        spec.adapter(config(image="ami-12345678"))
     with pytest.raises(InvalidRequest, match="no network"):
-        registry.provider("gcp", clock=ManualClock(), gcp_network="a/b/c")
+        spec.adapter(config(network="a/b/c"))
 
 
-@pytest.mark.parametrize("name", ["fake", "azure", ""])
+@pytest.mark.parametrize("name", ["azure", ""])
 def test_unknown_names(name: str) -> None:
+    assert registry.find(name) is None
     with pytest.raises(InvalidRequest, match="no provider") as caught:
-        registry.provider(name, clock=ManualClock())
+        registry.spec(name)
     assert "local" in caught.value.hint
+    with pytest.raises(PriceNotFound, match="disk"):
+        registry.costs(name)
 
 
-def test_unknown_options() -> None:
-    with pytest.raises(TypeError, match="subnett"):
-        registry.provider("local", clock=ManualClock(), subnett="x")
+def test_every_provider_has_prices_of_its_disk_and_names_for_focus() -> None:
+    for spec in map(registry.spec, registry.BUILT_IN):
+        assert registry.costs(spec.name).extras_usd_per_hour(100) >= (0.01 if spec.over_ssh else 0)
+        assert spec.publisher
+        assert spec.service
+        assert registry.find(spec.name) is spec
+
+
+def test_a_provider_without_a_price_of_its_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = ProviderSpec(
+        name="mute",
+        display_name="",
+        publisher="",
+        service="",
+        adapter=registry.spec("local").adapter,
+        has_credentials=lambda: True,
+    )
+    monkeypatch.setattr(registry, "_registered", {"mute": spec})
+    with pytest.raises(PriceNotFound, match="mute"):
+        registry.costs("mute")
+    ref = InstanceRef(provider="mute", region="r", instance_id="i-1")
+    assert spec.end_by_hand(ref, "") == "costgpu cancel i-1"
+
+
+def test_the_bucket_is_opened_by_its_scheme() -> None:
+    assert type(registry.bucket("s3://results/x")).__name__ == "S3Bucket"
+    for url in ("gs://results", "s3", "results"):
+        with pytest.raises(InvalidRequest, match="not a bucket") as caught:
+            registry.bucket(url)
+        assert "s3://name/prefix" in caught.value.hint
 
 
 def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
@@ -55,40 +84,60 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
         "import sys\n"
         "from costgpu.clock import SystemClock\n"
         "from costgpu.providers import registry\n"
-        "names = {registry.provider(name, clock=SystemClock()).name for name in ('local', 'aws', 'gcp')}\n"
-        "heavy = {'boto3', 'botocore', 'google.cloud', 'google.auth', 'psutil', 'tests.fake_cloud'}\n"
-        "print(registry.has_credentials('gcp'), sorted(names), sorted(heavy & set(sys.modules)))"
+        "early = 'importlib.metadata' in sys.modules\n"
+        "registry.spec('local').has_credentials()\n"
+        "early |= 'importlib.metadata' in sys.modules\n"
+        "heavy = {'boto3', 'botocore', 'google.cloud', 'google.auth', 'psutil', 'pydantic'}\n"
+        "print(early, registry.spec('gcp').has_credentials(), registry.names(), sorted(heavy & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False ['aws', 'gcp', 'local'] []"
+    assert result.stdout.strip() == "False False ('aws', 'gcp', 'local') []"
+
+
+def points(monkeypatch: pytest.MonkeyPatch, **places: str) -> None:
+    found = [EntryPoint(name=name, value=value, group=registry.GROUP) for name, value in places.items()]
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
+    registry._entry_points.cache_clear()
+
+
+def test_a_broken_package_hides_no_other_provider(monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {"broken": "no.such.module:SPEC", "alias": "costgpu.providers.local:SPEC", "aws": "no.such.module:SPEC"}
+    points(monkeypatch, **places)
+    monkeypatch.setattr(registry, "_registered", {})
+    try:
+        assert registry.names() == ("aws", "gcp", "local")
+        for name in ("broken", "alias"):
+            with pytest.raises(ConfigError, match=name):
+                registry.spec(name)
+    finally:
+        registry._entry_points.cache_clear()
 
 
 def test_credentials_are_looked_for_in_the_usual_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    has_credentials = registry.spec("aws").has_credentials
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    assert registry.has_credentials("local")
-    assert not registry.has_credentials("gcp")
-    assert not registry.has_credentials("aws")
+    assert not has_credentials()
     monkeypatch.setenv("AWS_PROFILE", "research")
-    assert registry.has_credentials("aws")
+    assert has_credentials()
     monkeypatch.delenv("AWS_PROFILE")
     (tmp_path / "config").write_text("[default]\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    assert registry.has_credentials("aws")
+    assert has_credentials()
 
 
 def test_googles_credentials_are_looked_for_without_google(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NO_GCE_CHECK", "true")
-    assert not registry.has_credentials("gcp")
+    has_credentials = registry.spec("gcp").has_credentials
+    assert not has_credentials()
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
-    assert not registry.has_credentials("gcp")
+    assert not has_credentials()
     (tmp_path / "application_default_credentials.json").write_text("{}")
-    assert registry.has_credentials("gcp")
+    assert has_credentials()
     monkeypatch.delenv("CLOUDSDK_CONFIG")
     usual = Path("~/.config/gcloud").expanduser()
     usual.mkdir(parents=True)
-    assert not registry.has_credentials("gcp")
+    assert not has_credentials()
     (usual / "application_default_credentials.json").write_text("{}")
-    assert registry.has_credentials("gcp")
+    assert has_credentials()
     (usual / "application_default_credentials.json").unlink()
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/somewhere.json")
-    assert registry.has_credentials("gcp")
+    assert has_credentials()

@@ -22,8 +22,8 @@ from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import Alert, set_budget
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.runner.machine.keys import USER_KEY
-from costgpu.workflows.budget_check import Check, end_run, still_to_tell
 from costgpu.workflows.context import AppContext
+from costgpu.workflows.spending.budget_check import Check, end_run, still_to_tell
 from tests.unit.providers.planted import HOUR, NOW, Answers, closed, machine, opened
 
 TOTAL = Budget(name="all", amount_usd=Decimal(5), every=Every.TOTAL)
@@ -201,7 +201,9 @@ def test_what_was_not_told_last_month_is_told(check: Any, ledger: Ledger) -> Non
     assert (with_news.code, with_news.out.count("could not be delivered")) == (82, 1)
     told = check(Cloud(), clock=december)
     assert (told.code, told.err) == (0, "")
-    assert told.out == ("all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; it could not be told before.")
+    assert told.out == (
+        "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; this could not be delivered before."
+    )
     assert check(Cloud(), clock=december) == Told(0, "", "")
 
 
@@ -214,7 +216,7 @@ def test_what_was_not_told_last_month_is_told_beside_what_is_new(check: Any, led
     told = check(Cloud(), clock=december)
     assert told.code == 80
     assert told.out.count("crossed 50 %") == 1
-    assert "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; it could not be told before." in told.out
+    assert "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; this could not be delivered before." in told.out
     assert check(Cloud(), clock=december).out == ""
 
 
@@ -246,7 +248,7 @@ def test_runs_of_others_and_of_other_computers_are_named_and_not_ended(
         (runs_folder() / run).mkdir()
         (runs_folder() / run / USER_KEY).touch()
     ended: list[str] = []
-    monkeypatch.setattr("costgpu.workflows.budget_check.end_run", lambda _, run_id: ended.append(run_id))
+    monkeypatch.setattr("costgpu.workflows.spending.budget_check.end_run", lambda _, run_id: ended.append(run_id))
     live = [machine(run, NOW - 9 * HOUR) for run in ("b1", "b2", "b3")]
     check(Cloud(*live))
     told = check(Cloud(*live), enforce=True)
@@ -273,7 +275,7 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
     def busy(_: Path) -> None:
         raise RunBusy("It is driven.")
 
-    monkeypatch.setattr("costgpu.workflows.cancel.cancel_driven", cancel)
+    monkeypatch.setattr("costgpu.workflows.runs.cancel.cancel_driven", cancel)
     monkeypatch.setattr("costgpu.runner.state.lock.driving", busy)
     parts = cast(
         "AppContext", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))

@@ -7,11 +7,13 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Callable
 from typing import NamedTuple
 
 POLL_SECONDS = 5.0
-_AWS = "http://169.254.169.254"
-_GCP = "http://metadata.google.internal"
+_BASE = "COSTGPU_AGENT_METADATA_URL"
+_LINK_LOCAL = "http://169.254.169.254"
+_BY_NAME = "http://metadata.google.internal"
 _SECONDS = 2.0
 _WAIT_SECONDS = 20  # how long one question to Google's metadata server stays open
 _PAUSE_SECONDS = 1.0  # between two of those, should a server answer at once that nothing has changed
@@ -41,39 +43,53 @@ def _get(url: str, method: str = "GET", seconds: float = _SECONDS, **headers: st
         return None
 
 
-def read_notice(provider: str, mark: str = "") -> Answer:
-    """What the provider says now; with the mark of an earlier answer, Google's server waits until there is news.
+def read_notice(kind: str | None, mark: str = "") -> Answer:
+    """What the provider says now; with the mark of an earlier answer, a server that can do so waits until there is news.
 
-    AWS: instance metadata version 2, ``spot/instance-action``, two minutes ahead (docs.aws.amazon.com, 2026-11).
-    Google: ``preempted``, at most 30 seconds ahead, and ``wait_for_change``
-    (cloud.google.com/compute/docs/instances/create-use-spot and .../metadata/querying-metadata, 2026-11).
+    The kind is that of the order: a key of `READERS`, or empty for a provider without notices. None, of an order that an
+    earlier version wrote, tries all of them.
     """
-    base = os.environ.get("COSTGPU_AGENT_METADATA_URL")
-    if provider == "aws":
-        root = (base or _AWS) + "/latest/"
-        token = _get(root + "api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="60")
-        if token is None:
-            return Answer("")
-        said = _get(root + "meta-data/spot/instance-action", X_aws_ec2_metadata_token=token.body)
-        return Answer(said.body if said else "")
-    if provider == "gcp":
-        url, seconds = (base or _GCP) + "/computeMetadata/v1/instance/preempted", _SECONDS
-        if mark:
-            query = {"wait_for_change": "true", "timeout_sec": str(_WAIT_SECONDS), "last_etag": mark}
-            url += "?" + urllib.parse.urlencode(query)
-            seconds += _WAIT_SECONDS
-        said = _get(url, seconds=seconds, Metadata_Flavor="Google")
-        if said is not None:
-            return Answer("preempted" if said.body.upper() == "TRUE" else "", said.etag)
-    return Answer("")
+    if kind is None:
+        answers = [reader(mark) for reader in READERS.values()]
+        return next((answer for answer in answers if answer.words or answer.mark), Answer(""))
+    return READERS[kind](mark) if kind in READERS else Answer("")
+
+
+def _imdsv2(_mark: str) -> Answer:
+    """Instance metadata version 2, ``spot/instance-action``, two minutes ahead (docs.aws.amazon.com, 2026-11)."""
+    root = (os.environ.get(_BASE) or _LINK_LOCAL) + "/latest/"
+    token = _get(root + "api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="60")
+    if token is None:
+        return Answer("")
+    said = _get(root + "meta-data/spot/instance-action", X_aws_ec2_metadata_token=token.body)
+    return Answer(said.body if said else "")
+
+
+def _computemetadata(mark: str) -> Answer:
+    """Metadata server, ``preempted``, at most 30 seconds ahead, and ``wait_for_change``.
+
+    Source: cloud.google.com/compute/docs/instances/create-use-spot and .../metadata/querying-metadata (2026-11).
+    """
+    url, seconds = (os.environ.get(_BASE) or _BY_NAME) + "/computeMetadata/v1/instance/preempted", _SECONDS
+    if mark:
+        query = {"wait_for_change": "true", "timeout_sec": str(_WAIT_SECONDS), "last_etag": mark}
+        url += "?" + urllib.parse.urlencode(query)
+        seconds += _WAIT_SECONDS
+    said = _get(url, seconds=seconds, Metadata_Flavor="Google")
+    if said is None:
+        return Answer("")
+    return Answer("preempted" if said.body.upper() == "TRUE" else "", said.etag)
+
+
+READERS: dict[str, Callable[[str], Answer]] = {"imdsv2": _imdsv2, "computemetadata": _computemetadata}
 
 
 class NoticeWatch(threading.Thread):
     """Asks again and again, beside the daemon's own work; `words` is what came."""
 
-    def __init__(self, provider: str, seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, kind: str | None, seconds: float = POLL_SECONDS) -> None:
         super().__init__(daemon=True)
-        self.provider, self.seconds = provider, seconds
+        self.kind, self.seconds = kind, seconds
         self.words = ""
         self._stop_it = threading.Event()
 
@@ -81,7 +97,7 @@ class NoticeWatch(threading.Thread):
         """Until there is a notice, or nobody wants to know any more."""
         mark = ""
         while not self.words and not self._stop_it.is_set():
-            self.words, mark = read_notice(self.provider, mark)
+            self.words, mark = read_notice(self.kind, mark)
             self._stop_it.wait(min(_PAUSE_SECONDS, self.seconds) if mark else self.seconds)
 
     def stop(self) -> None:

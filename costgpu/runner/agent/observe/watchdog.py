@@ -1,4 +1,4 @@
-"""What the watchdog of the boot script has counted. It acts by itself; here it is only asked how long is left."""
+"""What the watchdog of the boot script has counted. It acts by itself: here it is only read."""
 
 from __future__ import annotations
 
@@ -17,3 +17,12 @@ def lifetime_left(home: Home) -> float:
         return lifetime - float(lived) - since
     except (OSError, ValueError, IndexError):
         return float("inf")
+
+
+def watchdog_delay(home: Home, deadline_epoch: float) -> float:
+    """How many seconds after the job's deadline the watchdog acts; 0 without a watchdog."""
+    try:
+        with open(home.file("limits"), encoding="ascii") as stream:
+            return max(0.0, float(stream.read().split()[0]) - deadline_epoch)
+    except (OSError, ValueError, IndexError):
+        return 0.0

@@ -71,7 +71,7 @@ def _is_under_way() -> bool:
 
 def _why(order: Mapping[str, Any]) -> Ending:
     grace = float(order["grace_seconds"])
-    notice = read_notice(order["provider"]).words if order["spot"] else ""
+    notice = read_notice(order.get("spot_notice")).words if order["spot"] else ""
     if notice:
         return Ending("preempted", "The provider takes the machine back: %s." % notice, grace)
     return Ending("job_failed", "The machine was shut down or restarted.", grace)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, Throttled, Unreachable
-from costgpu.providers.gcp import sdk
+from costgpu.models.offer import Offer
+from costgpu.models.price_update import PriceUpdate
+from costgpu.providers.gcp import sdk, sku_prices
 from costgpu.providers.gcp.session import SCOPES
 from costgpu.providers.gcp.translate import translate
 
@@ -27,7 +30,7 @@ DOING = "read Google's price list"
 
 
 class SkuCatalog:
-    """Reads price lists.
+    """The `PriceSource` of Google Cloud.
 
     Args:
         clock: Waits between tries.
@@ -38,6 +41,22 @@ class SkuCatalog:
         self._clock = clock
         self._credentials = credentials
         self._client: Any | None = None
+
+    @property
+    def by_region(self) -> bool:
+        """One list has all regions."""
+        return False
+
+    @property
+    def note(self) -> str:
+        """It is long."""
+        return "the list is long, about half a minute"
+
+    def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
+        """New prices of the known offers in these regions."""
+        mapping = sku_prices.read_mapping()
+        documents = self.skus(mapping.service)
+        return sku_prices.price_update(documents, known, regions, today=now.date(), mapping=mapping)
 
     def skus(self, service: str) -> Iterator[Mapping[str, Any]]:
         """The SKUs of a service as JSON documents, page by page.

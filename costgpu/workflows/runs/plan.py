@@ -38,13 +38,13 @@ def default_places(default: str | None, *, renting: bool) -> tuple[str, ...]:
 
 def check_credentials(parts: AppContext, clouds: Iterable[str]) -> None:
     """Raises `AuthError` if no cloud that is meant can be asked."""
-    from costgpu.providers.registry import LOGIN
+    from costgpu.providers import registry
 
     usable, without = _with_credentials(clouds)
     if not usable:
         raise AuthError(
             f"There are no credentials for {' or '.join(without)} here.",
-            hint="; ".join(f"{name}: {LOGIN[name]}" for name in without),
+            hint="; ".join(f"{name}: {registry.spec(name).login_hint}" for name in without),
         )
     refused: list[AuthError] = []
     for name in usable:
@@ -63,12 +63,12 @@ def check_credentials(parts: AppContext, clouds: Iterable[str]) -> None:
 
 def _with_credentials(clouds: Iterable[str]) -> tuple[list[str], list[str]]:
     """Clouds with credentials here, and those without."""
-    from costgpu.providers.registry import has_credentials
+    from costgpu.providers import registry
 
     usable: list[str] = []
     without: list[str] = []
     for name in clouds:
-        (usable if has_credentials(name) else without).append(name)
+        (usable if registry.spec(name).has_credentials() else without).append(name)
     return usable, without
 
 
@@ -82,9 +82,9 @@ def check_places(infra: tuple[str, ...], instance_type: str | None, gpus: str | 
 
 def _wanted(infra: tuple[str, ...], instance_type: str | None, gpus: str | None, *, spot: bool) -> list[Candidate]:
     """Offers that were asked for and can be launched."""
+    from costgpu.providers import registry
     from costgpu.units import parse_accelerator
-    from costgpu.workflows.context import LAUNCHABLE
-    from costgpu.workflows.measure import candidates
+    from costgpu.workflows.estimate.measure import candidates
 
     found = candidates(gpus, tuple(place for place in infra if place != "local"), spot=spot)
     asked = parse_accelerator(gpus) if gpus else None
@@ -101,10 +101,12 @@ def _wanted(infra: tuple[str, ...], instance_type: str | None, gpus: str | None,
                 f"There is no offer of {instance_type}{' in ' + ', '.join(infra) if infra else ''}.",
                 hint=f"Did you mean {', '.join(near)}?" if near else "costgpu offers lists what there is.",
             )
-    launchable = [c for c in found if c.offer and c.offer.provider in LAUNCHABLE]
+    launchable = [c for c in found if c.offer and registry.find(c.offer.provider)]
     if found and not launchable:
         names = ", ".join(sorted({c.offer.provider for c in found if c.offer}))
-        raise UsageError(f"costgpu cannot launch on {names} yet.", hint=f"It launches on {', '.join(LAUNCHABLE)}.")
+        raise UsageError(
+            f"costgpu cannot launch on {names} yet.", hint=f"It launches on {', '.join(registry.names())}."
+        )
     if not launchable:
         raise PriceNotFound("No offer matches.", hint="costgpu offers lists what there is.")
     return launchable
@@ -139,7 +141,7 @@ def places_for(
     from costgpu.pricing.speedups import speedups
     from costgpu.runner.plan import Place, this_machine
     from costgpu.units import parse_usd
-    from costgpu.workflows.speed_history import Speeds
+    from costgpu.workflows.estimate.speed_history import Speeds
 
     scope = scope_of(measured, epochs=None, total_steps=None) if measured else None
     workload = (

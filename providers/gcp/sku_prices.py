@@ -1,7 +1,7 @@
 """Google's price list: SKU documents -> rates of components -> prices of machines. Pure.
 
 Google sells vCPUs, memory, accelerators and local SSDs one by one. Which SKU is the rate of which component, and what a
-machine type is made of, is data: ``data/gcp_skus.json``. A SKU counts only if its whole description is one that the data
+machine type is made of, is data: ``skus.json``. A SKU counts only if its whole description is one that the data
 name: those for sole tenancy, commitments, reservations, calendar mode, custom and extended machines have longer ones.
 
 Source: Cloud Billing API, ``services.skus.list`` (2026-11). Two traps of the list itself: a SKU's ``usageType`` is
@@ -23,11 +23,10 @@ from typing import Any
 
 from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.pricing.snapshot import DATA
-from costgpu.pricing.sources.price_update import DIGITS, Failure, Harvest, key_of
+from costgpu.models.price_update import DIGITS, MissingPrice, PriceUpdate, key_of
 
 SOURCE = "Google Cloud Billing Catalog"
-MAPPING = DATA / "gcp_skus.json"
+MAPPING = Path(__file__).with_name("skus.json")
 SCHEMA, VERSION = "costgpu.gcp-skus", 1
 HOST = {"vcpus", "memory_gib"}
 USAGE = {PurchaseOption.ON_DEMAND: ("OnDemand",), PurchaseOption.SPOT: ("Preemptible", "OnDemand")}
@@ -262,14 +261,14 @@ def _one(component: Component, offer: Offer, rates: Rates) -> Fraction:
     return found[0].usd
 
 
-def harvest(
+def price_update(
     documents: Iterable[Mapping[str, Any]],
     known: Iterable[Offer],
     regions: Sequence[str],
     *,
     today: date,
     mapping: SkuMapping | None = None,
-) -> Harvest:
+) -> PriceUpdate:
     """New prices for the known offers of some regions.
 
     A SKU says what something costs in a region, not that machines of that type are there: no offer is added.
@@ -290,9 +289,14 @@ def harvest(
         try:
             usd = compose(offer, rates, mapping)
         except LookupError as error:
-            failures.append(Failure(key=key_of(offer), reason=str(error.args[0])))
+            failures.append(MissingPrice(key=key_of(offer), reason=str(error.args[0])))
         else:
             priced.append(replace(offer, price_usd_per_hour=usd, price_source=SOURCE, price_as_of=today))
-    return Harvest(
-        provider="gcp", regions=tuple(regions), offers=tuple(priced), failures=tuple(failures), unknown=(), documents=count
+    return PriceUpdate(
+        provider="gcp",
+        regions=tuple(regions),
+        offers=tuple(priced),
+        failures=tuple(failures),
+        unknown=(),
+        documents=count,
     )

@@ -110,8 +110,8 @@ class Besides:
         from costgpu.estimate.predict import predict
         from costgpu.models.prediction import Choice
         from costgpu.pricing.hardware import accelerators
-        from costgpu.render.text.buy_vs_rent import cloud_name
-        from costgpu.workflows.measure import candidates
+        from costgpu.render.phrases import offer_name
+        from costgpu.workflows.estimate.measure import candidates
 
         def predicted(wanted: str | None, places: tuple[str, ...], *, on_spot: bool) -> list[Prediction]:
             return [predict(workload, place) for place in candidates(wanted, places, spot=on_spot)]
@@ -124,7 +124,7 @@ class Besides:
             self.own = ownership(workload, self.card, self.terms, verdict)
         if self.energy:
             machine = workload.profile.machine
-            self.rows = [(cloud_name(p), energy_kwh(p, machine)) for p in (verdict.here, *verdict.table)]
+            self.rows = [(offer_name(p), energy_kwh(p, machine)) for p in (verdict.here, *verdict.table)]
         if verdict.choice is not Choice.HERE:
             self.notebooks = tuple(free_notebooks(workload, workload.scope, accelerators()))
         if self.report is not None:
@@ -170,13 +170,13 @@ class Besides:
 
     def documents(self) -> dict[str, Any]:
         """The same for a JSON document."""
-        from costgpu.render.text.advice import advice_documents
-        from costgpu.render.text.buy_vs_rent import notebook_documents, own_document
+        from costgpu.render.text.advice import advice_values
+        from costgpu.render.text.buy_vs_rent import notebook_values, own_value
 
         found: dict[str, Any] = {
-            "advice": advice_documents(self.advice),
-            "own": own_document(self.own) if self.own is not None else None,
-            "free_notebooks": notebook_documents(self.notebooks),
+            "advice": advice_values(self.advice),
+            "own": own_value(self.own) if self.own is not None else None,
+            "free_notebooks": notebook_values(self.notebooks),
         }
         if self.energy:
             found["energy_kwh"] = [{"where": name, "kwh": kwh} for name, kwh in self.rows]

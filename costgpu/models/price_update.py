@@ -16,7 +16,7 @@ DIGITS = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class MissingPrice:
     """An offer whose price could not be made. It keeps the price, and the age, that it had.
 
     Attributes:
@@ -29,11 +29,11 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Harvest:
+class PriceUpdate:
     """What one provider's price lists say.
 
     Attributes:
-        provider: ``aws`` or ``gcp``.
+        provider: Whose they are.
         regions: That were asked about.
         offers: With the new prices; not held against the earlier ones yet.
         failures: Known offers without a new price.
@@ -44,7 +44,7 @@ class Harvest:
     provider: str
     regions: tuple[str, ...]
     offers: tuple[Offer, ...]
-    failures: tuple[Failure, ...]
+    failures: tuple[MissingPrice, ...]
     unknown: tuple[str, ...]
     documents: int
 

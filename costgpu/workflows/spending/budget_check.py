@@ -114,7 +114,8 @@ class Check:
     def _tell(self, stored: Stored, spending: Spending) -> Standing:
         """Says what nobody has said yet about one budget, here and to the alert addresses."""
         from costgpu.ledger.records.budget_store import claim_delivery, finish_delivery
-        from costgpu.render.text.budget import Standing, line, message
+        from costgpu.render.text.alert_message import message
+        from costgpu.render.text.budget import Standing, line
         from costgpu.runner.spending import state_of
 
         state = state_of(spending, stored.budget)
@@ -137,7 +138,7 @@ class Check:
         for text in said:
             self._say(line(text))
         if turn.alerts:
-            delivered, detail = self._send(stored, state, turn, news)
+            delivered, detail = self._send(state, turn, news)
             if delivered and detail == PRINTED:
                 for text in news:
                     if text not in said:
@@ -152,7 +153,7 @@ class Check:
                 spending.problems.append(error)
         return standing_of(self._parts, stored, spending, state, new=tuple(alert.threshold for alert in turn.new))
 
-    def _send(self, stored: Stored, state: BudgetState, turn: DeliveryAttempt, news: Sequence[str]) -> tuple[bool, str]:
+    def _send(self, state: BudgetState, turn: DeliveryAttempt, news: Sequence[str]) -> tuple[bool, str]:
         """Whether everybody knows now, and by which way or what has failed."""
         try:
             urls = [url.get_secret_value() for url in self._parts.checked_settings().alert_urls]
@@ -161,10 +162,10 @@ class Check:
         if not urls:
             return True, PRINTED
         from costgpu.alert.notify import deliver
+        from costgpu.render.text.alert_message import title
 
         positions = still_to_tell(turn.alerts, len(urls))
-        how = "exceeded" if state.exceeded else f"{state.percent} % used"
-        done = deliver([urls[n - 1] for n in positions], f"costgpu budget {stored.budget.name}: {how}", "\n".join(news))
+        done = deliver([urls[n - 1] for n in positions], title(state), "\n".join(news))
         failed = [(n, each) for n, each in zip(positions, done, strict=True) if not each.ok]
         if not failed:
             return True, ", ".join(each.service for each in done)
@@ -269,16 +270,15 @@ class Check:
 
 def _providers(parts: AppContext) -> tuple[list[Provider], dict[str, str]]:
     """Everybody who can be asked, and why others cannot: one that cannot be used does not hide the others."""
-    from costgpu.providers.registry import has_credentials
-    from costgpu.workflows.context import LAUNCHABLE
+    from costgpu.providers import registry
 
     found, unusable = [], {}
-    for name in LAUNCHABLE:
+    for spec in registry.specs():
         try:
-            if has_credentials(name):
-                found.append(parts.provider(name))
+            if spec.has_credentials():
+                found.append(parts.provider(spec.name))
         except CostGpuError as error:
-            unusable[name] = error.message
+            unusable[spec.name] = error.message
     return found, unusable
 
 
@@ -303,7 +303,7 @@ def end_run(parts: AppContext, run_id: str) -> RunView | None:
     from costgpu.runner.launch import driver_for, load
     from costgpu.runner.state.lock import driving
     from costgpu.runner.state.observer import NullObserver
-    from costgpu.workflows.cancel import cancel_driven
+    from costgpu.workflows.runs.cancel import cancel_driven
 
     view = load(parts.ledger, run_id)
     try:
@@ -364,7 +364,7 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
 def _news(stored: Stored, state: BudgetState, turn: DeliveryAttempt) -> list[str]:
     """What people are to be told: how it stands if that is news, and what could not be told in a period that is over."""
     from costgpu.ledger.schema import EPOCH
-    from costgpu.render.text.budget import late_message, message
+    from costgpu.render.text.alert_message import late_message, message
 
     start = state.period.start or EPOCH
     late: dict[object, Alert] = {a.period_start: a for a in turn.alerts if a.period_start != start}  # the highest one

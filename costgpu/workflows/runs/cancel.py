@@ -16,7 +16,7 @@ def cancel_driven(parts: AppContext, view: RunView, *, now: bool) -> None:
     from costgpu.models.job import EndReason
     from costgpu.models.run import EndedBy, EventKind, RunState
     from costgpu.runner.state.journal import RunJournal
-    from costgpu.workflows.find_run import connection, run_and_machine
+    from costgpu.workflows.runs.find_run import connection, run_and_machine
 
     record = RunJournal(parts.ledger, parts.tools.clock, view.run_id)
     if view.state is RunState.RUNNING and view.instance is not None and not now:

@@ -27,6 +27,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[
     from costgpu.pricing.catalog import Catalog
     from costgpu.pricing.hardware import accelerators, cpus
     from costgpu.pricing.query import OfferQuery
+    from costgpu.providers import registry
     from costgpu.units import AcceleratorRequest, parse_accelerator
     from costgpu.workflows.price_warning import warn_of_prices
 
@@ -43,12 +44,14 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
     chips, hosts = accelerators(), cpus()
+    costs = {name: registry.costs(name) for name in {offer.provider for offer in found}}
     return [
         Candidate(
             offer=offer,
             cpu=hosts[offer.provider, offer.family],
             accelerator=chips[offer.accelerator.name] if offer.accelerator else None,
             on_demand_usd_per_hour=on_demand.get((offer.provider, offer.region, offer.instance_type)),
+            costs=costs[offer.provider],
         )
         for offer in found
     ]

@@ -176,7 +176,7 @@ def _prior(asked: Asked, now: datetime, version: str) -> Subject:
 
 
 def _measured_script(asked: Asked) -> tuple[WorkloadProfile, str]:
-    from costgpu.workflows.measure import run_measurement, tell_about_files, to_request
+    from costgpu.workflows.estimate.measure import run_measurement, tell_about_files, to_request
 
     request = to_request(
         list(asked.words),
@@ -196,7 +196,7 @@ def _measured_program(asked: Asked) -> tuple[WorkloadProfile, str]:
     import platformdirs
 
     from costgpu.measure.log.measure_command import measure_command
-    from costgpu.workflows.measure import progress
+    from costgpu.workflows.estimate.measure import progress
 
     if asked.steps is not None or asked.python is not None:
         raise UsageError("--steps and --python are for Python scripts.", hint=f"{asked.words[0]} runs as it is.")

@@ -1,0 +1,1 @@
+"""Answers to "where should this run?": measure or look up, predict, decide."""

@@ -1,0 +1,1 @@
+"""What commands do with runs: plan, start, find, list, fetch, cancel, reap."""

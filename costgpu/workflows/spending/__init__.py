@@ -1,0 +1,1 @@
+"""What was spent: budgets, bills and the report."""

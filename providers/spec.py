@@ -1,0 +1,127 @@
+"""What costgpu knows of a provider without loading its adapter: names, prices, settings, and how to make the rest.
+
+Every adapter's package has one `ProviderSpec`. Importing it must be cheap: no SDK and no pydantic. The functions in it
+import the adapter when they are called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from costgpu.clock import Clock
+from costgpu.models.instance import InstanceRef
+from costgpu.models.provider_costs import ProviderCosts
+from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
+
+
+class Trust(Enum):
+    """Which files may set a setting. Variables and flags may set every one."""
+
+    ANY_PROJECT = "any"
+    OWN_PROJECT = "own"  # a project file that is the user's own
+    USER = "user"  # only the user's file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderSetting:
+    """A setting of one provider: ``PROVIDER_KEY`` in a file, ``COSTGPU_PROVIDER_KEY`` in the environment.
+
+    Attributes:
+        pattern: Regular expression that the whole value matches.
+        form: What the value looks like, to complete "is not ...".
+        trust: Which files may set it.
+        option: Option of `costgpu run` that sets it, such as ``--subnet``; empty for none.
+        names_account: Whether it says whose machines are meant, so that cron needs it too.
+    """
+
+    pattern: str
+    form: str
+    trust: Trust
+    option: str = ""
+    names_account: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderConfig:
+    """What an adapter is made with.
+
+    Attributes:
+        clock: For everything that waits.
+        data_folder: Makes and returns costgpu's own data folder.
+        settings: The provider's settings that are set, by their keys in `ProviderSpec.settings`.
+    """
+
+    clock: Clock
+    data_folder: Callable[[], Path]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+def _no_command(ref: InstanceRef, account: str) -> str:  # noqa: ARG001 - the form of `ProviderSpec.end_by_hand`
+    return f"costgpu cancel {ref.instance_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderSpec:
+    """One provider.
+
+    Attributes:
+        name: As users write it in ``--infra`` and as the ledger stores it.
+        display_name: As messages name it.
+        publisher: FOCUS column PublisherName.
+        service: FOCUS column ServiceName.
+        account_word: What the provider calls whose bill it is: account, project.
+        adapter: Makes the `Provider`.
+        has_credentials: Whether it makes sense to ask this provider; fast, and without its SDK where possible.
+        login_hint: How to get credentials.
+        settings: Key -> its rules.
+        costs: Prices of disk and address; None is an error where they are needed.
+        diagnostics: Makes what `costgpu doctor` asks; None if there is nothing to ask.
+        policy: The permissions that a user needs, as the provider takes them; None if it has no such document.
+        billing: Makes what tells bills, or returns None without the settings for it; None if nothing tells.
+        price_source: Makes what `costgpu prices refresh` reads; None if the provider has no price list.
+        offers_file: Offers in the columns of the shipped snapshot; None if they ship with costgpu.
+        cpus_file: CPU families in the columns of the shipped table; None if they ship with costgpu.
+        bucket: Opens a bucket by its URL; None if outputs cannot be kept there.
+        bucket_scheme: Beginning of such URLs, such as ``s3``.
+        over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
+        end_by_hand: The command that ends an instance without costgpu, from its reference and the account.
+        account_in_end_command: Whether that command names the account; `Provider.identity` then asks nobody.
+        power_off_stops: Whether a machine that powers itself off is only stopped, and its disk billed on.
+        watchdog_delay_seconds: How much later than the deadline the machine's own watchdog acts, because the provider
+            itself deletes the machine at the deadline. 0 if it does not.
+        spot_notice: How a machine reads that it is taken back: ``imdsv2``, ``computemetadata``; empty for no notice.
+        environment: Variables that say where credentials are, or which; cron needs them.
+        secret_environment: Variables that hold a secret -> what to do instead, for cron.
+        programs: Commands that credentials may need, for the search path of cron.
+    """
+
+    name: str
+    display_name: str
+    publisher: str
+    service: str
+    account_word: str = "account"
+    adapter: Callable[[ProviderConfig], Provider]
+    has_credentials: Callable[[], bool]
+    login_hint: str = ""
+    settings: Mapping[str, ProviderSetting] = field(default_factory=dict)
+    costs: ProviderCosts | None = None
+    diagnostics: Callable[[ProviderConfig], Diagnosable] | None = None
+    policy: Callable[[], str] | None = None
+    billing: Callable[[ProviderConfig], Billing | None] | None = None
+    price_source: Callable[[ProviderConfig], PriceSource] | None = None
+    offers_file: Path | None = None
+    cpus_file: Path | None = None
+    bucket: Callable[[str], Bucket] | None = None
+    bucket_scheme: str = ""
+    over_ssh: bool = True
+    end_by_hand: Callable[[InstanceRef, str], str] = _no_command
+    account_in_end_command: bool = False
+    power_off_stops: bool = False
+    watchdog_delay_seconds: float = 0.0
+    spot_notice: str = ""
+    environment: tuple[str, ...] = ()
+    secret_environment: Mapping[str, str] = field(default_factory=dict)
+    programs: tuple[str, ...] = ()

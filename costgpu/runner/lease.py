@@ -6,11 +6,7 @@ import math
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.estimate.cost import (
-    CPU_READY_SECONDS,
-    DISK_GB,
-    GPU_READY_SECONDS,
-)
+from costgpu.estimate.cost import CPU_READY_SECONDS, DISK_GB, GPU_READY_SECONDS
 from costgpu.models.offer import Offer
 from costgpu.models.run import Lease
 from costgpu.providers import registry

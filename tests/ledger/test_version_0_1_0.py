@@ -56,8 +56,8 @@ def test_jobs(ledger: Ledger) -> None:
 
 
 def test_exports(ledger: Ledger) -> None:
-    assert json.loads("".join(as_json(closed_runs(ledger, Selection()), AT))) == ANSWERS["export"]
     names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
+    assert json.loads("".join(as_json(closed_runs(ledger, Selection()), AT))) == ANSWERS["export"]
     assert "".join(as_focus(closed_runs(ledger, Selection()), names)).splitlines() == ANSWERS["focus"]
 
 

@@ -17,9 +17,9 @@ import pytest
 import typer
 
 from costgpu.cli.app import app
-from costgpu.config import Settings
+from costgpu.config.settings_files import known_settings
 
-SETTINGS = set(Settings.model_fields)
+SETTINGS = set(known_settings())
 WORDS = {
     kind: set(words.split())
     for kind, words in tomllib.loads((Path(__file__).parent / "words.toml").read_text()).items()

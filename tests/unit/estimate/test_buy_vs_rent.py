@@ -44,7 +44,7 @@ from costgpu.render.text.buy_vs_rent import (
     own_text,
     own_value,
 )
-from tests.unit.providers.answers import OFFERS, candidate, near, offer, profile, verdict, workload
+from tests.unit.estimate.verdicts import OFFERS, candidate, near, offer, profile, verdict, workload
 
 CARDS = accelerators()
 POWER = 0.30

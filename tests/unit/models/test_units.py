@@ -12,6 +12,7 @@ from costgpu.errors import UsageError
 from costgpu.units import (
     AcceleratorRequest,
     NumberRange,
+    format_binary_size,
     format_count,
     format_duration,
     format_ratio,
@@ -121,6 +122,7 @@ def test_what_is_no_accelerator(text: str) -> None:
     [
         (Decimal("1234.5"), "$1,234"),
         (12.5, "$12.50"),
+        (Decimal("-12.5"), "-$12.50"),
         (0.92, "$0.92"),
         (0, "$0.00"),
         (0.0041, "$0.0041"),
@@ -231,5 +233,25 @@ def test_any_text_is_a_count_or_a_clear_error(text: str) -> None:
         (7e12, "7.0 TB"),
     ],
 )
-def test_sizes_of_files(count: float, words: str) -> None:
+def test_decimal_sizes(count: float, words: str) -> None:
     assert format_size(count) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "1 byte"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (1 << 40, "1.0 TiB"),
+    ],
+)
+def test_binary_sizes(count: float, words: str) -> None:
+    assert format_binary_size(count) == words
+
+
+@given(st.floats(0, 1e15))
+def test_no_size_is_longer_than_a_column(size: float) -> None:
+    assert max(len(format_size(size)), len(format_binary_size(size))) <= 11

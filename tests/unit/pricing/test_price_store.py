@@ -133,39 +133,17 @@ def damaged(path: Path) -> dict[str, bytes]:
     }
 
 
-KINDS = (
-    "empty",
-    "binary",
-    "cut",
-    "cut line",
-    "one digit",
-    "no head",
-    "head alone",
-    "no json",
-    "a list",
-    "newer format",
-    "another provider",
-    "no regions",
-    "no date",
-    "another snapshot",
-    "zeros",
-    "latin",
-)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_damaged_file_is_passed_over_with_one_line(kind: str) -> None:
+def test_a_damaged_file_is_passed_over_with_one_line() -> None:
     path = keep()
-    kinds = damaged(path)
-    assert set(kinds) == set(KINDS)
-    path.write_bytes(kinds[kind])
-    said: list[str] = []
-    assert price_store.offers(warn=said.append) == shipped()
-    (words,) = said
-    assert str(path) in words
-    assert "costgpu prices refresh --infra gcp" in words
-    assert "\n" not in words
-    assert price_store.stored_prices("gcp") is None
+    for kind, content in damaged(path).items():
+        path.write_bytes(content)
+        said: list[str] = []
+        assert price_store.offers(warn=said.append) == shipped(), kind
+        (words,) = said
+        assert str(path) in words, kind
+        assert "costgpu prices refresh --infra gcp" in words
+        assert "\n" not in words
+        assert price_store.stored_prices("gcp") is None, kind
     keep()  # and the next refresh is upon the shipped prices again
     assert price_store.offers(warn=said.append) != shipped()
     assert len(said) == 1

@@ -22,7 +22,7 @@ from costgpu.pricing.hardware import accelerators
 from costgpu.render.html.verdict_figures import Point, Stack, axis, cost_and_time, shares, time_ticks, usd_ticks
 from costgpu.render.html.verdict_length import extra_words
 from costgpu.render.html.verdict_page import verdict_html
-from tests.unit.providers.answers import OFFERS, TODAY, offer, profile, verdict, workload
+from tests.unit.estimate.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
 
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=y>\u202e\x07"
 LOOPS = ["train.py:12 for … in range(40): 40", "train.py:13 for … in loader: 391"]

@@ -27,9 +27,10 @@ def cancel(
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
     from costgpu.render.text.receipt import receipt_text
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import driver_for, load, status_of, tail_position
-    from costgpu.runner.state.lock import driving
+    from costgpu.runner.adopt import adopt, job_status, log_tail
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.state.lock import lock_run
     from costgpu.workflows.context import app_context
     from costgpu.workflows.runs.cancel import cancel_driven
 
@@ -40,17 +41,17 @@ def cancel(
         if isinstance(found, TaggedInstance):
             _end_by_tag(parts, found.instance)
             return
-        view = load(parts.ledger, found.run_id)
+        view = load_run(parts.ledger, found.run_id)
         if view.state is RunState.CLOSED:
             typer.echo(f"Run {view.run_id} is closed already.", err=True)
             return
         terminal = Terminal(parts.tools.clock, ask=False)
         try:
-            with driving(parts.tools.folder / view.run_id):
-                driver = driver_for(view, parts.ledger, parts.tools, terminal, None)
-                driver.cancelling = now
-                if status := status_of(view, parts.tools):
-                    driver.position = tail_position(status, 0)  # what it wrote before is for costgpu logs
+            with lock_run(parts.tools.folder / view.run_id):
+                driver = adopt(view, parts.ledger, parts.tools, terminal, None)
+                driver.context.cancelling = now
+                if status := job_status(view, parts.tools):
+                    driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
                 driver.cancel()
         except Detached:
             return
@@ -61,8 +62,8 @@ def cancel(
             terminal.close()
         if driver.view.receipt is not None:
             typer.echo(receipt_text(driver.view.receipt, driver.view), err=True)
-        if driver.record.broken is not None:
-            raise driver.record.broken
+        if driver.context.journal.broken is not None:
+            raise driver.context.journal.broken
 
 
 def question(found: RunView | TaggedInstance, *, now: bool) -> str:
@@ -80,12 +81,11 @@ def question(found: RunView | TaggedInstance, *, now: bool) -> str:
 
 
 def _end_by_tag(parts: AppContext, instance: Instance) -> None:
-    from costgpu.runner.drive import termination
+    from costgpu.runner.end_instance import clean_up, end_instance
 
     provider = parts.tools.provider(instance.ref.provider)
-    termination.terminate(provider, instance.ref, parts.tools.clock)
-    termination.confirm(provider, instance.ref, parts.tools.clock, known_since=instance.launched_at)
-    left = termination.clean_up(provider, instance.run_id, instance.ref.region, parts.tools.clock)
+    end_instance(provider, instance.ref, parts.tools.clock, known_since=instance.launched_at)
+    left = clean_up(provider, instance.run_id, instance.ref.region, parts.tools.clock)
     typer.echo(f"{instance.ref.instance_id} in {instance.ref.region} is terminated; {instance.ref.provider} confirms.")
     if left:
         typer.echo(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.", err=True)

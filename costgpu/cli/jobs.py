@@ -82,9 +82,10 @@ def attach(run: RUN) -> None:
     from costgpu.cli.run import coming_back, finish, left
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.models.run import RunState
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import driver_for, load, status_of, tail_position
-    from costgpu.runner.state.lock import driving
+    from costgpu.runner.adopt import adopt, job_status, log_tail
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.state.lock import lock_run
     from costgpu.workflows.context import app_context
 
     with app_context() as parts:
@@ -93,11 +94,11 @@ def attach(run: RUN) -> None:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
         terminal = Terminal(parts.tools.clock)
         try:
-            with driving(parts.tools.folder / view.run_id), signals() as came, coming_back(view.run_id):
-                view = load(parts.ledger, view.run_id)
-                driver = driver_for(view, parts.ledger, parts.tools, terminal, _environment(view))
-                if status := status_of(view, parts.tools):
-                    driver.position = tail_position(status)
+            with lock_run(parts.tools.folder / view.run_id), signals() as came, coming_back(view.run_id):
+                view = load_run(parts.ledger, view.run_id)
+                driver = adopt(view, parts.ledger, parts.tools, terminal, _environment(view))
+                if status := job_status(view, parts.tools):
+                    driver.context.log_position = log_tail(status)
                 terminal.changed(driver.view)
                 driver.drive()
         except RunBusy:
@@ -106,7 +107,7 @@ def attach(run: RUN) -> None:
             return
         except Detached:
             terminal.close()
-            left(load(parts.ledger, view.run_id), came)
+            left(load_run(parts.ledger, view.run_id), came)
             return
         finally:
             terminal.close()
@@ -118,8 +119,8 @@ def fetch(
     to: Annotated[str | None, typer.Option(help="Folder; else where the job was sent from.")] = None,
 ) -> None:
     """Bring a run's outputs and logs home, whether the job is over or still runs; the machine is left as it is."""
-    from costgpu.runner.drive import collect
-    from costgpu.runner.files.place_outputs import bring_home
+    from costgpu.runner.drive.collect import placed_summary, unreadable_error
+    from costgpu.runner.files.place_outputs import fetch_and_place
     from costgpu.workflows.context import app_context
 
     with app_context() as parts:
@@ -132,23 +133,23 @@ def fetch(
             typer.echo(f"The outputs of run {run_id} are home already, in {home}.", err=True)
             return
         if instance is None or not instance.state.alive:
-            rescued = parts.tools.depot.rescue(view, folder) if view is not None and parts.tools.depot else None
+            rescued = parts.tools.bucket.recover(view, folder) if view is not None and parts.tools.bucket else None
             if rescued is None:
                 raise RunError(
                     f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",
                     hint="Outputs live with their machine, unless --bucket was given.",
                 )
-            status, entries, depot_host = rescued
+            status, entries, source = rescued
             if status.detail:
                 typer.echo(status.detail, err=True)
-            landed = bring_home(depot_host, entries, workdir=home, sent=collect.read_sent(folder), run_id=run_id)
+            landed = fetch_and_place(source, entries, workdir=home, run_id=run_id)
         else:
             with connection(parts, instance) as host:
                 host.fetch_logs(folder)
                 outputs = host.outputs()
-                landed = bring_home(host, outputs.files, workdir=home, sent=collect.read_sent(folder), run_id=run_id)
-                unread = collect.unreadable(outputs) if outputs.unreadable else None
-        typer.echo(collect.landed_words(landed, str(home), run_id), err=True)
+                landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)
+                unread = unreadable_error(outputs) if outputs.unreadable else None
+        typer.echo(placed_summary(landed, str(home), run_id), err=True)
         if instance is not None and instance.state.alive:
             until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
             typer.echo(f"Its machine stays until {until}; costgpu cancel {run_id} ends it now.", err=True)
@@ -190,16 +191,17 @@ def _tagged(parts: AppContext, known: set[str]) -> list[TaggedInstance]:
 
 def _watch(parts: AppContext, view: RunView, terminal: Terminal) -> None:
     """Shows the job's output to its end, and ends with the job's exit code; changes nothing."""
-    from costgpu.runner.launch import load, tail_position
+    from costgpu.runner.adopt import log_tail
+    from costgpu.runner.find_run import load_run
 
     _, instance = run_and_machine(parts, view.run_id)
     if instance is None:
         raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
     with contextlib.suppress(KeyboardInterrupt), connection(parts, instance) as host:
         try:
-            status = host.follow(tail_position(host.status()), terminal.output)
+            status = host.follow(log_tail(host.status()), terminal.output)
         except HostUnreachable:
-            known = load(parts.ledger, view.run_id).status
+            known = load_run(parts.ledger, view.run_id).status
             if known is None:
                 raise
             status = (
@@ -255,11 +257,11 @@ def _tell_waiting(parts: AppContext, views: list[RunView]) -> None:
     alone = [view for view in ours if not is_driven(runs_folder() / view.run_id)]
     if not alone:
         return
-    from costgpu.runner.launch import status_of
+    from costgpu.runner.adopt import job_status
 
     now = parts.clock.now()
     with ThreadPoolExecutor(8) as pool:  # each may take seconds to answer
-        answers = pool.map(lambda view: status_of(view, parts.tools), alone)
+        answers = pool.map(lambda view: job_status(view, parts.tools), alone)
     for view, status in zip(alone, answers, strict=True):
         what = "goes on without a client"
         if status is not None and status.phase is JobPhase.FINISHED:

@@ -92,7 +92,7 @@ def _only(parts: AppContext, older_than: str | None, *, mine: bool) -> Only:
     from datetime import timedelta
 
     from costgpu.errors import UsageError
-    from costgpu.runner.launch import whoami
+    from costgpu.runner.launch import current_owner
     from costgpu.runner.reap import Only
     from costgpu.units import parse_duration
 
@@ -104,7 +104,7 @@ def _only(parts: AppContext, older_than: str | None, *, mine: bool) -> Only:
             raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
         except OverflowError as error:
             raise UsageError(f"--older-than: {older_than} is before the calendar begins.") from error
-    return Only(before=before, owner=(parts.settings.owner or whoami()) if mine else "")
+    return Only(before=before, owner=(parts.settings.owner or current_owner()) if mine else "")
 
 
 class Memory:
@@ -118,11 +118,11 @@ class Memory:
     def run(self, run_id: str) -> RunView | None:
         """The run; None if the ledger does not know it or cannot say."""
         from costgpu.errors import ConfigError, LedgerError
-        from costgpu.runner.launch import load
+        from costgpu.runner.find_run import load_run
 
         if run_id not in self._views and not self._broken:
             try:
-                self._views[run_id] = load(self._parts.ledger, run_id)
+                self._views[run_id] = load_run(self._parts.ledger, run_id)
             except (ConfigError, LedgerError) as error:
                 self._broken = True
                 typer.echo(f"costgpu: {error.message} Tags have to do.", err=True)
@@ -135,7 +135,7 @@ def _collect(parts: AppContext) -> bool:
     """Takes over what is finished; whether the ledger could be used."""
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.errors import ConfigError, LedgerError
-    from costgpu.runner.launch import collect_finished
+    from costgpu.runner.adopt import collect_finished
 
     terminal = Terminal(parts.clock, ask=False)
     try:
@@ -168,14 +168,14 @@ def _without_credentials(
     """Accounts where open runs may have a machine, and which the credentials here could not ask."""
     from costgpu.errors import ConfigError, LedgerError
     from costgpu.providers import registry
-    from costgpu.runner.launch import expected
+    from costgpu.runner.find_run import expected_machine
 
     asked = {provider.name: (provider, regions) for provider, regions in places}
     accounts: dict[str, str] = {}
     hidden: dict[tuple[str, str], list[str]] = {}
     with contextlib.suppress(ConfigError, LedgerError):
         for run_id, events in parts.ledger.events_of(parts.ledger.open_runs()).items():
-            if (machine := expected(events)) is None or machine.provider == "local":
+            if (machine := expected_machine(events)) is None or machine.provider == "local":
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
             name, account = machine.provider, machine.account
             if name in asked:

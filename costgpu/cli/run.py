@@ -191,8 +191,9 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
     view = driver.view
     if view.receipt is not None and not as_json:
         typer.echo(receipt_text(view.receipt, view), err=True)
-    if driver.record.broken is not None:
-        typer.echo(f"costgpu: the ledger could not be written: {driver.record.broken.message}", err=True)
+    broken = driver.context.journal.broken
+    if broken is not None:
+        typer.echo(f"costgpu: the ledger could not be written: {broken.message}", err=True)
     error = driver.error or error_for(view)
     if error is not None:
         raise error
@@ -206,8 +207,9 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
 def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.render.text.receipt import launched_json
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import launch, load, new_run_id, whoami
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.launch import current_owner, launch, new_run_id
     from costgpu.runner.state.outcome import error_for
 
     terminal = Terminal(parts.tools.clock, data_to_stderr=as_json)
@@ -219,18 +221,18 @@ def _carry_out(parts: AppContext, plan: Plan, environment: dict[str, str], *, de
                 parts.ledger,
                 parts.tools,
                 terminal,
-                owner=parts.settings.owner or whoami(),
+                owner=parts.settings.owner or current_owner(),
                 environment=environment,
                 detach=detach,
                 run_id=run_id,
             )
     except Detached:
         terminal.close()
-        left(load(parts.ledger, run_id), came, as_json=as_json)
+        left(load_run(parts.ledger, run_id), came, as_json=as_json)
         return
     except CostGpuError as error:
         if as_json and parts.ledger.events(run_id):
-            typer.echo(launched_json(plan, load(parts.ledger, run_id), error, parts.clock.now()))
+            typer.echo(launched_json(plan, load_run(parts.ledger, run_id), error, parts.clock.now()))
         raise
     finally:
         terminal.close()
@@ -252,7 +254,7 @@ def left(view: RunView, came: list[int], *, as_json: bool = False) -> None:
 @contextlib.contextmanager
 def coming_back(run_id: str) -> Iterator[None]:
     """A client that fails in a way that nobody thought of still says what becomes of the machine."""
-    from costgpu.runner.drive.loop import Detached
+    from costgpu.runner.drive.context import Detached
 
     try:
         yield

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
     from costgpu.providers.spec import ProviderConfig
-    from costgpu.runner.drive.loop import Tools
+    from costgpu.runner.drive.context import Services
     from costgpu.runner.machine.host import Selection
 
 ADDRESS_SECONDS = 30.0  # a laptop moves from network to network
@@ -117,21 +117,21 @@ class AppContext:
                 typer.echo(f"hint: {error.hint}", err=True)
 
     @cached_property
-    def tools(self) -> Tools:
+    def tools(self) -> Services:
         """For drivers."""
         from costgpu.config import runs_folder
-        from costgpu.runner.drive.loop import Tools
+        from costgpu.runner.drive.context import Services
         from costgpu.runner.files.bucket_outputs import BucketOutputs
         from costgpu.runner.machine.connect import connect
 
-        return Tools(
+        return Services(
             provider=self.provider,
             connect=connect,
             clock=self.clock,
             folder=runs_folder(),
             select=self._select,
             allow_from=self._allow_from,
-            depot=BucketOutputs(self.clock),
+            bucket=BucketOutputs(self.clock),
         )
 
     def provider(self, name: str) -> Provider:

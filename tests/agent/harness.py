@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.models.job import FileEntry, JobOrder, JobStatus
-from costgpu.runner.agent.observe import machine_stats as table
+from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream
+from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.host import Completed, LogPosition, Selection, Stream
+from costgpu.runner.machine.host import Completed, LogPosition, Selection
 
 
 class ShellTransport:
@@ -110,7 +110,7 @@ def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
     return Selection(root=root, files=tuple(files), links=dict(links or {}))
 
 
-def until(what: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Waits until `what` is true, and returns it."""
     end = time.monotonic() + seconds
     while not (value := what()):
@@ -154,8 +154,8 @@ class Machine:
     def follow(self, position: LogPosition | None = None) -> JobStatus:
         """To the end; output is in `stdout` and `stderr`."""
 
-        def sink(stream: Stream, data: bytes) -> None:
-            (self.stdout if stream is Stream.STDOUT else self.stderr).extend(data)
+        def sink(stream: LogStream, data: bytes) -> None:
+            (self.stdout if stream is LogStream.STDOUT else self.stderr).extend(data)
 
         return self.host.follow(position or LogPosition(), sink)
 
@@ -180,7 +180,7 @@ class Machine:
     def ours(self) -> list[int]:
         """Processes that belong to this machine: by argument, or by environment."""
         found = []
-        for pid in table.processes():
+        for pid in machine_stats.processes():
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
                 if os.fsencode(str(self.home)) in words and pid != os.getpid():

@@ -8,7 +8,7 @@ from pathlib import Path
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.profile.profile_builder import build_profile
-from costgpu.measure.session import Outcome, Request, measure
+from costgpu.measure.session import Outcome, Request, run_probe
 from costgpu.models.workload import Machine, WorkloadProfile
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
@@ -40,7 +40,7 @@ def request(script: str | Path, *arguments: str, seconds: float = 1.0, limit: fl
 
 def run(asked: Request, cache: Path) -> Outcome:
     """One measurement without the micro-benchmark."""
-    return measure(asked, HERE, cache, lambda seconds, stepping: None)
+    return run_probe(asked, HERE, cache, lambda seconds, stepping: None)
 
 
 def profile_of(asked: Request, cache: Path) -> tuple[WorkloadProfile, Outcome]:

@@ -12,7 +12,7 @@ import pytest
 from costgpu.errors import NoTrainingStep
 from costgpu.measure import session
 from costgpu.measure.failures import explain
-from costgpu.measure.profile.progress_series import beat_phase, notes_of
+from costgpu.measure.profile.progress_series import notes_of, progress_phase
 from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
 from tests.measure.harness import HERE, SCRIPTS, profile_of, request, run
 
@@ -155,11 +155,11 @@ def test_catboost_whose_own_callbacks_still_decide(tmp_path: Path) -> None:
 def test_trees_that_ask_for_a_gpu_are_measured_without(tmp_path: Path, library: str) -> None:
     needs(library)
     asked = request(FRAMEWORKS / "gpu_trees.py", library, seconds=1, limit=LIMIT, workdir=tmp_path)
-    outcome = session.measure(asked, HERE, tmp_path, lambda *_: None)
+    outcome = session.run_probe(asked, HERE, tmp_path, lambda *_: None)
     assert explain(outcome, asked, HERE) is None
     assert outcome.record is not None
     assert not outcome.record.get("probe_errors")
-    phase = beat_phase(outcome.record)
+    phase = progress_phase(outcome.record)
     assert (phase.unit, phase.total.steps, phase.gpu) == ("round", 20000, GpuPath.TABLE)
     assert notes_of(outcome.record)[0] == "It asks for a GPU and was measured on the CPU."
 

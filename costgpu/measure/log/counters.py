@@ -118,9 +118,9 @@ class ProgressLog:
     def read(self, line: Line) -> bool:
         """Whether the line says anything about progress."""
         self.lines += 1
-        for name, needle, regex in FACTS:
-            if needle in line.text and (match := regex.search(line.text)) is not None:
-                self.facts.setdefault(name, match["value"])
+        for fact in FACTS:
+            if fact.needle in line.text and (match := fact.regex.search(line.text)) is not None:
+                self.facts.setdefault(fact.name, match["value"])
         context = epoch_context(line)
         if context is not None:
             self._epoch, self.epochs = context[0], context[1] or self.epochs

@@ -158,21 +158,20 @@ def _is_program(word: str) -> bool:
 
 def _prior(asked: Asked, now: datetime, version: str) -> Subject:
     from costgpu.estimate.reference_profiles import language_model_profile, reference_profile
-    from costgpu.measure.host_info import describe_machine_plainly
+    from costgpu.measure.host_info import measure_host
     from costgpu.units import parse_count
 
     created = now.isoformat(timespec="seconds")
     if asked.params is not None and asked.tokens is not None:
         parameters, tokens = parse_count(asked.params, what="--params"), parse_count(asked.tokens, what="--tokens")
-        machine = describe_machine_plainly()
+        machine = measure_host().machine
         profile = language_model_profile(parameters, tokens, machine, created, version)
         return Subject(profile, None, asked.epochs)
     from costgpu.pricing.references import reference
 
     found = reference(str(asked.like))
-    return Subject(
-        reference_profile(found, describe_machine_plainly(), created, version, epochs=asked.epochs), None, None
-    )
+    profile = reference_profile(found, measure_host().machine, created, version, epochs=asked.epochs)
+    return Subject(profile, None, None)
 
 
 def _measured_script(asked: Asked) -> tuple[WorkloadProfile, str]:
@@ -195,7 +194,7 @@ def _measured_script(asked: Asked) -> tuple[WorkloadProfile, str]:
 def _measured_program(asked: Asked) -> tuple[WorkloadProfile, str]:
     import platformdirs
 
-    from costgpu.measure.log.measure_command import measure_command
+    from costgpu.measure.log.command import measure_command
     from costgpu.workflows.estimate.measure import progress
 
     if asked.steps is not None or asked.python is not None:

@@ -22,9 +22,10 @@ RUN = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning
 
 def find_run(parts: AppContext, text: str) -> RunView | TaggedInstance:
     """A run by its id, name or machine: as the ledger tells it or, without one, as its machine's tags do."""
-    from costgpu.runner.launch import find, whoami
+    from costgpu.runner.find_run import resolve_run
+    from costgpu.runner.launch import current_owner
 
-    return find(text, parts.ledger, parts.providers, lambda: parts.settings.owner or whoami())
+    return resolve_run(text, parts.ledger, parts.providers, lambda: parts.settings.owner or current_owner())
 
 
 def recorded_run(parts: AppContext, text: str) -> RunView:
@@ -44,7 +45,7 @@ def run_and_machine(parts: AppContext, text: str) -> tuple[RunView | None, Insta
     """The run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
-    from costgpu.runner.launch import provider_of
+    from costgpu.runner.adopt import provider_of
 
     found = find_run(parts, text)
     if isinstance(found, TaggedInstance):

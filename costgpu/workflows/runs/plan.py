@@ -357,7 +357,7 @@ def plan_for(
 
     from costgpu.models.instance import CreateRequest
     from costgpu.models.run import Plan
-    from costgpu.runner.drive.termination import common_layers
+    from costgpu.runner.drive.receipt import common_safeguards
     from costgpu.runner.files.select import select
     from costgpu.runner.plan import options_for
 
@@ -380,9 +380,9 @@ def plan_for(
         allow_from=parts.tools.allow_from(first.offer.provider),
         tags=spec.tags,
     )
-    layers = (*provider.layers(request), *common_layers(request.lease_until))
-    if spec.bucket and parts.tools.depot is not None:
-        warning = parts.tools.depot.check(spec.bucket, request.lease_until)
+    layers = (*provider.layers(request), *common_safeguards(request.lease_until))
+    if spec.bucket and parts.tools.bucket is not None:
+        warning = parts.tools.bucket.check(spec.bucket, request.lease_until)
         notes = [*notes, warning] if warning else notes
     try:
         provider.check(request)

@@ -23,10 +23,10 @@ def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | 
         return plan, None
     from costgpu.ledger.records.budget_store import all_budgets
     from costgpu.render.text.budget import plan_note
-    from costgpu.runner.launch import whoami
+    from costgpu.runner.launch import current_owner
     from costgpu.runner.spending import gather, selection, shipped_prices, state_of
 
-    owner, refusal, notes = parts.settings.owner or whoami(), None, []
+    owner, refusal, notes = parts.settings.owner or current_owner(), None, []
     try:
         mine = [
             stored.budget

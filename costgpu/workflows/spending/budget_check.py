@@ -206,12 +206,12 @@ class Check:
 
     def _owner(self) -> str:
         """Who I am to the owner tag."""
-        from costgpu.runner.launch import whoami
+        from costgpu.runner.launch import current_owner
 
         try:
-            return self._parts.settings.owner or whoami()
+            return self._parts.settings.owner or current_owner()
         except CostGpuError:
-            return whoami()
+            return current_owner()
 
     def _cancel(self, machine: Machine, why: str) -> None:
         """Through the runner: the job is asked, its outputs come home, the machine is ended and confirmed."""
@@ -228,16 +228,15 @@ class Check:
         self._ended(f"ended: {what}: {why}; {home}")
 
     def _end_by_tag(self, machine: Machine, why: str) -> None:
-        from costgpu.runner.drive import termination
+        from costgpu.runner.end_instance import clean_up, end_instance
 
         ref, clock = machine.ref, self._parts.clock
         assert ref is not None  # noqa: S101 - what is known by its tag has a name
         what = f"{ref.provider} {ref.instance_id} in {ref.region}"
         try:
             provider = self._parts.provider(ref.provider)
-            termination.terminate(provider, ref, clock)
-            termination.confirm(provider, ref, clock, known_since=machine.started_at)
-            left = termination.clean_up(provider, machine.run_id, ref.region, clock)
+            end_instance(provider, ref, clock, known_since=machine.started_at)
+            left = clean_up(provider, machine.run_id, ref.region, clock)
         except CostGpuError as error:
             self._not_ended(what, error.message)
             return
@@ -246,7 +245,7 @@ class Check:
 
     def _name_only(self, machine: Machine, whose: str, why: str) -> None:
         """Others' machines, and runs whose outputs only another computer can bring home."""
-        from costgpu.runner.drive.termination import end_by_hand
+        from costgpu.runner.end_instance import end_by_hand
 
         if machine.recorded:
             what, how = f"run {machine.run_id} ({machine.name})", f"costgpu cancel {machine.run_id}"
@@ -299,16 +298,17 @@ def end_run(parts: AppContext, run_id: str) -> RunView | None:
     Raises:
         CostGpuError: It goes on, or its end is not confirmed.
     """
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import driver_for, load
-    from costgpu.runner.state.lock import driving
+    from costgpu.runner.adopt import adopt
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.state.lock import lock_run
     from costgpu.runner.state.observer import NullObserver
     from costgpu.workflows.runs.cancel import cancel_driven
 
-    view = load(parts.ledger, run_id)
+    view = load_run(parts.ledger, run_id)
     try:
-        with driving(parts.tools.folder / run_id):
-            driver = driver_for(view, parts.ledger, parts.tools, NullObserver(), None)
+        with lock_run(parts.tools.folder / run_id):
+            driver = adopt(view, parts.ledger, parts.tools, NullObserver(), None)
             return driver.cancel()
     except Detached:
         return None

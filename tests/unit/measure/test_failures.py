@@ -38,16 +38,14 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def outcome(
-    log: Path, record: dict[str, Any] | None, *, printed: str = "", returncode: int = 0, timed_out: bool = False
-) -> Outcome:
+def outcome(log: Path, record: Any, *, printed: str = "", returncode: int = 0, timed_out: bool = False) -> Outcome:
     log.write_text(printed)
     return Outcome(
         record=record, returncode=returncode, timed_out=timed_out, log=log, scratch=log.parent, probe=log.parent
     )
 
 
-def outcome_without_log(record: dict[str, Any] | None) -> Outcome:
+def outcome_without_log(record: Any) -> Outcome:
     missing = Path("/nowhere/output.log")
     return Outcome(
         record=record, returncode=0, timed_out=False, log=missing, scratch=missing.parent, probe=missing.parent
@@ -63,7 +61,7 @@ def error_of(result: Outcome, request: Request = SCRIPT) -> ScriptError:
     return error
 
 
-def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> dict[str, Any]:
+def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> Any:
     """The record of an exception that left the script at `code`."""
     last = f"{kind}: {message}" if message else kind
     trail = f"Traceback (most recent call last):\n{FRAME}    {code}\n{last}\n"
@@ -78,7 +76,7 @@ def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> d
     return record | {"bases": [kind, "Exception"]} | other
 
 
-def stepped(steps: int, status: str = "cut", **other: Any) -> dict[str, Any]:
+def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
     return {"status": status, "phases": [{"steps": steps}], "wall_seconds": 1.5, "torch": {}} | other
 
 
@@ -111,7 +109,7 @@ def test_one_step_and_no_second() -> None:
         ({"versions": {"jax": "0.10.2"}}, "did not reach a training step"),
     ],
 )
-def test_no_step_within_the_limit(log: Path, facts: dict[str, Any], words: str) -> None:
+def test_no_step_within_the_limit(log: Path, facts: Any, words: str) -> None:
     where = "/w/data.py:40 in download: sleep(1)"
     error = error_of(outcome(log, {"status": "never_stepped", "phases": [], "where": [where]} | facts))
     assert type(error) is NoTrainingStep
@@ -141,8 +139,10 @@ def test_it_ended_after_one_step(log: Path) -> None:
     assert "single training step in 1.5 s" in error.message
 
 
-@pytest.mark.parametrize(("torch", "words"), [(None, "never imported torch"), ({}, "without an optimizer step")])
-def test_it_ended_without_training(log: Path, torch: dict[str, Any] | None, words: str) -> None:
+@pytest.mark.parametrize(
+    ("torch", "words"), [(None, "never imported torch"), ({"processes_for_no_gpu": False}, "without an optimizer step")]
+)
+def test_it_ended_without_training(log: Path, torch: Any, words: str) -> None:
     record = {"status": "ended", "phases": [], "wall_seconds": 0.25, "torch": torch}
     error = error_of(outcome(log, record, printed="accuracy 0.93\n"))
     assert type(error) is NothingToMeasure

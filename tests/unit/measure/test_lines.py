@@ -106,7 +106,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=60).map("".join), st.lists(st.floats(0, 3), min_size=60, max_size=60), st.booleans())
 def test_no_text_breaks_the_reading(text: str, gaps: list[float], ended: bool) -> None:
-    from costgpu.measure.log.log_phase import read_phase
+    from costgpu.measure.log.phase import read_phase
 
     log, splitter, at = ProgressLog(), LineSplitter(), 0.0
     for number, piece in enumerate(text.splitlines(keepends=True)):

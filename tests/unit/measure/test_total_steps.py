@@ -19,98 +19,10 @@ from hypothesis import strategies as st
 from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, observed_epoch, total_steps
 from costgpu.models.workload import Total, TotalKind
+from tests.unit.measure.records import bound, counter, loop, phase, shot
 
 SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
-
-# ------------------------------------------------------------------------------------------- what the probe writes
-
-
-def loop(line: int, kind: str = "for", trips: float | str | None = None, **other: Any) -> dict[str, Any]:
-    """One loop of a snapshot, as the probe records it."""
-    record: dict[str, Any] = {
-        "file": "train.py",
-        "path": "/home/me/train.py",
-        "line": line,
-        "kind": kind,
-        "function": "<module>",
-        "depth": 0,
-        "library": False,
-        "trips": trips,
-        "why": "",
-        "index": None,
-        "start": 0,
-        "stride": 1,
-        "bounds": [],
-        "early_exit": [],
-        "optimizers": False,
-        "ragged": False,
-        "varies": False,
-        "source": f"range({trips})",
-    }
-    return record | other
-
-
-def counter(text: str, **other: Any) -> dict[str, Any]:
-    """One side of a comparison, as the probe records it."""
-    info: dict[str, Any] = {
-        "text": text,
-        "increment": None,
-        "increment_line": None,
-        "loop_line": None,
-        "reset_line": None,
-        "targets": [],
-    }
-    return info | other
-
-
-def bound(
-    how: str,
-    line: int,
-    operator: str,
-    left: float,
-    right: float,
-    sides: tuple[dict[str, Any], dict[str, Any]],
-    step_line: int,
-) -> dict[str, Any]:
-    """A comparison that ends a loop, as the probe records it."""
-    return {
-        "how": how,
-        "line": line,
-        "test": f"{sides[0]['text']} {operator} {sides[1]['text']}",
-        "operator": operator,
-        "left": left,
-        "right": right,
-        "counters": list(sides),
-        "step_line": step_line,
-    }
-
-
-def shot(anchor: int, *loops: dict[str, Any], batches: int = 0) -> dict[str, Any]:
-    return {
-        "anchor": anchor,
-        "batches": batches,
-        "all_batches": batches,
-        "backwards": anchor,
-        "steps": anchor,
-        "loops": list(loops),
-    }
-
-
-def phase(
-    *shots: dict[str, Any],
-    loader: dict[str, Any] | None = None,
-    special: dict[str, dict[str, Any]] | None = None,
-    steps: int | None = None,
-) -> dict[str, Any]:
-    made = shots[-1]["anchor"] if shots else 2
-    return {
-        "snapshots": list(shots),
-        "steps": made if steps is None else steps,
-        "loader": loader,
-        "special": special or {},
-    }
 
 
 # ----------------------------------------------------------------------------------------------- loops that really run
@@ -244,29 +156,29 @@ class Run:
     """What a run of a shape did: all of its steps, and for each the variables at that moment."""
 
     steps: int
-    seen: list[dict[str, Any]]
+    seen: list[Any]
 
 
 def run(shape: Shape, most: int = 3000) -> Run:
     """Runs the shape's script to its end."""
-    loader, seen = Loader(shape.trips), list[dict[str, Any]]()
+    loader, seen = Loader(shape.trips), list[Any]()
 
-    def step(variables: dict[str, Any]) -> None:
+    def step(variables: Any) -> None:
         counts = {"drawn": loader.drawn, "opened": loader.opened, "laps": loader.laps}
         seen.append({k: variables.get(k) for k in ("c", "epoch", "i")} | counts)
         if len(seen) > most:
             raise TooLong
 
-    space: dict[str, Any] = {}
+    space: Any = {}
     exec(write(shape)[0], space)
     space["train"](step, loader)
     return Run(len(seen), seen)
 
 
-def snapshot(shape: Shape, at: dict[str, int], variables: dict[str, Any], anchor: int) -> dict[str, Any]:
+def snapshot(shape: Shape, at: dict[str, int], variables: Any, anchor: int) -> Any:
     """What the probe would write at that step."""
 
-    def limit_of(how: str, line: int) -> dict[str, Any]:
+    def limit_of(how: str, line: int) -> Any:
         raised = "inc" in at
         left = counter(
             "c",
@@ -296,9 +208,9 @@ def snapshot(shape: Shape, at: dict[str, int], variables: dict[str, Any], anchor
             (epochs, counter(str(shape.epochs))),
             at["step"],
         )
-        loops.append(loop(at["outer"], "while", bounds=[ends], source=ends["test"]))
+        loops.append(loop(at["outer"], None, "while", bounds=[ends], source=ends["test"]))
     elif shape.outer == "while steps":
-        loops.append(loop(at["outer"], "while", bounds=[limit_of("while", at["outer"])], source=shape.test))
+        loops.append(loop(at["outer"], None, "while", bounds=[limit_of("while", at["outer"])], source=shape.test))
     checks = [limit_of(shape.leave, at["check"])] if "check" in at else []
     if shape.outer and shape.leave == "return":
         loops[0]["bounds"] += checks  # a return leaves every loop of the function
@@ -307,13 +219,13 @@ def snapshot(shape: Shape, at: dict[str, int], variables: dict[str, Any], anchor
     elif shape.inner == "loader":
         inner = loop(at["inner"], trips=shape.trips, bounds=list(checks), source="loader")
     elif shape.inner == "while":
-        inner = loop(at["inner"], "while", bounds=[limit_of("while", at["inner"]), *checks], source=shape.test)
+        inner = loop(at["inner"], None, "while", bounds=[limit_of("while", at["inner"]), *checks], source=shape.test)
     else:
-        inner = loop(at["inner"], "while", "inf", bounds=list(checks), source="True")
+        inner = loop(at["inner"], "inf", "while", bounds=list(checks), source="True")
     return shot(anchor, *loops, inner, batches=variables["drawn"])
 
 
-def measured(shape: Shape, whole: Run, observed: int) -> dict[str, Any]:
+def measured(shape: Shape, whole: Run, observed: int) -> Any:
     """The phase that the probe would have recorded of the first `observed` steps."""
     at = write(shape)[1]
     taken = [n for n in range(1, observed + 1) if n in SNAPSHOT_AT] + [observed]
@@ -418,25 +330,25 @@ def test_the_total_with_gradient_accumulation(shape: Shape, share: float) -> Non
     check(shape, share)
 
 
-def read_by_the_probe(shape: Shape, folder: Path, most: int = 40) -> list[dict[str, Any]]:
+def read_by_the_probe(shape: Shape, folder: Path, most: int = 40) -> Any:
     """The loops that the probe itself sees at each step of the shape's script."""
     text, loader = write(shape)[0], Loader(shape.trips)
     path = folder / f"{abs(hash(text))}.py"
     path.write_text(text)
-    make_nest: Any = LoopStack
-    nest = make_nest(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
+    make_stack: Any = LoopStack
+    stack = make_stack(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
 
     def only_the_script(frame: FrameType) -> list[FrameType]:
         return [frame]
 
-    nest.frames = only_the_script
-    shots: list[dict[str, Any]] = []
+    stack.frames = only_the_script
+    shots: Any = []
 
-    def step(variables: dict[str, Any]) -> None:
+    def step(variables: Any) -> None:
         if len(shots) < most:
-            shots.append(shot(len(shots) + 1, *nest.snapshot(sys._getframe(1)), batches=loader.drawn))
+            shots.append(shot(len(shots) + 1, *stack.snapshot(sys._getframe(1)), batches=loader.drawn))
 
-    space: dict[str, Any] = {}
+    space: Any = {}
     exec(compile(text, str(path), "exec"), space)
     space["train"](step, loader)
     return shots
@@ -512,7 +424,7 @@ def test_a_break_leaves_its_own_loop_only(order: tuple[str, ...], steps: int) ->
 # ----------------------------------------------------------------------------------------------- loops made by hand
 
 
-def nested(*trips: float | str | None, anchors: tuple[int, ...] = (1, 2, 3), **inner: Any) -> dict[str, Any]:
+def nested(*trips: float | str | None, anchors: tuple[int, ...] = (1, 2, 3), **inner: Any) -> Any:
     """Loops in each other, on lines 10, 11, ..., of which the innermost counts iterations."""
     shots = []
     for n in anchors:
@@ -522,11 +434,11 @@ def nested(*trips: float | str | None, anchors: tuple[int, ...] = (1, 2, 3), **i
     return phase(*shots)
 
 
-def exit_when(test: str, *, clock: bool = False) -> dict[str, Any]:
+def exit_when(test: str, *, clock: bool = False) -> Any:
     return {"line": 30, "test": test, "clock": clock}
 
 
-def found(record: dict[str, Any], *, ended: bool = False) -> Total:
+def found(record: Any, *, ended: bool = False) -> Total:
     return total_steps(record, ended=ended)
 
 
@@ -587,7 +499,7 @@ def test_a_partial_group_at_the_end_of_an_epoch_may_step_too() -> None:
 
 def test_an_epoch_of_unknown_length_is_as_long_as_the_one_that_was_seen() -> None:
     loops = [loop(10, trips=7, index=0), loop(11, trips=None, source="stream()")]
-    record = phase(*(shot(n, *loops) for n in (1, 2, 3)), special={"24": {"opened": 1}, "49": {"opened": 1}})
+    record = phase(*(shot(n, *loops) for n in (1, 2, 3)), special={24: {"opened": 1}, 49: {"opened": 1}})
     total = found(record)
     assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 175.0, 25.0)
 
@@ -622,7 +534,7 @@ def test_a_length_that_cannot_be_read() -> None:
 
 def test_a_while_that_waits_for_the_loss() -> None:
     shots = [
-        shot(n, loop(10, "while", None, source="loss > 0.1", early_exit=[exit_when("loss > 0.1")])) for n in (1, 2)
+        shot(n, loop(10, None, "while", source="loss > 0.1", early_exit=[exit_when("loss > 0.1")])) for n in (1, 2)
     ]
     total = found(phase(*shots))
     assert (total.kind, total.steps) == (TotalKind.UNKNOWN, None)
@@ -671,7 +583,7 @@ def test_a_counter_that_is_raised_out_of_sight_is_followed() -> None:
     shots = []
     for n in (1, 2, 3, 5):
         ends = bound("while", 10, "<", 2 * n, 100, (counter("state.step"), counter("100")), 12)
-        shots.append(shot(n, loop(10, "while", None, bounds=[ends], source="state.step < 100")))
+        shots.append(shot(n, loop(10, None, "while", bounds=[ends], source="state.step < 100")))
     total = found(phase(*shots))
     assert total.kind is TotalKind.EXACT
     assert total.steps in (50.0, 51.0), "whether the test comes before or after the rise is out of sight too"
@@ -703,17 +615,17 @@ def test_the_lower_of_two_limits_holds() -> None:
 
 def test_loops_of_a_library() -> None:
     """A trainer's `while not done` runs once for all that is known; its early exits are its own affair."""
-    library: dict[str, Any] = {"library": True, "depth": 2, "path": "/lib/trainer.py", "file": "trainer.py"}
+    library: Any = {"library": True, "depth": 2, "path": "/lib/trainer.py", "file": "trainer.py"}
     shots = []
     for n in (1, 2, 3):
-        outer = loop(200, "while", None, early_exit=[exit_when("self.should_stop")], source="not done", **library)
+        outer = loop(200, None, "while", early_exit=[exit_when("self.should_stop")], source="not done", **library)
         shots.append(shot(n, outer, loop(210, trips=40, index=n - 1, target="i", **library)))
     total = found(phase(*shots))
     assert (total.kind, total.steps) == (TotalKind.EXACT, 40.0)
 
 
 def test_a_length_that_cannot_be_read_is_the_scripts_not_the_librarys() -> None:
-    library = loop(200, "while", None, source="not done", library=True, file="trainer.py", path="/lib/trainer.py")
+    library = loop(200, None, "while", source="not done", library=True, file="trainer.py", path="/lib/trainer.py")
     shots = [shot(n, library, loop(11, trips=None, source="stream()")) for n in (1, 2, 3)]
     total = found(phase(*shots))
     assert (total.kind, total.steps) == (TotalKind.UNKNOWN, None)

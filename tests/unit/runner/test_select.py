@@ -523,4 +523,4 @@ def test_a_folder_reached_by_a_link(folder: Path, tmp_path: Path) -> None:
 
 @given(st.text())
 def test_a_path_in_a_message_is_one_line(path: str) -> None:
-    assert module.printable(path).isprintable()
+    assert module.printable_path(path).isprintable()

@@ -16,7 +16,7 @@ from costgpu.errors import AlertFailed, ConfigError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costgpu.alert.cron_environment import Surroundings
+    from costgpu.alert.cron_environment import CronEnvironment
     from costgpu.alert.crontab_lines import Schedule, Task
 
 SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail", "/usr/bin/sendmail")
@@ -73,7 +73,7 @@ def cron(
     Installing again replaces the lines.
     """
     from costgpu.alert import crontab_lines as lines
-    from costgpu.alert.cron_environment import surroundings
+    from costgpu.alert.cron_environment import cron_environment
 
     if install and remove:
         raise UsageError("--install and --remove contradict each other.")
@@ -82,17 +82,17 @@ def cron(
         return
     schedule = lines.Schedule.parse(every)
     program = _program()
-    around = surroundings(os.environ, program[0], shutil.which, _home())
+    environment = cron_environment(os.environ, program[0], shutil.which, _home())
     check = [*program, "budget", "check", *(["--enforce"] if enforce else [])]
     wanted = [check, *([[*program, "reap", "--yes"]] if reap else [])]
-    tasks = [lines.Task(argv=[os.fsencode(word) for word in argv], variables=around.variables) for argv in wanted]
+    tasks = [lines.Task(argv=[os.fsencode(word) for word in argv], variables=environment.variables) for argv in wanted]
     if install:
-        _install(schedule, tasks, around)
+        _install(schedule, tasks, environment)
     else:
-        _show(schedule, tasks, around)
+        _show(schedule, tasks, environment)
 
 
-def _show(schedule: Schedule, tasks: Sequence[Task], around: Surroundings) -> None:
+def _show(schedule: Schedule, tasks: Sequence[Task], environment: CronEnvironment) -> None:
     from costgpu.alert import crontab_lines as lines
     from costgpu.alert import systemd_timer
 
@@ -103,10 +103,10 @@ def _show(schedule: Schedule, tasks: Sequence[Task], around: Surroundings) -> No
     typer.echo(f"# {systemd_timer.FOLDER}/{systemd_timer.NAME}.timer:\n{systemd_timer.timer(schedule)}")
     typer.echo(f"# then: systemctl --user daemon-reload && systemctl --user enable --now {systemd_timer.NAME}.timer")
     typer.echo("# and, for it to run while you are not logged in: loginctl enable-linger")
-    _notes(around.notes)
+    _notes(environment.notes)
 
 
-def _install(schedule: Schedule, tasks: Sequence[Task], around: Surroundings) -> None:
+def _install(schedule: Schedule, tasks: Sequence[Task], environment: CronEnvironment) -> None:
     from costgpu.alert import crontab_file
     from costgpu.alert import crontab_lines as lines
     from costgpu.clock import SystemClock
@@ -122,7 +122,7 @@ def _install(schedule: Schedule, tasks: Sequence[Task], around: Surroundings) ->
         typer.echo(f"Installed in your crontab: {schedule.words}.{kept}")
     for text in texts:
         typer.echo(b"  " + text)
-    notes = list(around.notes)
+    notes = list(environment.notes)
     shell = lines.foreign_shell(new)
     if shell:
         notes.append(f"Your crontab says SHELL={shell}, which may read the lines otherwise than sh.")

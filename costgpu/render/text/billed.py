@@ -26,7 +26,7 @@ def billed_text(
     """One line for each run, their sum, and how old the figures are.
 
     Args:
-        rows: From `costgpu.ledger.records.billed.compared`.
+        rows: From `costgpu.ledger.records.billed.compare_with_bills`.
         start: Beginning of the period.
         end: End of the period, exclusive.
         now: The present.

@@ -128,7 +128,7 @@ def settled(
     parts: AppContext, bills: list[Bill], start: datetime, end: datetime
 ) -> tuple[tuple[Compared, ...], list[tuple[str, datetime]], list[str]]:
     """Stores the answers, and holds them against what was metered: rows, who said so and when, notes."""
-    from costgpu.ledger.records.billed import BilledCost, add, compared, latest
+    from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
 
     for bill in bills:
         costs = [
@@ -144,7 +144,7 @@ def settled(
             )
             for row in bill.rows
         ]
-        add(
+        record_bills(
             parts.ledger,
             costs,
             provider=bill.provider,
@@ -156,11 +156,11 @@ def settled(
     sources = [(bill.source, bill.asked_at) for bill in bills]
     if not bills:
         said: dict[str, datetime] = {}
-        for cost in latest(parts.ledger, start, end):
+        for cost in latest_bills(parts.ledger, start, end):
             said[cost.source] = max(cost.said_at, said.get(cost.source, cost.said_at))
         sources = list(said.items())
     providers = [bill.provider for bill in bills] or None
-    return compared(parts.ledger, start, end, providers), sources, [bill.note for bill in bills if bill.note]
+    return compare_with_bills(parts.ledger, start, end, providers), sources, [bill.note for bill in bills if bill.note]
 
 
 def _agree(

@@ -78,7 +78,7 @@ def show(
     Committed is what open runs may still cost under their caps. All is from the ledger;
     costgpu budget check --verbose asks the providers, too.
     """
-    from costgpu.ledger.records.budget_store import all_budgets, unknown
+    from costgpu.ledger.records.budget_store import all_budgets, unknown_budget
     from costgpu.render.text.budget import show_json, show_text
     from costgpu.runner.spending import gather, shipped_prices
     from costgpu.workflows.context import app_context
@@ -90,7 +90,7 @@ def show(
             names = [each.budget.name for each in stored]
             stored = tuple(each for each in stored if each.budget.name == name)
             if not stored:
-                raise unknown(name, names)
+                raise unknown_budget(name, names)
         now = parts.clock.now()
         spending = gather(parts.ledger, [each.budget for each in stored], None, now, shipped_prices)
         standings = [standing_of(parts, each, spending) for each in stored]

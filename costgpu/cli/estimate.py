@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import UsageError
+from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.workflows.estimate.measure import candidates
 
 if TYPE_CHECKING:
@@ -22,8 +23,10 @@ def estimate(
     module: Annotated[str | None, typer.Option("-m", help="Run a module; what follows it is its own.")] = None,
     python: Annotated[str | None, typer.Option(help="Interpreter; else the active venv's, else python.")] = None,
     workdir: Annotated[str | None, typer.Option(help="Folder to run in; else the script's own.")] = None,
-    measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = "30s",
-    start_limit: Annotated[str, typer.Option(help="How long to wait for the first step.")] = "180s",
+    measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = f"{MEASURE_FOR_SECONDS:.0f}s",
+    start_limit: Annotated[
+        str, typer.Option(help="How long to wait for the first step.")
+    ] = f"{START_LIMIT_SECONDS:.0f}s",
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many timed steps.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Predict for so many epochs.")] = None,
     total_steps: Annotated[float | None, typer.Option(help="Predict for so many optimizer steps.")] = None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.errors import CostGpuError, NotConfirmed, ScriptError, UsageError
+from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.workflows.runs.plan import (
     check_credentials,
     check_local,
@@ -68,7 +69,7 @@ def run(
     workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; else the script's own.")] = None,
     profile: Annotated[str | None, typer.Option(help="A saved profile instead of measuring.")] = None,
     estimate: Annotated[bool, typer.Option(help="Measure the script here first.")] = True,
-    measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = "30s",
+    measure_for: Annotated[str, typer.Option(help="How long after the first step.")] = f"{MEASURE_FOR_SECONDS:.0f}s",
     disk: Annotated[
         int | None, typer.Option(min=10, max=16000, help="Root disk, GiB; else 50, with a GPU 100.")
     ] = None,
@@ -111,7 +112,7 @@ def run(
         check_local({"-t": instance_type, "--gpus": gpus, "--spot": spot, "--disk": disk, "--subnet": subnet})
     as_json = json or output == "json"
     environment = job_environment(env or [], env_file)
-    request = to_request(words, module, workdir, parse_duration(measure_for), 180.0, None)
+    request = to_request(words, module, workdir, parse_duration(measure_for), START_LIMIT_SECONDS, None)
     limits = _limits(max_cost, max_duration, None if auto_shutdown else lease or DEFAULT_LEASE, disk)
     now = datetime.now(UTC)
     with app_context(

@@ -37,17 +37,11 @@ CALL_SECONDS = 5e-6  # nominal; only the probe of torch counts calls
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSpeed:
-    """This machine, and where its figures come from.
-
-    Attributes:
-        machine: As in a profile.
-        how: One sentence for people.
-        measured: Whether the matrix multiply was measured; False: computed from the CPU's units and clock.
-    """
+    """This machine, and where its figures come from."""
 
     machine: Machine
-    how: str
-    measured: bool
+    how: str  # one sentence for people
+    measured: bool  # whether the matrix multiply was measured; False: computed from the CPU's units and clock
 
 
 def measure_host_with_torch(interpreter: Interpreter, probe: Path, threads: int, accelerators: list[str]) -> Machine:
@@ -77,12 +71,7 @@ def measure_host_with_torch(interpreter: Interpreter, probe: Path, threads: int,
 
 
 def measure_host(threads: int = 0, python: str | None = None) -> HostSpeed:
-    """This machine's speed without torch; takes about two seconds.
-
-    Args:
-        threads: That the measured program used; 0 for as many as there are cores.
-        python: Interpreter whose NumPy measures; None for the active one of the user.
-    """
+    """This machine's speed without torch, for so many threads (0: as many as cores); takes about two seconds."""
     cores = usable_cores()
     figures = _figures(python, cores)
     copy = figures.get("copy_gbps") or [DEFAULT_CORE_GBPS * cores]

@@ -71,14 +71,7 @@ def uninterrupted() -> contextlib.AbstractContextManager[None]:
 def end_everything(pid: int, marker: str, before: set[int]) -> int:
     """Kills the child, its descendants and whatever else carries our marker, until none is left.
 
-    Args:
-        pid: Of the child.
-        marker: In the environment of everything that it started.
-        before: Our own children from before; every other child of ours is one that the script left behind, with all
-            that it has started.
-
-    Returns:
-        How many processes besides the child were ended.
+    Our children that were not there before are what the script left behind. Returns how many besides the child were ended.
     """
     ended: set[int] = set()
     for _ in range(KILL_ROUNDS):

@@ -24,11 +24,7 @@ def measure_script(
 ) -> tuple[WorkloadProfile, Outcome]:
     """Measures a script on this machine.
 
-    Args:
-        request: What to run and for how long.
-        interpreter: With which Python.
-        cache: Where logs and diverted files go.
-        progress: Called with the seconds so far and whether the script has stepped.
+    `progress` is called with the seconds so far and whether the script has stepped; logs and diverted files go to `cache`.
 
     Raises:
         ScriptError: It could not be measured; the subclass says why.

@@ -45,25 +45,15 @@ def child_environment(marker: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What to measure.
+    """What to measure."""
 
-    Attributes:
-        script: Absolute path; None with `module`.
-        module: For ``python -m``.
-        arguments: Arguments of the script.
-        workdir: Where it runs.
-        measure_for_seconds: After the first step.
-        start_limit_seconds: To reach the first step.
-        steps: Stop after so many timed steps; None for the time limit.
-    """
-
-    script: Path | None
-    module: str | None
+    script: Path | None  # absolute path; None with `module`
+    module: str | None  # for ``python -m``
     arguments: list[str]
-    workdir: Path
-    measure_for_seconds: float = MEASURE_FOR_SECONDS
-    start_limit_seconds: float = START_LIMIT_SECONDS
-    steps: int | None = None
+    workdir: Path  # where it runs
+    measure_for_seconds: float = MEASURE_FOR_SECONDS  # after the first step
+    start_limit_seconds: float = START_LIMIT_SECONDS  # to reach the first step
+    steps: int | None = None  # stop after so many timed steps; None for the time limit
 
     @property
     def name(self) -> str:
@@ -73,33 +63,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        record: The probe's result; None if it wrote none.
-        returncode: Negative for a signal.
-        timed_out: We had to end it.
-        log: The script's own output.
-        probe: The probe that ran.
-        scratch: Where diverted files are.
-        restored: Files that were changed past the guard and have been put back.
-        diverted: Files whose new content is in `scratch`; the originals are as they were.
-        created: New files that the script left.
-        programs: Other programs that it started.
-        survivors: Processes of it that had to be ended.
-    """
-
-    record: ProbeRecord | None
-    returncode: int
-    timed_out: bool
-    log: Path
-    probe: Path
-    scratch: Path
-    restored: list[str] = field(default_factory=list)
+    record: ProbeRecord | None  # the probe's result; None if it wrote none
+    returncode: int  # negative for a signal
+    timed_out: bool  # we had to end it
+    log: Path  # the script's own output
+    probe: Path  # the probe that ran
+    scratch: Path  # where diverted files are
+    restored: list[str] = field(default_factory=list)  # files that were changed past the guard and have been put back
+    # Files whose new content is in `scratch`; the originals are as they were.
     diverted: list[str] = field(default_factory=list)
-    created: list[str] = field(default_factory=list)
-    programs: list[str] = field(default_factory=list)
-    survivors: int = 0
+    created: list[str] = field(default_factory=list)  # new files that the script left
+    programs: list[str] = field(default_factory=list)  # other programs that it started
+    survivors: int = 0  # processes of it that had to be ended
 
 
 def run_probe(

@@ -342,16 +342,16 @@ def _strangers(
         _add_problem(spending, error)
     now = [_sighting(instance, priced.get(instance.ref), spending.at) for instance in candidates]
     try:
-        now = unrecorded_machines.unaccounted(ledger, now, spending.at)
-        before = unrecorded_machines.last_of(ledger, now)
+        now = unrecorded_machines.outside_closed_runs(ledger, now, spending.at)
+        before = unrecorded_machines.last_sightings(ledger, now)
         now = [each.after(before.get(each.key)) for each in now]
         if not spending.clock_off:
-            unrecorded_machines.add(ledger, [each for each in now if each.says_more(before.get(each.key))])
+            unrecorded_machines.record_sightings(ledger, [each for each in now if each.says_more(before.get(each.key))])
     except LedgerError as error:
         _add_problem(spending, error)
     found = {each.key: each for each in now}
     try:
-        for each in unrecorded_machines.seen(ledger, since):
+        for each in unrecorded_machines.sightings_since(ledger, since):
             found.setdefault(each.key, each)
     except LedgerError as error:
         _add_problem(spending, error)

@@ -25,8 +25,15 @@ MACHINE = Machine(
 )
 
 
-def request(script: str | Path, *arguments: str, seconds: float = 1.0, limit: float = 60.0, workdir: Path) -> Request:
-    """A short measurement of a script."""
+def request(
+    script: str | Path,
+    *arguments: str,
+    workdir: Path,
+    steps: int | None = 60,
+    seconds: float = 600.0,
+    limit: float = 300.0,
+) -> Request:
+    """A short measurement of a script, by the number of steps: a busy machine sees the same, only later."""
     path = SCRIPTS / script if isinstance(script, str) else script
     return Request(
         script=path,
@@ -35,6 +42,7 @@ def request(script: str | Path, *arguments: str, seconds: float = 1.0, limit: fl
         workdir=workdir,
         measure_for_seconds=seconds,
         start_limit_seconds=limit,
+        steps=steps,
     )
 
 

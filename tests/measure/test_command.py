@@ -23,7 +23,7 @@ from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import GpuPath, Machine, TotalKind, WorkloadProfile
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs sh")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs sh")]
 
 HERE = Machine(
     cpu_model="test",
@@ -53,7 +53,7 @@ def no_child_left() -> Iterator[None]:
 
 
 def measure(
-    *argv: str, place: Path, seconds: float = 4.0, limit: float = 30.0, pattern: str | None = None, kind: str = ""
+    *argv: str, place: Path, seconds: float = 2.0, limit: float = 30.0, pattern: str | None = None, kind: str = ""
 ) -> tuple[WorkloadProfile, Outcome]:
     """A short measurement."""
     return measure_command(

@@ -17,7 +17,7 @@ from costgpu.measure.session import Outcome, Request
 from costgpu.models.workload import Autocast, Machine, TotalKind, WorkloadProfile
 from tests.measure.harness import HERE, MACHINE, request
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
 
 def on_fake_cuda(asked: Request, cache: Path, *, launched: bool = False) -> tuple[WorkloadProfile, Outcome]:
@@ -112,7 +112,7 @@ def test_one_process_per_gpu_is_one_process(tmp_path: Path, ways: list[dict[str,
 
 
 def test_mixed_precision_trains_and_is_recorded_as_asked_for(tmp_path: Path) -> None:
-    asked = replace(request("gpu_only_amp.py", workdir=tmp_path, seconds=60.0), steps=80)  # the script checks step 60
+    asked = request("gpu_only_amp.py", workdir=tmp_path, steps=80)  # the script checks step 60
     profile, outcome = on_fake_cuda(asked, tmp_path)
     assert profile.phases[-1].total.steps == 4000
     facts = profile.framework
@@ -219,7 +219,7 @@ def test_what_the_script_sees_is_a_gpu_all_through(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="lightning is not installed")
 def test_lightning_on_a_gpu(tmp_path: Path) -> None:
-    asked = request("gpu_only_lightning.py", workdir=tmp_path, limit=180.0)
+    asked = request("gpu_only_lightning.py", workdir=tmp_path)
     refused = session.run_probe(asked, HERE, tmp_path, lambda *_: None)
     assert type(explain(refused, asked, HERE)) is errors.NeedsCuda
     profile, _ = on_fake_cuda(asked, tmp_path)

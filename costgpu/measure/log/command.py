@@ -19,7 +19,7 @@ from costgpu.measure.log.failures import explain_command
 from costgpu.measure.log.lines import user_pattern
 from costgpu.measure.log.patterns import PATTERNS
 from costgpu.measure.log.phase import read_phase
-from costgpu.measure.log.process_monitor import Watch
+from costgpu.measure.log.process_monitor import ProcessMonitor
 from costgpu.measure.scratch import new_scratch
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS, Framework, WorkloadProfile
@@ -45,15 +45,14 @@ def measure_command(
         workdir: Where it runs.
         cache: Folder under which this measurement gets its own, for the log.
         progress: Called some times a second with the seconds since the start and whether it has made progress.
-        pattern: Of ``--step-pattern``; None for those that are built in.
-        kind: Of its work, as the benchmark table names it; empty to recognise it by its lines.
+        pattern: The user's ``--step-pattern``; None for those that are built in.
+        kind: Kind of work, as the benchmark table names it; empty to recognise it by its lines.
         measure_for_seconds: After its first line of progress.
         start_limit_seconds: To reach that line.
 
     Raises:
         UsageError: There is no command, or the pattern is none.
-        ScriptNotFound: There is no such program.
-        ScriptError: It could not be measured; the subclass says why.
+        ScriptError: There is no such program, or it could not be measured; the subclass says why.
         KeyboardInterrupt: After everything has been ended.
     """
     patterns = (user_pattern(pattern),) if pattern is not None else PATTERNS
@@ -61,7 +60,7 @@ def measure_command(
     name = Path(argv[0]).name
     scratch = new_scratch(cache, name)
     log = scratch / "output.log"
-    watch = Watch(patterns, measure_for_seconds, start_limit_seconds)
+    watch = ProcessMonitor(patterns, measure_for_seconds, start_limit_seconds)
     watch.run([program, *argv[1:]], workdir, log, progress)
     ended = watch.returncode == 0 and not watch.stopped
     reading = read_phase(watch.log, started_at=watch.started_at, ended=ended, kind=kind)

@@ -15,7 +15,7 @@ from costgpu.errors import (
 from costgpu.measure.cuda_errors import says_cuda
 from costgpu.measure.failures import killed_by_signal, quote_last_lines
 from costgpu.measure.log.phase import LogReading
-from costgpu.measure.log.process_monitor import ENOUGH_LINES, Watch
+from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
 from costgpu.units import format_duration
 
 SHOWN_CHARS = 200
@@ -26,18 +26,9 @@ _PATTERN_HINT = (
 
 
 def explain_command(
-    watch: Watch, reading: LogReading | None, *, name: str, log: Path, pattern: str | None, limit: float
+    watch: ProcessMonitor, reading: LogReading | None, *, name: str, log: Path, pattern: str | None, limit: float
 ) -> ScriptError | None:
-    """The error of a command that cannot be measured; None for one that can.
-
-    Args:
-        watch: Of its run.
-        reading: What its log says; None if nothing could be timed.
-        name: Of the program.
-        log: With its output.
-        pattern: The user's.
-        limit: Seconds that it had to reach its first line of progress.
-    """
+    """The error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
     crashed = watch.returncode != 0 and not watch.stopped
     seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
     if crashed and (reading is None or seen < ENOUGH_LINES):
@@ -73,7 +64,7 @@ def explain_command(
     )
 
 
-def _crash(watch: Watch, name: str, log: Path) -> ScriptError:
+def _crash(watch: ProcessMonitor, name: str, log: Path) -> ScriptError:
     if line := next((line for line in reversed(watch.tail) if says_cuda(line)), ""):
         return NeedsCuda(
             f"{name} refuses to run without a CUDA device: {line.strip()[:SHOWN_CHARS]}",
@@ -89,5 +80,5 @@ def _lines(count: int) -> str:
     return "1 line" if count == 1 else f"{count:,} lines"
 
 
-def _time(watch: Watch) -> str:
+def _time(watch: ProcessMonitor) -> str:
     return format_duration(watch.wall_seconds)

@@ -26,39 +26,22 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
-    """One format.
-
-    Attributes:
-        name: Unique.
-        label: For people.
-        regex: Searched in the line; with a group ``step`` or ``percent``.
-        tier: How specific.
-        unit: What the counter counts.
-        framework: For the profile.
-        needle: Lower-case text without which the regex is not tried; empty to try always.
-        more: Searched from the match on, for more groups.
-        per_epoch: The total is an epoch's, by the format's convention.
-        named: What stands before the match is the name of the bar.
-        kind: Kind of work, if only one kind prints such lines.
-        no_gpu: Why a GPU does nothing for this program; empty if that is not known.
-        step_group: The group of a user's pattern that counts; 0 for none.
-        anything: Lines without a digit may match, too.
-    """
+    """One format."""
 
     name: str
-    label: str
-    regex: re.Pattern[str]
-    tier: Tier
-    unit: str = "step"
-    framework: str = "log lines"
-    needle: str = ""
-    more: tuple[re.Pattern[str], ...] = ()
-    per_epoch: bool = False
-    named: bool = False
-    kind: str = ""
-    no_gpu: str = ""
-    step_group: int | str = ""
-    anything: bool = False
+    label: str  # for people
+    regex: re.Pattern[str]  # searched in the line; with a group ``step`` or ``percent``
+    tier: Tier  # how specific
+    unit: str = "step"  # what the counter counts
+    framework: str = "log lines"  # for the profile
+    needle: str = ""  # lower-case text without which the regex is not tried; empty to try always
+    more: tuple[re.Pattern[str], ...] = ()  # searched from the match on, for more groups
+    per_epoch: bool = False  # the total is an epoch's, by the format's convention
+    named: bool = False  # what stands before the match is the name of the bar
+    kind: str = ""  # kind of work, if only one kind prints such lines
+    no_gpu: str = ""  # why a GPU does nothing for this program; empty if that is not known
+    step_group: int | str = ""  # the group of a user's pattern that counts; 0 for none
+    anything: bool = False  # lines without a digit may match, too
 
 
 @dataclass(frozen=True, slots=True)

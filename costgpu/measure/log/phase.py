@@ -27,19 +27,12 @@ UNKNOWN_WORK = "costgpu does not know what this program computes: --like names i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogReading:
-    """What a log says.
+    """What a log says."""
 
-    Attributes:
-        phase: The training.
-        framework: Whose lines they are; ``log lines`` if nobody's in particular.
-        setup_seconds: From the start to the first step.
-        notes: One sentence each.
-    """
-
-    phase: Phase
-    framework: str
-    setup_seconds: float
-    notes: list[str]
+    phase: Phase  # the training
+    framework: str  # whose lines they are; ``log lines`` if nobody's in particular
+    setup_seconds: float  # from the start to the first step
+    notes: list[str]  # one sentence each
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +63,7 @@ class _Pace:
 
 
 def read_phase(log: ProgressLog, *, started_at: float, ended: bool, kind: str = "") -> LogReading | None:
-    """The training that a log tells of; None if no counter in it can be timed.
-
-    Args:
-        log: With everything that was read.
-        started_at: When the program started, on the clock of the lines.
-        ended: It ended by itself.
-        kind: Of its work, as the user says; empty to recognise it.
-    """
+    """The training that a log tells of; None if no counter in it can be timed. An empty `kind` is recognised."""
     stream = log.best()
     if stream is None:
         return None

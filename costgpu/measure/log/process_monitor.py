@@ -44,7 +44,7 @@ GRACE_SECONDS = 3.0  # to end itself when asked to
 SILENT_SECONDS = 2.0  # after it has ended, for what it left behind and still prints
 
 
-class Watch:
+class ProcessMonitor:
     """One run of a command.
 
     Attributes:

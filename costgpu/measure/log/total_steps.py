@@ -49,16 +49,7 @@ def scope_of(stream: Stream, log: ProgressLog) -> Scope:
 def log_total(
     stream: Stream, log: ProgressLog, scope: Scope, seconds: float, *, started_at: float, ended: bool
 ) -> Total:
-    """The total of the counter's steps.
-
-    Args:
-        stream: The counter.
-        log: All that was read.
-        scope: Of the counter.
-        seconds: Of a step.
-        started_at: When the program started.
-        ended: It ended by itself.
-    """
+    """The total of the counter's steps, of so many seconds each."""
     each, how_each = _per_epoch(stream, log, scope, seconds)
     epochs, how_epochs = _epochs(stream, log)
     whole, how = _whole(stream, log, scope)

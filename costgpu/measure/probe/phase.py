@@ -36,7 +36,7 @@ class Phase:
         self.batch = None
         self.model = {}
         self.micro_batches = 0
-        self.gap = None
+        self.gap_seconds = 0.0
         self.own_seconds = array("d")  # the probe's own time between steps; not part of `seconds`
         self.outer = None  # (frame, name): an outer loop's variable, to see an epoch end
         self.outer_value = None

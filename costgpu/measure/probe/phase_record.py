@@ -47,7 +47,7 @@ def phase_record(phase, torch, fetch):
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
         "snapshots": phase.snapshots,
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1]},
-        "gap": phase.gap,
+        "gap_seconds": phase.gap_seconds,
         "saved_tensor_bytes": phase.saved_bytes,
         "model": phase.model,
         "micro_batches": phase.micro_batches,

@@ -94,10 +94,8 @@ class Snapshot(TypedDict):
     """The loops around one step, outermost first, and what was counted up to it."""
 
     anchor: int
-    batches: int
+    batches: int  # of the loader that gave most
     all_batches: int
-    backwards: int
-    steps: int
     loops: list[Loop]
 
 
@@ -161,15 +159,8 @@ class Batch(TypedDict):
     bytes: int
 
 
-class Model(TypedDict, total=False):
-    """The modules that ran in the traced steps."""
-
-    bytes: int
-    frozen_bytes: int
-
-
 class Optimizer(TypedDict):
-    """One optimizer and how often it stepped."""
+    """One optimizer, and how often it stepped."""
 
     name: str
     foreach: bool | None
@@ -216,14 +207,7 @@ class Intervals(TypedDict):
     loader: Loader | None
     batch: Batch | None
     optimizers: list[Optimizer]
-    model: Model
-
-
-class Gap(TypedDict):
-    """The pause before a phase."""
-
-    seconds: float
-    events: IntervalEvents
+    model: dict[str, int]  # bytes and frozen_bytes of the modules that ran in the traced steps
 
 
 class PhaseRecord(Intervals):
@@ -233,7 +217,7 @@ class PhaseRecord(Intervals):
     file: str
     told: Told | None
     own_seconds: list[float]  # of the probe, between the intervals
-    gap: Gap | None
+    gap_seconds: float  # before the phase
     saved_tensor_bytes: int
     micro_batches: int
     device: str
@@ -355,27 +339,6 @@ class LoopProgress(TypedDict):
     times: list[tuple[float, float]]  # seconds and iterations since it was first seen
 
 
-class Before(TypedDict):
-    """Work before the first step."""
-
-    validation: float
-    save: float
-
-
-class GoingFit(TypedDict):
-    """A fit that had not ended when the measurement was cut."""
-
-    estimator: str
-    label: str
-
-
-class Open(TypedDict):
-    """The interval in which the measurement was cut."""
-
-    seconds: float
-    validation: bool
-
-
 class _Always(TypedDict):
     status: str  # cut, ended, never_stepped, exited, crashed
     python: str
@@ -386,24 +349,21 @@ class ProbeRecord(_Always, total=False):
     """What was seen of a script. The last nine are of one that exited or crashed."""
 
     version: int
-    executable: str
     setup_seconds: float
     peak_rss_bytes: int | None
     cpu_seconds: float
-    steps: int
-    before: Before
+    before: dict[str, float]  # validation and save, before the first step
     series: list[SeriesRecord]
     loops: LoopProgress | None
     versions: dict[str, str]
-    fit_going: GoingFit | None
+    fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
     torch: TorchFacts | None
     phases: list[PhaseRecord]
     optimizers_made: int
-    backwards: int
     manual: int  # backward passes before the first optimizer step
     probe_errors: list[str]
     where: list[str]
-    open: Open
+    cut_in_validation: bool
     code: int
     message: str
     kind: str

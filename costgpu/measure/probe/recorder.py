@@ -183,7 +183,6 @@ class Recorder:
     def new_phase(self, frame, now):
         if self.tracing is not None:
             self.end_trace(self.phase)
-        gap = {"seconds": now - (self.last or self.started), "events": self.event_summary(None)}
         if self.phase is not None:
             self.phase.leave()
         frames = self.loop_stack.frames(frame)
@@ -203,7 +202,7 @@ class Recorder:
             self.before["validation"] += self.events.get("validation", 0.0)
             self.before["save"] += self.events.get("save", 0.0)
         self.phase.batch = self.batch
-        self.phase.gap = gap
+        self.phase.gap_seconds = now - (self.last or self.started)
         self.last = None
         return self.phase
 
@@ -267,16 +266,8 @@ class Recorder:
     def take_snapshot(self, phase, frame):
         loops = self.loop_stack.snapshot(frame)
         phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
-        phase.snapshots.append(
-            make_snapshot(
-                phase.anchors,
-                loops,
-                steps=self.optimizer_steps,
-                batches=max(self.loaders.batches_by_loader.values(), default=0),
-                all_batches=self.loaders.batches,
-                backwards=self.backwards,
-            )
-        )
+        batches = max(self.loaders.batches_by_loader.values(), default=0)
+        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, self.loaders.batches))
         if phase.outer is None:
             self.choose_outer(phase, frame, loops)
 

@@ -18,7 +18,6 @@ def write_result(recorder, status, detail):
         "version": RESULT_VERSION,
         "status": status,
         "python": sys.version.split()[0],
-        "executable": sys.executable,
         "wall_seconds": clock() - recorder.started,
     }
     result.update(recorder.detail)
@@ -32,7 +31,6 @@ def write_result(recorder, status, detail):
         result["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
     except ImportError:
         result["peak_rss_bytes"] = None
-    result["steps"] = recorder.optimizer_steps
     result["before"] = recorder.before
     result["series"] = recorder.progress.record()
     result["loops"] = recorder.loops.progress() if not recorder.phases else None
@@ -46,7 +44,7 @@ def write_result(recorder, status, detail):
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
         result["phases"] = [phase_record(phase, recorder.torch, recorder.fetch) for phase in recorder.phases]
-        result["optimizers_made"], result["backwards"] = recorder.optimizers_made, recorder.backwards
+        result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
     path = recorder.config["result"]
     with recorder.guard.real_open(path + ".part", "w") as stream:

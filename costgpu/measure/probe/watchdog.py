@@ -56,9 +56,8 @@ class Watchdog(threading.Thread):
     def finish(self, status):
         recorder = self.recorder
         detail = {"where": main_stack(recorder.thread)}
-        last = recorder.last
-        if last is not None:
-            detail["open"] = {"seconds": clock() - last, "validation": recorder.eval_started is not None}
+        if recorder.last is not None:
+            detail["cut_in_validation"] = recorder.eval_started is not None
         for _ in range(5):
             try:
                 recorder.finish(status, **detail)

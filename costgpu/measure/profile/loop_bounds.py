@@ -30,35 +30,21 @@ def number(value: Trips) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """A limit on what the loops from `level` inwards do in one execution of them; level 0 is the whole nest.
+    """A limit on what the loops from `level` inwards do in one execution of them; level 0 is the whole nest."""
 
-    Attributes:
-        level: The outermost loop that is inside one life of the counter.
-        text: For people.
-        steps: The limit in steps; None if it is in iterations.
-        iterations: The limit in iterations of the loop `place`.
-        place: The loop whose iterations are counted.
-        whole_bodies_of: The test is only made between whole bodies of this loop; None if it is made inside.
-        one_more: Below the step, and only the inner loop ends: each later execution of that makes one more iteration.
-    """
-
-    level: int
-    text: str
-    steps: float | None = None
-    iterations: float = 0.0
-    place: int = 0
+    level: int  # the outermost loop that is inside one life of the counter
+    text: str  # for people
+    steps: float | None = None  # the limit in steps; None if it is in iterations
+    iterations: float = 0.0  # the limit in iterations of the loop `place`
+    place: int = 0  # the loop whose iterations are counted
+    # The test is only made between whole bodies of this loop; None if it is made inside.
     whole_bodies_of: int | None = None
+    # Below the step, and only the inner loop ends: each later execution of that makes one more iteration.
     one_more: bool = False
 
 
 def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float) -> tuple[list[Cap], list[EarlyExit]]:
-    """The caps of a nest, and the tests that may end it early but follow no counter.
-
-    Args:
-        snapshots: Of the probe, with loops.
-        loops: Of the last of them, outermost first.
-        per_iteration: Iterations of the innermost loop per step.
-    """
+    """The caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
     caps: list[Cap] = []
     early: list[EarlyExit] = []
     for level, loop in enumerate(loops):

@@ -40,16 +40,7 @@ def build_profile(
     created: str,
     version: str,
 ) -> WorkloadProfile:
-    """The profile of one measurement.
-
-    Args:
-        record: The probe's result, with at least one phase that stepped.
-        machine: Where it was measured.
-        script: Name for people.
-        arguments: Arguments of the script.
-        created: ISO 8601 UTC.
-        version: Of costgpu.
-    """
+    """The profile of one measurement, of which at least one phase stepped. `created` is ISO 8601, UTC."""
     later: list[LaterPhase] = []
     setup = record.get("setup_seconds", 0.0)
     torch = record.get("torch")
@@ -123,12 +114,7 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
 
 
 def told_total(told: Told, seen: int) -> Total | None:
-    """The number of steps as the trainer says it; None if it does not know either.
-
-    Args:
-        told: By the probe's readers of Lightning, Hugging Face, Ignite and Keras.
-        seen: Steps that really ran.
-    """
+    """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
     if told["total"] == "inf":
         return Total(
@@ -154,8 +140,8 @@ def _phase(raw: PhaseRecord, before_seconds: float, *, ended: bool, gap: bool) -
         total = told_total(raw["told"], raw["steps"]) or total
     accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]])
     found = extras(raw, step, total, accumulation, before_seconds, data.batch_size)
-    if gap and raw["gap"]:
-        pause = max(0.0, raw["gap"]["seconds"] - step.median_seconds)
+    if gap:
+        pause = max(0.0, raw["gap_seconds"] - step.median_seconds)
         found.append(Extra(kind=ExtraKind.OTHER, seconds_each=pause, rhythm=Rhythm.RUN, note="before this phase"))
     steps = max(1, raw["trace_steps"])
     return Phase(
@@ -302,7 +288,7 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
     for phase in later:
         known = f"about {phase.steps:,.0f} steps" if phase.steps else "of unknown length"
         notes.append(f"It trains again at {phase.label} ({phase.source}): {known}.")
-    if "open" in record and record["open"]["validation"]:
+    if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:
         notes.append("It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory.")

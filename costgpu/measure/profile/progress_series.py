@@ -71,11 +71,7 @@ def usable(record: ProbeRecord) -> bool:
 
 
 def progress_phase(record: ProbeRecord) -> Phase:
-    """The phase of a script that no torch optimizer steps.
-
-    Args:
-        record: The probe's, with `usable` progress.
-    """
+    """The phase of a script that no torch optimizer steps, and whose progress is `usable`."""
     series = _chosen(record)
     if series is not None:
         return _series_phase(series, record)

@@ -20,12 +20,7 @@ LEAST_EPOCH_STEPS = 10  # an inner loop of fewer steps is not an epoch (a critic
 
 
 def total_steps(phase: Intervals, *, ended: bool) -> Total:
-    """The total of one phase as the probe recorded it.
-
-    Args:
-        phase: A phase record of the probe.
-        ended: The phase ran to its end, so that its steps are simply known.
-    """
+    """The total of one phase; if it ended, its steps are simply known."""
     snapshots = [shot for shot in phase["snapshots"] if shot["loops"]]
     loops = _loops(snapshots)
     texts = [_describe(loop) for loop in loops]

@@ -26,7 +26,7 @@ def billed_text(
     """One line for each run, their sum, and how old the figures are.
 
     Args:
-        rows: Runs as `costgpu.ledger.records.billed.compared` gives them.
+        rows: Runs as `costgpu.ledger.records.billed.compare_with_bills` gives them.
         start: Beginning of the period.
         end: End of the period, exclusive.
         now: The present.

@@ -22,7 +22,7 @@ from costgpu.errors import (
 
 if TYPE_CHECKING:
     from costgpu.ledger.records.budget_rules import BudgetState
-    from costgpu.ledger.records.budget_store import Alert, DeliveryAttempt, Stored
+    from costgpu.ledger.records.budget_store import Alert, DeliveryAttempt, StoredBudget
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
     from costgpu.render.text.budget import Standing
@@ -111,7 +111,7 @@ class Check:
             return spending.problems[0].exit_code
         return Unreachable.exit_code if spending.not_asked else 0
 
-    def _tell(self, stored: Stored, spending: Spending) -> Standing:
+    def _tell(self, stored: StoredBudget, spending: Spending) -> Standing:
         """Says what nobody has said yet about one budget, here and to the alert addresses."""
         from costgpu.ledger.records.budget_store import claim_delivery, finish_delivery
         from costgpu.render.text.alert_message import message
@@ -175,7 +175,7 @@ class Check:
         )
         return False, f"{len(urls) - len(failed)} of {len(urls)} delivered; failed: {where}; {words}"
 
-    def _failed(self, stored: Stored, why: str) -> None:
+    def _failed(self, stored: StoredBudget, why: str) -> None:
         from costgpu.render.text.budget import line
 
         text = f"{stored.budget.name}: the alert could not be delivered: {why.rstrip('.')}; the next check tries again."
@@ -326,7 +326,11 @@ def end_run(parts: AppContext, run_id: str) -> RunView | None:
 
 
 def standing_of(
-    parts: AppContext, stored: Stored, spending: Spending, state: BudgetState | None = None, new: tuple[int, ...] = ()
+    parts: AppContext,
+    stored: StoredBudget,
+    spending: Spending,
+    state: BudgetState | None = None,
+    new: tuple[int, ...] = (),
 ) -> Standing:
     """A budget with what people were told; an unreadable part goes to the problems."""
     from costgpu.ledger.records.budget_store import alerts_of
@@ -361,7 +365,7 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
     return sorted(n for n in missing if n <= addresses) or list(range(1, addresses + 1))
 
 
-def _news(stored: Stored, state: BudgetState, turn: DeliveryAttempt) -> list[str]:
+def _news(stored: StoredBudget, state: BudgetState, turn: DeliveryAttempt) -> list[str]:
     """What people are to be told: how it stands if that is news, and what could not be told in a period that is over."""
     from costgpu.ledger.schema import EPOCH
     from costgpu.render.text.alert_message import late_message, message

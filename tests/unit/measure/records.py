@@ -68,8 +68,7 @@ def bound(how: str, line: int, operator: str, left: float, right: float, sides: 
 
 def shot(anchor: int, *loops: Any, batches: int = 0) -> Any:
     """The loops around one step."""
-    counts = dict.fromkeys(("anchor", "backwards", "steps"), anchor)
-    return {**counts, "batches": batches, "all_batches": batches, "loops": list(loops)}
+    return {"anchor": anchor, "batches": batches, "all_batches": batches, "loops": list(loops)}
 
 
 def phase(*shots: Any, seconds: Any = (), special: Any = None, **other: Any) -> Any:
@@ -85,7 +84,7 @@ def phase(*shots: Any, seconds: Any = (), special: Any = None, **other: Any) -> 
         "special": {str(i): event for i, event in (special or {}).items()},
         "snapshots": list(shots),
         "upcoming": {"later": [], "periodic": []},
-        "gap": {"seconds": 2.0, "events": {}},
+        "gap_seconds": 2.0,
         "saved_tensor_bytes": 4096,
         "model": {"bytes": 1000, "frozen_bytes": 200},
         "micro_batches": 1,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from costgpu.errors import ProfileError
@@ -26,6 +26,7 @@ from costgpu.models.workload import (
     TotalKind,
     WorkloadProfile,
 )
+from tests.properties import examples
 from tests.unit.measure.records import MACHINE, build, loop, phase, result, shot
 
 OP = {"op": "aten::mm", "phase": "forward", "count": 2, "seconds": 0.25, "attributes": {}, "outputs": []}
@@ -55,7 +56,7 @@ reals = st.floats(0, allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 2**62)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     reals, reals, reals, counts, counts, st.none() | counts, st.none() | reals, st.sampled_from(TotalKind), st.text()
 )
@@ -180,7 +181,7 @@ def test_another_version(saved: Path, version: Any) -> None:
     assert "Upgrade" in error.hint
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.floats(0, 0.9999))
 def test_a_truncated_file(saved: Path, tmp_path: Path, share: float) -> None:
     text = saved.read_text().rstrip()

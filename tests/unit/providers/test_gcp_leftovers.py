@@ -186,9 +186,9 @@ def test_identities(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_to_end_one_by_hand() -> None:
     ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
     by_hand = "gcloud compute instances delete costgpu-r1-1 --zone us-central1-a --quiet"
-    assert termination.end_by_hand(ref) == by_hand
+    assert end_by_hand(ref) == by_hand
     of_run = by_hand.replace(" --quiet", " --project research-42 --quiet")
-    assert termination.end_by_hand(ref, "research-42") == of_run
+    assert end_by_hand(ref, "research-42") == of_run
 
 
 def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:

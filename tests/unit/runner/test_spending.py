@@ -21,7 +21,7 @@ from costgpu.errors import AuthError, LedgerDamaged, PriceNotFound, ProviderErro
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds
 from costgpu.ledger.records.budget_store import set_budget
-from costgpu.ledger.records.unrecorded_machines import last_of, seen
+from costgpu.ledger.records.unrecorded_machines import last_sightings, sightings_since
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.pricing import price_store
@@ -129,7 +129,7 @@ class TestRuns:
         assert of(state.spent_usd, state.committed_usd, state.open_runs) == of(0, 20, 1)
         found = state_of(look(ledger, machine("c4", NOW - HOUR)), ALL)
         assert of(found.spent_usd, found.committed_usd) == of(1, 19)
-        assert seen(ledger) == ()  # it is ours
+        assert sightings_since(ledger) == ()  # it is ours
 
     def test_one_that_is_closed_while_it_is_looked_at_is_never_counted_twice(
         self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
@@ -287,12 +287,12 @@ class TestStrangers:
         many = [machine(f"t{n:04}", NOW - HOUR) for n in range(1000)]
         assert spent(look(ledger, *many)) == 2000
         assert spent(look(ledger, *many, now=NOW + HOUR)) == 4000
-        assert len(last_of(ledger, seen(ledger))) == 1000
+        assert len(last_sightings(ledger, sightings_since(ledger))) == 1000
 
     def test_only_what_was_there_in_the_period_is_looked_at(self, ledger: Ledger) -> None:
         look(ledger, machine("old", NOW - 800 * HOUR), now=NOW - 700 * HOUR)
-        assert len(seen(ledger)) == 1
-        assert seen(ledger, NOW - 600 * HOUR) == ()
+        assert len(sightings_since(ledger)) == 1
+        assert sightings_since(ledger, NOW - 600 * HOUR) == ()
 
 
 class TestWhatCannotBeAsked:

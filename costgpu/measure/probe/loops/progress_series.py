@@ -35,16 +35,9 @@ def is_snapshot_due(steps):
     return steps in SNAPSHOT_AT or steps % 100000 == 0
 
 
-def make_snapshot(anchor, loops, *, steps, batches=0, all_batches=0, backwards=0):
-    """The loops around one step, and what was counted up to it."""
-    return {
-        "anchor": anchor,
-        "batches": batches,
-        "all_batches": all_batches,
-        "backwards": backwards,
-        "steps": steps,
-        "loops": loops,
-    }
+def make_snapshot(anchor, loops, batches=0, all_batches=0):
+    """The loops around the step of this number, and the batches that were drawn up to it."""
+    return {"anchor": anchor, "batches": batches, "all_batches": all_batches, "loops": loops}
 
 
 class Series:
@@ -144,7 +137,7 @@ class ProgressTracker:
             loops = self.recorder.plain_loop_stack().snapshot(frame)
         except Exception:  # noqa: BLE001 - the total is then unknown
             return
-        series.snapshots.append(make_snapshot(series.steps, loops, steps=series.steps))
+        series.snapshots.append(make_snapshot(series.steps, loops))
 
     def step(self, series, steps=1, frame=None):
         recorder, now = self.recorder, clock()

@@ -15,11 +15,11 @@ except Exception as error:
     sys.stderr.write("costgpu: no guard in this process: {}\\n".format(error))
 finally:
     sys.path.pop(0)
-sys.modules.pop("sitecustomize", None)
+this = sys.modules.pop("sitecustomize", None)
 try:
     import sitecustomize
 except ImportError:
-    pass
+    sys.modules["sitecustomize"] = this
 """
 
 

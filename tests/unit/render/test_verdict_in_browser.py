@@ -68,7 +68,10 @@ def browser() -> str | None:
     )
 
 
-pytestmark = pytest.mark.skipif(browser() is None, reason="no Chromium here: apt-get install chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser() is None, reason="no Chromium here: apt-get install chromium"),
+]
 
 
 def chromium(tmp_path: Path, *arguments: str) -> str:

@@ -228,7 +228,7 @@ class TestCheck:
         def expired(*_: object) -> list[str]:
             raise AuthError("The credentials are expired.", hint="Log in.")
 
-        monkeypatch.setattr("costgpu.cli.billed.billed_lines", expired)
+        monkeypatch.setattr("costgpu.cli.ledger.billed_lines", expired)
         here.told("budget", "set", "all", "--total", "200")
         plant(here, "170")
         result = here.told("budget", "check", "--billed")

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from costgpu.cli.cancel import question
+from costgpu.cli.jobs import cancel_question
 from costgpu.errors import AuthError
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
@@ -302,9 +302,9 @@ def test_the_question_before_the_end_names_owner_and_machine() -> None:
         owner="bob@lab",
     )
     words = "End run abc (train) of bob@lab on us-central1-a/costgpu-abc and lose what is on its machine?"
-    assert question(TaggedInstance(instance=machine), now=False) == words
+    assert cancel_question(TaggedInstance(instance=machine), now=False) == words
     view = replace(replay([intent("abcd")]), instance=ref)
-    assert question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
+    assert cancel_question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
 
 
 @pytest.mark.parametrize("command", ["run", "jobs", "logs", "attach", "cancel", "fetch", "reap"])

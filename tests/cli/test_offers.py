@@ -10,12 +10,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from costgpu.cli.offers import is_json, listing, offers, to_query
+from costgpu.cli.offers import offers
+from costgpu.cli.options import wants_json
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
-from costgpu.render.text.offers import offers_table
+from costgpu.render.text.offers import offers_json, offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
+from costgpu.workflows.offer_query import offer_query
 
 TODAY = date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
@@ -74,8 +76,8 @@ CATALOG = Catalog(
 
 
 def printed(*, top: int | None = 20, as_json: bool = False, **options: object) -> str:
-    query = to_query(**options)  # type: ignore[arg-type]
-    return listing(query, find=CATALOG.query, today=TODAY, top=top, as_json=as_json)
+    found = CATALOG.query(offer_query(**options))  # type: ignore[arg-type]
+    return (offers_json if as_json else offers_table)(found[:top], TODAY, total=len(found))
 
 
 TABLE_A100 = """\
@@ -197,8 +199,8 @@ def test_an_empty_table_is_only_a_heading() -> None:
 
 
 def test_options_make_the_query() -> None:
-    assert to_query() == OfferQuery()
-    assert to_query(
+    assert offer_query() == OfferQuery()
+    assert offer_query(
         gpus="A100:1",
         cpus="8+",
         memory="64GB..128GiB",
@@ -215,8 +217,8 @@ def test_options_make_the_query() -> None:
         max_price_usd_per_hour=Decimal(5),
         sort=SortKey.GPU_PRICE,
     )
-    assert to_query(spot=False).purchase_options == (ON_DEMAND,)
-    assert to_query(sort="Memory").sort is SortKey.MEMORY
+    assert offer_query(spot=False).purchase_options == (ON_DEMAND,)
+    assert offer_query(sort="Memory").sort is SortKey.MEMORY
 
 
 @pytest.mark.parametrize(
@@ -231,15 +233,16 @@ def test_options_make_the_query() -> None:
 )
 def test_options_that_cannot_be_meant(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        to_query(**options)  # type: ignore[arg-type]
+        offer_query(**options)  # type: ignore[arg-type]
     assert message in caught.value.message
 
 
 def test_output_formats() -> None:
-    assert is_json("JSON")
-    assert not is_json("table")
+    assert wants_json(json=False, output="JSON")
+    assert wants_json(json=True, output="table")
+    assert not wants_json(json=False, output="text")
     with pytest.raises(UsageError, match="--output 'yaml'"):
-        is_json("yaml")
+        wants_json(json=True, output="yaml")
 
 
 @pytest.fixture

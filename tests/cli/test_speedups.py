@@ -65,7 +65,7 @@ def test_the_document_is_the_only_output_and_has_every_row() -> None:
         (("--gpus", "H1000"), "no accelerator named 'H1000'", "H100"),
         (("svm", "--gpus", "K80"), "no line of svm on K80", "none with a named GPU"),
         (("--gpus", "MI210"), "no line of any kind on MI210", "K80"),
-        (("--output", "yaml"), "'yaml' is not a format", "table or json"),
+        (("--output", "yaml"), "'yaml' is not a format", "text or json"),
     ],
 )
 def test_what_is_not_there_is_a_clear_error(arguments: tuple[str, ...], message: str, hint: str) -> None:

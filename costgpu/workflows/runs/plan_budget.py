@@ -1,4 +1,4 @@
-"""What budgets say to the plan of a run. Imports lazily."""
+"""What budgets say to the plan of a run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from costgpu.workflows.context import AppContext
 
 
-def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
+def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
     """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
@@ -26,11 +26,11 @@ def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | 
     from costgpu.runner.launch import whoami
     from costgpu.runner.spending import gather, selection, shipped_prices, state_of
 
-    owner, refusal, notes = parts.settings.owner or whoami(), None, []
+    owner, refusal, notes = context.settings.owner or whoami(), None, []
     try:
         mine = [
             stored.budget
-            for stored in all_budgets(parts.ledger)
+            for stored in all_budgets(context.ledger)
             if any(
                 selection(stored.budget).includes(
                     provider=option.offer.provider, owner=owner, name=plan.spec.name, tags=plan.spec.tags
@@ -40,7 +40,7 @@ def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | 
         ]
         if not mine:
             return plan, None
-        spending = gather(parts.ledger, mine, None, parts.clock.now(), shipped_prices)
+        spending = gather(context.ledger, mine, None, context.clock.now(), shipped_prices)
         for budget in mine:
             state = state_of(spending, budget)
             notes.append(plan_note(state, cap))

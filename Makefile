@@ -1,14 +1,17 @@
-# make demo   sets up what it needs, estimates an example script, and runs a short version of it on this machine
-# make test   sets up what it needs, checks the code and runs the tests
-# Both need python3 (3.11 or newer) with venv or pip, and can be repeated.
+# make demo      sets up what it needs, estimates an example script, and runs a short version of it on this machine
+# make test      sets up what it needs, checks the code, and runs the tests that need no root, no clouds and no frameworks
+# make test-all  sets up what it needs, and runs all other tests
+# All need python3 (3.11 or newer) with venv or pip, and can be repeated. See docs/contributing.md.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+# Tests at once in `make test`.
+JOBS ?= auto
 FRAMEWORKS ?= yes
 
-.PHONY: demo test testbed lint check bench clean
+.PHONY: demo test test-all testbed lint bench clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.ready-demo
@@ -16,13 +19,17 @@ demo: $(VENV)/.ready-demo
 	$(BIN)/costgpu run --no-estimate --infra local --python $(BIN)/python --max-duration 10m \
 	  examples/train.py --epochs 2 --images 512 --width 16
 
-test: lint testbed
-	$(BIN)/python -m tests.side_by_side $(PYTEST_ARGS)
+test: lint
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
+	  -m "not (emulator or wire or frameworks or slow or packaging)" $(PYTEST_ARGS)
+
+test-all: $(VENV)/.ready-test-all testbed
+	$(BIN)/python -m tests.two_lanes $(PYTEST_ARGS)
 
 # As root on Debian or Ubuntu: the packages and the root file system of the emulated cloud's guests (once, about a minute),
 # and PostgreSQL for the tests of a team's ledger.
 # Elsewhere, or with TESTBED=no, it says why the tests that need them will be skipped.
-testbed: $(VENV)/.ready-test
+testbed: $(VENV)/.ready-test-all
 	@$(BIN)/python -m tests.emulator.packages
 	@$(BIN)/python -m tests.ledger.postgres
 
@@ -66,7 +73,12 @@ $(VENV)/.ready-demo: pyproject.toml $(VENV)/.ready-pip
 
 $(VENV)/.ready-test: pyproject.toml $(VENV)/.ready-demo
 	@echo "Installing the test tools into $(VENV) (once)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group lint --group build \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group test --group lint
+	@touch $@
+
+$(VENV)/.ready-test-all: pyproject.toml $(VENV)/.ready-test
+	@echo "Installing the frameworks that scripts are measured with into $(VENV) (once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group build \
 	  $(if $(filter no,$(FRAMEWORKS)),,--group frameworks)
 	@touch $@
 

@@ -28,7 +28,7 @@ from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.ledger.records.unrecorded_machines import Sighting, add
 from costgpu.ledger.store import FILE_NAME, event_row
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 
 EVENTS = 1_000_000
 OPEN = 50  # runs that are not over

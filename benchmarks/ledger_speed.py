@@ -23,7 +23,7 @@ from sqlalchemy import func, insert, select
 
 from costgpu.ledger import Ledger, dialect, migrations, projections, schema
 from costgpu.ledger.store import FILE_NAME, event_row
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 
 EVENTS = 1_000_000
 OPEN = 50  # runs that are not over

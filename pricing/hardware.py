@@ -16,6 +16,7 @@ from costgpu.providers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
 
 ACCELERATOR_COLUMNS = (
     "name",
@@ -64,10 +65,10 @@ CPU_MEASUREMENTS_FILE = "cpu_measurements.csv"
 
 
 @cache
-def accelerators() -> Mapping[str, AcceleratorSpec]:
+def accelerators(data: Path = DATA) -> Mapping[str, AcceleratorSpec]:
     """Every known accelerator by its canonical name, rented by a cloud or not."""
     specs = {}
-    for row in read_table(DATA / ACCELERATORS_FILE, ACCELERATOR_COLUMNS):
+    for row in read_table(data / ACCELERATORS_FILE, ACCELERATOR_COLUMNS):
         name, model, vendor, architecture, year, memory, bandwidth, fp32, matrix, tf32, fp16, bf16 = row[:12]
         major, _, minor = row[13].partition(".")
         specs[name] = AcceleratorSpec(

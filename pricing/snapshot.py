@@ -191,7 +191,7 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-_REINSTALL = "Reinstall costgpu, or write the files again with costgpu.pricing.sources.facts."
+_REINSTALL = "Reinstall costgpu, or write the files again with `python -m tools.build_data` in a checkout of its source."
 
 
 def _to_row(offer: Offer) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Protocol
 
 from costgpu.models.diagnostics import Check
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, OrphanedResource, Safeguard
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, OrphanedResource, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.models.price_update import PriceUpdate
 

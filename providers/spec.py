@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from costgpu.clock import Clock
-from costgpu.models.job import InstanceRef
+from costgpu.models.instance import InstanceRef
 from costgpu.models.provider_costs import ProviderCosts
 from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
 

@@ -13,14 +13,16 @@ from hypothesis import HealthCheck, settings
 from pytest_socket import disable_socket, enable_socket
 
 import tests.fake_cloud.spec  # noqa: F401 - makes the provider of many tests known
+from tests.properties import PROFILE
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # so in the background of a script: what is started here inherits it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("busy")  # how fast a machine is that does other things, too, is no property of the code
+for profile, count in (("fast", 15), ("thorough", 100)):
+    settings.register_profile(profile, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(PROFILE)  # how fast a machine is that does other things, too, is no property of the code
 
 SECRETS = ("AWS_", "GOOGLE_", "CLOUDSDK_", "AZURE_", "COSTGPU_", "WANDB_", "HF_")
 
@@ -50,3 +52,13 @@ def nothing_of_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pyte
 def root() -> Path:
     """The repository."""
     return Path(__file__).resolve().parent.parent
+
+
+WIRE_FIXTURES = {"cloud_process", "gce_process"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What speaks to an emulated cloud is marked ``wire`` by the fixtures that it uses."""
+    for item in items:
+        if WIRE_FIXTURES & set(getattr(item, "fixturenames", ())):
+            item.add_marker("wire")

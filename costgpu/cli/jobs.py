@@ -16,7 +16,8 @@ from costgpu.workflows.context import app_context
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from costgpu.models.run import RunView, TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunView
 
 
 def jobs(
@@ -85,7 +86,7 @@ def attach(run: opt.Run) -> None:
     """
     from costgpu.cli.run import finish, print_detached, told_how_to_return
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.models.job import RunState
+    from costgpu.models.run import RunState
     from costgpu.runner.drive.loop import Detached
     from costgpu.runner.launch import load
     from costgpu.workflows.runs.attach import attach_run, watch_run
@@ -138,8 +139,8 @@ def cancel(
 ) -> None:
     """End a run: save its outputs, terminate its machine."""
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.models.job import RunState
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunState
     from costgpu.render.text.run import receipt_text
     from costgpu.runner.launch import load
     from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
@@ -175,7 +176,7 @@ def cancel(
 
 def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
-    from costgpu.models.run import TaggedInstance
+    from costgpu.models.reap import TaggedInstance
 
     tagged = isinstance(found, TaggedInstance)
     run, ref = (found.instance, found.instance.ref) if isinstance(found, TaggedInstance) else (found, found.instance)

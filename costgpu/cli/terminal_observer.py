@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from costgpu.models.job import RunState
+from costgpu.models.run import RunState
 from costgpu.runner.drive.loop import CAN_LEAVE, Hangup
 from costgpu.runner.machine.host import Stream
 from costgpu.runner.state.observer import Answer

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from costgpu.ledger.schema import LARGEST, to_microseconds, to_nano
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 
 LONGEST_TEXT = 1000  # characters; PostgreSQL refuses index entries of more than 2704 bytes
 EXPLAINING = (  # what `closings` and `outcomes` need besides the end

@@ -25,7 +25,7 @@ from costgpu.ledger import dialect, failures, migrations, projections
 from costgpu.ledger.codec import to_json
 from costgpu.ledger.schema import closings, events, from_microseconds, outcomes, run_tags, runs, to_microseconds
 from costgpu.ledger.schema import migrations as steps
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 
 T = TypeVar("T")
 

@@ -1,31 +1,141 @@
-"""The frozen values of a run as a whole: its plan, its view, what a reaper finds. Imports `job` and `prediction`."""
+"""One attempt of a job on one machine: states, events, plan, view and receipt. Imports `job`, `instance`, `prediction`.
+
+Times are aware UTC, durations seconds, money `Decimal` US dollars.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import Any
 
-from costgpu.errors import CostGpuError
-from costgpu.models.job import (
-    EndedBy,
-    EndReason,
-    Identity,
-    Instance,
-    InstanceRef,
-    JobSpec,
-    JobStatus,
-    Lease,
-    OrphanedResource,
-    Receipt,
-    RunState,
-    Safeguard,
-)
+from costgpu.models.instance import Identity, InstanceRef, Safeguard
+from costgpu.models.job import EndReason, JobSpec, JobStatus
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
 
 OVERDUE = timedelta(seconds=60)  # a machine is gone so long after its lease, and no later
+
+
+class RunState(StrEnum):
+    """Where a run is. The order is that of a run without failures."""
+
+    INTENT = "intent"  # recorded; nothing was asked of the provider yet
+    PROVISIONING = "provisioning"  # a create call may have been made
+    BOOTING = "booting"  # the instance has an id
+    SYNCING = "syncing"  # the machine answers; agent and files are on their way
+    RUNNING = "running"  # set-up or job
+    COLLECTING = "collecting"  # the job is over, its outputs are on their way home
+    TERMINATING = "terminating"
+    CLOSED = "closed"  # confirmed by the provider, or nothing was ever created
+
+
+class EndedBy(StrEnum):
+    """Who ended the machine."""
+
+    CLIENT = "client"
+    AGENT = "agent"  # on the instance
+    WATCHDOG = "watchdog"  # on the instance, armed in the create call
+    PROVIDER = "provider"  # preemption, or the provider's own deadline
+    REAPER = "reaper"
+    SOMEBODY_ELSE = "somebody_else"
+    NOTHING_CREATED = "nothing_created"
+
+
+class EventKind(StrEnum):
+    """What happened to a run."""
+
+    INTENDED = "intended"
+    ATTEMPTED = "attempted"  # written before the create call
+    REFUSED = "refused"  # the provider has certainly not created anything
+    CREATED = "created"
+    REACHED = "reached"
+    SYNCED = "synced"
+    STARTED = "started"
+    FINISHED = "finished"
+    COLLECTED = "collected"
+    ENDING = "ending"  # written before the terminate call
+    CONFIRMED = "confirmed"
+    CLOSED = "closed"
+    DETACHED = "detached"
+    ADOPTED = "adopted"  # another process took over
+    NOTED = "noted"  # anything worth keeping that changes nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """One row of the ledger; never changed.
+
+    Attributes:
+        run_id: Of the run.
+        sequence: 0, 1, 2, ... within the run, without gaps.
+        at: When it was written.
+        kind: What happened.
+        data: Facts, as JSON values; money and times as strings.
+    """
+
+    run_id: str
+    sequence: int
+    at: datetime
+    kind: EventKind
+    data: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """How long an instance may live, counted from its create call.
+
+    Attributes:
+        lifetime_seconds: From the create call to power-off.
+        worst_cost_usd: What that costs at most: machine at its on-demand price, disk and address.
+        usd_per_hour: The rate that the two were computed with.
+        limited_by: ``--max-cost``, ``--max-duration``, ``--lease`` or ``the estimate``.
+    """
+
+    lifetime_seconds: float
+    worst_cost_usd: Decimal
+    usd_per_hour: Decimal
+    limited_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receipt:
+    """Proof of the end of a run.
+
+    Attributes:
+        run_id: Of the run.
+        instance: None if nothing was ever created.
+        instance_type: Empty if nothing was ever created.
+        layers: All of them, armed or not.
+        reason: Why it ended.
+        ended_by: Who ended the machine.
+        requested_at: When its end was asked for; None if it ended itself.
+        confirmed_state: What the provider said; empty as long as it has not.
+        confirmed_at: When it said so.
+        provider_reason: The provider's own words.
+        left_behind: What could not be removed: access rules and the like.
+        metered_seconds: From the create call to confirmation, as we saw it.
+        metered_cost_usd: Those seconds at the offer's price, disk and address included.
+        metered_at_most: Whether the machine ended by itself, at an unknown time before: both figures are upper bounds.
+    """
+
+    run_id: str
+    instance: InstanceRef | None
+    instance_type: str
+    layers: tuple[Safeguard, ...]
+    reason: EndReason
+    ended_by: EndedBy
+    requested_at: datetime | None
+    confirmed_state: str
+    confirmed_at: datetime | None
+    provider_reason: str
+    left_behind: tuple[str, ...]
+    metered_seconds: float
+    metered_cost_usd: Decimal
+    metered_at_most: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,89 +321,3 @@ class Plan:
     steps: float | None = None
     notes: tuple[str, ...] = field(default=())
     others: tuple[Identity, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedInstance:
-    """A run of which only the tags on its instance are known."""
-
-    instance: Instance
-
-    @property
-    def run_id(self) -> str:
-        """From the tag."""
-        return self.instance.run_id
-
-
-class OrphanReason(StrEnum):
-    """Why an instance is an orphan."""
-
-    PAST_LEASE = "past its lease"
-    NO_LEASE = "its lease tag is missing or unreadable"
-    RUN_CLOSED = "its run is closed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Orphan:
-    """An instance of ours that should not be there.
-
-    Attributes:
-        instance: As it was found.
-        why: It should not.
-        usd_per_hour: With its disks and its address, as it is now; None if its price is not known.
-    """
-
-    instance: Instance
-    why: OrphanReason
-    usd_per_hour: Decimal | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class ReapFindings:
-    """What a look around has found, and what was done about it.
-
-    Attributes:
-        orphans: Instances to end.
-        leftovers: Other things of runs that no instance needs any more.
-        kept: Instances of ours that are in order, or that the question was not about.
-        unreachable: Provider and region -> why it could not be asked.
-        ended: Orphans whose end is confirmed.
-        removed: Leftovers that are gone.
-        failed: What could not be ended, with the reason.
-    """
-
-    orphans: list[Orphan] = field(default_factory=list)
-    leftovers: list[OrphanedResource] = field(default_factory=list)
-    kept: list[Instance] = field(default_factory=list)
-    unreachable: dict[str, str] = field(default_factory=dict)
-    ended: list[InstanceRef] = field(default_factory=list)
-    removed: list[OrphanedResource] = field(default_factory=list)
-    failed: dict[str, CostGpuError] = field(default_factory=dict)
-
-    def add(self, more: ReapFindings) -> None:
-        """What was found elsewhere."""
-        self.orphans += more.orphans
-        self.leftovers += more.leftovers
-        self.kept += more.kept
-        self.unreachable.update(more.unreachable)
-
-    @property
-    def leaking(self) -> bool:
-        """Whether anything was there that nobody wants any more."""
-        return bool(self.orphans or self.leftovers)
-
-    @property
-    def usd_per_hour(self) -> Decimal:
-        """What all of it cost, as it was found: at least, where a price is not known."""
-        disks = sum((Decimal(str(leftover.usd_per_hour)) for leftover in self.leftovers), Decimal(0))
-        return sum((orphan.usd_per_hour or Decimal(0) for orphan in self.orphans), disks)
-
-    @property
-    def prices_known(self) -> bool:
-        """Whether the sum is complete."""
-        return all(orphan.usd_per_hour is not None for orphan in self.orphans)
-
-    @property
-    def not_ended(self) -> list[Orphan]:
-        """Orphans that were to be ended, and whose end is not confirmed."""
-        return [orphan for orphan in self.orphans if orphan.instance.ref not in self.ended]

@@ -13,18 +13,10 @@ from typing import NamedTuple, Protocol
 
 from costgpu.errors import ConfigError, CostGpuError, LedgerError, MachineUnusable, ProviderError, RunBusy, RunNotFound
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import (
-    EndReason,
-    EventKind,
-    Instance,
-    InstanceRef,
-    InstanceState,
-    JobPhase,
-    JobStatus,
-    RunEvent,
-    RunState,
-)
-from costgpu.models.run import Plan, RunView, TaggedInstance
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.job import EndReason, JobPhase, JobStatus
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import EventKind, Plan, RunEvent, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.runner.drive.loop import Detached, Driver, Tools
 from costgpu.runner.machine.host import LogPosition

@@ -7,8 +7,8 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.estimate.cost import CPU_READY_SECONDS, DISK_GB, GPU_READY_SECONDS
-from costgpu.models.job import Lease
 from costgpu.models.offer import Offer
+from costgpu.models.run import Lease
 from costgpu.providers import registry
 from costgpu.units import format_duration, format_usd
 

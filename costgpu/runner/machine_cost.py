@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from costgpu.ledger.records.budget_rules import Period
-from costgpu.models.job import InstanceRef
+from costgpu.models.instance import InstanceRef
 
 ZERO = Decimal(0)
 MICROSECOND = timedelta(microseconds=1)

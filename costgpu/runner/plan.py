@@ -8,10 +8,9 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.models.job import Lease
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.prediction import Prediction
-from costgpu.models.run import Option
+from costgpu.models.run import Lease, Option
 from costgpu.runner.lease import LOCAL, extras_usd_per_hour, lease_for
 
 MOST_OPTIONS = 12  # places to fail over to

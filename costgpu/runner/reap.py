@@ -14,8 +14,9 @@ from decimal import Decimal
 
 from costgpu.clock import Clock
 from costgpu.errors import CostGpuError, LedgerError, ProviderError
-from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource, RunState
-from costgpu.models.run import Orphan, OrphanReason, ReapFindings, RunView
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
+from costgpu.models.run import RunState, RunView
 from costgpu.providers.base import OwnedResources, Provider
 from costgpu.runner.drive import termination
 

@@ -20,13 +20,13 @@ from costgpu.ledger.records.budget_rules import Budget, BudgetState, bounds, clo
 from costgpu.ledger.records.budget_store import newest_entry
 from costgpu.ledger.records.unrecorded_machines import Sighting
 from costgpu.ledger.store import Ledger
-from costgpu.models.job import Instance, InstanceRef, InstanceState, RunState
-from costgpu.models.run import RunView
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.run import RunState, RunView
 from costgpu.runner.machine_cost import ZERO, Machine
 from costgpu.runner.state.states import replay
 
 if TYPE_CHECKING:
-    from costgpu.models.job import RunEvent
+    from costgpu.models.run import RunEvent
     from costgpu.providers.base import OwnedResources, Provider
 
 LOCAL = "local"

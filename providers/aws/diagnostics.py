@@ -16,7 +16,7 @@ from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError
 from costgpu.models import diagnostics
 from costgpu.models.diagnostics import Check, Examination
-from costgpu.models.job import CreateRequest, Identity
+from costgpu.models.instance import CreateRequest, Identity
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws import quotas, sdk
 from costgpu.providers.aws.provider import AwsProvider

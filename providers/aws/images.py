@@ -73,7 +73,7 @@ def parameters_for(offer: Offer) -> tuple[str, ...]:
     if offer.family not in DRIVER_FAMILIES.get(offer.architecture, ()):
         raise InvalidRequest(
             f"AWS publishes no image with a driver for {offer.instance_type} ({offer.accelerator.name}).",
-            hint="Choose another type, or name an image of your own that has the driver (image, an ami-... id).",
+            hint="Choose another type, or name an image of your own that has the driver (aws_image, an ami-... id).",
         )
     return tuple(DEEP_LEARNING.format(arch=offer.architecture, release=release) for release in ("24.04", "22.04"))
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from costgpu.models.job import Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN

@@ -10,7 +10,7 @@ from datetime import UTC
 from typing import Any
 
 from costgpu.errors import AuthError, InvalidRequest, ProviderError
-from costgpu.models.job import Instance, InstanceState
+from costgpu.models.instance import Instance, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.instances import Instances, lease_in, tags_in
 from costgpu.providers.aws.session import Clients

@@ -6,7 +6,7 @@ import gzip
 from typing import Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import PurchaseOption
 from costgpu.providers.aws.images import Image
 from costgpu.providers.aws.network import Place, aws_tags

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients

@@ -7,7 +7,7 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreachable
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
 from costgpu.providers.aws.images import Images

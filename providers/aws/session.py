@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.models.job import Identity
+from costgpu.models.instance import Identity
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.translate import denied_action, translate
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import ProviderError
-from costgpu.models.job import InstanceRef, Safeguard
+from costgpu.models.instance import InstanceRef, Safeguard
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 
@@ -46,7 +46,7 @@ class Schedules:
         """The layer as it will be."""
         if not self._role_arn:
             return Safeguard(
-                name=LAYER, armed=False, detail="no role for EventBridge is configured (scheduler_role_arn)"
+                name=LAYER, armed=False, detail="no role for EventBridge is configured (aws_scheduler_role_arn)"
             )
         return Safeguard(name=LAYER, armed=True, detail="EventBridge terminates the instance", deadline=lease_until)
 

@@ -6,7 +6,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from costgpu.models.job import InstanceRef
+from costgpu.models.instance import InstanceRef
 from costgpu.models.provider_costs import ProviderCosts
 from costgpu.providers.base import Billing, Diagnosable, PriceSource, Provider
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust

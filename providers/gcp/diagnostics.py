@@ -15,7 +15,7 @@ from costgpu.clock import Clock
 from costgpu.errors import ProviderError
 from costgpu.models import diagnostics
 from costgpu.models.diagnostics import Check, Examination
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer
 from costgpu.providers.gcp import quotas, sdk
 from costgpu.providers.gcp.provider import GcpProvider

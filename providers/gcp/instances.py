@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.providers.base import TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.aggregated_list import everywhere

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError
-from costgpu.models.job import Instance, InstanceState
+from costgpu.models.instance import Instance, InstanceState
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.aggregated_list import everywhere

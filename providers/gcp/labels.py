@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 
 METADATA_KEY = "costgpu-tags"

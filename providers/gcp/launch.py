@@ -8,7 +8,7 @@ from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.gcp.labels import METADATA_KEY, facts_of, labels_of, metadata_value
 

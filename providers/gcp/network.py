@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Throttled
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.labels import facts_from, facts_of, label_value

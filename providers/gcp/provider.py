@@ -8,7 +8,7 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Throttled, Unreachable
-from costgpu.models.job import CreateRequest, Identity, Instance, InstanceRef, Safeguard
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.gcp import launch, quotas, sdk

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import Identity
+from costgpu.models.instance import Identity
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.translate import refusal_of, refused, translate
 

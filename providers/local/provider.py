@@ -23,7 +23,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
+from costgpu.models.instance import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.local import processes, retention

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.models.job import EndReason, RunState
+from costgpu.models.job import EndReason
+from costgpu.models.run import RunState
 from tests.cli.budgets import answer, plant, words
 from tests.cli.here import LOCAL, Here, Result, until
 from tests.unit.providers.planted import on

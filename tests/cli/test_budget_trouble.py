@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.ledger import Ledger
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 from tests.cli.budgets import answer, plant, shown, words
 from tests.cli.here import Here
 

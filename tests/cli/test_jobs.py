@@ -19,8 +19,10 @@ from costgpu.cli.jobs import cancel_question
 from costgpu.errors import AuthError
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EndReason, EventKind, Instance, InstanceRef, InstanceState, RunEvent, RunState
-from costgpu.models.run import TaggedInstance
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.job import EndReason
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import EventKind, RunEvent, RunState
 from costgpu.runner.state.states import replay
 from tests.cli.here import LOCAL, Here, told, until
 from tests.runner.examples import START, facts_of, intent, option

@@ -20,7 +20,7 @@ from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import HERE, measured_speeds
 from costgpu.measure import workload_key
 from costgpu.measure.profile_file import save_profile
-from costgpu.models.job import RunState
+from costgpu.models.run import RunState
 from tests.cli.here import Here
 from tests.unit.estimate.test_verdict import phase, profile
 from tests.unit.ledger.closed import Closed, plant

@@ -16,7 +16,9 @@ import pytest
 from costgpu.clock import ManualClock
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EndReason, EventKind, Identity, RunEvent, RunState
+from costgpu.models.instance import Identity
+from costgpu.models.job import EndReason
+from costgpu.models.run import EventKind, RunEvent, RunState
 from costgpu.workflows.context import AppContext
 from tests.cli.here import LOCAL, Here, told, until
 from tests.fake_cloud import FakeCloud

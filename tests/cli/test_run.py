@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.models.job import EndReason, RunState
-from costgpu.models.run import RunView
+from costgpu.models.job import EndReason
+from costgpu.models.run import RunState, RunView
 from tests.cli.here import LOCAL, Here, Result, Terminal, alive, until
 
 STEPS = """\

@@ -15,7 +15,7 @@ import pytest
 from costgpu.cli.script_command import _after_module
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError
-from costgpu.models.job import Identity
+from costgpu.models.instance import Identity
 from costgpu.models.run import Plan
 from costgpu.runner.plan import Limits, Place
 from costgpu.workflows.context import AppContext

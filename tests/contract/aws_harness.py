@@ -9,7 +9,7 @@ import boto3
 import botocore.loaders  # type: ignore[import-untyped]
 
 from costgpu.clock import SystemClock
-from costgpu.models.job import Instance, InstanceRef
+from costgpu.models.instance import Instance, InstanceRef
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN, Provider
 from tests.contract.harness import Harness

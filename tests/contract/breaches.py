@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from costgpu.errors import NoCapacity
-from costgpu.models.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, InstanceState, Safeguard
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
+from costgpu.models.run import EndedBy
 from costgpu.providers.base import OrphanedResource, OwnedResources
 from tests.fake_cloud import FakeProvider
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.contract.harness import RUN, SECRET, Harness
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from costgpu.clock import SystemClock
-from costgpu.models.job import CreateRequest, Instance, InstanceRef
+from costgpu.models.instance import CreateRequest, Instance, InstanceRef
 from costgpu.providers.base import TAG_RUN, Provider
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.contract.harness import Harness

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 from costgpu.clock import Clock, ManualClock, SystemClock
 from costgpu.errors import Unreachable
-from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import Provider
 from costgpu.providers.local.provider import LocalProvider

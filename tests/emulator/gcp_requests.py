@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 
 BOOT = "#!/bin/sh\necho booted\n"

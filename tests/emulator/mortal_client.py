@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import costgpu.clock
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 
 
 def kill_at(kind: EventKind, when: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN

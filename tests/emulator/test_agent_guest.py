@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.models.job import Endpoint, EndReason, JobPhase
+from costgpu.models.instance import Endpoint
+from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.boot_script import boot_script
 from costgpu.runner.machine.host import Keys, LogPosition

@@ -10,7 +10,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, QuotaExceeded, Throttled, Unreachable
-from costgpu.models.job import InstanceRef
+from costgpu.models.instance import InstanceRef
 from costgpu.providers import aws as package
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider

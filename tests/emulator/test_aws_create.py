@@ -11,7 +11,7 @@ import pytest
 
 from costgpu.clock import ManualClock, SystemClock
 from costgpu.errors import InvalidRequest, NoCapacity, Unreachable
-from costgpu.models.job import InstanceState
+from costgpu.models.instance import InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN

@@ -10,7 +10,7 @@ import pytest
 
 from costgpu.clock import ManualClock, SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN

@@ -13,7 +13,7 @@ import pytest
 
 from costgpu.errors import InvalidRequest
 from costgpu.ledger import Ledger
-from costgpu.models.job import OrphanedResource
+from costgpu.models.instance import OrphanedResource
 from costgpu.providers.aws import instances
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN

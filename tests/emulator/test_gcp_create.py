@@ -12,7 +12,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, NoCapacity, ProviderError, QuotaExceeded, Throttled, Unreachable
-from costgpu.models.job import InstanceState
+from costgpu.models.instance import InstanceState
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulator.gce_api import _VERBS

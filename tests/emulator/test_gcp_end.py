@@ -12,7 +12,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
-from costgpu.models.job import Instance, InstanceState, OrphanedResource
+from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulator.gce_client import PROJECT, RunningGce

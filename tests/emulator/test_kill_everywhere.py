@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import OrphansFound
-from costgpu.models.job import EventKind
+from costgpu.models.run import EventKind
 from tests.emulator import guests
 from tests.emulator.battlefield import Battlefield, Cron, Witness
 from tests.emulator.client import RunningCloud

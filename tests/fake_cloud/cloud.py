@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from costgpu.errors import HostKeyMismatch
-from costgpu.models.job import EndedBy, EndReason, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy
 from costgpu.providers.base import TAG_RUN, OrphanedResource
 from tests.fake_cloud.capacity import CapacityRule
 from tests.fake_cloud.host import FakeHost

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from costgpu.models.job import EndedBy, EndReason, FileEntry, JobOrder, JobPhase, Stream
+from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, Stream
+from costgpu.models.run import EndedBy
 from tests.fake_cloud.script import NEVER, AgentRules, JobScript, MachineScript
 
 Event = tuple[float, Callable[[float], None]]

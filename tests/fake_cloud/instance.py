@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from costgpu.models.job import CreateRequest, EndedBy, Endpoint, EndReason, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.fake_cloud.guest import Event, Guest
 from tests.fake_cloud.script import NEVER

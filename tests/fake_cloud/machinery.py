@@ -11,7 +11,7 @@ from typing import TypeVar, cast
 
 from costgpu.clock import Clock
 from costgpu.errors import HostUnreachable
-from costgpu.models.job import CreateRequest, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, InstanceRef, InstanceState
 from costgpu.models.offer import PurchaseOption
 from costgpu.providers.base import TAG_RUN
 from tests.fake_cloud.capacity import CapacityRule

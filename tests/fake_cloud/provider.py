@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import AuthError, InvalidRequest, NoCapacity, QuotaExceeded, Unreachable
-from costgpu.models.job import CreateRequest, EndedBy, Identity, Instance, InstanceRef, Safeguard
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
+from costgpu.models.run import EndedBy
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from tests.fake_cloud.capacity import first_with_capacity
 

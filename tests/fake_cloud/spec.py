@@ -16,8 +16,8 @@ def _adapter(_config: ProviderConfig) -> NoReturn:
 SPEC = ProviderSpec(
     name="fake",
     display_name="the fake cloud",
-    publisher="The fake cloud",
-    service="Fake machines",
+    publisher="fake",
+    service="fake",
     adapter=_adapter,
     has_credentials=lambda: False,
     costs=NO_EXTRAS,

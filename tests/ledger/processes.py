@@ -27,7 +27,7 @@ except ImportError:
 
 from costgpu.errors import LedgerConflict, LedgerError
 from costgpu.ledger import Ledger, store  # noqa: F401
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 
 NOBODY = 65534
 

@@ -37,7 +37,7 @@ from costgpu.ledger.records.budget_store import (
 from costgpu.ledger.records.unrecorded_machines import Sighting, last_of, seen
 from costgpu.ledger.records.unrecorded_machines import add as add_sightings
 from costgpu.ledger.store import event_row
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 from tests.ledger.conftest import Place, numbers
 from tests.ledger.crowd import Crowd
 from tests.ledger.postgres import Server

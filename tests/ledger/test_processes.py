@@ -21,7 +21,7 @@ import pytest
 
 from costgpu.ledger import Ledger
 from costgpu.ledger.store import FILE_NAME
-from costgpu.models.job import EventKind
+from costgpu.models.run import EventKind
 from tests.ledger.crowd import Crowd
 from tests.ledger.processes import note
 

@@ -7,9 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EventKind, Identity, JobSpec, RunEvent
+from costgpu.models.instance import Identity
+from costgpu.models.job import JobSpec
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.models.run import Option
+from costgpu.models.run import EventKind, Option, RunEvent
 from costgpu.runner.lease import lease_for
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

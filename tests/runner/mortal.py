@@ -12,8 +12,9 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import LedgerConflict
-from costgpu.models.job import FileEntry, Identity, RunEvent
-from costgpu.models.run import Plan, RunView
+from costgpu.models.instance import Identity
+from costgpu.models.job import FileEntry
+from costgpu.models.run import Plan, RunEvent, RunView
 from costgpu.runner.drive.loop import Tools
 from costgpu.runner.machine.host import Selection
 from tests.fake_cloud import FakeCloud

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import AuthError, LedgerError, NoCapacity, TerminationUnconfirmed, Throttled, Unreachable
-from costgpu.models.job import EventKind, RunEvent, RunState
+from costgpu.models.run import EventKind, RunEvent, RunState
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.state.observer import NullObserver

@@ -28,8 +28,9 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
-from costgpu.models.job import EndedBy, EndReason, Instance, RunState, Stream
-from costgpu.models.run import RunView
+from costgpu.models.instance import Instance
+from costgpu.models.job import EndReason, Stream
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive.loop import Detached
 from costgpu.runner.launch import collect_finished, driver_for
 from costgpu.runner.machine.host import Selection

@@ -19,8 +19,8 @@ from costgpu.errors import (
     LedgerError,
     RunCancelled,
 )
-from costgpu.models.job import EventKind, RunEvent, RunState, Stream
-from costgpu.models.run import RunView
+from costgpu.models.job import Stream
+from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.runner.drive.loop import Detached, Hangup
 from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.state.observer import Answer

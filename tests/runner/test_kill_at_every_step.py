@@ -9,8 +9,8 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound
-from costgpu.models.job import RunState
-from costgpu.models.run import ReapFindings, RunView
+from costgpu.models.reap import ReapFindings
+from costgpu.models.run import RunState, RunView
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.reap import end_orphans, look

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InstanceLost, RunError
-from costgpu.models.job import EndedBy, EndReason, InstanceState, RunState
+from costgpu.models.instance import InstanceState
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, RunState
 from costgpu.providers import registry
 from costgpu.runner.agent import limits
 from costgpu.runner.agent.observe.watchdog import watchdog_delay

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from costgpu.errors import AuthError, LedgerDamaged, ProviderError, Unreachable
-from costgpu.models.job import Instance, InstanceRef, InstanceState, RunState
-from costgpu.models.run import Attempt, OrphanReason, ReapFindings, RunView
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.reap import OrphanReason, ReapFindings
+from costgpu.models.run import Attempt, RunState, RunView
 from costgpu.providers.base import TAG_LEASE, TAG_RUN, OwnedResources
 from costgpu.runner.reap import NEW_SECONDS, Only, end_orphans, look
 from costgpu.runner.state.states import replay

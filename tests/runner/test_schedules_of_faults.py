@@ -23,8 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound, Throttled, Unreachable
-from costgpu.models.job import EndedBy, JobPhase, RunState
-from costgpu.models.run import RunView
+from costgpu.models.job import JobPhase
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive.loop import Detached
 from costgpu.runner.launch import collect_finished, driver_for, launch, load
 from costgpu.runner.reap import end_orphans, look

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.models.job import EndedBy, EndReason, EventKind, RunEvent, RunState
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, RunEvent, RunState
 from costgpu.runner.state.states import ANYWHERE, MOVES, IllegalEvent, apply, begin, replay
 from tests.runner.examples import START, facts_of, intent
 

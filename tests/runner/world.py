@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.clock import ManualClock
-from costgpu.models.job import EventKind, RunState, Stream
-from costgpu.models.run import RunView
+from costgpu.models.job import Stream
+from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.runner.drive.loop import Driver, Tools
 from costgpu.runner.launch import driver_for, launch, load
 from costgpu.runner.state.observer import Answer

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from costgpu.models.job import Endpoint
+from costgpu.models.instance import Endpoint
 from costgpu.runner.machine.host import Keys
 from costgpu.runner.machine.keys import make_keys
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
-from costgpu.models.job import Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.connect import connect
 from costgpu.runner.machine.keys import make_keys

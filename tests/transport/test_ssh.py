@@ -18,7 +18,7 @@ import asyncssh
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
-from costgpu.models.job import Endpoint
+from costgpu.models.instance import Endpoint
 from costgpu.runner.machine.keys import make_keys
 from costgpu.runner.machine.transport import ssh_connect
 from costgpu.runner.machine.transport.ssh import SshTransport

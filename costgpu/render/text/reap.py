@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from costgpu.models.job import OrphanedResource
-from costgpu.models.run import Orphan, ReapFindings
+from costgpu.models.instance import OrphanedResource
+from costgpu.models.reap import Orphan, ReapFindings
 from costgpu.render.text.run import _document, _left, _wrap
 from costgpu.units import format_usd
 

@@ -11,12 +11,15 @@ from decimal import Decimal
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from costgpu.models.job import EndedBy, EndReason, Receipt, Safeguard
+from costgpu.models.instance import Safeguard
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, Receipt
 from costgpu.units import format_duration, format_size, format_usd
 
 if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
-    from costgpu.models.run import Plan, RunView, TaggedInstance
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import Plan, RunView
 
 WIDTH = 80
 VERSION = 1

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing
 from costgpu.ledger.codec import from_json, to_json
-from costgpu.models.job import EventKind, FileEntry, Outputs, RunState
+from costgpu.models.job import FileEntry, Outputs
+from costgpu.models.run import EventKind, RunState
 from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
 from costgpu.runner.files.safe_move import is_file_with
 from costgpu.runner.files.select import printable

@@ -6,7 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
-from costgpu.models.job import EndedBy, EndReason, EventKind
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind
 from costgpu.runner.drive import termination
 from costgpu.runner.drive.collect import land, landed, unreadable, write_entries
 from costgpu.runner.drive.follow import gone, lost_for_now

@@ -20,8 +20,10 @@ from costgpu.errors import (
     RunError,
 )
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, InstanceState, JobOrder, JobPhase, RunState
+from costgpu.models.instance import Instance, InstanceState
+from costgpu.models.job import EndReason, JobOrder, JobPhase
 from costgpu.models.offer import PurchaseOption
+from costgpu.models.run import EndedBy, EventKind, RunState
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 from costgpu.runner.drive import collect, termination

@@ -24,8 +24,9 @@ from costgpu.errors import (
     RunCancelled,
     TerminationUnconfirmed,
 )
-from costgpu.models.job import EndedBy, EndReason, EventKind, FileEntry, Instance, JobStatus, RunState
-from costgpu.models.run import RunView
+from costgpu.models.instance import Instance
+from costgpu.models.job import EndReason, FileEntry, JobStatus
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
 from costgpu.runner.drive import finish, follow, provision, termination

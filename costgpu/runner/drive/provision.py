@@ -18,7 +18,9 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, RunState
+from costgpu.models.instance import Instance
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, RunState
 from costgpu.retry import retry_provider_call
 from costgpu.runner.drive import termination
 from costgpu.runner.drive.receipt import close, request_of

@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import CreateRequest, EndedBy, EndReason, EventKind
+from costgpu.models.instance import CreateRequest
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind
 from costgpu.providers import registry
 from costgpu.runner.drive import termination
 from costgpu.runner.machine.boot_script import boot_script

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError, TerminationUnconfirmed
-from costgpu.models.job import EndedBy, EndReason, EventKind, Instance, InstanceRef, InstanceState, Receipt, Safeguard
-from costgpu.models.run import RunView
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, Safeguard
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, Receipt, RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from costgpu.errors import HostUnreachable, RunError
-from costgpu.models.job import Instance
+from costgpu.models.instance import Instance
 from costgpu.runner.machine.host import Host, Keys
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from costgpu.models import job
-from costgpu.models.job import FileEntry, Instance, JobOrder, JobStatus, Outputs
+from costgpu.models.instance import Instance
+from costgpu.models.job import FileEntry, JobOrder, JobStatus, Outputs
 
 Stream = job.Stream
 

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from costgpu.clock import Clock
 from costgpu.errors import LedgerConflict, LedgerError
-from costgpu.models.job import EventKind, RunEvent, RunState
-from costgpu.models.run import RunView
+from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.runner.state.states import apply, begin, replay
 
 

@@ -19,20 +19,9 @@ from typing import Any
 
 from costgpu.errors import CostGpuError
 from costgpu.ledger.codec import from_json
-from costgpu.models.job import (
-    EndedBy,
-    EndReason,
-    EventKind,
-    Identity,
-    InstanceRef,
-    JobSpec,
-    JobStatus,
-    Receipt,
-    RunEvent,
-    RunState,
-    Safeguard,
-)
-from costgpu.models.run import Attempt, Option, RunView
+from costgpu.models.instance import Identity, InstanceRef, Safeguard
+from costgpu.models.job import EndReason, JobSpec, JobStatus
+from costgpu.models.run import Attempt, EndedBy, EventKind, Option, Receipt, RunEvent, RunState, RunView
 
 S, E = RunState, EventKind
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from costgpu.models.job import EndedBy, EndReason, EventKind, RunState
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, RunState
 from costgpu.runner.drive import termination
 from costgpu.runner.drive.loop import Detached
 from costgpu.runner.launch import driver_for, status_of, tail_position
@@ -13,7 +14,7 @@ from costgpu.runner.state.lock import driving
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 if TYPE_CHECKING:
-    from costgpu.models.job import Instance
+    from costgpu.models.instance import Instance
     from costgpu.models.run import RunView
     from costgpu.runner.drive.loop import Driver
     from costgpu.runner.state.observer import Observer

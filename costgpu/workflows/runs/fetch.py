@@ -12,7 +12,7 @@ from costgpu.runner.files.place_outputs import bring_home
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 if TYPE_CHECKING:
-    from costgpu.models.job import Instance
+    from costgpu.models.instance import Instance
     from costgpu.models.run import RunView
     from costgpu.runner.files.place_outputs import PlacedOutputs
     from costgpu.workflows.context import AppContext

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from costgpu.errors import CostGpuError, HostUnreachable, RunNotFound
-from costgpu.models.job import RunState
-from costgpu.models.run import RunView, TaggedInstance
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import RunState, RunView
 from costgpu.runner.launch import find, provider_of, whoami
 from costgpu.runner.machine.keys import load_keys
 
 if TYPE_CHECKING:
-    from costgpu.models.job import Instance
+    from costgpu.models.instance import Instance
     from costgpu.runner.machine.host import Host
     from costgpu.workflows.context import AppContext
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, LedgerError, ProviderError
-from costgpu.models.job import JobPhase, RunState
-from costgpu.models.run import RunView, TaggedInstance
+from costgpu.models.job import JobPhase
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import RunState, RunView
 from costgpu.runner.state.states import IllegalEvent, replay
 
 if TYPE_CHECKING:

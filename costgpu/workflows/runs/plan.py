@@ -12,7 +12,7 @@ from costgpu.errors import AuthError, CostGpuError, InvalidRequest, ProviderErro
 from costgpu.estimate.scope import amount_of
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.profile_file import load_profile
-from costgpu.models.job import CreateRequest
+from costgpu.models.instance import CreateRequest
 from costgpu.models.run import Plan
 from costgpu.runner.drive.termination import common_layers
 from costgpu.runner.files.select import select
@@ -33,7 +33,8 @@ from costgpu.workflows.runs.request import job_spec, limits_of
 
 if TYPE_CHECKING:
     from costgpu.errors import BudgetExceeded
-    from costgpu.models.job import Identity, JobSpec
+    from costgpu.models.instance import Identity
+    from costgpu.models.job import JobSpec
     from costgpu.models.run import Option
     from costgpu.models.workload import WorkloadProfile
     from costgpu.runner.plan import Limits, Place

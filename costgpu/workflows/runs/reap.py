@@ -17,7 +17,7 @@ from costgpu.errors import (
     Unreachable,
     UsageError,
 )
-from costgpu.models.run import ReapFindings
+from costgpu.models.reap import ReapFindings
 from costgpu.providers import registry
 from costgpu.render.text.reap import count_text, rate_text
 from costgpu.runner.launch import collect_finished, expected, load, whoami

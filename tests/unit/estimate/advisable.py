@@ -31,6 +31,7 @@ from costgpu.models.workload import (
     WorkloadProfile,
 )
 from costgpu.pricing.hardware import accelerators
+from costgpu.providers import registry
 
 MIB, GIB = 2**20, 2**30
 YEAR = 2026
@@ -141,6 +142,7 @@ def gpu(
 ) -> Candidate:
     spec = accelerators()[name]
     return Candidate(
+        costs=registry.costs("aws"),
         offer=Offer(
             provider=provider,
             instance_type=type_ or f"{name.lower()}-{count:g}-{vcpus}",
@@ -164,7 +166,7 @@ def gpu(
 def host(price: float = 0.2, vcpus: int = 8, memory: float = 32, region: str = "us-east-1") -> Candidate:
     chip = gpu("T4", price, vcpus=vcpus, type_=f"cpu-{vcpus}", memory=memory, region=region)
     assert chip.offer is not None
-    return Candidate(offer=replace(chip.offer, accelerator=None), cpu=CPU)
+    return Candidate(costs=registry.costs("aws"), offer=replace(chip.offer, accelerator=None), cpu=CPU)
 
 
 def workload_of(measured: WorkloadProfile) -> Workload:

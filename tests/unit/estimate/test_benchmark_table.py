@@ -33,6 +33,7 @@ from costgpu.models.workload import (
 )
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.speedups import speedups
+from costgpu.providers import registry
 
 MACHINE = Machine(
     cpu_model="test",
@@ -269,7 +270,7 @@ def candidate(
         price_source="a price list",
         price_as_of=date(2026, 11, 1),
     )
-    return Candidate(offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
+    return Candidate(costs=registry.costs("aws"), offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
 
 
 def profile(phase: Phase, name: str = "xgboost") -> WorkloadProfile:

@@ -39,6 +39,7 @@ from costgpu.models.workload import (
     WorkloadProfile,
 )
 from costgpu.pricing.hardware import accelerators
+from costgpu.providers import registry
 
 SPECS = accelerators()
 WORK = StepWork(flops={("conv", "float32"): 4e12, ("matmul", "float32"): 5e11}, bytes_moved=2e10, kernels=800)
@@ -168,7 +169,7 @@ def offer(*, gpu: bool) -> Candidate:
         price_source="test",
         price_as_of=date(2026, 11, 1),
     )
-    return Candidate(offer=found, accelerator=SPECS["T4"] if gpu else None)
+    return Candidate(costs=registry.costs("aws"), offer=found, accelerator=SPECS["T4"] if gpu else None)
 
 
 def why(measured: WorkloadProfile, candidate: Candidate) -> str:

@@ -31,6 +31,7 @@ from costgpu.models.workload import (
     TotalKind,
     WorkloadProfile,
 )
+from costgpu.providers import registry
 
 GIB = 2**30
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)
@@ -100,15 +101,18 @@ def board(capability: tuple[int, int] | None = (8, 0), vendor: str = "NVIDIA") -
 
 
 def cpu_machine(one: Offer | None = None, **other: object) -> Candidate:
-    return replace(Candidate(offer=one or offer(), cpu=CPU), **other)  # type: ignore[arg-type]
+    place = one or offer()
+    return replace(Candidate(offer=place, cpu=CPU, costs=registry.costs(place.provider)), **other)  # type: ignore[arg-type]
 
 
 def gpu_machine(
     one: Offer | None = None, spec: AcceleratorSpec | None = None, *, on_demand: float | None = None
 ) -> Candidate:
+    place = one or offer(gpus=1)
     return Candidate(
-        offer=one or offer(gpus=1),
+        offer=place,
         cpu=CPU,
+        costs=registry.costs(place.provider),
         accelerator=spec or board(),
         on_demand_usd_per_hour=None if on_demand is None else Decimal(str(on_demand)),
     )

@@ -24,6 +24,7 @@ from costgpu.models.prediction import Candidate, Prediction, Provenance
 from costgpu.models.workload import GpuPath, Machine, TotalKind, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.references import reference, references
+from costgpu.providers import registry
 from costgpu.units import parse_count
 
 MACHINE = Machine(
@@ -65,7 +66,7 @@ def predicted(profile: WorkloadProfile, gpu: str | None) -> Prediction:
         price_as_of=date(2026, 11, 1),
         accelerator=Accelerator(name=spec.name, count=1, memory_gib=spec.memory_gib) if spec else None,
     )
-    place = Candidate(offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
+    place = Candidate(costs=registry.costs("aws"), offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
     return predict(prepare(profile, amount_of(profile), year=2026), place)
 
 

@@ -40,6 +40,7 @@ from costgpu.models.workload import (
     TotalKind,
     WorkloadProfile,
 )
+from costgpu.providers import registry
 
 HOUR = 3600.0
 WHOLE = Amount("the whole job", True, (1000.0,), (10.0,))
@@ -75,6 +76,9 @@ L4 = AcceleratorSpec(
     compute_capability=(8, 9),
     tdp_watts=72,
 )
+
+
+COSTS = registry.costs("aws")
 
 
 def offer(price: float, *, gpus: float = 0, name: str = "", spot: bool = False, provider: str = "aws") -> Offer:
@@ -123,11 +127,13 @@ def here(run: float = 100 * HOUR) -> Prediction:
 
 
 def cpu(run: float, price: float = 0.4, *, spot: bool = False, **other: Any) -> Prediction:
-    return prediction(Candidate(offer=offer(price, spot=spot), cpu=CPU), run, **other)
+    return prediction(Candidate(costs=COSTS, offer=offer(price, spot=spot), cpu=CPU), run, **other)
 
 
 def gpu(run: float, price: float = 0.8, *, spot: bool = False, **other: Any) -> Prediction:
-    return prediction(Candidate(offer=offer(price, gpus=1, spot=spot), cpu=CPU, accelerator=L4), run, **other)
+    return prediction(
+        Candidate(costs=COSTS, offer=offer(price, gpus=1, spot=spot), cpu=CPU, accelerator=L4), run, **other
+    )
 
 
 def verdict(
@@ -430,7 +436,7 @@ def test_notes_travel() -> None:
 
 def test_names_and_amounts() -> None:
     spot = Candidate(
-        offer=offer(1.0, gpus=8, spot=True, provider="gcp", name="g2-standard-96"), cpu=CPU, accelerator=L4
+        costs=COSTS, offer=offer(1.0, gpus=8, spot=True, provider="gcp", name="g2-standard-96"), cpu=CPU, accelerator=L4
     )
     assert describe(prediction(spot, HOUR)) == "gcp g2-standard-96 (8x L4), us-east-1, spot"
     assert describe(cpu(HOUR)) == "aws c7a.2xlarge, us-east-1, on-demand"

@@ -21,8 +21,10 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
-from costgpu.models.job import CreateRequest, EndedBy, EndReason, InstanceState
+from costgpu.models.instance import CreateRequest, InstanceState
+from costgpu.models.job import EndReason
 from costgpu.models.offer import PurchaseOption
+from costgpu.models.run import EndedBy
 from costgpu.providers.base import Provider
 from tests.contract.harness import FakeHarness
 from tests.fake_cloud import FakeCloud, FakeProvider, MachineScript

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, MachineUnusable, OutputsDamaged
-from costgpu.models.job import EndedBy, EndReason, FileEntry, InstanceState, JobOrder, JobPhase, Stream
+from costgpu.models.instance import InstanceState
+from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, Stream
+from costgpu.models.run import EndedBy
 from costgpu.runner.machine.host import Host, LogPosition, Selection
 from tests.contract.harness import FakeHarness
 from tests.fake_cloud import FakeHost, JobScript, MachineScript

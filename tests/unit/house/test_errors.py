@@ -4,64 +4,48 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 
 from costgpu import errors
-from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, ScriptError
+from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, ScriptError, exit_codes
 
-
-def tree(top: type[CostGpuError]) -> list[type[CostGpuError]]:
-    return [top, *(one for below in top.__subclasses__() for one in tree(below))]
-
-
-def ours() -> list[type[CostGpuError]]:
-    return [one for one in tree(CostGpuError) if one.__module__ == errors.__name__]
-
-
-def drawn() -> dict[str, int]:
-    """Names and codes in the tree of the module's docstring."""
-    found = re.findall(r"^[\s│├└─]*(\w+) \((\d+)\)", errors.__doc__ or "", re.MULTILINE)
-    return {name: int(code) for name, code in found}
+OURS = [
+    error
+    for _, error in inspect.getmembers(errors, inspect.isclass)
+    if error.__module__ == errors.__name__ and issubclass(error, CostGpuError)
+]
 
 
 def test_every_class_has_an_exit_code_of_its_own() -> None:
-    codes = [one.exit_code for one in ours()]
-    assert len(codes) > 15
-    assert len(set(codes)) == len(codes)
-    assert all("exit_code" in vars(one) for one in ours()), "an inherited exit code is not the class's own"
+    assert all("exit_code" in vars(error) for error in OURS), "an inherited exit code is not the class's own"
+    assert len(exit_codes()) == len(OURS) > 15
+    assert {error for error, _ in exit_codes().values()} == set(OURS)
 
 
 def test_exit_codes_are_no_ones_elses() -> None:
     """0 is success, 126 and 127 are the shell's, from 128 on they mean signals; a byte holds no more."""
-    assert all(0 < one.exit_code < 126 for one in ours())
+    assert all(0 < code < 126 for code in exit_codes())
     assert EXIT_INTERRUPTED == 130
 
 
 def test_all_trouble_with_the_script_is_a_script_error() -> None:
-    for one in ours():
-        assert (20 <= one.exit_code < 40) == issubclass(one, ScriptError), one.__name__
+    for code, (error, _) in exit_codes().items():
+        assert (20 <= code < 40) == issubclass(error, ScriptError), error.__name__
 
 
-def test_the_tree_in_the_docstring_is_the_tree() -> None:
-    assert drawn() == {one.__name__: one.exit_code for one in ours()}
-    assert str(EXIT_INTERRUPTED) in (errors.__doc__ or "")
+def test_the_table_of_the_documentation_is_the_tree(root: Path) -> None:
+    """Each class says in its first line, word for word, what the documentation says about its exit code."""
+    rows = re.findall(r"^\| (\d+) \| (.+) \|$", (root / "docs" / "exit-codes.md").read_text(), re.MULTILINE)
+    told = [(int(code), f"{meaning}.".replace("*", "").lower()) for code, meaning in rows]
+    known = [(code, meaning.lower()) for code, (_, meaning) in exit_codes().items()]
+    assert told[1:-1] == known
+    assert (told[0][0], told[-1][0]) == (0, EXIT_INTERRUPTED)
 
 
-@pytest.mark.parametrize("one", ours(), ids=lambda one: one.__name__)
-def test_every_class_says_what_it_means(one: type[CostGpuError]) -> None:
-    text = vars(one).get("__doc__")
-    assert text, "an inherited docstring says nothing about this class"
-    assert text.strip().splitlines()[0].endswith(".")
-
-
-@pytest.mark.parametrize("one", ours(), ids=lambda one: one.__name__)
-def test_an_error_carries_message_and_hint(one: type[CostGpuError]) -> None:
-    error = one("What happened.", hint="What to do.")
-    assert (error.message, error.hint, str(error)) == ("What happened.", "What to do.", "What happened.")
-    assert one("Alone.").hint == ""
-
-
-def test_the_module_defines_nothing_but_its_tree() -> None:
-    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass) if c.__module__ == errors.__name__]
-    assert set(classes) == set(ours())
+@pytest.mark.parametrize("error", OURS)
+def test_an_error_carries_message_and_hint(error: type[CostGpuError]) -> None:
+    raised = error("What happened.", hint="What to do.")
+    assert (raised.message, raised.hint, str(raised)) == ("What happened.", "What to do.", "What happened.")
+    assert error("Alone.").hint == ""

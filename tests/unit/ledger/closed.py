@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,9 +12,11 @@ from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.store import event_row
-from costgpu.models.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
+from costgpu.models.instance import Identity, InstanceRef
+from costgpu.models.job import EndReason, JobSpec
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
-from costgpu.models.run import Option
+from costgpu.models.run import EndedBy, EventKind, Option, Receipt, RunEvent
+from costgpu.providers import registry
 from costgpu.runner.lease import lease_for
 
 
@@ -76,8 +78,9 @@ def events_of(run_id: str, run: Closed) -> list[RunEvent]:
     offer, ended = offer_of(run), run.started + timedelta(seconds=run.seconds)
     ref = InstanceRef(provider=run.provider, region=run.region, instance_id=f"i-{run_id}") if run.instance else None
     spec = JobSpec(name=run.name, argv=("train.py",), workdir="/w", tags=dict(run.tags))
+    known = offer if registry.find(run.provider) else replace(offer, provider="local")  # a name may be anything here
     lease = lease_for(
-        offer,
+        known,
         on_demand_usd_per_hour=None,
         max_cost_usd=Decimal(1000),
         max_duration_seconds=None,

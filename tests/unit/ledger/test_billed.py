@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.billed import BilledCost, Compared, add, compared, latest
 from costgpu.ledger.schema import billed
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 from costgpu.render.text.billed import billed_json, billed_text
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

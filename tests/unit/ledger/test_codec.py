@@ -16,20 +16,10 @@ from hypothesis import strategies as st
 
 from costgpu.errors import LedgerDamaged
 from costgpu.ledger import from_json, to_json
-from costgpu.models.job import (
-    CreateRequest,
-    FileEntry,
-    Identity,
-    Instance,
-    InstanceRef,
-    JobOrder,
-    JobSpec,
-    JobStatus,
-    Lease,
-    Receipt,
-    Safeguard,
-)
+from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
+from costgpu.models.job import FileEntry, JobOrder, JobSpec, JobStatus
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.run import Lease, Receipt
 
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 LEAVES: dict[Any, st.SearchStrategy[Any]] = {
@@ -123,12 +113,12 @@ def test_numbers_that_json_does_not_know(value: float) -> None:
         (
             Newer,
             {"name": "a", "inner": {"name": "b", "days": ["2026-02-30"]}},
-            ".inner.days[0]: '2026-02-30' is no day",
+            ".inner.days[0]: '2026-02-30' is not a valid date",
         ),
-        (Newer, {"name": "a", "rates": {"gpu": "much"}}, ".rates['gpu']: 'much' is no amount"),
+        (Newer, {"name": "a", "rates": {"gpu": "much"}}, ".rates['gpu']: 'much' is not a valid Decimal"),
         (Newer, {"name": "a", "flags": [1]}, ".flags[0]: bool is expected, not int"),
-        (PurchaseOption, "reserved", "'reserved' is no PurchaseOption"),
-        (datetime, "yesterday", "'yesterday' is no time"),
+        (PurchaseOption, "reserved", "'reserved' is not a valid PurchaseOption"),
+        (datetime, "yesterday", "'yesterday' is not a valid datetime"),
         (datetime, 5, "str is expected, not int"),
         (float, "5", "a number is expected, not str"),
         (float, True, "a number is expected, not bool"),

@@ -15,7 +15,7 @@ from costgpu.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from costgpu.ledger import Ledger, migrations, schema
 from costgpu.ledger.queries.history import Selection, closed_runs
 from costgpu.ledger.store import FILE_NAME
-from costgpu.models.job import EventKind
+from costgpu.models.run import EventKind
 from tests.unit.ledger.test_store import AT, asked, happened
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from costgpu.ledger import Ledger, schema
 from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
 from costgpu.ledger.records.measured_speeds import LAST_RUNS, measured_speeds
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 from tests.unit.ledger.closed import Closed, events_of, plant
 from tests.unit.ledger.test_projections import OBJECTS
 

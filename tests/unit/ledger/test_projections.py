@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from costgpu.ledger import Ledger, projections, schema, to_json
-from costgpu.models.job import EndedBy, EndReason, EventKind, Identity, InstanceRef, JobSpec, Receipt, RunEvent
+from costgpu.models.instance import Identity, InstanceRef
+from costgpu.models.job import EndReason, JobSpec
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.run import EndedBy, EventKind, Receipt, RunEvent
 
 AT = datetime(2026, 1, 31, 23, 0, tzinfo=UTC)
 OFFER = Offer(

@@ -20,7 +20,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from costgpu.errors import ConfigError, LedgerConflict
 from costgpu.ledger import Ledger, dialect, schema
 from costgpu.ledger.store import FILE_NAME
-from costgpu.models.job import EventKind, RunEvent
+from costgpu.models.run import EventKind, RunEvent
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 

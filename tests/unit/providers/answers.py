@@ -25,6 +25,7 @@ from costgpu.models.workload import (
     WorkloadProfile,
 )
 from costgpu.pricing.hardware import accelerators
+from costgpu.providers import registry
 
 TODAY = date(2026, 11, 21)
 CPU = CpuSpec(
@@ -136,7 +137,7 @@ def offer(
 
 def candidate(of: Offer) -> Candidate:
     spec: AcceleratorSpec | None = accelerators()[of.accelerator.name] if of.accelerator else None
-    return Candidate(offer=of, cpu=CPU, accelerator=spec)
+    return Candidate(costs=registry.costs("aws"), offer=of, cpu=CPU, accelerator=spec)
 
 
 OFFERS = (

@@ -10,8 +10,8 @@ from typing import Any
 
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EventKind, Instance, InstanceRef, InstanceState, RunEvent
-from costgpu.models.run import Option
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.run import EventKind, Option, RunEvent
 from costgpu.providers.base import OwnedResources
 from tests.runner.examples import intent, offer, option, spec
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import InvalidRequest, Unreachable
-from costgpu.models.job import CreateRequest, InstanceState
+from costgpu.models.instance import CreateRequest, InstanceState
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.aws import launch, quotas

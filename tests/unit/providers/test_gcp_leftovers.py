@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
-from costgpu.models.job import InstanceRef
+from costgpu.models.instance import InstanceRef
 from costgpu.models.offer import Accelerator
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import provider, quotas, storage

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import InvalidRequest
-from costgpu.models.job import CreateRequest, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, InstanceRef, InstanceState
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.base import OUR_TAGS
 from costgpu.providers.gcp import launch

@@ -18,7 +18,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.job import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
 from costgpu.providers.local import processes, retention
 from costgpu.providers.local import provider as module
 from costgpu.providers.local.provider import LocalProvider

@@ -11,7 +11,7 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import ConfigError, InvalidRequest, PriceNotFound
-from costgpu.models.job import InstanceRef
+from costgpu.models.instance import InstanceRef
 from costgpu.providers import registry
 from costgpu.providers.local.provider import LocalProvider
 from costgpu.providers.spec import ProviderConfig, ProviderSpec

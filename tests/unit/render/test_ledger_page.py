@@ -23,7 +23,8 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import set_budget
-from costgpu.models.job import EndReason, EventKind, RunEvent
+from costgpu.models.job import EndReason
+from costgpu.models.run import EventKind, RunEvent
 from costgpu.render.cost_outcome import FATES, WASTED, Fate
 from costgpu.render.html.days import Calendar
 from costgpu.render.html.ledger_page import report_html

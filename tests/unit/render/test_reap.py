@@ -10,8 +10,8 @@ from textwrap import dedent
 import pytest
 
 from costgpu.errors import ProviderError
-from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource
-from costgpu.models.run import Orphan, OrphanReason, ReapFindings
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.render.text import reap as render
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -11,23 +11,12 @@ from textwrap import dedent
 import pytest
 
 from costgpu.errors import InstanceLost
-from costgpu.models.job import (
-    EndedBy,
-    EndReason,
-    Identity,
-    Instance,
-    InstanceRef,
-    InstanceState,
-    JobPhase,
-    JobSpec,
-    JobStatus,
-    Receipt,
-    RunState,
-    Safeguard,
-)
+from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState, Safeguard
+from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
-from costgpu.models.run import Attempt, Option, Plan, RunView, TaggedInstance
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import Attempt, EndedBy, Option, Plan, Receipt, RunState, RunView
 from costgpu.render.text import run as render
 from costgpu.runner.lease import lease_for
 from costgpu.runner.plan import this_machine

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
 from costgpu.errors import LedgerDamaged, LedgerError, ProviderError, RunBusy, RunNotFound
-from costgpu.models.job import EventKind, JobPhase, JobStatus, RunEvent, RunState
-from costgpu.models.run import RunView, TaggedInstance
+from costgpu.models.job import JobPhase, JobStatus
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.runner.drive.loop import Detached
 from costgpu.runner.launch import (

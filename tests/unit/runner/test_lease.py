@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.models.job import Lease
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.run import Lease
 from costgpu.runner.lease import POWER_OFF_SECONDS, boot_seconds, extras_usd_per_hour, lease_for
 from costgpu.runner.plan import Limits, Place, options_for, this_machine
 

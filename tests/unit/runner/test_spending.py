@@ -22,7 +22,8 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.ledger.records.unrecorded_machines import last_of, seen
-from costgpu.models.job import EventKind, Identity, Instance, InstanceRef, InstanceState, RunEvent
+from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
+from costgpu.models.run import EventKind, RunEvent
 from costgpu.pricing import price_store
 from costgpu.providers.base import Provider
 from costgpu.runner.machine_cost import Machine

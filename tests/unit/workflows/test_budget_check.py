@@ -19,7 +19,7 @@ from costgpu.errors import AuthError, CostGpuError, HostUnreachable, RunBusy, Un
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import Alert, set_budget
-from costgpu.models.job import Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.runner.machine.keys import USER_KEY
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.budget_check import BudgetCheck, CheckResult, still_to_tell

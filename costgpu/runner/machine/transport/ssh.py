@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import asyncssh
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsMissing, RunError
-from costgpu.models.job import Endpoint
+from costgpu.models.instance import Endpoint
 from costgpu.runner.machine.host import Completed, Keys
 from costgpu.runner.machine.transport import event_loop
 from costgpu.runner.machine.transport.batches import batches

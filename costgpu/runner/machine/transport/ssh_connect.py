@@ -11,7 +11,7 @@ import asyncio
 import asyncssh
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
-from costgpu.models.job import Endpoint
+from costgpu.models.instance import Endpoint
 from costgpu.runner.machine.host import Keys
 
 # A machine that no longer answers is noticed after 10 s x (2 + 1).

@@ -1,0 +1,184 @@
+"""Machines as providers describe and create them, and what they leave behind. Imports `offer`.
+
+Times are aware UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from costgpu.models.offer import Offer
+
+
+class InstanceState(StrEnum):
+    """The provider's states, reduced to what matters for money."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"  # its disks are still billed
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+
+    @property
+    def alive(self) -> bool:
+        """Whether anything of it can still be billed or come back."""
+        return self is not InstanceState.TERMINATED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceRef:
+    """What names one instance for ever."""
+
+    provider: str
+    region: str
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a machine can be reached.
+
+    Attributes:
+        kind: ``ssh``, ``local`` (a folder of this machine) or ``fake``.
+        host: Address for ssh; empty otherwise.
+        port: Of sshd.
+        user: To log in as.
+        folder: The machine's home for ``local``; empty otherwise.
+    """
+
+    kind: str
+    host: str = ""
+    port: int = 22
+    user: str = "root"
+    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """One machine as the provider describes it.
+
+    Attributes:
+        ref: Its name.
+        zone: None where a provider has none.
+        instance_type: Such as ``g5.xlarge``.
+        state: Now.
+        reason: The provider's own words for the last change of state; empty if it gives none.
+        preempted: Whether the provider took it back.
+        launched_at: By the provider's clock.
+        ended_at: When it was terminated, or stopped, by the provider's clock; None while it runs, or if the provider does
+            not say.
+        by_guest: Whether its own system has switched it off.
+        endpoint: None as long as it has no address.
+        run_id: From its tag; empty on a machine that is not ours.
+        name: From its tag.
+        owner: From its tag: who created it.
+        lease_until: From its tag; None if the tag is missing or unreadable.
+        spot: How it is paid for.
+        tags: All of them.
+    """
+
+    ref: InstanceRef
+    zone: str | None
+    instance_type: str
+    state: InstanceState
+    reason: str = ""
+    preempted: bool = False
+    launched_at: datetime
+    ended_at: datetime | None = None
+    by_guest: bool = False
+    endpoint: Endpoint | None
+    run_id: str = ""
+    name: str = ""
+    owner: str = ""
+    lease_until: datetime | None = None
+    spot: bool = False
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanedResource:
+    """Something of ours that is not an instance: a disk, an address, a security group, a schedule.
+
+    Attributes:
+        provider: Whose.
+        region: Where.
+        kind: ``disk``, ``snapshot``, ``address``, ``security group``, ``key pair``, ``schedule``, ...
+        resource_id: As the provider names it.
+        run_id: From its tag or name.
+        usd_per_hour: What it costs while it is there; 0 for what is free.
+        lease_until: From its tag: until then a run that is being launched may need it. None if it has no such tag.
+        created_at: By the provider's clock; None where it does not say.
+        owner: From its tag: who created it; empty if it has no such tag.
+    """
+
+    provider: str
+    region: str
+    kind: str
+    resource_id: str
+    run_id: str
+    usd_per_hour: float = 0.0
+    lease_until: datetime | None = None
+    created_at: datetime | None = None
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """Whose money it is: account and principal as the provider names them, never a key."""
+
+    provider: str
+    account: str
+    principal: str
+    source: str = ""  # such as "profile research"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRequest:
+    """Everything about a create call. The same token always goes with the same values.
+
+    Attributes:
+        run_id: Tag ``costgpu-run``.
+        token: Idempotency token, at most 64 ASCII characters.
+        name: Tag ``costgpu-name`` and the provider's display name.
+        owner: Tag ``costgpu-owner``.
+        offer: What to create, and where.
+        zone: None lets the provider choose within the offer's region.
+        disk_gib: Of the root disk.
+        lease_until: Tag ``costgpu-lease-until``; the provider's own deadline where it has one.
+        boot_script: POSIX shell, run as root first thing at every boot. It holds the one-run host key: never printed.
+        allow_from: CIDR that may reach port 22.
+        tags: The user's own.
+    """
+
+    run_id: str
+    token: str
+    name: str
+    owner: str
+    offer: Offer
+    zone: str | None
+    disk_gib: int
+    lease_until: datetime
+    boot_script: str = field(repr=False)
+    allow_from: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Safeguard:
+    """One layer of guaranteed termination.
+
+    Attributes:
+        name: ``create call``, ``provider schedule``, ``watchdog``, ``agent``, ``client``, ``reap``.
+        armed: Whether it is in force.
+        detail: In words: what it does, or why it is not armed.
+        deadline: When it acts at the latest; None if it acts on events.
+    """
+
+    name: str
+    armed: bool
+    detail: str
+    deadline: datetime | None = None

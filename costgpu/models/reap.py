@@ -1,0 +1,96 @@
+"""What a reaper finds and does: orphaned instances and other resources. Imports `instance`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+
+from costgpu.errors import CostGpuError
+from costgpu.models.instance import Instance, InstanceRef, OrphanedResource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaggedInstance:
+    """A run of which only the tags on its instance are known."""
+
+    instance: Instance
+
+    @property
+    def run_id(self) -> str:
+        """From the tag."""
+        return self.instance.run_id
+
+
+class OrphanReason(StrEnum):
+    """Why an instance is an orphan."""
+
+    PAST_LEASE = "past its lease"
+    NO_LEASE = "its lease tag is missing or unreadable"
+    RUN_CLOSED = "its run is closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orphan:
+    """An instance of ours that should not be there.
+
+    Attributes:
+        instance: As it was found.
+        why: It should not.
+        usd_per_hour: With its disks and its address, as it is now; None if its price is not known.
+    """
+
+    instance: Instance
+    why: OrphanReason
+    usd_per_hour: Decimal | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class ReapFindings:
+    """What a look around has found, and what was done about it.
+
+    Attributes:
+        orphans: Instances to end.
+        leftovers: Other things of runs that no instance needs any more.
+        kept: Instances of ours that are in order, or that the question was not about.
+        unreachable: Provider and region -> why it could not be asked.
+        ended: Orphans whose end is confirmed.
+        removed: Leftovers that are gone.
+        failed: What could not be ended, with the reason.
+    """
+
+    orphans: list[Orphan] = field(default_factory=list)
+    leftovers: list[OrphanedResource] = field(default_factory=list)
+    kept: list[Instance] = field(default_factory=list)
+    unreachable: dict[str, str] = field(default_factory=dict)
+    ended: list[InstanceRef] = field(default_factory=list)
+    removed: list[OrphanedResource] = field(default_factory=list)
+    failed: dict[str, CostGpuError] = field(default_factory=dict)
+
+    def add(self, more: ReapFindings) -> None:
+        """What was found elsewhere."""
+        self.orphans += more.orphans
+        self.leftovers += more.leftovers
+        self.kept += more.kept
+        self.unreachable.update(more.unreachable)
+
+    @property
+    def leaking(self) -> bool:
+        """Whether anything was there that nobody wants any more."""
+        return bool(self.orphans or self.leftovers)
+
+    @property
+    def usd_per_hour(self) -> Decimal:
+        """What all of it cost, as it was found: at least, where a price is not known."""
+        disks = sum((Decimal(str(leftover.usd_per_hour)) for leftover in self.leftovers), Decimal(0))
+        return sum((orphan.usd_per_hour or Decimal(0) for orphan in self.orphans), disks)
+
+    @property
+    def prices_known(self) -> bool:
+        """Whether the sum is complete."""
+        return all(orphan.usd_per_hour is not None for orphan in self.orphans)
+
+    @property
+    def not_ended(self) -> list[Orphan]:
+        """Orphans that were to be ended, and whose end is not confirmed."""
+        return [orphan for orphan in self.orphans if orphan.instance.ref not in self.ended]

@@ -1,0 +1,97 @@
+"""A ledger that version 0.1.0 wrote, and the answers that it gave about it: later versions give the same.
+
+``data/ledger-0.1.0.sql`` is the dump of that ledger, ``data/answers-0.1.0.json`` what 0.1.0 said. Neither is ever changed.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.ledger import Ledger, to_json
+from costgpu.ledger.queries.accuracy import accuracy, comparisons
+from costgpu.ledger.queries.export import as_json
+from costgpu.ledger.queries.focus import as_focus
+from costgpu.ledger.queries.history import Selection, closed_runs, spent
+from costgpu.ledger.queries.totals import By, totals
+from costgpu.ledger.records.billed import compared
+from costgpu.ledger.records.budget_rules import bounds
+from costgpu.ledger.records.budget_store import alerts_of, all_budgets, claim_delivery
+from costgpu.ledger.records.estimates import recent_estimates
+from costgpu.ledger.records.measured_speeds import measured_speeds
+from costgpu.ledger.records.unrecorded_machines import seen
+from costgpu.models.run import EventKind, RunEvent
+from costgpu.providers import registry
+from costgpu.render.text.run import jobs_json
+from costgpu.runner.launch import load
+from costgpu.runner.spending import gather, state_of
+
+DATA = Path(__file__).parent / "data"
+ANSWERS: dict[str, Any] = json.loads((DATA / "answers-0.1.0.json").read_text())
+AT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+NOVEMBER = (datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC))
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    file = tmp_path / "ledger.sqlite"
+    with sqlite3.connect(file) as raw:
+        raw.executescript((DATA / "ledger-0.1.0.sql").read_text())
+    raw.close()
+    with Ledger.open(f"sqlite:///{file}") as opened:
+        yield opened
+
+
+def test_jobs(ledger: Ledger) -> None:
+    views = [load(ledger, run_id) for run_id in ledger.recent_runs()]
+    assert json.loads(jobs_json(views, (), AT)) == ANSWERS["jobs"]
+    assert ledger.open_runs() == ("run4open",)
+
+
+def test_exports(ledger: Ledger) -> None:
+    names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
+    assert json.loads("".join(as_json(closed_runs(ledger, Selection()), AT))) == ANSWERS["export"]
+    assert "".join(as_focus(closed_runs(ledger, Selection()), names)).splitlines() == ANSWERS["focus"]
+
+
+@pytest.mark.parametrize("by", By)
+def test_totals(ledger: Ledger, by: By) -> None:
+    assert to_json(totals(ledger, Selection(), by, tag="team")) == ANSWERS["totals"][by.value]
+
+
+def test_budgets_and_alerts(ledger: Ledger) -> None:
+    stored = all_budgets(ledger)
+    spending = gather(ledger, [each.budget for each in stored], None, AT, lambda *_: {})
+    states = [state_of(spending, each.budget) for each in stored]
+    found = {state.budget.name: {**to_json(state), "percent": state.percent} for state in states}
+    assert found == ANSWERS["budgets"]
+    periods = [bounds(each.budget.every, each.budget.time_zone, AT) for each in stored]
+    alerts = [alert for each, period in zip(stored, periods, strict=True) for alert in alerts_of(ledger, each, period)]
+    assert to_json(alerts) == ANSWERS["alerts"]
+    attempt = claim_delivery(ledger, stored[1], periods[1], (50, 80, 100), Decimal(201), AT)
+    assert [(alert.threshold, alert.attempts) for alert in attempt.alerts] == [(100, 1)]  # its sender was killed
+
+
+def test_bills_estimates_and_speeds(ledger: Ledger) -> None:
+    assert to_json(compared(ledger, *NOVEMBER)) == ANSWERS["billed"]
+    assert to_json(accuracy(comparisons(ledger, Selection()))) == ANSWERS["accuracy"]
+    speeds = [speed for workload in ("w-train", "w-aws") for speed in measured_speeds(ledger, workload).values()]
+    assert to_json(speeds) == ANSWERS["speeds"]
+    assert to_json(recent_estimates(ledger)) == ANSWERS["estimates"]
+    assert to_json(seen(ledger)) == ANSWERS["unrecorded_machines"]
+
+
+def test_it_goes_on(ledger: Ledger) -> None:
+    before = spent(ledger, Selection(), None, None)
+    (open_run,) = ledger.open_runs()
+    data = {"reason": "succeeded", "metered_seconds": 60.0, "metered_cost_usd": "0.25"}
+    ledger.append(RunEvent(run_id=open_run, sequence=7, at=AT, kind=EventKind.CLOSED, data=data))
+    assert ledger.open_runs() == ()
+    assert spent(ledger, Selection(), None, None) == before + Decimal("0.25")

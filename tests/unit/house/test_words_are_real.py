@@ -1,0 +1,161 @@
+"""Whatever the program or its documentation names exists: commands, options, settings, variables.
+
+Looked at are the text constants of the program (messages, hints, help texts), README.md and docs/.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from costgpu.cli.app import app
+from costgpu.config.settings_files import known_settings
+
+SETTINGS = set(known_settings())
+WORDS = {
+    kind: set(words.split())
+    for kind, words in tomllib.loads((Path(__file__).parent / "words.toml").read_text()).items()
+}
+COMMAND = re.compile(r"(?<![\w/.#-])(?<!# )costgpu ([a-z][a-z-]*)((?: [^\s`\"';:,)]+)*)")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+NAME = re.compile(r"(?<![\w./{\"'=-])[a-z]+(?:_[a-z]+)+(?![\w(=\"'.])")
+VARIABLE = re.compile(r"\bCOSTGPU_([A-Z_]+)")
+
+
+def walk(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """A command and those below it, by their full names."""
+    yield name, command
+    for word, below in getattr(command, "commands", {}).items():
+        yield from walk(below, f"{name} {word}".strip())
+
+
+@cache
+def commands() -> dict[str, set[str]]:
+    """The options of every command, by its full name; of the program itself under the empty name."""
+    return {
+        name: {"--help", "-h", *(option for each in command.params for option in (*each.opts, *each.secondary_opts))}
+        for name, command in walk(typer.main.get_command(app))
+    }
+
+
+def unreal(text: str) -> list[str]:
+    """What a text names that does not exist."""
+    return [
+        *_unreal_commands(text),
+        *(set(OPTION.findall(text)) - set().union(*commands().values()) - WORDS["foreign_options"]),
+        *(set(NAME.findall(text)) - SETTINGS - WORDS["other_names"]),
+        *(
+            name
+            for name in VARIABLE.findall(text)
+            if name.lower() not in SETTINGS and name not in WORDS["other_variables"]
+        ),
+    ]
+
+
+def _unreal_commands(text: str) -> Iterator[str]:
+    groups = {name.partition(" ")[0] for name in commands() if " " in name}
+    for first, rest in COMMAND.findall(text):
+        if first in WORDS["prose"]:
+            continue
+        if first not in commands():
+            yield f"costgpu {first}"
+            continue
+        words, name = rest.split(), first
+        if first in groups and words and re.fullmatch(r"[a-z][a-z-]*", words[0]):
+            name = f"{first} {words.pop(0)}"
+            if name not in commands():
+                if name.partition(" ")[2] not in WORDS["prose_after_group"]:
+                    yield f"costgpu {name}"
+                continue
+        for word in words:
+            if word in ("--", "-m") or word.endswith(".py"):
+                break  # what follows is of the script
+            option = word.partition("=")[0]
+            if OPTION.fullmatch(option) and option not in commands()[name]:
+                yield f"costgpu {name} {option}"
+
+
+def constants(source: Path) -> Iterator[str]:
+    """The texts in a module that are not docstrings."""
+    tree = ast.parse(source.read_text())
+    parts: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts.update(map(id, node.values))
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            parts.add(id(body[0].value))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            yield node.value
+
+
+def product(root: Path) -> list[Path]:
+    return [each for folder in ("costgpu", "providers", "pricing") for each in (root / folder).rglob("*.py")]
+
+
+def documents(root: Path) -> list[Path]:
+    return [root / "README.md", *(root / "docs").glob("*.md")]
+
+
+def test_whatever_a_message_names_exists(root: Path) -> None:
+    sources = product(root)
+    assert len(sources) > 200
+    found = {
+        f"{source.relative_to(root)}: {text[:80]!r}": names
+        for source in sources
+        for text in constants(source)
+        if " " in text and (names := unreal(text))
+    }
+    assert found == {}
+
+
+def test_whatever_a_help_text_names_exists() -> None:
+    found = {name: unreal(f"{command.help}") for name, command in walk(typer.main.get_command(app))}
+    assert [name for name, names in found.items() if names] == []
+    assert len(found) > 20
+
+
+def test_whatever_a_document_names_exists(root: Path) -> None:
+    found = {path.name: names for path in documents(root) if (names := unreal(path.read_text().replace("\\\n", " ")))}
+    assert not found
+
+
+def test_the_table_of_settings_is_complete(root: Path) -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", (root / "docs" / "settings.md").read_text(), re.MULTILINE)
+    assert sorted(rows) == sorted(SETTINGS)
+
+
+def test_every_command_is_in_some_document(root: Path) -> None:
+    text = "".join(path.read_text() for path in documents(root))
+    assert [name for name in commands() if f"costgpu {name}" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("costgpu finish r1 ends it", ["costgpu finish"]),
+        ("`costgpu budget list` shows them", ["costgpu budget list"]),
+        ("costgpu jobs --tagged asks the providers", ["costgpu jobs --tagged", "--tagged"]),
+        ("costgpu jobs --yes", ["costgpu jobs --yes"]),  # an option of another command
+        ("name a subnet with --aws-subnet", ["--aws-subnet"]),
+        ("no role is configured (scheduler_role_arn)", ["scheduler_role_arn"]),
+        ("set COSTGPU_LEDGER_URI", ["LEDGER_URI"]),
+        (
+            "costgpu run --max-cost 5 train.py --epochs-of-mine 3 (bucket, aws_image, COSTGPU_OWNER)",
+            ["--epochs-of-mine"],
+        ),
+        ("costgpu ledger --by month, costgpu ledger export --format focus, costgpu reap --yes", []),
+    ],
+)
+def test_a_planted_wrong_name_is_seen(text: str, names: list[str]) -> None:
+    assert unreal(text) == names

@@ -1,0 +1,158 @@
+"""The program that makes the shipped data files: on the shipped facts, with a GPU added, and on facts that are wrong."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import ConfigError
+from costgpu.models.offer import PurchaseOption
+from costgpu.pricing import hardware, snapshot
+from tools import build_data, hardware_tables, offers_table
+
+SMALL_FACTS = Path(__file__).parent / "facts"
+GPU_ROW = "Titan X9,TITAN-X9-48GB,NVIDIA,2026,Ada,48,1000,50,,100,200,200,,128,8.9,350,PCIe,made up\n"
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    """A few facts, all of them right."""
+    shutil.copytree(SMALL_FACTS, tmp_path / "facts")
+    return tmp_path / "facts"
+
+
+def build(facts: Path) -> Path:
+    out = facts.parent / "data"
+    out.mkdir(exist_ok=True)
+    build_data.build(facts, out)
+    return out
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text
+    path.write_text(text.replace(old, new), encoding="utf-8")
+
+
+def test_the_shipped_data_is_made_from_the_shipped_facts(tmp_path: Path) -> None:
+    shutil.copytree(build_data.DATA, tmp_path / "data")
+    for name in (*build_data.build(build_data.FACTS, tmp_path / "data"), snapshot.MANIFEST):
+        assert (tmp_path / "data" / name).read_bytes() == (build_data.DATA / name).read_bytes(), name
+
+
+def test_a_row_of_gpu_specs_adds_an_accelerator(tmp_path: Path) -> None:
+    shutil.copytree(build_data.FACTS, tmp_path / "facts")
+    with (tmp_path / "facts" / hardware_tables.GPU_SPECS).open("a", encoding="utf-8") as stream:
+        stream.write(GPU_ROW)
+    out = build(tmp_path / "facts")
+    snapshot.verify(out)
+    assert hardware.accelerators(out)["Titan X9"].memory_gib == 48
+
+
+def test_offers(facts: Path) -> None:
+    assert lines(build(facts) / "offers-2026-09-17.csv") == lines(SMALL_FACTS.parent / "expected_offers.csv")
+
+
+def test_accelerators(facts: Path) -> None:
+    rows = lines(build(facts) / "accelerators.csv")
+    source = "vendors' published peak figures,2026-09-17"
+    assert f"A100,A100-SXM4-40GB,NVIDIA,Ampere,2020,40,1555,19.5,,156,312,312,108,8.0,400,{source}" in rows
+    assert f"MI100,MI100,AMD,CDNA1,2020,32,1229,23.1,46.1,,185,92.3,120,,300,{source}" in rows
+
+
+def test_cpus_and_measurements_are_kept_apart(facts: Path) -> None:
+    out = build(facts)
+    cpus, measured = lines(out / "cpus.csv"), lines(out / "cpu_measurements.csv")
+    known = "processor vendors' and providers' documentation,2026-09-17"
+    assert f"aws,c7i,Intel Xeon 8488C,Sapphire Rapids,2,3.2,64,yes,no,{known}" in cpus
+    assert any(row.startswith("gcp,g4,") and ",Zen 5 (Turin),2,,64,yes,no,provider's announced" in row for row in cpus)
+    assert not any("1124.93" in row or "433.0" in row for row in cpus)
+    assert 'aws,c7i,433.0,192,1124.93,"Spare Cores, sc-data-dumps",2026-01-31' in measured
+    assert not any(row.startswith("gcp,g4,") for row in measured)
+
+
+def test_older_offers_stay_in_the_manifest(facts: Path) -> None:
+    build(facts)
+    for name in offers_table.PRICE_LISTS:
+        edit(facts / name, ",2026-", ",2027-")
+    out = build(facts)
+    snapshot.verify(out)
+    assert {"offers-2026-09-17.csv", "offers-2027-09-17.csv"} <= set(snapshot.read_manifest(out))
+
+
+def test_the_command_line(
+    facts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["build_data", "--facts", str(facts), "--out", str(tmp_path)])
+    build_data.main()
+    written = [Path(line).name for line in capsys.readouterr().out.splitlines()]
+    assert written == ["offers-2026-09-17.csv", "accelerators.csv", "cpus.csv", "cpu_measurements.csv"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("aws_prices.csv", ",0.08925,", ",0,", "line 2, column usd_per_hour: 0 is not above 0"),
+        ("aws_prices.csv", ",0.08925,", ",-1,", "column usd_per_hour: -1"),
+        ("aws_prices.csv", ",0.08925,", ",free,", "'free' is not a number"),
+        ("aws_prices.csv", ",0.08925,", ",,", "there is no price"),
+        ("aws_prices.csv", ",0.0713,", ",nan,", "column usd_per_hour_spot: nan"),
+        ("aws_prices.csv", "c7i.large,x86_64,2,", "c7i.large,x86_64,0,", "column vcpus: 0 is below 1"),
+        ("aws_prices.csv", "c7i.large,x86_64", "c7i.large,mips", "'mips' is not one of x86_64, arm64"),
+        ("aws_prices.csv", "2026-01-19", "in January", "is not a date"),
+        ("aws_prices.csv", "karpenter-2026-01", "", "column source: is empty"),
+        ("aws_prices.csv", ",2,4,,,,", ",2,4,,1,,", "accelerators without a name"),
+        ("aws_prices.csv", "RTXPRO6000", "RTX9", "'RTX9' is not a name in gpu_specs.csv"),
+        ("aws_prices.csv", "RTXPRO6000,1,96", "RTXPRO6000,1,80", "is not 96 GiB"),
+        ("aws_prices.csv", "aws,eu-west-1", "aws,us-east-1", "two prices"),
+        ("aws_prices.csv", "c7i.large", "c9i.large", "no CPU is known for the family 'c9i'"),
+        ("aws_prices.csv", "usd_per_hour_spot,", "usd_per_hour_spot,carbon,", "the unknown carbon"),
+        ("gcp_prices.csv", "a (host) + b (GPU),2026-07-16", "a", "12 cells instead of 13"),
+        ("gpu_specs.csv", "L4,L4,NVIDIA,2023,Ada,24", "L4,L4,NVIDIA,2023,Ada,", "column memory_gib: is empty"),
+        ("gpu_specs.csv", "MI100,MI100", "L4,MI100", "'L4' is listed twice"),
+        ("gpu_specs.csv", "MI100,MI100", "MI100,L4", "column board: 'L4' is listed twice"),
+        ("gpu_specs.csv", ",40,1555,19.5", ",40,1555,?", "column fp32_tflops: '?' is not a number"),
+        ("cpu_families.csv", ",avx512+amx,yes,", ",avx512+amx,perhaps,", "column bf16_in_hardware: 'perhaps'"),
+        ("cpu_families.csv", "aws,g7e,", "aws,g6f,", "'g6f' is listed twice"),
+        ("cpu_families.csv", ",generation", ",hearsay", "'hearsay' is not one of documentation, generation"),
+    ],
+)
+def test_a_fact_that_cannot_be_right_is_an_error(facts: Path, file: str, old: str, new: str, message: str) -> None:
+    edit(facts / file, old, new)
+    with pytest.raises(ConfigError) as caught:
+        build(facts)
+    assert file in caught.value.message
+    assert message in caught.value.message
+
+
+def test_missing_or_empty_price_lists_are_an_error(facts: Path) -> None:
+    for name in offers_table.PRICE_LISTS:
+        (facts / name).write_text(offers_table.PRICE_HEADER + "\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="There are no prices"):
+        build(facts)
+    (facts / "aws_prices.csv").unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        build(facts)
+
+
+@pytest.mark.parametrize(
+    ("source", "on_demand", "spot"),
+    [
+        ("a list", "a list", "a list"),
+        ("derived-linear", "derived-linear", "derived-linear"),
+        ("list + host uplift 5.59%", "derived: list + host uplift 5.59%", "derived: list + host uplift 5.59%"),
+        ("one; spot other@1", "one", "other@1"),
+        ("one; spot estimated", "one", "derived: one; spot estimated"),
+        ("derived: x; spot estimated", "derived: x", "derived: x; spot estimated"),
+    ],
+)
+def test_the_source_of_each_price(source: str, on_demand: str, spot: str) -> None:
+    assert offers_table.price_source(source, PurchaseOption.ON_DEMAND) == on_demand
+    assert offers_table.price_source(source, PurchaseOption.SPOT) == spot

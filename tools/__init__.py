@@ -1,0 +1,1 @@
+"""Programs for maintainers of the shipped data; not part of the installed package."""

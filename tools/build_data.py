@@ -1,0 +1,96 @@
+"""Makes the generated files in pricing/data from the collected facts in tools/facts.
+
+    python -m tools.build_data
+
+Every row is checked; the same facts give the same bytes. Older snapshots of offers stay, and stay in the manifest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from costgpu.pricing import hardware, snapshot
+from tools import hardware_tables, offers_table
+
+ROOT = Path(__file__).parent.parent
+FACTS = ROOT / "tools" / "facts"
+DATA = ROOT / "pricing" / "data"
+
+
+def build(facts: Path, out: Path) -> list[str]:
+    """Writes every generated data file and the manifest; returns the names of the data files.
+
+    Args:
+        facts: Folder with the two price lists, gpu_specs.csv and cpu_families.csv.
+        out: Folder for the results; it must exist.
+
+    Raises:
+        ConfigError: A fact cannot be right: with file, line and column.
+    """
+    # The hardware tables carry no dates of their own: they were current when the newest price was read.
+    as_of = offers_table.newest_date(facts)
+    accelerators = hardware_tables.accelerator_rows(facts, as_of)
+    cpus = hardware_tables.cpu_rows(facts, as_of)
+    memory_gib = {row[0]: float(row[5]) for row in accelerators}
+    offers = offers_table.offers(facts, memory_gib, {(row[0], row[1]) for row in cpus})
+
+    offers_file = f"offers-{as_of}.csv"
+    snapshot.write_offers(out / offers_file, offers)
+    snapshot.write_table(out / hardware.ACCELERATORS_FILE, hardware.ACCELERATOR_COLUMNS, accelerators)
+    snapshot.write_table(out / hardware.CPUS_FILE, hardware.CPU_COLUMNS, cpus)
+    snapshot.write_table(
+        out / hardware.CPU_MEASUREMENTS_FILE,
+        hardware.CPU_MEASUREMENT_COLUMNS,
+        hardware_tables.cpu_measurement_rows(facts),
+        preamble=hardware_tables.MEASUREMENTS_PREAMBLE,
+    )
+    made_from = {
+        offers_file: offers_table.PRICE_LISTS,
+        hardware.ACCELERATORS_FILE: (hardware_tables.GPU_SPECS,),
+        hardware.CPUS_FILE: (hardware_tables.CPU_FAMILIES,),
+        hardware.CPU_MEASUREMENTS_FILE: (hardware_tables.CPU_FAMILIES,),
+    }
+    _write_manifest(out, {name: _manifest_entry(out / name, facts, used) for name, used in made_from.items()})
+    return list(made_from)
+
+
+def _manifest_entry(path: Path, facts: Path, used: Sequence[str]) -> dict[str, Any]:
+    dates = [row[0] for row in snapshot.read_table(path, ("as_of", "source"))]
+    return {
+        "sha256": snapshot.sha256(path),
+        "rows": len(dates),
+        "facts": {name: snapshot.sha256(facts / name) for name in used},
+        "oldest_as_of": min(dates),
+        "newest_as_of": max(dates),
+    }
+
+
+def _write_manifest(out: Path, entries: Mapping[str, Any]) -> None:
+    earlier = snapshot.read_manifest(out) if (out / snapshot.MANIFEST).exists() else {}
+    kept = {name: entry for name, entry in earlier.items() if (out / name).exists()}
+    document = {
+        "schema": snapshot.MANIFEST_SCHEMA,
+        "version": snapshot.MANIFEST_VERSION,
+        "files": {**kept, **entries},
+    }
+    text = json.dumps(document, indent=2, sort_keys=True)
+    (out / snapshot.MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Runs from the command line."""
+    parser = argparse.ArgumentParser(description="Make the generated files in pricing/data from the collected facts.")
+    parser.add_argument("--facts", type=Path, default=FACTS, help="folder of the facts (default: tools/facts)")
+    parser.add_argument("--out", type=Path, default=DATA, help="folder to write to (default: pricing/data)")
+    arguments = parser.parse_args()
+    for name in build(arguments.facts, arguments.out):
+        sys.stdout.write(f"{arguments.out / name}\n")
+
+
+if __name__ == "__main__":
+    main()

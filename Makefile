@@ -30,7 +30,7 @@ test-all: $(VENV)/.ready-test-all testbed
 # and PostgreSQL for the tests of a team's ledger.
 # Elsewhere, or with TESTBED=no, it says why the tests that need them will be skipped.
 testbed: $(VENV)/.ready-test-all
-	@$(BIN)/python -m tests.emulator.packages
+	@$(BIN)/python -m tests.emulators.guests.packages
 	@$(BIN)/python -m tests.ledger.postgres
 
 lint: $(VENV)/.ready-test

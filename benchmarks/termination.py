@@ -17,7 +17,7 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 
-from tests.emulator import namespace, packages
+from tests.emulators.guests import namespace, packages
 
 JOB = (
     "import time\nopen('model.pt', 'wb').write(b'x' * 1_000_000)\nprint('last instruction', time.time(), flush=True)\n"
@@ -63,7 +63,9 @@ def main() -> None:
         if reason := packages.obstacle():
             raise SystemExit(reason)
         inner = [sys.executable, "-m", "benchmarks.termination", str(runs)]
-        raise SystemExit(subprocess.call([sys.executable, "-m", "tests.emulator.namespace", "--cloud", "--", *inner]))
+        raise SystemExit(
+            subprocess.call([sys.executable, "-m", "tests.emulators.guests.namespace", "--cloud", "--", *inner])
+        )
     results = []
     for _ in range(runs):
         with tempfile.TemporaryDirectory() as folder:

@@ -141,8 +141,9 @@ def _page(found: Estimate) -> str:
 
 def _extra_texts(found: Estimate, *, chart: bool) -> list[str]:
     """Blocks that follow the table."""
+    from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_lines
-    from costgpu.render.text.buy_vs_rent import cloud_name, energy_text, notebook_text, own_text
+    from costgpu.render.text.buy_vs_rent import energy_text, notebook_text, own_text
     from costgpu.render.text.text_chart import bars
 
     verdict, extras = found.verdict, found.extras
@@ -150,7 +151,7 @@ def _extra_texts(found: Estimate, *, chart: bool) -> list[str]:
         bars(verdict, encoding=sys.stdout.encoding or "ascii") if chart else "",
         "\n".join(advice_lines(extras.advice, unit=verdict.unit)),
         own_text(extras.own, verdict.unit) if extras.own is not None else "",
-        energy_text([(cloud_name(place), kwh) for place, kwh in extras.energy]) if extras.energy else "",
+        energy_text([(offer_name(place), kwh) for place, kwh in extras.energy]) if extras.energy else "",
         notebook_text(extras.notebooks) if extras.notebooks else "",
     ]
     return [block for block in blocks if block]
@@ -158,15 +159,16 @@ def _extra_texts(found: Estimate, *, chart: bool) -> list[str]:
 
 def _extra_documents(found: Estimate) -> dict[str, Any]:
     """The same as parts of a JSON document."""
-    from costgpu.render.text.advice import advice_documents
-    from costgpu.render.text.buy_vs_rent import cloud_name, notebook_documents, own_document
+    from costgpu.render.phrases import offer_name
+    from costgpu.render.text.advice import advice_values
+    from costgpu.render.text.buy_vs_rent import notebook_values, own_value
 
     extras = found.extras
     documents: dict[str, Any] = {
-        "advice": advice_documents(extras.advice),
-        "own": own_document(extras.own) if extras.own is not None else None,
-        "free_notebooks": notebook_documents(extras.notebooks),
+        "advice": advice_values(extras.advice),
+        "own": own_value(extras.own) if extras.own is not None else None,
+        "free_notebooks": notebook_values(extras.notebooks),
     }
     if extras.energy is not None:
-        documents["energy_kwh"] = [{"where": cloud_name(place), "kwh": kwh} for place, kwh in extras.energy]
+        documents["energy_kwh"] = [{"where": offer_name(place), "kwh": kwh} for place, kwh in extras.energy]
     return documents

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
@@ -31,7 +31,6 @@ from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
 from costgpu.providers.local.program import button, command
 
-REGION = "local"
 STUCK_SECONDS = 5.0  # a host that has not ended its instance by then is ended itself
 _PREFIX = "local-"
 _ID = re.compile(r"local-[a-z0-9-]{1,80}")
@@ -65,14 +64,17 @@ class LocalProvider:
         clock: Tells when an instance is launched. The host processes go by the system's time.
     """
 
+    provider_name: ClassVar = "local"
+    region: ClassVar = "local"
+
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.folder = folder.absolute()
         self._clock = clock
 
     @property
     def name(self) -> str:
-        """``local``."""
-        return "local"
+        """``local``, or that of a provider whose machines are processes here, too."""
+        return self.provider_name
 
     def identity(self) -> Identity:
         """User and host."""
@@ -80,16 +82,16 @@ class LocalProvider:
             user = getpass.getuser()
         except (KeyError, OSError):
             user = str(os.getuid())
-        return Identity(provider="local", account=socket.gethostname(), principal=user, source="this machine")
+        return Identity(provider=self.name, account=socket.gethostname(), principal=user, source="this machine")
 
     @_translated
     def check(self, request: CreateRequest) -> None:
         """Whether an instance can live here: a POSIX system with a shell, and a folder that can be written."""
         if os.name != "posix" or shutil.which("sh", path="/bin:/usr/bin") is None:
             raise InvalidRequest("Local runs need a POSIX system (Linux or macOS) with /bin/sh.")
-        if request.offer.region != REGION or request.zone is not None:
+        if request.offer.region != self.region or request.zone is not None:
             place = request.zone or request.offer.region
-            raise InvalidRequest(f"There is no {place!r} on this machine: its only region is {REGION!r}.")
+            raise InvalidRequest(f"There is no {place!r} on this machine: its only region is {self.region!r}.")
         if taken := set(request.tags) & set(OUR_TAGS):
             raise InvalidRequest(f"The tag {min(taken)} is costgpu's own.")
         self._make_folder()
@@ -116,8 +118,10 @@ class LocalProvider:
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
         """Here."""
-        if offer.region != REGION:
-            raise InvalidRequest(f"There is no region {offer.region!r} on this machine: its only one is {REGION!r}.")
+        if offer.region != self.region:
+            raise InvalidRequest(
+                f"There is no region {offer.region!r} on this machine: its only one is {self.region!r}."
+            )
         return (None,)
 
     @_translated
@@ -190,7 +194,7 @@ class LocalProvider:
             if instance is not None and instance.state.alive:
                 left.append(
                     OrphanedResource(
-                        provider="local",
+                        provider=self.name,
                         region=region,
                         kind="folder",
                         resource_id=str(home.path),
@@ -213,17 +217,17 @@ class LocalProvider:
     @_translated
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Every instance folder. One that another machine writes (a shared home) is named, and left alone."""
-        if regions is not None and REGION not in regions:
+        if regions is not None and self.region not in regions:
             return OwnedResources(unreachable=tuple((region, "no such region") for region in regions))
         found: list[Instance] = []
-        closed = [(region, "no such region") for region in regions or () if region != REGION]
+        closed = [(region, "no such region") for region in regions or () if region != self.region]
         for home in self._homes():
             try:
                 instance = self._describe(home)
             except InvalidRequest:
                 continue
             except Unreachable as error:
-                closed.append((REGION, error.message))
+                closed.append((self.region, error.message))
                 continue
             if instance is not None:
                 found.append(instance)
@@ -326,7 +330,7 @@ class LocalProvider:
         tags: dict[str, str] = facts["tags"]
         running = state is InstanceState.RUNNING and home.has("booted")
         return Instance(
-            ref=InstanceRef(provider="local", region=facts["region"], instance_id=home.path.name),
+            ref=InstanceRef(provider=self.name, region=facts["region"], instance_id=home.path.name),
             zone=None,
             instance_type=facts["instance_type"],
             state=state,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.models.job import FileEntry, JobOrder, JobStatus
-from costgpu.runner.agent.observe import machine_stats as table
+from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import Completed, LogPosition, Selection, Stream
 
@@ -110,7 +110,7 @@ def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
     return Selection(root=root, files=tuple(files), links=dict(links or {}))
 
 
-def until(what: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Waits until `what` is true, and returns it."""
     end = time.monotonic() + seconds
     while not (value := what()):
@@ -180,7 +180,7 @@ class Machine:
     def ours(self) -> list[int]:
         """Processes that belong to this machine: by argument, or by environment."""
         found = []
-        for pid in table.processes():
+        for pid in machine_stats.processes():
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
                 if os.fsencode(str(self.home)) in words and pid != os.getpid():

@@ -13,7 +13,7 @@ import pytest
 import pytest_socket
 
 from tests.alert import sandbox
-from tests.emulator import packages
+from tests.emulators.guests import packages
 
 MODULE = "test_cron_daemon"
 _RUNNING = pytest.StashKey[dict[str, "Machine"]]()

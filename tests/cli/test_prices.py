@@ -19,8 +19,8 @@ from costgpu.providers.gcp import sku_catalog as gcp_client
 from costgpu.workflows.estimate.candidates import candidates
 from costgpu.workflows.reporter import LogReporter
 from tests.cli.here import told
-from tests.emulator.price_documents import Document, aws_products, aws_spot_rows, google_skus
-from tests.emulator.price_server import PriceServer, aws_refusal, ec2_refusal, google_refusal
+from tests.emulators.price_documents import Document, aws_products, aws_spot_rows, google_skus
+from tests.emulators.price_server import PriceServer, aws_refusal, ec2_refusal, google_refusal
 
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
 REGION = "us-central1"

@@ -13,7 +13,7 @@ from costgpu.models.instance import Instance, InstanceRef
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN, Provider
 from tests.contract.harness import Harness
-from tests.emulator.client import RunningCloud
+from tests.emulators.ec2.client import RunningCloud
 
 
 class AwsHarness(Harness):

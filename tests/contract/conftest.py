@@ -15,7 +15,7 @@ from tests.contract.harness import FakeHarness, Harness, LocalHarness
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The emulated AWS account."""
-    from tests.emulator.client import RunningCloud
+    from tests.emulators.ec2.client import RunningCloud
 
     cloud = RunningCloud.launch(log=tmp_path_factory.mktemp("cloud") / "stderr.log")
     yield cloud
@@ -25,7 +25,7 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def emulated_gce(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The emulated project of Google Cloud."""
-    from tests.emulator.gce_client import RunningGce
+    from tests.emulators.compute_engine.client import RunningGce
 
     cloud = RunningGce.launch(log=tmp_path_factory.mktemp("gce") / "stderr.log")
     yield cloud

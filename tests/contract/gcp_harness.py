@@ -13,7 +13,7 @@ from costgpu.models.instance import CreateRequest, Instance, InstanceRef
 from costgpu.providers.base import TAG_RUN, Provider
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.contract.harness import Harness
-from tests.emulator.gce_client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningGce
 
 TAGS = "targetTags"
 HASTE = 10.0  # how much faster time goes by while a machine's end is waited for

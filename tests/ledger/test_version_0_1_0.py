@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from costgpu.render.text.run import jobs_json
 
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.queries.accuracy import accuracy, comparisons
@@ -29,7 +30,6 @@ from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import seen
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
-from costgpu.render.text.run import jobs_json
 from costgpu.runner.launch import load
 from costgpu.runner.spending import gather, state_of
 

@@ -14,12 +14,13 @@ from importlib.resources import files
 
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Verdict
 from costgpu.models.workload import WorkloadProfile
+from costgpu.render.estimate_phrases import TERM_PHRASES
 from costgpu.render.html import elements
 from costgpu.render.html.ledger_page import CSP
 from costgpu.render.html.verdict_figures import Point, Stack, cost_and_time, shares
 from costgpu.render.html.verdict_length import length_html, said, span
-from costgpu.render.text.buy_vs_rent import cents, cloud_name, energies, own_basis, own_sentences
-from costgpu.render.text.estimate import TERM_WORDS
+from costgpu.render.phrases import offer_name
+from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.units import format_duration, format_ratio, format_usd
 
 LEAST_SHARE = 0.005  # of a step, to be in the legend
@@ -158,7 +159,7 @@ def _name(prediction: Prediction, own: Ownership | None = None) -> str:
     if own is not None and prediction is own.prediction:
         spec = prediction.candidate.accelerator
         return f"your {elements.plain(spec.name)}" if spec else "your GPU"
-    return cloud_name(prediction)
+    return offer_name(prediction)
 
 
 def _spot(prediction: Prediction, label: str, verdict: Verdict, own: Ownership | None) -> Point:
@@ -328,7 +329,7 @@ def _steps(verdict: Verdict, own: Ownership | None) -> str:
             width, stacks, name="What a step's time goes into", text=f"{said_}. The table below has the numbers."
         )
     )
-    keys = [(_style(k), escape(_term(k))) for k in [*TERM_WORDS, *sorted(used - TERM_WORDS.keys())] if k in used]
+    keys = [(_style(k), escape(_term(k))) for k in [*TERM_PHRASES, *sorted(used - TERM_PHRASES.keys())] if k in used]
     table = elements.table(
         ["Where", "What", "Time", "Of a step"], rows, "A step by cause, and the run by part", text=(1,)
     )
@@ -340,7 +341,7 @@ def _steps(verdict: Verdict, own: Ownership | None) -> str:
 
 
 def _term(name: str) -> str:
-    return TERM_WORDS.get(name, elements.plain(name))
+    return TERM_PHRASES.get(name, elements.plain(name))
 
 
 def _style(term: str) -> str:

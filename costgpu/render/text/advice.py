@@ -1,35 +1,28 @@
-"""Advice as lines for a terminal of 80 columns, and as JSON-ready values. Result -> str; no I/O."""
+"""Advice as text and as parts of a JSON document."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from costgpu.models.prediction import Advice, Prediction
+from costgpu.render.document import json_object
+from costgpu.render.phrases import offer_name
+from costgpu.render.text.layout import wrap
 from costgpu.units import format_duration, format_usd
 
-WIDTH = 80
 TITLE = "What would make it cheaper"
 WHOLE = "the whole job"
 OVERLAP = "These savings overlap: they do not add up."
 
 
 def advice_lines(advice: Sequence[Advice], *, title: bool = True, unit: str = WHOLE) -> list[str]:
-    """Lines of at most 80 columns, in the order given; empty if there is no advice.
-
-    Args:
-        advice: From `costgpu.estimate.advice.advise`.
-        title: With a first line that says what they are.
-        unit: What the amounts are for, as the verdict has it.
-    """
+    """One paragraph each, in the order given; `unit` is what the amounts are for, as in the verdict."""
     if not advice:
         return []
     lines = [TITLE + (f" (amounts for {unit})" if unit != WHOLE else "")] if title else []
     for one in advice:
-        lines += textwrap.wrap(
-            " ".join(sentences(one)), WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False
-        )
+        lines += wrap(" ".join(sentences(one)), "- ").splitlines()
     if sum(one.saving_usd > 0 or one.saving_seconds > 0 for one in advice) > 1:
         lines.append(OVERLAP)
     return lines
@@ -71,43 +64,33 @@ def _then(one: Advice) -> str:
         return ""
     if one.before.candidate.offer == one.after.candidate.offer:
         return ""
-    return f", on {where(one.after)}"
+    return f", on {offer_name(one.after)}"
 
 
-def where(prediction: Prediction) -> str:
-    """``aws g6.xlarge (L4), us-east-1, spot``."""
-    offer = prediction.candidate.offer
-    if offer is None:
-        return "this machine"
-    chips = offer.accelerator
-    gpu = "" if chips is None else f" ({'' if chips.count == 1 else f'{chips.count:g}x '}{chips.name})"
-    spot = ", spot" if offer.purchase_option.value == "spot" else ""
-    return f"{offer.provider} {offer.instance_type}{gpu}, {offer.region}{spot}"
-
-
-def advice_documents(advice: Sequence[Advice]) -> list[dict[str, Any]]:
-    """Each as JSON-ready values, in the order given; amounts in US dollars and seconds."""
-    return [
+def advice_values(advice: Sequence[Advice]) -> list[dict[str, Any]]:
+    """Each as a part of a document, in the order given; amounts in US dollars and seconds."""
+    values = (
         {
-            "kind": one.kind.value,
+            "kind": one.kind,
             "action": one.action,
             "saving_usd": one.saving_usd,
             "saving_seconds": one.saving_seconds,
             "saving_share": one.share,
             "at_most": one.at_most,
             "probability": one.probability,
-            "before": _place(one.before),
-            "after": _place(one.after),
+            "before": _place_value(one.before),
+            "after": _place_value(one.after),
             "other_usd": one.other_usd,
             "other_seconds": one.other_seconds,
             "basis": one.basis,
-            "notes": list(one.notes),
+            "notes": one.notes,
         }
         for one in advice
-    ]
+    )
+    return [json_object(value) for value in values]
 
 
-def _place(prediction: Prediction | None) -> dict[str, Any] | None:
+def _place_value(prediction: Prediction | None) -> dict[str, Any] | None:
     if prediction is None:
         return None
     offer = prediction.candidate.offer
@@ -123,7 +106,7 @@ def _place(prediction: Prediction | None) -> dict[str, Any] | None:
             "provider": offer.provider,
             "region": offer.region,
             "instance_type": offer.instance_type,
-            "purchase_option": offer.purchase_option.value,
+            "purchase_option": offer.purchase_option,
             "accelerator": offer.accelerator.name if offer.accelerator else None,
             "accelerators": offer.accelerator.count if offer.accelerator else 0,
         }

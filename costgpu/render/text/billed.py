@@ -1,19 +1,16 @@
-"""Metered beside billed, as text for 80 columns and as a JSON document. Result -> str; no I/O."""
+"""Metered beside billed costs, as text and as a JSON document."""
 
 from __future__ import annotations
 
-import json
-import textwrap
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
 
 from costgpu.ledger.records.billed import Compared
+from costgpu.render.document import document
+from costgpu.render.text.layout import Column, table, wrap
 from costgpu.units import format_duration, format_usd
 
-WIDTH = 80
-VERSION = 1
 LATE = timedelta(hours=48)  # bills of the last days are not complete
 
 
@@ -26,34 +23,29 @@ def billed_text(
     sources: Sequence[tuple[str, datetime]],
     notes: Sequence[str] = (),
 ) -> str:
-    """One line a run, the sum, and how old it is.
+    """One line for each run, their sum, and how old the figures are.
 
     Args:
         rows: From `costgpu.ledger.records.billed.compared`.
-        start: Of the period.
-        end: Of the period, exclusive.
-        now: To say how old the figures are.
-        sources: Who said so, and when.
-        notes: Of the providers.
+        start: Beginning of the period.
+        end: End of the period, exclusive.
+        now: The present.
+        sources: Who was asked, and when.
+        notes: What the providers have to add.
     """
     runs = [row for row in rows if row.run_id]
     lines = [f"Billed from {start:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d} (UTC)"]
     if runs:
-        lines.append(f"{'RUN':<14}{'JOB':<24}{'METERED':>12}{'BILLED':>12}{'DIFFERENCE':>16}")
-        lines += [_line(row.run_id, row.name or "-", row.metered_usd, row.billed_usd) for row in runs]
-        if len(runs) > 1:
-            both = all(row.metered_usd is not None and row.billed_usd is not None for row in runs)
-            lines.append(_line("in all", "", *_sums(runs), compare=both))
+        lines += _table(runs)
     else:
         lines.append("No run was metered or billed in these days.")
-    untagged = next((row.billed_usd for row in rows if not row.run_id), None)
+    untagged = _untagged(rows)
     if untagged:
         lines.append(f"Without a run's tag, the whole account: {format_usd(untagged)}")
-    lines += [f"{name}, {_age(now - at)}." for name, at in sources]
+    lines += [f"{name}, {_asked(now - at)}." for name, at in sources]
     if now - end < LATE:
         lines.append("The last two days may not be complete: bills come about a day late.")
-    lines += [textwrap.fill(note, WIDTH, break_on_hyphens=False) for note in notes]
-    return "\n".join(lines)
+    return "\n".join([*lines, *map(wrap, notes)])
 
 
 def billed_json(
@@ -66,57 +58,64 @@ def billed_json(
     notes: Sequence[str] = (),
 ) -> str:
     """The same as a versioned document."""
-    metered, billed = _sums([row for row in rows if row.run_id])
-    document = {
-        "schema": "costgpu.billed",
-        "version": VERSION,
-        "at": now.isoformat(),
-        "start": start.isoformat(),
-        "end": end.isoformat(),
-        "runs": [_plain(row) for row in rows if row.run_id],
-        "metered_usd": _text(metered),
-        "billed_usd": _text(billed),
-        "untagged_billed_usd": _text(next((row.billed_usd for row in rows if not row.run_id), None)),
-        "sources": [{"name": name, "asked_at": at.isoformat()} for name, at in sources],
-        "notes": list(notes),
-    }
-    return json.dumps(document, indent=2)
+    runs = [row for row in rows if row.run_id]
+    total = _sum(runs)
+    return document(
+        "costgpu.billed",
+        at=now,
+        start=start,
+        end=end,
+        runs=runs,
+        metered_usd=total.metered_usd,
+        billed_usd=total.billed_usd,
+        untagged_billed_usd=_untagged(rows),
+        sources=[{"name": name, "asked_at": at} for name, at in sources],
+        notes=notes,
+    )
 
 
-def _sums(rows: Sequence[Compared]) -> tuple[Decimal | None, Decimal | None]:
+def _table(runs: Sequence[Compared]) -> list[str]:
+    """The sums are only compared where both amounts of every run are known."""
+    complete = all(row.metered_usd is not None and row.billed_usd is not None for row in runs)
+    total = _sum(runs)
+    columns: tuple[Column[Compared], ...] = (
+        Column("RUN", lambda row: row.run_id),
+        Column("JOB", lambda row: "" if row is total else row.name or "-", width=23),
+        Column("METERED", lambda row: _usd(row.metered_usd), right=True),
+        Column("BILLED", lambda row: _usd(row.billed_usd), right=True),
+        Column("DIFFERENCE", lambda row: "-" if row is total and not complete else _difference(row), right=True),
+    )
+    return table(columns, [*runs, total] if len(runs) > 1 else runs, gap="  ")
+
+
+def _untagged(rows: Sequence[Compared]) -> Decimal | None:
+    return next((row.billed_usd for row in rows if not row.run_id), None)
+
+
+def _sum(runs: Sequence[Compared]) -> Compared:
     """Of each column, as far as it is known."""
-    metered = [row.metered_usd for row in rows if row.metered_usd is not None]
-    billed = [row.billed_usd for row in rows if row.billed_usd is not None]
-    return sum(metered, Decimal(0)) if metered else None, sum(billed, Decimal(0)) if billed else None
+    metered = [row.metered_usd for row in runs if row.metered_usd is not None]
+    billed = [row.billed_usd for row in runs if row.billed_usd is not None]
+    return Compared(
+        run_id="in all",
+        name="",
+        metered_usd=sum(metered, Decimal(0)) if metered else None,
+        billed_usd=sum(billed, Decimal(0)) if billed else None,
+    )
 
 
-def _line(run: str, job: str, metered: Decimal | None, billed: Decimal | None, *, compare: bool = True) -> str:
-    difference = "-"
-    if compare and metered is not None and billed is not None:
-        sign = "-" if billed < metered else "+"
-        part = f" ({float(billed / metered - 1):+.0%})" if metered else ""
-        difference = f"{sign}{format_usd(abs(billed - metered))}{part}"
-    job = job if len(job) <= 23 else f"{job[:22]}…"
-    return f"{run:<14}{job:<24}{_money(metered):>12}{_money(billed):>12}{difference:>16}".rstrip()
+def _difference(row: Compared) -> str:
+    if row.metered_usd is None or row.billed_usd is None:
+        return "-"
+    sign = "-" if row.billed_usd < row.metered_usd else "+"
+    share = f" ({float(row.billed_usd / row.metered_usd - 1):+.0%})" if row.metered_usd else ""
+    return f"{sign}{format_usd(abs(row.billed_usd - row.metered_usd))}{share}"
 
 
-def _money(amount: Decimal | None) -> str:
+def _usd(amount: Decimal | None) -> str:
     return "-" if amount is None else format_usd(amount) if amount >= 0 else f"-{format_usd(-amount)}"
 
 
-def _age(age: timedelta) -> str:
+def _asked(age: timedelta) -> str:
     seconds = age.total_seconds()
     return "asked just now" if seconds < 60 else f"asked {format_duration(seconds)} ago"
-
-
-def _plain(row: Compared) -> dict[str, Any]:
-    return {
-        "run_id": row.run_id,
-        "name": row.name,
-        "metered_usd": _text(row.metered_usd),
-        "billed_usd": _text(row.billed_usd),
-    }
-
-
-def _text(amount: Decimal | None) -> str | None:
-    return None if amount is None else f"{amount:f}"

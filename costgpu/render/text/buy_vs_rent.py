@@ -1,40 +1,19 @@
-"""Rent or own, energy and free notebooks as lines for a terminal of 80 columns, and as JSON values. Result -> str."""
+"""Rent or own, energy and free notebooks: sentences, text blocks, and parts of a JSON document."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from costgpu.models.prediction import BreakEven, FreeNotebook, Ownership, Prediction, Range
-from costgpu.render.html.elements import plain
+from costgpu.models.prediction import BreakEven, FreeNotebook, Ownership, Range
+from costgpu.render.document import json_object, json_value
+from costgpu.render.phrases import offer_name, visible, with_article
+from costgpu.render.text.layout import wrap
 from costgpu.units import format_duration, format_usd
 
-WIDTH = 80
 LONGEST_BREAK_EVEN = 10_000_000  # jobs; above it the number says nothing any more
 UNIT_WORDS = {"the whole job": ("job", "jobs"), "one epoch": ("epoch", "epochs"), "1,000 steps": ("1,000 steps",) * 2}
-
-
-def wrapped(text: str, indent: str = "") -> str:
-    """A paragraph of 80 columns; what follows the first line is indented as far as `indent` is long."""
-    return textwrap.fill(
-        text, WIDTH, initial_indent=indent, subsequent_indent=" " * len(indent), break_on_hyphens=False
-    )
-
-
-def cloud_name(prediction: Prediction) -> str:
-    """``aws g4dn.xlarge (T4), us-east-1``."""
-    offer = prediction.candidate.offer
-    if offer is None:
-        return "this machine"
-    gpu = ""
-    if offer.accelerator is not None:
-        times = "" if offer.accelerator.count == 1 else f"{offer.accelerator.count:g}x "
-        gpu = f" ({times}{plain(offer.accelerator.name)})"
-    spot = ", spot" if offer.purchase_option.value == "spot" else ""
-    return f"{plain(offer.provider)} {plain(offer.instance_type)}{gpu}, {plain(offer.region)}{spot}"
 
 
 def kwh(amount: float) -> str:
@@ -50,21 +29,16 @@ def cents(amount: float) -> str:
 
 
 def own_sentences(own: Ownership, unit: str) -> list[str]:
-    """What there is to say about an own GPU, one paragraph each, the verdict first.
-
-    Args:
-        own: The result.
-        unit: What the amounts are for, as in the verdict.
-    """
+    """What there is to say about an own GPU, one paragraph each; `unit` is what the amounts are for."""
     prediction, spec = own.prediction, own.prediction.candidate.accelerator
-    name = plain(spec.name) if spec else "the GPU"
+    name = visible(spec.name) if spec else "the GPU"
     if prediction.infeasible:
         return [f"{name}: it cannot run this: {prediction.infeasible}."]
     one = UNIT_WORDS.get(unit, (unit, unit))[0]
     run = prediction.run_seconds
     span = f"80 %: {format_duration(run.low)} to {format_duration(run.high)}"
     price = f"{format_usd(own.power_usd_per_kwh)}/kWh ({own.power_source})"
-    whole = f"{'An own' if own.price_usd is None else 'A bought'} {name} in this machine: {one_of(one)} takes"
+    whole = f"{'An own' if own.price_usd is None else 'A bought'} {name} in this machine: {with_article(one)} takes"
     used = f"{kwh(own.energy_kwh.value)}: {cents(prediction.cost_usd.value)} of electricity at {price}"
     lines = [f"{whole} {format_duration(run.value)} ({span}) and {used}."]
     lines += [_break_even(found, own, name, unit) for found in own.break_evens]
@@ -72,17 +46,12 @@ def own_sentences(own: Ownership, unit: str) -> list[str]:
         lines.append("There is no cloud offer within the limits to compare its price with.")
     if own.amortised_usd is not None:
         total = prediction.cost_usd.value + own.amortised_usd
-        lines.append(f"With the price spread over the hours of use: {cents(total)} {one_of(one)}.")
+        lines.append(f"With the price spread over the hours of use: {cents(total)} {with_article(one)}.")
     return lines
 
 
-def one_of(word: str) -> str:
-    """``a job``, ``an epoch``, ``1,000 steps``."""
-    return word if word[:1].isdigit() else f"{'an' if word[:1] in 'aeiou' else 'a'} {word}"
-
-
 def _break_even(found: BreakEven, own: Ownership, name: str, unit: str) -> str:
-    rival, price = cloud_name(found.against), format_usd(own.price_usd or 0).removesuffix(".00")
+    rival, price = offer_name(found.against), format_usd(own.price_usd or 0).removesuffix(".00")
     amount = cents(found.against.cost_usd.value)
     kind = "the best GPU offer" if found.against.candidate.is_gpu else "the best CPU offer"
     against = f"{kind} ({rival}: {amount} in {format_duration(found.against.wall_seconds.value)})"
@@ -128,7 +97,7 @@ def own_basis(own: Ownership) -> list[str]:
     price = " Not in it: what that computer costs, resale, your time." if own.price_usd is not None else ""
     watts = f"{own.card_watts:.0f} of the card's {spec.tdp_watts:.0f} W on average, from how busy the model says it is"
     return [
-        f"Time: modelled for {plain(spec.model)} ({spec.memory_gib:g} GiB), hosted by this machine.",
+        f"Time: modelled for {visible(spec.model)} ({spec.memory_gib:g} GiB), hosted by this machine.",
         f"Power: {watts} (published curve), and {own.host_watts:.0f} W for the rest of the computer (assumed).{price}",
         *(f"{note[:1].upper()}{note[1:]}." for note in own.notes),
     ]
@@ -136,19 +105,15 @@ def own_basis(own: Ownership) -> list[str]:
 
 def own_text(own: Ownership, unit: str) -> str:
     """The block below the verdict's table."""
-    lines = ["Rent or own", *(wrapped(line, "  ") for line in own_sentences(own, unit))]
-    return "\n".join([*lines, *(wrapped(line, "  - ") for line in own_basis(own))])
+    lines = ["Rent or own", *(wrap(line, "  ") for line in own_sentences(own, unit))]
+    return "\n".join([*lines, *(wrap(line, "  - ") for line in own_basis(own))])
 
 
 def energy_text(rows: Sequence[tuple[str, float]]) -> str:
-    """The energy of each candidate.
-
-    Args:
-        rows: Name of the candidate and kWh, in the order of the verdict's table.
-    """
+    """The energy of each candidate: rows of its name and kWh, in the order of the verdict's table."""
     lines = ["Energy of the machine, without cooling (modelled from published figures)"]
     for (name, _), shown in zip(rows, energies([amount for _, amount in rows]), strict=True):
-        lines.append(f"  {plain(name, 64):64} {shown:>12}")
+        lines.append(f"  {visible(name, 64):64} {shown:>12}")
     return "\n".join(lines)
 
 
@@ -161,7 +126,7 @@ def energies(amounts: Sequence[float]) -> list[str]:
 
 def notebook_text(notebooks: Sequence[FreeNotebook]) -> str:
     """The free services that the job would fit; empty if it fits none."""
-    return "\n".join(wrapped(line, "- ") for line in notebook_lines(notebooks))
+    return "\n".join(wrap(line, "- ") for line in notebook_lines(notebooks))
 
 
 def notebook_lines(notebooks: Sequence[FreeNotebook]) -> list[str]:
@@ -175,46 +140,41 @@ def notebook_lines(notebooks: Sequence[FreeNotebook]) -> list[str]:
     ]
 
 
-def own_document(own: Ownership) -> dict[str, Any]:
-    """JSON-ready values; an infinite number of jobs is null."""
+def own_value(own: Ownership) -> dict[str, Any]:
+    """A part of a document; an infinite number of jobs is null."""
     spec = own.prediction.candidate.accelerator
-    return {
+    value = {
         "accelerator": spec.name if spec else None,
         "model": spec.model if spec else None,
         "infeasible": own.prediction.infeasible or None,
-        "price_usd": str(own.price_usd) if own.price_usd is not None else None,
+        "price_usd": own.price_usd,
         "power_usd_per_kwh": own.power_usd_per_kwh,
         "power_source": own.power_source,
         "step_seconds": own.prediction.step_seconds,
-        "run_seconds": asdict(own.prediction.run_seconds),
+        "run_seconds": own.prediction.run_seconds,
         "terms_seconds": own.prediction.terms,
         "card_watts": own.card_watts,
         "host_watts": own.host_watts,
-        "energy_kwh": asdict(own.energy_kwh),
-        "energy_cost_usd": asdict(own.prediction.cost_usd),
+        "energy_kwh": own.energy_kwh,
+        "energy_cost_usd": own.prediction.cost_usd,
         "amortised_usd": own.amortised_usd,
-        "provenance": own.prediction.provenance.value,
+        "provenance": own.prediction.provenance,
         "break_even": [
             {
-                "against": cloud_name(found.against),
+                "against": offer_name(found.against),
                 "cost_usd": found.against.cost_usd.value,
                 "saving_usd": found.saving_usd,
-                "jobs": {name: _finite(value) for name, value in asdict(found.jobs).items()},
-                "hours": _finite(found.hours),
+                "jobs": found.jobs,
+                "hours": found.hours,
                 "in_life": found.in_life,
             }
             for found in own.break_evens
         ],
-        "notes": list(own.notes),
+        "notes": own.notes,
     }
+    return json_object(value)
 
 
-def notebook_documents(notebooks: Sequence[FreeNotebook]) -> list[dict[str, Any]]:
-    """JSON-ready values of all free services, those that the job does not fit with the reason."""
-    return [
-        {**asdict(found), "as_of": found.as_of.isoformat(), "why_not": found.why_not or None} for found in notebooks
-    ]
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+def notebook_values(notebooks: Sequence[FreeNotebook]) -> list[dict[str, Any]]:
+    """All free services as parts of a document, those that the job does not fit with the reason."""
+    return [{**json_value(found), "why_not": found.why_not or None} for found in notebooks]

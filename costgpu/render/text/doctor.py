@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from costgpu.models.diagnostics import Check, Status
-from costgpu.render.text.run import _document, _wrap
+from costgpu.render.document import document
+from costgpu.render.phrases import counted
+from costgpu.render.text.layout import wrap
 
 if TYPE_CHECKING:
     from costgpu.models.offer import Offer
@@ -48,15 +50,15 @@ def _title(place: Place) -> str:
 
 def _lines(check: Check) -> str:
     lead = f"  {MARKS[check.status]:<5}{check.name:<{NAME_WIDTH}} "
-    text = _wrap(check.detail, lead)
-    return f"{text}\n{_wrap(check.fix, ' ' * len(lead))}" if check.fix else text
+    text = wrap(check.detail, lead)
+    return f"{text}\n{wrap(check.fix, ' ' * len(lead))}" if check.fix else text
 
 
 def _sum(places: Sequence[Place]) -> str:
     found = [check.status for place in places for check in place.checks]
     counts = [(Status.FAILED, "failed"), (Status.WARNING, "to be looked at"), (Status.UNKNOWN, "not known")]
     words = [f"{found.count(status)} {text}" for status, text in counts if status in found]
-    count = f"{len(found)} check{'' if len(found) == 1 else 's'}"
+    count = counted(len(found), "check")
     return f"{count}: {', '.join(words)}." if words else f"{count}, all well."
 
 
@@ -71,4 +73,4 @@ def doctor_json(places: Sequence[Place], now: datetime, exit_code: int) -> str:
         }
         for place in places
     ]
-    return _document("costgpu.doctor", at=now, places=rows, exit_code=exit_code)
+    return document("costgpu.doctor", at=now, places=rows, exit_code=exit_code)

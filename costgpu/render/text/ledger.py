@@ -1,26 +1,26 @@
-"""History, totals and accuracy as text for 80 columns and as JSON documents. Result -> str; no I/O."""
+"""History, totals and accuracy, as text and as JSON documents."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from costgpu.ledger.queries.export import document, plain_decimal
+from costgpu.ledger.queries.export import document as run_value
+from costgpu.ledger.queries.export import plain_decimal
+from costgpu.ledger.queries.totals import Total
+from costgpu.render.document import document
+from costgpu.render.phrases import THIS_MACHINE, counted
+from costgpu.render.text.layout import Column, table
 from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
     from costgpu.ledger.queries.accuracy import Accuracy, Comparison
     from costgpu.ledger.queries.history import ClosedRun
-    from costgpu.ledger.queries.totals import Total
 
-WIDTH = 80
-VERSION = 1
-NONE = "(none)"
-ENDS = {
+END_WORDS = {
     "succeeded": "ok",
     "job_failed": "failed",
     "setup_failed": "set-up",
@@ -36,23 +36,32 @@ ENDS = {
     "instance_lost": "lost",
     "lease_expired": "reaped",
 }
+HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (
+    Column("RUN", lambda run: run.run_id, width=12),
+    Column("JOB", lambda run: run.name, width=10),
+    Column("BEGAN (UTC)", lambda run: f"{run.started_at or run.created_at:%Y-%m-%d %H:%M}"),
+    Column("WHERE", lambda run: THIS_MACHINE if run.provider == "local" else run.instance_type or "-", width=13),
+    Column("TIME", lambda run: format_duration(run.metered_seconds) if run.metered_seconds else "-", True, 7),
+    Column("COST", lambda run: "?" if run.metered_cost_usd is None else _usd(run.metered_cost_usd), True, 9),
+    Column("END", lambda run: END_WORDS.get(run.reason, run.reason), width=9),
+)
+ACCURACY_COLUMNS: tuple[Column[Comparison], ...] = (
+    Column("RUN", lambda one: one.run.run_id, width=12),
+    Column("WHERE", lambda one: THIS_MACHINE if one.run.provider == "local" else one.run.instance_type, width=13),
+    Column("ESTIMATE", lambda one: format_duration(one.run.estimated_seconds or 0), True),
+    Column("TOOK", lambda one: format_duration(one.run.metered_seconds or 0), True),
+    Column("ERROR", lambda one: f"{one.time_error:+.0%}{'!' if one.held is False else ''}", True),
+    Column("ESTIMATE", lambda one: _known(one.run.estimated_cost_usd), True),
+    Column("METERED", lambda one: _known(one.run.metered_cost_usd), True),
+    Column("BILLED", lambda one: _known(one.billed_usd), True),
+)
 
 
 def history_text(runs: Sequence[ClosedRun], *, selected: bool, limit: int) -> str:
     """One line a run, newest first."""
     if not runs:
         return "No such runs." if selected else "No closed runs yet. costgpu run train.py starts one."
-    lines = [f"{'RUN':<13}{'JOB':<11}{'BEGAN (UTC)':<17}{'WHERE':<13}{'TIME':>7}{'COST':>9} END"]
-    for run in runs:
-        began = run.started_at or run.created_at
-        time = format_duration(run.metered_seconds) if run.metered_seconds else "-"
-        cost = "?" if run.metered_cost_usd is None else _usd(run.metered_cost_usd)
-        where = "this machine" if run.provider == "local" else run.instance_type or "-"
-        end = ENDS.get(run.reason, run.reason)
-        lines.append(
-            f"{_cut(run.run_id, 12):<13}{_cut(run.name, 10):<11}{began:%Y-%m-%d %H:%M} {_cut(where, 12):<13}"
-            f"{_cut(time, 7):>7}{_cut(cost, 9):>9} {_cut(end, 9)}".rstrip()
-        )
+    lines = table(HISTORY_COLUMNS, runs)
     if limit and len(runs) == limit:
         lines.append(f"The newest {limit}; --limit 0 shows all, costgpu ledger --by month sums up.")
     return "\n".join(lines)
@@ -60,72 +69,62 @@ def history_text(runs: Sequence[ClosedRun], *, selected: bool, limit: int) -> st
 
 def history_json(runs: Sequence[ClosedRun], now: datetime) -> str:
     """The same as a versioned document; as `costgpu ledger export --format json`."""
-    return _document("costgpu.ledger", at=now.isoformat(), runs=[document(run) for run in runs])
+    return document("costgpu.ledger", at=now, runs=[run_value(run) for run in runs])
 
 
 def totals_text(found: Sequence[Total], by: str, since: datetime | None, until: datetime | None) -> str:
     """One line a group, and the sum."""
     if not found:
         return "No such runs."
-    rows = [
-        (
-            total.key or NONE,
-            f"{total.runs:,}",
-            _hours(total.machine_seconds),
-            _usd(total.cost_usd),
-            _usd(total.wasted_usd),
-        )
-        for total in found
-    ]
-    runs, seconds, cost, wasted = _sum(found)
-    lines = [_total_line((by.upper(), "RUNS", "HOURS", "COST", "WASTED"))]
-    lines += [_total_line(row) for row in rows]
-    if len(found) > 1:
-        lines.append(_total_line(("in all", f"{runs:,}", _hours(seconds), _usd(cost), _usd(wasted))))
+    total = _sum(found)
+    columns: tuple[Column[Total], ...] = (
+        Column(by.upper(), lambda group: group.key or "(none)", width=34),
+        Column("RUNS", lambda group: f"{group.runs:,}", right=True),
+        Column("HOURS", lambda group: _hours(group.machine_seconds), right=True),
+        Column("COST", lambda group: _usd(group.cost_usd), right=True),
+        Column("WASTED", lambda group: _usd(group.wasted_usd), right=True),
+    )
+    lines = table(columns, [*found, total] if len(found) > 1 else found, gap="  ")
     if since is not None or until is not None:
         begin = f"from {since:%Y-%m-%d %H:%M} UTC" if since else ""
         end = f"before {until:%Y-%m-%d %H:%M} UTC" if until else ""
         lines.append(f"Charged {' and '.join(filter(None, (begin, end)))}.")
-    if wasted:
-        lines.append(f"Wasted: runs that failed, were lost or idled, {float(wasted / cost):.0%} of the cost.")
+    if total.wasted_usd:
+        share = float(total.wasted_usd / total.cost_usd)
+        lines.append(f"Wasted: runs that failed, were lost or idled, {share:.0%} of the cost.")
     return "\n".join(lines)
-
-
-def _total_line(cells: tuple[str, str, str, str, str]) -> str:
-    key, runs, hours, cost, wasted = cells
-    return f"{_cut(key, 34):<34}{runs:>9}{hours:>11}{cost:>13}{wasted:>13}"
-
-
-def _sum(found: Sequence[Total]) -> tuple[int, float, Decimal, Decimal]:
-    return (
-        sum(total.runs for total in found),
-        sum(total.machine_seconds for total in found),
-        sum((total.cost_usd for total in found), Decimal(0)),
-        sum((total.wasted_usd for total in found), Decimal(0)),
-    )
 
 
 def totals_json(found: Sequence[Total], by: str, since: datetime | None, until: datetime | None, now: datetime) -> str:
     """The same as a versioned document."""
-    runs, seconds, cost, wasted = _sum(found)
-    return _document(
+    return document(
         "costgpu.ledger-totals",
-        at=now.isoformat(),
+        at=now,
         by=by,
-        since=since.isoformat() if since else None,
-        until=until.isoformat() if until else None,
-        groups=[_total(t.key or None, t.runs, t.machine_seconds, t.cost_usd, t.wasted_usd) for t in found],
-        total=_total(None, runs, seconds, cost, wasted),
+        since=since,
+        until=until,
+        groups=[_total_value(group, group.key or None) for group in found],
+        total=_total_value(_sum(found), None),
     )
 
 
-def _total(key: str | None, runs: int, seconds: float, cost: Decimal, wasted: Decimal) -> dict[str, Any]:
+def _sum(found: Sequence[Total]) -> Total:
+    return Total(
+        key="in all",
+        runs=sum(group.runs for group in found),
+        machine_seconds=sum(group.machine_seconds for group in found),
+        cost_usd=sum((group.cost_usd for group in found), Decimal(0)),
+        wasted_usd=sum((group.wasted_usd for group in found), Decimal(0)),
+    )
+
+
+def _total_value(group: Total, key: str | None) -> dict[str, Any]:
     return {
         "key": key,
-        "runs": runs,
-        "machine_hours": seconds / 3600,
-        "cost_usd": plain_decimal(cost),
-        "wasted_usd": plain_decimal(wasted),
+        "runs": group.runs,
+        "machine_hours": group.machine_seconds / 3600,
+        "cost_usd": plain_decimal(group.cost_usd),
+        "wasted_usd": plain_decimal(group.wasted_usd),
     }
 
 
@@ -133,53 +132,40 @@ def accuracy_text(groups: Sequence[Accuracy], newest_first: Sequence[Comparison]
     """How good the estimates were, and the runs that say so."""
     if not groups:
         return "Nothing to compare yet: no run that had an estimate has succeeded."
-    lines = [_verdict(groups[0])]
+    lines = [_accuracy_sentences(groups[0])]
     if len(groups) > 2:
-        lines += [f"  {group.provider}: {_short(group)}" for group in groups[1:]]
-    lines += [
-        "",
-        f"{'RUN':<13}{'WHERE':<13}{'ESTIMATE':>9}{'TOOK':>8}{'ERROR':>8}{'ESTIMATE':>10}{'METERED':>9}{'BILLED':>9}",
-    ]
-    for one in newest_first:
-        run = one.run
-        where = "this machine" if run.provider == "local" else run.instance_type
-        mark = "" if one.held is not False else "!"
-        lines.append(
-            f"{_cut(run.run_id, 12):<13}{_cut(where, 12):<13}{format_duration(run.estimated_seconds or 0):>9}"
-            f"{format_duration(run.metered_seconds or 0):>8}{f'{one.time_error:+.0%}{mark}':>8}"
-            f"{_known(run.estimated_cost_usd):>10}{_known(run.metered_cost_usd):>9}{_known(one.billed_usd):>9}"
-        )
+        lines += [f"  {group.provider}: {_accuracy_phrase(group)}" for group in groups[1:]]
+    lines += ["", *table(ACCURACY_COLUMNS, newest_first)]
     if any(one.held is False for one in newest_first):
         lines.append("! outside the 80 % interval of the estimate")
     return "\n".join(lines)
 
 
-def _verdict(group: Accuracy) -> str:
-    lines = [f"{_runs(group.runs)} compared. Median error of the time {_percent(group.median_time_error)}"]
-    if group.median_cost_error is not None:
-        lines[0] += f", of the cost {_percent(group.median_cost_error)}"
-    lines[0] += "."
+def _accuracy_sentences(group: Accuracy) -> str:
+    cost = "" if group.median_cost_error is None else f", of the cost {_percent(group.median_cost_error)}"
+    lines = [
+        f"{counted(group.runs, 'run')} compared. Median error of the time {_percent(group.median_time_error)}{cost}."
+    ]
     if group.intervals:
         share = group.held / group.intervals
         lines.append(f"The 80 % interval held for {group.held} of {group.intervals} ({share:.0%}).")
     if group.median_billed_error is not None:
-        lines.append(
-            f"Billed differs from metered by {_percent(group.median_billed_error)} ({_runs(group.billed_runs)})."
-        )
+        runs = counted(group.billed_runs, "run")
+        lines.append(f"Billed differs from metered by {_percent(group.median_billed_error)} ({runs}).")
     return "\n".join(lines)
 
 
-def _short(group: Accuracy) -> str:
+def _accuracy_phrase(group: Accuracy) -> str:
     cost = "" if group.median_cost_error is None else f", cost {_percent(group.median_cost_error)}"
     held = f", interval held for {group.held} of {group.intervals}" if group.intervals else ""
-    return f"{_runs(group.runs)}, time {_percent(group.median_time_error)}{cost}{held}"
+    return f"{counted(group.runs, 'run')}, time {_percent(group.median_time_error)}{cost}{held}"
 
 
 def accuracy_json(groups: Sequence[Accuracy], found: Sequence[Comparison], now: datetime) -> str:
     """The same as a versioned document, oldest run first."""
     runs = [
         {
-            **document(one.run),
+            **run_value(one.run),
             "billed_cost_usd": None if one.billed_usd is None else plain_decimal(one.billed_usd),
             "time_error": one.time_error,
             "cost_error": one.cost_error,
@@ -188,11 +174,7 @@ def accuracy_json(groups: Sequence[Accuracy], found: Sequence[Comparison], now: 
         for one in found
     ]
     summaries = [{**asdict(group), "provider": group.provider or None} for group in groups]
-    return _document("costgpu.accuracy", at=now.isoformat(), groups=summaries, runs=runs)
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"
+    return document("costgpu.accuracy", at=now, groups=summaries, runs=runs)
 
 
 def _percent(value: float) -> str:
@@ -210,11 +192,3 @@ def _usd(amount: Decimal) -> str:
 def _hours(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
-
-
-def _document(kind: str, **parts: Any) -> str:
-    return json.dumps({"schema": kind, "version": VERSION, **parts}, indent=2)

@@ -7,20 +7,17 @@ from decimal import Decimal
 
 from costgpu.models.instance import OrphanedResource
 from costgpu.models.reap import Orphan, ReapFindings
-from costgpu.render.text.run import _document, _left, _wrap
+from costgpu.render.document import document
+from costgpu.render.phrases import counted
+from costgpu.render.text.jobs import lease_left
+from costgpu.render.text.layout import wrap
 from costgpu.units import format_usd
 
 HOURS_PER_MONTH = 730  # as the providers count
 
 
 def reap_text(found: ReapFindings, now: datetime, *, done: bool) -> str:
-    """What was found, what was ended; empty if all is well.
-
-    Args:
-        found: By `costgpu.runner.reap`.
-        now: To say how long ago leases ended.
-        done: Whether it was to be ended, too.
-    """
+    """A line for each machine and resource that was found, or ended where `done`; empty if all is well."""
     lines = [_orphan(orphan, found, now, done=done) for orphan in found.orphans]
     lines += [_leftover(leftover, found, done=done) for leftover in found.leftovers]
     lines += [f"failed: {what}: {error}" for what, error in found.failed.items()]
@@ -29,7 +26,7 @@ def reap_text(found: ReapFindings, now: datetime, *, done: bool) -> str:
         lines.append(f"Together {rate_text(found)}.")
     if found.leaking and not done:
         lines.append("Nothing was changed. End them with: costgpu reap --yes")
-    return "\n".join(_wrap(line) for line in lines)
+    return "\n".join(wrap(line, rest="  ") for line in lines)
 
 
 def rate_text(found: ReapFindings) -> str:
@@ -42,11 +39,11 @@ def rate_text(found: ReapFindings) -> str:
 
 
 def count_text(found: ReapFindings) -> str:
-    """``2 machines and 1 other thing``."""
+    """``2 machines and 1 other resource``."""
     machines, things = len(found.orphans), len(found.leftovers)
-    words = [f"{machines} machine{'s' if machines > 1 else ''}"] if machines else []
+    words = [counted(machines, "machine")] if machines else []
     if things:
-        words.append(f"{things} {'other ' if machines else ''}thing{'s' if things > 1 else ''}")
+        words.append(counted(things, "other resource" if machines else "resource"))
     return " and ".join(words)
 
 
@@ -56,7 +53,7 @@ def _orphan(orphan: Orphan, found: ReapFindings, now: datetime, *, done: bool) -
     price = "price not known" if orphan.usd_per_hour is None else _price(orphan.usd_per_hour)
     return (
         f"{what}: {ref.provider} {ref.instance_id} in {ref.region}, {machine.instance_type}, {machine.state.value},"
-        f" {price}, {orphan.why.value} ({_left(machine.lease_until, now)}), run {machine.run_id or 'unknown'} of"
+        f" {price}, {orphan.why.value} ({lease_left(machine.lease_until, now)}), run {machine.run_id or 'unknown'} of"
         f" {machine.owner or 'unknown'}"
     )
 
@@ -76,7 +73,7 @@ def _price(usd_per_hour: Decimal | float) -> str:
 def reap_json(found: ReapFindings, now: datetime) -> str:
     """The same as a versioned document."""
     rate = found.usd_per_hour
-    return _document(
+    return document(
         "costgpu.reap",
         at=now,
         orphans=found.orphans,

@@ -1,20 +1,18 @@
-"""The benchmark table as text for 80 columns and as a JSON document. Result -> str; no I/O."""
+"""The table of published speed-ups, as text and as a JSON document."""
 
 from __future__ import annotations
 
 import statistics
-import textwrap
 from typing import TYPE_CHECKING, Any
 
 from costgpu.models.offer import Grade, Speedup
+from costgpu.render.document import document
+from costgpu.render.text.layout import Column, table, wrap
 from costgpu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SCHEMA = "costgpu.speedups"
-VERSION = 1
-WIDTH = 80
 IMPLAUSIBLE = "!"
 _CLAIMS = "Claims: published without a machine, without the seconds, or without a source."
 _IMPLAUSIBLE = f"{IMPLAUSIBLE} implausible, and never used."
@@ -25,36 +23,28 @@ _MEANING = (
 
 
 def speedups_summary(rows: Sequence[Speedup]) -> str:
-    """One line for each kind of work that was measured, then the claims.
-
-    Args:
-        rows: Of the table.
-
-    Returns:
-        Text without a final line end, at most 80 wide.
-    """
+    """One line for each kind of work that was measured, then the claims."""
     measured, claims = _split(rows)
-    lines = _aligned(
-        [("KIND", "LINES", "RATIOS", "MEDIAN", "CORES", "GPUS")]
-        + [_kind_line(kind, measured) for kind in _kinds(measured)]
+    by_kind = {kind: [row for row in measured if row.kind == kind] for kind in _kinds(measured)}
+    columns: tuple[Column[str], ...] = (
+        Column("KIND", lambda kind: kind),
+        Column("LINES", lambda kind: str(len(by_kind[kind])), right=True),
+        Column("RATIOS", lambda kind: _ratios(by_kind[kind]), right=True),
+        Column("MEDIAN", lambda kind: format_ratio(statistics.median(row.ratio for row in by_kind[kind])), right=True),
+        Column("CORES", lambda kind: _cores(by_kind[kind]), right=True),
+        Column("GPUS", lambda kind: _gpus(by_kind[kind])),
     )
-    without = [kind for kind in _kinds(claims) if kind not in _kinds(measured)]
+    lines = table(columns, list(by_kind), gap="  ")
+    without = [kind for kind in _kinds(claims) if kind not in by_kind]
     blocks = ["\n".join(lines), *_claims(claims)]
     notes = [_MEANING, "costgpu speedups KIND lists the lines of a kind with their sources."]
     if without:
         notes.append(f"Only claimed, not measured: {', '.join(without)}.")
-    return "\n\n".join([*blocks, "\n".join(_wrap(note) for note in notes)])
+    return "\n\n".join([*blocks, "\n".join(map(wrap, notes))])
 
 
 def speedups_table(rows: Sequence[Speedup]) -> str:
-    """Every line with its source: what was measured first, by ratio; then the claims.
-
-    Args:
-        rows: Of the table.
-
-    Returns:
-        Text without a final line end, at most 80 wide.
-    """
+    """Every line with its source: what was measured first, by ratio; then the claims."""
     measured, claims = _split(rows)
     sources = list(dict.fromkeys(row.source for row in [*measured, *claims]))
     numbers = {source: f"[{number}]" for number, source in enumerate(sources, 1)}
@@ -64,23 +54,21 @@ def speedups_table(rows: Sequence[Speedup]) -> str:
         heading = f"{kind}: {len(mine)} measured" if len(mine) > 1 else f"{kind}: 1 measured line"
         blocks.append("\n".join([heading, *(line for row in mine for line in _lines(row, numbers))]))
     blocks += _claims(claims, numbers)
-    footer = [_wrap(f"{numbers[source]} {source.replace('https://', '')}", "  ") for source in sources]
-    return "\n\n".join([*blocks, _wrap(_MEANING), "\n".join(footer)])
+    footer = [wrap(f"{numbers[source]} {source.replace('https://', '')}", rest="  ") for source in sources]
+    return "\n\n".join([*blocks, wrap(_MEANING), "\n".join(footer)])
 
 
 def speedups_json(rows: Sequence[Speedup]) -> str:
     """The versioned document: every row with all that the table knows of it."""
-    import json  # noqa: PLC0415  (the table does not pay for it)
-
-    return json.dumps({"schema": SCHEMA, "version": VERSION, "speedups": [_document(row) for row in rows]}, indent=2)
+    return document("costgpu.speedups", speedups=[_row_value(row) for row in rows])
 
 
-def _document(row: Speedup) -> dict[str, Any]:
+def _row_value(row: Speedup) -> dict[str, Any]:
     return {
         "kind": row.kind,
         "detail": row.detail,
         "framework": row.framework or None,
-        "grade": row.grade.value,
+        "grade": row.grade,
         "plausible": row.plausible,
         "ratio": round(row.ratio, 4),
         "ratio_low": round(row.ratio_low, 4),
@@ -97,7 +85,7 @@ def _document(row: Speedup) -> dict[str, Any]:
         "remark": row.remark or None,
         "source": row.source,
         "measured": row.measured or None,
-        "as_of": row.as_of.isoformat(),
+        "as_of": row.as_of,
     }
 
 
@@ -109,27 +97,34 @@ def _kinds(rows: Sequence[Speedup]) -> list[str]:
     return list(dict.fromkeys(row.kind for row in rows))
 
 
-def _kind_line(kind: str, measured: Sequence[Speedup]) -> tuple[str, ...]:
-    mine = [row for row in measured if row.kind == kind]
-    ratios = [row.ratio for row in mine]
-    gpus = list(dict.fromkeys(row.gpu for row in mine))
-    shown = gpus if len(gpus) <= 2 else [f"{len(gpus)} GPUs"]
-    span = f"{format_ratio(min(ratios))[:-1]}-{format_ratio(max(ratios))}" if len(mine) > 1 else format_ratio(ratios[0])
-    cores = sorted({row.cpu_cores or 0 for row in mine})
-    counts = f"{cores[0]}-{cores[-1]}" if len(cores) > 1 else str(cores[0])
-    return (kind, str(len(mine)), span, format_ratio(statistics.median(ratios)), counts, ", ".join(shown))
+def _ratios(rows: Sequence[Speedup]) -> str:
+    ratios = [row.ratio for row in rows]
+    low, high = format_ratio(min(ratios)), format_ratio(max(ratios))
+    return f"{low[:-1]}-{high}" if len(rows) > 1 else low
+
+
+def _cores(rows: Sequence[Speedup]) -> str:
+    cores = sorted({row.cpu_cores or 0 for row in rows})
+    return f"{cores[0]}-{cores[-1]}" if len(cores) > 1 else str(cores[0])
+
+
+def _gpus(rows: Sequence[Speedup]) -> str:
+    gpus = list(dict.fromkeys(row.gpu for row in rows))
+    return ", ".join(gpus) if len(gpus) <= 2 else f"{len(gpus)} GPUs"
 
 
 def _claims(claims: Sequence[Speedup], numbers: dict[str, str] | None = None) -> list[str]:
     if not claims:
         return []
-    lines = [_wrap(_CLAIMS)]
+    lines = [wrap(_CLAIMS)]
     for row in claims:
         mark = " " if row.plausible else IMPLAUSIBLE
         machines = " against ".join(name for name in (row.cpu or "a CPU", row.gpu or "a GPU"))
         remark = f"; {row.remark}" if row.remark else ""
         source = f" {numbers[row.source]}" if numbers else ""
-        lines.append(_wrap(f"{mark} {_range(row):>8}  {row.kind}: {row.detail}, {machines}{remark}{source}", " " * 12))
+        lines.append(
+            wrap(f"{mark} {_range(row):>8}  {row.kind}: {row.detail}, {machines}{remark}{source}", rest=" " * 12)
+        )
     if any(not row.plausible for row in claims):
         lines.append(_IMPLAUSIBLE)
     return ["\n".join(lines)]
@@ -149,23 +144,4 @@ def _lines(row: Speedup, numbers: dict[str, str]) -> list[str]:
         words.append(f"{format_duration(row.cpu_seconds)} against {format_duration(row.gpu_seconds)}")
     words += [row.remark] if row.remark else []
     second = f"{'; '.join(words)} ({row.measured or 'undated'}) {numbers[row.source]}"
-    return [_wrap(first, " " * 12), _wrap(" " * 12 + second, " " * 12)]
-
-
-def _aligned(table: Sequence[tuple[str, ...]]) -> list[str]:
-    """Numbers on the right, names on the left."""
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            cell.ljust(width) if place in (0, last) else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in table
-    ]
-
-
-def _wrap(text: str, indent: str = "") -> str:
-    return textwrap.fill(
-        text, WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False, drop_whitespace=True
-    )
+    return [wrap(first, rest=" " * 12), wrap(second, " " * 12)]

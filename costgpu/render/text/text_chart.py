@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from costgpu.models.prediction import Prediction, Range, Verdict
-from costgpu.render.html.elements import plain
+from costgpu.render.phrases import short_offer_name, visible
 from costgpu.units import format_duration, format_usd
 
 NAME, LEAST_ROOM = 31, 12  # columns
@@ -115,9 +115,4 @@ def _cost(prediction: Prediction) -> str:
 
 
 def _name(prediction: Prediction) -> str:
-    offer = prediction.candidate.offer
-    if offer is None:
-        return "this machine"
-    gpu = f" {offer.accelerator.count:g}x{offer.accelerator.name}" if offer.accelerator else ""
-    spot = " spot" if offer.purchase_option.value == "spot" else ""
-    return plain(f"{offer.provider} {offer.instance_type}{gpu}{spot}", NAME)
+    return visible(short_offer_name(prediction), NAME)

@@ -15,42 +15,23 @@ from .state_files import Home
 APT_SECONDS = 300.0
 # Where images that come with PyTorch keep it: AWS Deep Learning AMIs, Google Deep Learning VMs (2026-11).
 _IMAGES = ("/opt/pytorch/bin/python3", "/opt/conda/bin/python3")
-_KEPT = frozenset(
-    [
-        "HOME",
-        "PATH",
-        "USER",
-        "LOGNAME",
-        "SHELL",
-        "LANG",
-        "LANGUAGE",
-        "TZ",
-        "TMPDIR",
-        "LD_LIBRARY_PATH",
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE",
-    ]
-)
+_KEPT = """
+HOME PATH USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH http_proxy https_proxy no_proxy
+HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE
+"""
 _KEPT_STARTS = ("LC_", "CUDA_", "NVIDIA_", "CONDA_", "ROCM_")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OUTPUTS_VARIABLE = "COSTGPU_OUTPUTS"
 
 
-class Unusable(Exception):
+class PythonNotFound(Exception):
     """The machine has no interpreter for this job."""
 
 
 def base_environment(home: Home) -> dict[str, str]:
     """What a login has, and where outputs are looked for."""
     entry = pwd.getpwuid(os.getuid())
-    kept = {k: v for k, v in os.environ.items() if k in _KEPT or k.startswith(_KEPT_STARTS)}
+    kept = {k: v for k, v in os.environ.items() if k in _KEPT.split() or k.startswith(_KEPT_STARTS)}
     environment = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "LANG": "C.UTF-8"}
     environment.update(kept)
     environment["PATH"] = kept.get("PATH", _DEFAULT_PATH)
@@ -60,7 +41,7 @@ def base_environment(home: Home) -> dict[str, str]:
     return environment
 
 
-def with_python(environment: Mapping[str, str], python: str) -> dict[str, str]:
+def python_environment(environment: Mapping[str, str], python: str) -> dict[str, str]:
     """The environment in which `python` and its pip are the first on the path."""
     folder = os.path.dirname(python)
     changed = dict(environment)
@@ -71,34 +52,30 @@ def with_python(environment: Mapping[str, str], python: str) -> dict[str, str]:
     return changed
 
 
-def choose(
+def choose_python(
     order: Mapping[str, object], home: Home, environment: Mapping[str, str], step: Callable[..., int]
 ) -> list[str]:
     """The interpreter, and ``PIP_BREAK_SYSTEM_PACKAGES`` as second item if pip needs that.
 
-    Args:
-        order: What to run.
-        home: The machine's folder.
-        environment: Of the job so far.
-        step: Runs a command (arguments, additional environment), its output in stderr.log; returns its exit code.
+    `step` runs a command (arguments, additional environment) with its output in stderr.log and returns its exit code.
 
     Raises:
-        Unusable: There is none.
+        PythonNotFound: The machine has no suitable interpreter.
     """
     path = environment.get("PATH", _DEFAULT_PATH)
     asked = str(order["python"])
     if asked:
         found = os.path.join(home.work, asked) if os.sep in asked else shutil.which(asked, path=path)
         if found is None or not os.access(found, os.X_OK) or os.path.isdir(found):
-            raise Unusable("There is no interpreter %r on the machine." % asked)
+            raise PythonNotFound("There is no interpreter %r on the machine." % asked)
         return [os.path.abspath(found)]
     if order["provider"] == "local":
         found = shutil.which("python3", path=path)
         if found is None:
-            raise Unusable("There is no python3 on the path.")
+            raise PythonNotFound("There is no python3 on the path.")
         return [found]
     best = _best(path)
-    if not order["setup"] or _ask(best, "import sys; sys.exit(sys.prefix == sys.base_prefix)"):
+    if not order["setup"] or _exits_with_0(best, "import sys; sys.exit(sys.prefix == sys.base_prefix)"):
         return [best]  # nothing to install, or already an environment of its own
     return _own_environment(best, home, step)
 
@@ -109,28 +86,20 @@ def _best(path: str) -> str:
     usable = [
         each
         for each in found
-        if os.access(each, os.X_OK) and _ask(each, "import sys; sys.exit(sys.version_info < (3, 8))")
+        if os.access(each, os.X_OK) and _exits_with_0(each, "import sys; sys.exit(sys.version_info < (3, 8))")
     ]
     for each in usable:
-        if _ask(each, "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"):
+        if _exits_with_0(each, "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"):
             return each
     if not usable:
-        raise Unusable("There is no Python 3.8 or newer on the machine.")
+        raise PythonNotFound("There is no Python 3.8 or newer on the machine.")
     return usable[0]
 
 
-def _ask(python: str, program: str) -> bool:
+def _exits_with_0(python: str, program: str) -> bool:
+    quiet = subprocess.DEVNULL
     try:
-        return (
-            subprocess.call(
-                [python, "-c", program],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=60,
-            )
-            == 0
-        )
+        return subprocess.call([python, "-c", program], stdin=quiet, stdout=quiet, stderr=quiet, timeout=60) == 0
     except (OSError, subprocess.SubprocessError):
         return False
 

@@ -23,7 +23,7 @@ _CHUNK = 1 << 18
 _POLL_SECONDS = 0.05
 
 
-def follow(home: Home, positions: list[int]) -> None:
+def stream_logs(home: Home, positions: list[int]) -> None:
     """Writes the stream to stdout. Looks at the sizes of the files: what the job does costs nothing extra."""
     out = sys.stdout.fileno()
     keepalive = setting("KEEPALIVE_SECONDS", 5.0)
@@ -46,7 +46,7 @@ def follow(home: Home, positions: list[int]) -> None:
                 positions[index] += len(data)
                 sent = True
         if time.monotonic() - alive_at >= keepalive:
-            home.note_contact()
+            home.record_contact()
             _write(out, HEADER.pack(b"k", 0))
             alive_at = time.monotonic()
         if sent:

@@ -18,10 +18,10 @@ def main() -> None:
     home = Home(os.path.dirname(program))
     command, arguments = sys.argv[1], sys.argv[2:]
     if command == "follow":
-        from .log_stream import follow
+        from .log_stream import stream_logs
 
         try:
-            follow(home, [int(each) for each in arguments])
+            stream_logs(home, [int(each) for each in arguments])
         except BrokenPipeError:
             os._exit(0)
     elif command == "supervise":
@@ -29,9 +29,10 @@ def main() -> None:
 
         supervise(home, int(arguments[0]), int(arguments[1]))
     elif command == "daemon":
+        from .clock import Clock
         from .daemon import Daemon
 
-        Daemon(home, program).run()
+        Daemon(home, program, Clock()).run()
     elif command == "serve":
         from .systemd import start_service
 
@@ -46,7 +47,7 @@ def _reply(home: Home, program: str, command: str) -> dict[str, Any]:
             from .systemd import install
 
             return install(home, program)
-        home.note_contact()
+        home.record_contact()
         if command == "receive":
             return _receive(home)
         return _call(home, json.load(sys.stdin))
@@ -55,12 +56,12 @@ def _reply(home: Home, program: str, command: str) -> dict[str, Any]:
 
 
 def _receive(home: Home) -> dict[str, Any]:
-    from .outputs.workdir import receive, settle
+    from .outputs.workdir import apply_manifest, receive
 
     if home.exists("order.json"):
         return {"files": 0}
     count = receive(home, sys.stdin.buffer)
-    settle(home)
+    apply_manifest(home)
     return {"files": count}
 
 
@@ -71,20 +72,22 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
 
         return job_status(home)
     if method == "expect":
-        from .outputs.workdir import expect
+        from .outputs.workdir import expect_files
 
         started = home.exists("order.json")
         return {
-            "lacking": [] if started else expect(home, request["files"], request["links"], request.get("folders", []))
+            "lacking": []
+            if started
+            else expect_files(home, request["files"], request["links"], request.get("folders", []))
         }
     if method == "outputs":
-        from .outputs.workdir import find_outputs, with_checksums
+        from .outputs.find_outputs import find_outputs, with_checksums
 
         found = find_outputs(home, (home.read("order.json") or {}).get("outputs", []))
         files = with_checksums(home, found)
         return {"files": files, "missing": found.missing, "unreadable": found.unreadable}
     if method == "logs":
-        from .outputs.workdir import file_sha256
+        from .outputs.find_outputs import file_sha256
         from .status import LOGS
 
         over = home.exists("exit.json")
@@ -92,8 +95,8 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             "files": [[name, home.size(name), file_sha256(home.file(name)) if over else "", 0o644] for name in LOGS]
         }
     if method == "hold":
-        home.note_contact(float(request["seconds"]))
+        home.record_contact(float(request["seconds"]))
         return {}
-    from .rpc import ask
+    from .rpc import call_daemon
 
-    return ask(home, request)
+    return call_daemon(home, request)

@@ -1,12 +1,12 @@
-"""The end of the machine. The watchdog does the same by itself, whether or not this works."""
+"""Powering the machine off. The watchdog does the same by itself, whether or not this works."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Sequence
 
+from .clock import Clock
 from .state_files import Home
 
 
@@ -19,9 +19,9 @@ def _run(argv: Sequence[str]) -> bool:
         return False
 
 
-def power_off(home: Home, reason: str) -> None:
+def power_off(home: Home, reason: str, clock: Clock) -> None:
     """Returns only where the machine is a folder, and its power-off command has succeeded."""
-    home.say("agent %s: powering off" % reason)
+    home.write_console("agent %s: powering off" % reason)
     if not home.exists("ended_by"):
         try:
             with open(home.file("ended_by"), "w", encoding="ascii") as stream:
@@ -39,5 +39,5 @@ def power_off(home: Home, reason: str) -> None:
                 (["poweroff", "-f"], 5),
             ):
                 if _run(argv):
-                    time.sleep(seconds)
-        time.sleep(5)
+                    clock.sleep(seconds)
+        clock.sleep(5)

@@ -8,13 +8,13 @@ import socket
 import time
 from typing import Any
 
-from .observe import machine_stats
+from .clock import uptime
 from .state_files import Home
 
 SOCKET = "agent.sock"
 
 
-def in_memory(value: dict[str, Any]) -> int:
+def memory_file(value: dict[str, Any]) -> int:
     """A file that is on no disk; only this process and its child can open it."""
     descriptor = os.memfd_create("costgpu")
     data = json.dumps(value).encode()
@@ -23,24 +23,24 @@ def in_memory(value: dict[str, Any]) -> int:
     return descriptor
 
 
-def ask(home: Home, request: dict[str, Any], patience: float = 15.0) -> dict[str, Any]:
-    """A request to the daemon; waits for one that is being started again.
+def call_daemon(home: Home, request: dict[str, Any], timeout: float = 15.0) -> dict[str, Any]:
+    """Sends a request to the daemon; waits up to `timeout` seconds for one that is being started again.
 
     Raises:
-        OSError: There is none.
+        OSError: There is no daemon.
     """
     os.chdir(home.path)
-    until = machine_stats.uptime() + patience
+    until = uptime() + timeout
     while True:
         try:
-            return _ask_once(request)
+            return _call_once(request)
         except OSError:
-            if machine_stats.uptime() >= until:
+            if uptime() >= until:
                 raise
             time.sleep(0.05)
 
 
-def _ask_once(request: dict[str, Any]) -> dict[str, Any]:
+def _call_once(request: dict[str, Any]) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(30.0)
         connection.connect(SOCKET)

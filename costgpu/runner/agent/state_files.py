@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 REMOTE_HOME = "/opt/costgpu"
-BALLAST_BYTES = 4 << 20  # given up when the disk is full, so that the last records can still be written
+RESERVED_BYTES = 4 << 20  # given up when the disk is full, so that the last records can still be written
 
 
 def setting(name: str, default: float) -> float:
@@ -22,13 +22,7 @@ def setting(name: str, default: float) -> float:
 
 
 class Home:
-    """One machine's folder.
-
-    Attributes:
-        path: Absolute.
-        work: The folder of the user's files.
-        remote: Whether this is a machine of its own, not a folder of somebody's.
-    """
+    """One machine's folder; `work` in it holds the user's files, `remote` says that the machine is not somebody's own."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -36,11 +30,11 @@ class Home:
         self.remote = self.path == REMOTE_HOME
 
     def file(self, name: str) -> str:
-        """Absolute path of a file in it."""
+        """Absolute path of a file in the home."""
         return os.path.join(self.path, name)
 
     def exists(self, name: str) -> bool:
-        """Whether it has such a file."""
+        """Whether the home has such a file."""
         return os.path.exists(self.file(name))
 
     def read(self, name: str) -> dict[str, Any] | None:
@@ -60,7 +54,7 @@ class Home:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            self.drop_ballast()
+            self.release_disk()
             self._replace(name, data)
 
     def _replace(self, name: str, data: bytes) -> None:
@@ -71,30 +65,28 @@ class Home:
             os.replace(new, self.file(name))  # seen by everybody at once; the disk may take its time
             os.fsync(stream.fileno())
 
-    def keep_ballast(self) -> None:
+    def reserve_disk(self) -> None:
         """Sets a few MiB of disk aside, if there is room."""
         try:
             with open(self.file("ballast"), "xb") as stream:
-                os.posix_fallocate(stream.fileno(), 0, BALLAST_BYTES)
+                os.posix_fallocate(stream.fileno(), 0, RESERVED_BYTES)
         except OSError:
             pass
 
-    def drop_ballast(self) -> None:
-        """Gives them back."""
+    def release_disk(self) -> None:
+        """Gives the reserved disk space back."""
         try:
             os.unlink(self.file("ballast"))
         except OSError:
             pass
 
-    def note_contact(self, hold_seconds: float | None = None) -> None:
-        """A client has called.
+    def record_contact(self, hold_seconds: float | None = None) -> None:
+        """Notes that a client has called, and for how long it will be busy (fetching) without calling again.
 
-        Args:
-            hold_seconds: For how long it will be busy (fetching) without calling again; 0 when it no longer is.
-                None, from a client that only looks, does not shorten what another one has said.
+        None, from a client that only looks, does not shorten what another one has said.
         """
         path = self.file("contact")
-        if hold_seconds is None and self.held_until() > time.time():
+        if hold_seconds is None and self._contact_until() > time.time():
             return
         try:
             with open(path, "w", encoding="ascii") as stream:
@@ -105,14 +97,18 @@ class Home:
             except OSError:
                 pass
 
-    def held_until(self) -> float:
-        """Unix time of the last contact, and what was to be added to it; 0 if there was none."""
-        path = self.file("contact")
+    def contact_hold(self) -> float:
+        """For how many seconds after the last contact a client said that it would be busy."""
         try:
-            at = os.stat(path).st_mtime
-            with open(path, encoding="ascii") as stream:
-                return at + float(stream.read() or 0.0)
+            with open(self.file("contact"), encoding="ascii") as stream:
+                return float(stream.read() or 0.0)
         except (OSError, ValueError):
+            return 0.0
+
+    def _contact_until(self) -> float:
+        try:
+            return os.stat(self.file("contact")).st_mtime + self.contact_hold()
+        except OSError:
             return 0.0
 
     def size(self, name: str) -> int:
@@ -122,8 +118,8 @@ class Home:
         except OSError:
             return 0
 
-    def say(self, text: str) -> None:
-        """A line for people on the machine's console."""
+    def write_console(self, text: str) -> None:
+        """Writes a line for people to the machine's console."""
         targets = [self.file("console.log")] + (["/dev/console"] if self.remote else [])
         for target in targets:
             try:

@@ -1,4 +1,4 @@
-"""The parent of the job: prepares, starts, ends and buries it, and records how it ended.
+"""The parent of the job: prepares, starts and ends it, kills what it leaves behind, and records how it ended.
 
 A process of its own, so that the daemon may die and come back. It adopts whatever the job leaves behind (subreaper), so
 that nothing the job started outlives it. All signals that matter are blocked and waited for: nothing is polled.
@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from . import job_environment
-from .observe.machine_stats import boot_id, descendants, uptime
+from .clock import boot_id, uptime
+from .observe.machine_stats import descendants
 from .state_files import Home
 
 LEFTOVER_SECONDS = 1.0  # for what the job leaves behind when it ends by itself
@@ -22,7 +23,7 @@ _SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
 
 
-class Ended(Exception):
+class JobNotRun(Exception):
     """The job is over before it began: set-up failed, was ended, or the machine is unusable."""
 
     def __init__(self, exit_code: int, reason: str, detail: str) -> None:
@@ -64,7 +65,7 @@ class Supervisor:
                 reason, detail = "job_failed", "It was ended from outside: the machine was shut down or restarted."
             elif code > 128:
                 detail = "The job was ended by signal %d." % (code - 128)
-        except Ended as ended:
+        except JobNotRun as ended:
             code, reason, detail = ended.exit_code, ended.reason, ended.detail
         except Exception as error:
             code, reason, detail = (
@@ -72,7 +73,7 @@ class Supervisor:
                 "machine_unusable",
                 "The job could not be run: %s: %s" % (type(error).__name__, error),
             )
-        self._bury()
+        self._kill_leftovers()
         record = {"exit_code": code, "reason": reason, "detail": detail, "finished_epoch": time.time()}
         self.home.write("exit.json", {**record, "signalled": self.hard_at is not None})
 
@@ -81,18 +82,18 @@ class Supervisor:
             return self._execute(argv, {**self.environment, **more}, self.stderr)
 
         try:
-            python, *variables = job_environment.choose(self.order, self.home, self.environment, step)
-        except job_environment.Unusable as error:
-            raise Ended(127, "machine_unusable", str(error)) from None
+            python, *variables = job_environment.choose_python(self.order, self.home, self.environment, step)
+        except job_environment.PythonNotFound as error:
+            raise JobNotRun(127, "machine_unusable", str(error)) from None
         self._stop_if_asked()
-        environment = job_environment.with_python(self.environment, python)
+        environment = job_environment.python_environment(self.environment, python)
         environment.update(dict.fromkeys(variables, "1"))
         environment.update(self.secrets)
         if self.order["setup"]:
             code = self._execute(["/bin/sh", "-c", self.order["setup"]], environment, self.stderr)
             self._stop_if_asked()
             if code:
-                raise Ended(code, "setup_failed", "The set-up command ended with exit code %d." % code)
+                raise JobNotRun(code, "setup_failed", "The set-up command ended with exit code %d." % code)
         self._stop_if_asked()
         self.progress.update(phase="running", job_started_uptime=uptime(), job_started_epoch=time.time(), python=python)
         self.home.write("progress.json", self.progress)
@@ -100,13 +101,13 @@ class Supervisor:
 
     def _stop_if_asked(self) -> None:
         if self.hard_at is not None:
-            raise Ended(128 + signal.SIGTERM, "cancelled", "It was ended during its set-up.")
+            raise JobNotRun(128 + signal.SIGTERM, "cancelled", "It was ended during its set-up.")
 
     def _execute(self, argv: Sequence[str], environment: Mapping[str, str], stdout: int) -> int:
         """Runs one command to its end and returns its exit code, 128 + signal if a signal ended it."""
         self.main = os.fork()
         if self.main == 0:
-            self._become(argv, environment, stdout)
+            self._exec(argv, environment, stdout)
         while True:
             status = self._wait(self._next_deadline())
             if status is not None:
@@ -114,9 +115,9 @@ class Supervisor:
                 if signal.sigtimedwait({signal.SIGTERM}, 0.0) is not None:
                     self._end()  # a shutdown stops all, sends it to all, and lets all go on: the job may be the first
                 return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
-            self._press()
+            self._escalate()
 
-    def _become(self, argv: Sequence[str], environment: Mapping[str, str], stdout: int) -> None:
+    def _exec(self, argv: Sequence[str], environment: Mapping[str, str], stdout: int) -> None:
         """In the child: never returns."""
         try:
             os.setsid()
@@ -184,7 +185,7 @@ class Supervisor:
             return None
         return self.soft_at if uptime() < self.soft_at else max(self.hard_at, uptime() + 0.05)
 
-    def _press(self) -> None:
+    def _escalate(self) -> None:
         """The main process first: a checkpoint often needs the helpers. Then all. Then the end."""
         if self.hard_at is None:
             return
@@ -194,7 +195,7 @@ class Supervisor:
             self.soft_at = self.hard_at
             self._signal_all(signal.SIGTERM)
 
-    def _bury(self) -> None:
+    def _kill_leftovers(self) -> None:
         """Whatever is left gets SIGTERM, the rest of the grace (or a second), and SIGKILL until nothing is left."""
         if self._signal_all(signal.SIGTERM) == 0:
             return
@@ -207,7 +208,7 @@ class Supervisor:
             self._wait(uptime() + 0.02)
 
     def _signal_all(self, number: int) -> int:
-        """How many there were."""
+        """Signals every process below this one; returns their number."""
         members = [entry.pid for entry in descendants(os.getpid())]
         for pid in members:
             _send(pid, number)

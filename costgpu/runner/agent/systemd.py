@@ -13,9 +13,9 @@ import sys
 import time
 from typing import Any
 
-from .observe import machine_stats
+from .clock import uptime
 from .outputs import upload_at_shutdown
-from .rpc import ask
+from .rpc import call_daemon
 from .state_files import Home, setting
 
 UNIT = "costgpu-agent.service"
@@ -67,30 +67,30 @@ def install(home: Home, program: str) -> dict[str, Any]:
         OSError: It does not come up.
         TimeoutError: Other programs' daemons come up in its place, again and again.
     """
-    home.note_contact()
-    until = machine_stats.uptime() + setting("INSTALL_SECONDS", 60.0)
+    home.record_contact()
+    until = uptime() + setting("INSTALL_SECONDS", 60.0)
     try:
-        running = ask(home, {"method": "ping"}, patience=0.0)
+        running = call_daemon(home, {"method": "ping"}, timeout=0.0)
     except OSError:
         running = {}
     while running.get("program") != program:
-        if machine_stats.uptime() >= until:
+        if uptime() >= until:
             raise TimeoutError("%s is always there before it" % running["program"])
         if running:
             try:
-                ask(home, {"method": "stop"}, patience=0.0)
+                call_daemon(home, {"method": "stop"}, timeout=0.0)
             except OSError:
                 pass  # gone by itself
-            _await_end(home, until)
+            _wait_for_lock(home, until)
         start_service(home, program)
-        running = ask(home, {"method": "ping"})
+        running = call_daemon(home, {"method": "ping"})
     return running
 
 
-def _await_end(home: Home, until: float) -> None:
+def _wait_for_lock(home: Home, until: float) -> None:
     """A daemon that finds the lock held ends, so the new one must not come too early."""
     with open(home.file("agent.lock"), "w", encoding="ascii") as lock:
-        while machine_stats.uptime() < until:
+        while uptime() < until:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return

@@ -55,17 +55,17 @@ class SpeedHistory:
             return
         from costgpu.config import load_settings
         from costgpu.ledger.records.estimates import Estimate, record_estimate
-        from costgpu.render.text.estimate import prediction_document
+        from costgpu.render.text.estimate import prediction_value
         from costgpu.runner.launch import whoami
 
         data = {
             "choice": verdict.choice,
             "sentence": verdict.sentence,
             "unit": verdict.unit,
-            "here": prediction_document(verdict.here, now.date()),
-            "best_cpu": prediction_document(verdict.best_cpu, now.date()),
-            "best_gpu": prediction_document(verdict.best_gpu, now.date()),
-            "recommended": prediction_document(verdict.recommended, now.date()),
+            "here": prediction_value(verdict.here, now.date()),
+            "best_cpu": prediction_value(verdict.best_cpu, now.date()),
+            "best_gpu": prediction_value(verdict.best_gpu, now.date()),
+            "recommended": prediction_value(verdict.recommended, now.date()),
         }
         try:
             owner = load_settings(Path.cwd()).owner or whoami()

@@ -17,7 +17,8 @@ from costgpu.errors import (
 )
 from costgpu.ledger.records.budget_store import all_budgets, claim_delivery, finish_delivery
 from costgpu.ledger.schema import EPOCH
-from costgpu.render.text.budget import Standing, late_message, message
+from costgpu.render.text.alert_message import late_message, message, title
+from costgpu.render.text.budget import Standing
 from costgpu.runner.spending import gather, shipped_prices, state_of
 from costgpu.workflows.spending.standings import note_problems, standing_of
 
@@ -149,7 +150,7 @@ class BudgetCheck:
         self, stored: Stored, state: BudgetState, attempt: DeliveryAttempt, said: Sequence[str], spending: Spending
     ) -> None:
         news = _news(stored, state, attempt)
-        delivered, detail = self._send(stored, state, attempt, news)
+        delivered, detail = self._send(state, attempt, news)
         if delivered and detail == PRINTED:
             for text in news:
                 if text not in said:
@@ -162,9 +163,7 @@ class BudgetCheck:
         except LedgerError as error:
             spending.problems.append(error)
 
-    def _send(
-        self, stored: Stored, state: BudgetState, attempt: DeliveryAttempt, news: Sequence[str]
-    ) -> tuple[bool, str]:
+    def _send(self, state: BudgetState, attempt: DeliveryAttempt, news: Sequence[str]) -> tuple[bool, str]:
         """Whether everybody knows now, and by which way or what has failed."""
         try:
             urls = [url.get_secret_value() for url in self._context.checked_settings().alert_urls]
@@ -175,8 +174,7 @@ class BudgetCheck:
         from costgpu.alert.notify import deliver
 
         positions = still_to_tell(attempt.alerts, len(urls))
-        how = "exceeded" if state.exceeded else f"{state.percent} % used"
-        done = deliver([urls[n - 1] for n in positions], f"costgpu budget {stored.budget.name}: {how}", "\n".join(news))
+        done = deliver([urls[n - 1] for n in positions], title(state), "\n".join(news))
         failed = [(n, each) for n, each in zip(positions, done, strict=True) if not each.ok]
         if not failed:
             return True, ", ".join(each.service for each in done)

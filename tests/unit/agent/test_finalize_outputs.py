@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
-from costgpu.runner.agent.outputs import upload, workdir
-from costgpu.runner.agent.outputs.finalize_outputs import settle
+from costgpu.runner.agent.outputs import find_outputs, upload
+from costgpu.runner.agent.outputs.finalize_outputs import finalize_outputs
 from costgpu.runner.agent.state_files import Home
+from tests.unit.agent.simulation import SimulatedClock
 from tests.unit.agent.test_workdir import refuse
 
+CLOCK = SimulatedClock()
 ORDER: dict[str, Any] = {"outputs": []}
 URLS = {"outputs": "https://b/outputs", "logs": "https://b/logs"}
 
@@ -31,12 +33,14 @@ def home(tmp_path: Path) -> Home:
 def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Address -> names that were uploaded there."""
     found: dict[str, list[str]] = {}
-    monkeypatch.setattr(upload, "put", lambda url, files, _: found.update({url: [each[0] for each in files]}))
+    monkeypatch.setattr(
+        upload, "upload_archive", lambda url, files, *_: found.update({url: [each[0] for each in files]})
+    )
     return found
 
 
 def test_outputs_and_logs_go_to_the_bucket(home: Home, sent: dict[str, list[str]]) -> None:
-    changes = settle(home, ORDER, URLS, lambda: False)
+    changes = finalize_outputs(home, ORDER, URLS, lambda: False, CLOCK)
     assert sent == {
         "https://b/outputs": ["locked", "model"],
         "https://b/logs": ["stdout.log", "stderr.log", "status.json"],
@@ -50,23 +54,23 @@ def test_what_cannot_be_read_does_not_keep_the_others_here(
     home: Home, sent: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refuse(monkeypatch, os, "open", {"locked": errno.EACCES})
-    changes = settle(home, ORDER, URLS, lambda: False)
+    changes = finalize_outputs(home, ORDER, URLS, lambda: False, CLOCK)
     assert sent["https://b/outputs"] == ["model"]
     assert "locked (Permission denied)" in (home.read("status.json") or {})["detail"]
     assert changes == {"settled": True, "trouble": "Not all outputs can be read: locked (Permission denied)."}
 
 
 def test_without_a_bucket_nothing_is_sent(home: Home, sent: dict[str, list[str]]) -> None:
-    assert settle(home, ORDER, {}, lambda: False) == {"settled": True}
+    assert finalize_outputs(home, ORDER, {}, lambda: False, CLOCK) == {"settled": True}
     assert sent == {}
 
 
 def test_a_failed_upload_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    def put(*_: object) -> None:
+    def refuse_upload(*_: object) -> None:
         raise upload.UploadFailed("HTTP 403 AccessDenied")
 
-    monkeypatch.setattr(upload, "put", put)
-    changes = settle(home, ORDER, URLS, lambda: False)
+    monkeypatch.setattr(upload, "upload_archive", refuse_upload)
+    changes = finalize_outputs(home, ORDER, URLS, lambda: False, CLOCK)
     assert changes == {
         "settled": True,
         "trouble": "The upload failed (HTTP 403 AccessDenied): the outputs wait on the machine.",
@@ -74,7 +78,7 @@ def test_a_failed_upload_is_told(home: Home, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_it_never_raises(home: Home, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(workdir, "find_outputs", lambda *_: 1 / 0)
-    changes = settle(home, ORDER, {}, lambda: False)
+    monkeypatch.setattr(find_outputs, "find_outputs", lambda *_: 1 / 0)
+    changes = finalize_outputs(home, ORDER, {}, lambda: False, CLOCK)
     assert changes == {"settled": True, "trouble": "The outputs could not be prepared: ZeroDivisionError."}
     assert "ZeroDivisionError" in capfd.readouterr().err

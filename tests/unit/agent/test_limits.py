@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner import agent
 from costgpu.runner.agent import limits
-from costgpu.runner.agent.limits import After, Facts, why_end, why_power_off
+from costgpu.runner.agent.limits import FinishedConditions, JobConditions, job_termination, power_off_reason
 from costgpu.runner.agent.observe.idle import Counters, is_active
 
-FINE = Facts(remaining=3600.0, reserve=90.0, grace=30.0, job_seconds=10.0, free_bytes=10 << 30)
-DONE = After(
+FINE = JobConditions(remaining=3600.0, reserve=90.0, grace=30.0, job_seconds=10.0, free_bytes=10 << 30)
+DONE = FinishedConditions(
     power_off=True,
     reason="succeeded",
     since_contact=1e6,
-    met=False,
+    client_seen=False,
     since_uploaded=None,
     since_collected=None,
     remaining=3600.0,
@@ -27,14 +27,14 @@ DONE = After(
 )
 
 
-def _reason(facts: Facts) -> str | None:
-    ending = why_end(facts)
+def _reason(conditions: JobConditions) -> str | None:
+    ending = job_termination(conditions)
     return ending.reason if ending else None
 
 
 def test_nothing_ends_a_job_within_its_limits() -> None:
-    assert why_end(FINE) is None
-    assert why_end(FINE._replace(idle_seconds=1e9)) is None  # nobody asked
+    assert job_termination(FINE) is None
+    assert job_termination(FINE._replace(idle_seconds=1e9)) is None  # nobody asked
 
 
 def test_each_limit_ends_it_for_its_own_reason() -> None:
@@ -47,9 +47,9 @@ def test_each_limit_ends_it_for_its_own_reason() -> None:
 
 
 def test_the_most_urgent_reason_comes_first() -> None:
-    facts = FINE._replace(idle_limit=1.0, idle_seconds=9.0, remaining=1.0, notice="terminate")
-    assert _reason(facts) == "preempted"
-    assert _reason(facts._replace(notice="")) == "deadline"
+    conditions = FINE._replace(idle_limit=1.0, idle_seconds=9.0, remaining=1.0, notice="terminate")
+    assert _reason(conditions) == "preempted"
+    assert _reason(conditions._replace(notice="")) == "deadline"
 
 
 @given(
@@ -62,7 +62,7 @@ def test_the_grace_always_ends_before_the_deadline(grace: float, whole: float, l
     reserve = limits.reserve_seconds(grace, whole, size)
     assert 0 <= reserve <= limits.SHORT_LEASE_SHARE * whole
     remaining = reserve * (1 - late)
-    ending = why_end(Facts(remaining=remaining, reserve=reserve, grace=grace))
+    ending = job_termination(JobConditions(remaining=remaining, reserve=reserve, grace=grace))
     assert ending is not None
     assert 0 <= ending.grace_seconds <= grace
     assert ending.grace_seconds <= remaining
@@ -74,50 +74,50 @@ def test_a_bigger_upload_starts_earlier() -> None:
 
 
 def test_what_counts_as_a_full_disk_grows_with_it_within_bounds() -> None:
-    assert limits.least_free(8 << 30) == 256 << 20
-    assert limits.least_free(100 << 30) == 1 << 30
-    assert limits.least_free(10 << 40) == 2 << 30
+    assert limits.min_free_bytes(8 << 30) == 256 << 20
+    assert limits.min_free_bytes(100 << 30) == 1 << 30
+    assert limits.min_free_bytes(10 << 40) == 2 << 30
 
 
 def test_outputs_that_exist_only_here_wait_under_the_lease() -> None:
-    assert why_power_off(DONE) is None
-    assert why_power_off(DONE._replace(remaining=10.0)) == "deadline"
-    assert why_power_off(DONE._replace(remaining=10.0, power_off=False)) == "deadline"
+    assert power_off_reason(DONE) is None
+    assert power_off_reason(DONE._replace(remaining=10.0)) == "deadline"
+    assert power_off_reason(DONE._replace(remaining=10.0, power_off=False)) == "deadline"
 
 
 def test_uploaded_and_nobody_there_ends_at_once() -> None:
-    assert why_power_off(DONE._replace(since_uploaded=0.0)) == "succeeded"
-    assert why_power_off(DONE._replace(since_uploaded=0.0, power_off=False)) is None
+    assert power_off_reason(DONE._replace(since_uploaded=0.0)) == "succeeded"
+    assert power_off_reason(DONE._replace(since_uploaded=0.0, power_off=False)) is None
 
 
 def test_a_client_that_is_there_ends_the_machine_itself() -> None:
-    there = DONE._replace(since_uploaded=0.0, met=True, since_contact=1.0)
-    assert why_power_off(there) is None
-    assert why_power_off(there._replace(since_contact=-500.0)) is None  # it said that it would be busy
-    assert why_power_off(there._replace(since_contact=121.0)) == "succeeded"
-    assert why_power_off(there._replace(since_uploaded=901.0)) == "succeeded"
-    assert why_power_off(there._replace(since_uploaded=901.0, since_contact=-5.0)) is None
+    there = DONE._replace(since_uploaded=0.0, client_seen=True, since_contact=1.0)
+    assert power_off_reason(there) is None
+    assert power_off_reason(there._replace(since_contact=-500.0)) is None  # it said that it would be busy
+    assert power_off_reason(there._replace(since_contact=121.0)) == "succeeded"
+    assert power_off_reason(there._replace(since_uploaded=901.0)) == "succeeded"
+    assert power_off_reason(there._replace(since_uploaded=901.0, since_contact=-5.0)) is None
 
 
 def test_collected_by_a_client_that_then_died() -> None:
-    assert why_power_off(DONE._replace(since_collected=130.0, met=True, since_contact=130.0)) == "succeeded"
+    assert power_off_reason(DONE._replace(since_collected=130.0, client_seen=True, since_contact=130.0)) == "succeeded"
 
 
 @given(
     st.builds(
-        After,
+        FinishedConditions,
         power_off=st.booleans(),
         reason=st.just("idle"),
         since_contact=st.floats(-1e4, 1e6),
-        met=st.booleans(),
+        client_seen=st.booleans(),
         since_uploaded=st.none(),
         since_collected=st.none(),
         remaining=st.floats(11, 1e6),
         last_seconds=st.just(10.0),
     )
 )
-def test_no_output_is_ever_lost_before_the_deadline(after: After) -> None:
-    assert why_power_off(after) is None
+def test_no_output_is_ever_lost_before_the_deadline(conditions: FinishedConditions) -> None:
+    assert power_off_reason(conditions) is None
 
 
 def test_any_sign_of_life_counts_and_the_chatter_of_a_machine_does_not() -> None:
@@ -135,6 +135,6 @@ def test_the_agents_words_are_those_of_the_client() -> None:
     known = {each.value for each in EndReason} | {each.value for each in JobPhase}
     folder = Path(agent.__file__).parent
     text = "\n".join(path.read_text() for path in folder.rglob("*.py"))
-    said = set(re.findall(r'(?:Ending\(|"reason": |return )"([a-z_]+)"[,)\n]', text))
+    said = set(re.findall(r'(?:Termination\(\s*|"reason": |return )"([a-z_]+)"[,)\n]', text))
     assert {"deadline", "idle", "preempted", "max_duration", "disk_full", "cancelled", "job_failed"} <= said
     assert said <= known | {"preempted"}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from costgpu.errors import SyncRefused
 from costgpu.models.job import FileEntry
-from costgpu.runner.agent.outputs import workdir
+from costgpu.runner.agent.outputs import find_outputs, workdir
 from costgpu.runner.agent.state_files import Home
 from costgpu.runner.files.tar import tar_stream
 
@@ -45,14 +45,14 @@ def _tar(members: dict[str, bytes]) -> io.BytesIO:
 
 
 def _arrive(home: Home, members: dict[str, bytes], links: dict[str, str] | None = None) -> None:
-    lacking = workdir.expect(home, [_row(path, data) for path, data in members.items()], links or {})
+    lacking = workdir.expect_files(home, [_row(path, data) for path, data in members.items()], links or {})
     if lacking:
         workdir.receive(home, _tar({path: members[path] for path in lacking}))
-        workdir.settle(home)
+        workdir.apply_manifest(home)
 
 
 def _outputs(home: Home, *patterns: str) -> list[str]:
-    return [each.path for each in workdir.find_outputs(home, patterns).outputs]
+    return [each.path for each in find_outputs.find_outputs(home, patterns).outputs]
 
 
 @given(
@@ -76,17 +76,17 @@ def test_any_tree_survives_the_journey(members: dict[str, bytes], tmp_path_facto
         (source / path).write_bytes(data)
         entries.append(FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), mode=0o755))
     rows = [[each.path, each.size, each.sha256, each.mode] for each in entries]
-    if workdir.expect(home, rows, {}):
+    if workdir.expect_files(home, rows, {}):
         workdir.receive(home, io.BytesIO(b"".join(tar_stream(source, entries))))
-        workdir.settle(home)
+        workdir.apply_manifest(home)
     arrived = {p.name: p.read_bytes() for p in Path(home.work).rglob("*") if p.is_file()}
     assert arrived == members
-    assert workdir.expect(home, rows, {}) == []
+    assert workdir.expect_files(home, rows, {}) == []
 
 
 def test_only_what_lacks_is_asked_for_again(home: Home) -> None:
     _arrive(home, {"a": b"1", "b/c": b"22"})
-    assert workdir.expect(home, [_row("a", b"1"), _row("b/c", b"33"), _row("d", b"")], {}) == ["b/c", "d"]
+    assert workdir.expect_files(home, [_row("a", b"1"), _row("b/c", b"33"), _row("d", b"")], {}) == ["b/c", "d"]
 
 
 def test_the_folder_becomes_exactly_what_was_announced(home: Home) -> None:
@@ -100,19 +100,19 @@ def test_the_folder_becomes_exactly_what_was_announced(home: Home) -> None:
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "", ".", "a//b", "a/./b", "x\0y"])
 def test_hostile_paths_are_not_announced(home: Home, path: str) -> None:
     with pytest.raises(workdir.Damaged):
-        workdir.expect(home, [_row(path, b"")], {})
+        workdir.expect_files(home, [_row(path, b"")], {})
     with pytest.raises(workdir.Damaged):
-        workdir.expect(home, [], {path: "target"})
+        workdir.expect_files(home, [], {path: "target"})
 
 
 def test_what_was_not_announced_is_refused(home: Home) -> None:
-    workdir.expect(home, [_row("a", b"1")], {})
+    workdir.expect_files(home, [_row("a", b"1")], {})
     with pytest.raises(workdir.Damaged, match="not announced"):
         workdir.receive(home, _tar({"b": b"1"}))
 
 
 def test_a_changed_file_never_gets_its_name(home: Home) -> None:
-    workdir.expect(home, [_row("a", b"1")], {})
+    workdir.expect_files(home, [_row("a", b"1")], {})
     with pytest.raises(workdir.Damaged, match="changed"):
         workdir.receive(home, _tar({"a": b"2"}))
     assert not Path(home.work, "a").exists()
@@ -121,14 +121,14 @@ def test_a_changed_file_never_gets_its_name(home: Home) -> None:
 def test_an_interrupted_transfer_keeps_what_arrived(home: Home) -> None:
     members = {f"f{n}": bytes(5000) + bytes([n]) for n in range(10)}
     rows = [_row(path, data) for path, data in members.items()]
-    workdir.expect(home, rows, {})
+    workdir.expect_files(home, rows, {})
     whole = _tar(members).getvalue()
     with pytest.raises((tarfile.TarError, workdir.Damaged)):
         workdir.receive(home, io.BytesIO(whole[: len(whole) // 2]))
-    lacking = workdir.expect(home, rows, {})
+    lacking = workdir.expect_files(home, rows, {})
     assert 0 < len(lacking) < 10
     workdir.receive(home, _tar({path: members[path] for path in lacking}))
-    assert workdir.expect(home, rows, {}) == []
+    assert workdir.expect_files(home, rows, {}) == []
 
 
 def test_outputs_are_what_is_new_or_changed(home: Home) -> None:
@@ -179,7 +179,9 @@ def test_patterns_are_files_folders_and_globs(home: Home) -> None:
     assert _outputs(home, "*.pt", "m.pt", "data") == ["data/in.csv", "m.pt"]
     assert _outputs(home, "**/*.csv") == ["data/in.csv"]
     assert _outputs(home, "o?t") == ["out/[1].txt", "out/deep/.hidden"]
-    outputs, missing, _ = workdir.find_outputs(home, ["m.pt", "nothing", "*.zip", "../home", "/etc", "data/../../x"])
+    outputs, missing, _ = find_outputs.find_outputs(
+        home, ["m.pt", "nothing", "*.zip", "../home", "/etc", "data/../../x"]
+    )
     assert [each.path for each in outputs] == ["m.pt"]
     assert missing == ["nothing", "*.zip", "../home", "/etc", "data/../../x"]
 
@@ -187,14 +189,14 @@ def test_patterns_are_files_folders_and_globs(home: Home) -> None:
 def test_checksums_are_remembered_as_long_as_the_file_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     work = Path(home.work)
     (work / "a").write_text("1")
-    first = workdir.with_checksums(home, workdir.find_outputs(home, ["a"]))
+    first = find_outputs.with_checksums(home, find_outputs.find_outputs(home, ["a"]))
     assert first == [["a", 1, hashlib.sha256(b"1").hexdigest(), 0o644]]
-    monkeypatch.setattr(workdir, "file_sha256", lambda path: pytest.fail("read again"))
-    assert workdir.with_checksums(home, workdir.find_outputs(home, ["a"])) == first
+    monkeypatch.setattr(find_outputs, "file_sha256", lambda path: pytest.fail("read again"))
+    assert find_outputs.with_checksums(home, find_outputs.find_outputs(home, ["a"])) == first
     monkeypatch.undo()
     os.utime(work / "a", ns=(1, 1))
     (work / "a").write_text("2")
-    assert workdir.with_checksums(home, workdir.find_outputs(home, ["a"])) != first
+    assert find_outputs.with_checksums(home, find_outputs.find_outputs(home, ["a"])) != first
 
 
 def test_what_cannot_be_read_is_told_and_what_went_meanwhile_is_not(
@@ -204,18 +206,18 @@ def test_what_cannot_be_read_is_told_and_what_went_meanwhile_is_not(
     for name in ("locked", "went", "well", "hidden", "far/below", "gone/below"):
         (work / name).parent.mkdir(exist_ok=True)
         (work / name).write_text("1")
-    refuse(monkeypatch, workdir, "file_sha256", {"locked": errno.EACCES, "went": errno.ENOENT})
+    refuse(monkeypatch, find_outputs, "file_sha256", {"locked": errno.EACCES, "went": errno.ENOENT})
     refuse(monkeypatch, os, "lstat", {"hidden": errno.EACCES})
     refuse(monkeypatch, os, "scandir", {"far": errno.EIO, "gone": errno.ENOENT})
     unreadable = {"locked": "Permission denied", "hidden": "Permission denied", "far/": "Input/output error"}
     for patterns in ((), (".",), ("**/*",)):
-        found = workdir.find_outputs(home, patterns)
-        assert [row[0] for row in workdir.with_checksums(home, found)] == ["well"]
+        found = find_outputs.find_outputs(home, patterns)
+        assert [row[0] for row in find_outputs.with_checksums(home, found)] == ["well"]
         assert found.unreadable == unreadable
-    assert workdir.find_outputs(home, ["*ell"]).unreadable == {}, "nothing below those folders can match"
-    assert workdir.find_outputs(home, ["fa?/*.pt"]).unreadable == {"far/": "Input/output error"}
+    assert find_outputs.find_outputs(home, ["*ell"]).unreadable == {}, "nothing below those folders can match"
+    assert find_outputs.find_outputs(home, ["fa?/*.pt"]).unreadable == {"far/": "Input/output error"}
     refuse(monkeypatch, os, "open", {"locked": errno.EACCES, "went": errno.ENOENT})
-    found = workdir.readable(workdir.find_outputs(home, []))
+    found = find_outputs.without_unreadable(find_outputs.find_outputs(home, []))
     assert [each.path for each in found.outputs] == ["well"]
     assert found.unreadable == unreadable
 

@@ -39,10 +39,10 @@ from costgpu.pricing.hardware import accelerators
 from costgpu.render.text.buy_vs_rent import (
     energies,
     energy_text,
-    notebook_documents,
     notebook_text,
-    own_document,
+    notebook_values,
     own_text,
+    own_value,
 )
 from tests.unit.providers.answers import OFFERS, candidate, near, offer, profile, verdict, workload
 
@@ -222,7 +222,7 @@ def test_buying_never_pays_when_the_energy_alone_costs_more() -> None:
     assert all(math.isinf(b.jobs.value) and not b.in_life for b in found.break_evens)
     assert found.break_evens
     assert "never pays" in own_text(found, "the whole job")
-    document = own_document(found)
+    document = own_value(found)
     assert document["break_even"][0]["jobs"]["value"] is None
     json.dumps(document, allow_nan=False)
 
@@ -252,7 +252,7 @@ def test_a_card_that_cannot_run_it_says_why_and_no_more() -> None:
     text = own_text(found, "the whole job")
     assert "cannot run this: needs" in text
     assert "electricity" not in text
-    assert own_document(found)["infeasible"]
+    assert own_value(found)["infeasible"]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_the_text_fits_a_terminal_and_the_document_is_json() -> None:
         assert max(map(len, text.splitlines())) <= 80
         assert "$699" in text
         assert "(assumed)" in text  # what is not measured says so
-    again = json.loads(json.dumps(own_document(found), allow_nan=False))
+    again = json.loads(json.dumps(own_value(found), allow_nan=False))
     assert again["accelerator"] == "RTX 3090"
     assert again["break_even"]
 
@@ -308,7 +308,7 @@ def test_a_short_job_fits_a_free_notebook_and_a_long_one_does_not() -> None:
     assert notebook_text(long) == ""
     assert "Colab" in notebook_text(short)
     assert max(map(len, notebook_text(short).splitlines())) <= 80
-    json.dumps(notebook_documents([*short, *long]), allow_nan=False)
+    json.dumps(notebook_values([*short, *long]), allow_nan=False)
 
 
 def test_a_job_of_unknown_length_fits_none() -> None:

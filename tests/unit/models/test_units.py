@@ -15,6 +15,7 @@ from costgpu.units import (
     format_count,
     format_duration,
     format_ratio,
+    format_size,
     format_usd,
     parse_accelerator,
     parse_duration,
@@ -177,3 +178,20 @@ def test_formatted_counts(count: float, text: str) -> None:
 @pytest.mark.parametrize(("ratio", "text"), [(14.2, "14x"), (2.6, "2.6x"), (1, "1.0x"), (0.314, "0.31x")])
 def test_formatted_ratios(ratio: float, text: str) -> None:
     assert format_ratio(ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (2.5e9, "2.5 GB"),
+        (7e12, "7.0 TB"),
+    ],
+)
+def test_sizes_of_files(count: float, words: str) -> None:
+    assert format_size(count) == words

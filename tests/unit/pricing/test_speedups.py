@@ -18,7 +18,8 @@ from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.references import REFERENCE_COLUMNS, read_references, reference, references
 from costgpu.pricing.speedups import SPEEDUP_COLUMNS, kinds, of_kind, read_speedups, speedups
 from costgpu.pricing.validated_csv import read_rows
-from costgpu.render.text.speedups import WIDTH, speedups_json, speedups_summary, speedups_table
+from costgpu.render.text.layout import WIDTH
+from costgpu.render.text.speedups import speedups_json, speedups_summary, speedups_table
 
 MEASURED = {
     "kind": "lstm",

@@ -15,7 +15,7 @@ from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import PriceUpdate, by_key, key_of
 from costgpu.pricing import snapshot
 from costgpu.providers.aws import prices
-from tests.emulator.price_documents import Document, aws_product, aws_products, aws_spot_rows, spot_row
+from tests.emulators.price_documents import Document, aws_product, aws_products, aws_spot_rows, spot_row
 
 TODAY = date(2026, 11, 21)
 REGION = "us-east-1"

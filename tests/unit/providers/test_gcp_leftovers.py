@@ -23,7 +23,7 @@ from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
 from costgpu.runner.drive import termination
 from costgpu.runner.reap import label_form
-from tests.emulator.gcp_requests import L4, T4, V100, cpu_offer, offer
+from tests.emulators.compute_engine.create_requests import L4, T4, V100, cpu_offer, offer
 
 # -- images -----------------------------------------------------------------------------------------------------------
 

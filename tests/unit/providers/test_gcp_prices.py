@@ -22,7 +22,7 @@ from costgpu.models.price_update import PriceUpdate, by_key, key_of
 from costgpu.pricing import snapshot
 from costgpu.providers.gcp import sku_prices
 from costgpu.providers.gcp.sku_catalog import counted
-from tests.emulator.price_documents import Document, google_skus, sku
+from tests.emulators.price_documents import Document, google_skus, sku
 
 TODAY = date(2026, 11, 21)
 REGION = "us-central1"

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Range
-from costgpu.render.text.advice import OVERLAP, TITLE, WIDTH, advice_documents, advice_lines, saving
+from costgpu.render.text.advice import OVERLAP, TITLE, advice_lines, advice_values, saving
+from costgpu.render.text.layout import WIDTH
 from tests.unit.estimate.advisable import advice_of, gpu, phase, predictions, product, profile, workload_of
 
 
@@ -86,11 +87,11 @@ def test_no_line_is_wider_than_80_columns(words: str, saved: float) -> None:
 def test_the_document_is_json_with_both_places() -> None:
     found = advice_of(profile(phase(product(4096, 20))), [gpu("A100", 4.0)])
     assert found
-    documents = advice_documents(found)
+    documents = advice_values(found)
     assert json.loads(json.dumps(documents)) == documents
     first = documents[0]
     assert first["kind"] == found[0].kind.value
     assert first["saving_usd"] == found[0].saving_usd
     assert first["before"]["instance_type"] == "a100-1-8"
     assert first["after"]["accelerator"] == "A100"
-    assert advice_documents([advice(0.0, 0.0, before=None, after=None)])[0]["before"] is None
+    assert advice_values([advice(0.0, 0.0, before=None, after=None)])[0]["before"] is None

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
-from textwrap import dedent
 
 import pytest
 
 from costgpu.errors import ProviderError
-from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.models.instance import InstanceState, OrphanedResource
 from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.render.text import reap as render
-
-NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-RUN = "k3v9x2m7q1ab"
-
-
-def machine(instance_id: str, state: InstanceState, lease: datetime | None, run_id: str = RUN) -> Instance:
-    return Instance(
-        ref=InstanceRef(provider="aws", region="eu-west-1", instance_id=instance_id),
-        zone="eu-west-1a",
-        instance_type="p4d.24xlarge",
-        state=state,
-        launched_at=NOW,
-        endpoint=None,
-        run_id=run_id,
-        name="train" if run_id else "",
-        owner="bob@desk" if run_id else "",
-        lease_until=lease,
-    )
+from tests.unit.render.runs import NOW, RUN, golden, machine
 
 
 def findings() -> ReapFindings:
@@ -55,11 +37,6 @@ def findings() -> ReapFindings:
         kept=[machine("i-3", InstanceState.RUNNING, NOW + timedelta(hours=2))],
         unreachable={"aws/ap-south-1": "it does not answer"},
     )
-
-
-def golden(text: str, expected: str) -> None:
-    assert text == dedent(expected).strip("\n")
-    assert max(map(len, text.splitlines())) <= 80
 
 
 def test_what_is_found_with_its_price() -> None:
@@ -123,9 +100,9 @@ def test_what_is_free_is_said_to_be() -> None:
     ("orphans", "leftovers", "words"),
     [
         (1, 0, "1 machine"),
-        (2, 1, "2 machines and 1 other thing"),
-        (0, 2, "2 things"),
-        (1, 2, "1 machine and 2 other things"),
+        (2, 1, "2 machines and 1 other resource"),
+        (0, 2, "2 resources"),
+        (1, 2, "1 machine and 2 other resources"),
     ],
 )
 def test_how_much_was_found(orphans: int, leftovers: int, words: str) -> None:

@@ -204,7 +204,9 @@ def test_what_was_not_told_last_month_is_told(check: Any, ledger: Ledger) -> Non
     assert (with_news.code, with_news.out.count("could not be delivered")) == (82, 1)
     told = check(Cloud(), clock=december)
     assert (told.code, told.err) == (0, "")
-    assert told.out == ("all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; it could not be told before.")
+    assert told.out == (
+        "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; this could not be delivered before."
+    )
     assert check(Cloud(), clock=december) == Told(0, "", "")
 
 
@@ -217,7 +219,7 @@ def test_what_was_not_told_last_month_is_told_beside_what_is_new(check: Any, led
     told = check(Cloud(), clock=december)
     assert told.code == 80
     assert told.out.count("crossed 50 %") == 1
-    assert "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; it could not be told before." in told.out
+    assert "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; this could not be delivered before." in told.out
     assert check(Cloud(), clock=december).out == ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..clock import Clock
 from . import machine_stats
 
 # A waiting process uses none of these; the chatter of an idle machine and our own keepalives stay below.
@@ -23,13 +24,13 @@ class Counters(NamedTuple):
     log_bytes: int
 
 
-def read_counters(supervisor: int, log_bytes: int) -> Counters:
-    """Of the job below this supervisor."""
+def read_counters(supervisor: int, log_bytes: int, at: float) -> Counters:
+    """What the job below this supervisor has used up to now; `at` is the machine's uptime."""
     members = machine_stats.descendants(supervisor)
     root = machine_stats.process(supervisor)
     cpu = sum(entry.cpu for entry in members) + (root.children_cpu if root else 0.0)
     disk = machine_stats.disk_bytes(entry.pid for entry in members)
-    return Counters(machine_stats.uptime(), cpu, machine_stats.network_bytes(), disk, log_bytes)
+    return Counters(at, cpu, machine_stats.network_bytes(), disk, log_bytes)
 
 
 def is_active(before: Counters, now: Counters) -> bool:
@@ -45,18 +46,18 @@ def is_active(before: Counters, now: Counters) -> bool:
 
 
 class IdleWatch:
-    """Since when nothing has happened."""
+    """Measures for how long nothing has happened."""
 
-    def __init__(self, supervisor: int, interval: float) -> None:
-        self.supervisor, self.interval = supervisor, interval
-        self.last: Counters = read_counters(supervisor, 0)
+    def __init__(self, supervisor: int, interval: float, clock: Clock) -> None:
+        self.supervisor, self.interval, self.clock = supervisor, interval, clock
+        self.last: Counters = read_counters(supervisor, 0, clock.uptime())
         self.active_at = self.last.at
 
     def idle_seconds(self, log_bytes: int) -> float:
         """Looks again if it is time to, and tells how long it has been quiet."""
-        now = machine_stats.uptime()
+        now = self.clock.uptime()
         if now - self.last.at >= self.interval:
-            counters = read_counters(self.supervisor, log_bytes)
+            counters = read_counters(self.supervisor, log_bytes, now)
             if is_active(self.last, counters) or machine_stats.gpu_percent() > GPU_PERCENT:
                 self.active_at = counters.at
             self.last = counters

@@ -1,29 +1,14 @@
-"""What the machine is doing: time, processes, processors, network, disk, GPUs. Reads /proc; changes nothing."""
+"""What the machine is doing: processes, processors, network, disk, GPUs. Reads /proc; changes nothing."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
 _TICKS = float(os.sysconf("SC_CLK_TCK"))
-
-
-def uptime() -> float:
-    """Monotonic seconds that every process of this boot shares, sleep included: what /proc/uptime counts."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-def boot_id() -> str:
-    """Another one after every boot."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
-            return stream.read().strip()
-    except OSError:
-        return ""
 
 
 class Process(NamedTuple):
@@ -38,7 +23,7 @@ class Process(NamedTuple):
 
 
 def process(pid: int) -> Process | None:
-    """None if there is none, or only a zombie."""
+    """The process of that number; None if there is none, or only a zombie."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as stream:
             fields = stream.read().rsplit(b")", 1)[1].split()
@@ -51,7 +36,7 @@ def process(pid: int) -> Process | None:
 
 
 def processes() -> dict[int, Process]:
-    """All that live."""
+    """All running processes by number."""
     found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {entry.pid: entry for entry in found if entry is not None}
 
@@ -71,7 +56,7 @@ def descendants(root: int) -> list[Process]:
     return found
 
 
-def marked(text: str) -> list[int]:
+def processes_with_environment(text: str) -> list[int]:
     """Processes, other than this one, whose environment holds this text."""
     found = []
     for entry in processes().values():
@@ -84,7 +69,7 @@ def marked(text: str) -> list[int]:
     return found
 
 
-def same_service() -> list[int]:
+def service_processes() -> list[int]:
     """The other processes of our systemd service, whoever their parents are; none where we are not one."""
     try:
         with open("/proc/self/cgroup", "rb") as stream:
@@ -111,7 +96,7 @@ def is_alive(pid: int, started: int) -> bool:
 
 
 def disk_bytes(pids: Iterable[int]) -> int:
-    """What these processes have read from and written to disks."""
+    """Bytes that these processes have read from and written to disks."""
     total = 0
     for pid in pids:
         try:
@@ -124,7 +109,7 @@ def disk_bytes(pids: Iterable[int]) -> int:
 
 
 def network_bytes() -> int:
-    """Received and sent by every interface but the loopback."""
+    """Bytes received and sent by every interface but the loopback."""
     total = 0
     try:
         with open("/proc/net/dev", encoding="ascii") as stream:
@@ -138,7 +123,7 @@ def network_bytes() -> int:
     return total
 
 
-def _ask_gpus(*arguments: str) -> list[str]:
+def _nvidia_smi(*arguments: str) -> list[str]:
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return []
@@ -152,14 +137,14 @@ def _ask_gpus(*arguments: str) -> list[str]:
 
 
 def gpu_count() -> int:
-    """As nvidia-smi lists them; 0 without it."""
-    return sum(line.startswith("GPU ") for line in _ask_gpus("-L"))
+    """GPUs as nvidia-smi lists them; 0 without it."""
+    return sum(line.startswith("GPU ") for line in _nvidia_smi("-L"))
 
 
 def gpu_percent() -> float:
-    """Utilisation of the busiest GPU; 0 if nothing can be said."""
+    """Utilization of the busiest GPU; 0 if it is unknown."""
     busiest = 0.0
-    for line in _ask_gpus("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"):
+    for line in _nvidia_smi("--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"):
         try:
             busiest = max(busiest, float(line.strip()))
         except ValueError:

@@ -6,40 +6,32 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..observe import machine_stats
+from ..clock import Clock
 from ..state_files import Home
 from ..status import LOGS, job_status
-from . import upload, workdir
+from . import find_outputs, upload
 
 STATUS = "status.json"  # the job's end, beside the logs in the bucket
 
 
-def settle(
-    home: Home, order: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool]
+def finalize_outputs(
+    home: Home, order: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
 ) -> dict[str, Any]:
-    """Takes as long as it takes; never raises.
+    """Uploads what is to be uploaded and computes checksums; may take long, never raises.
 
-    Args:
-        home: Of the machine.
-        order: The job's.
-        uploads: ``outputs`` and ``logs`` -> presigned URL; empty where nothing is to be uploaded (any more).
-        give_up: Whether it is too late to go on with an upload.
-
-    Returns:
-        What is to be remembered in the daemon's state.
+    `uploads` has a presigned URL each for ``outputs`` and ``logs``, or is empty; `give_up` tells whether it is too late
+    to go on with an upload. Returns changes of the daemon's state.
     """
     changes: dict[str, Any] = {"settled": True}
     try:
-        found = workdir.readable(workdir.find_outputs(home, order["outputs"]))
+        found = find_outputs.without_unreadable(find_outputs.find_outputs(home, order["outputs"]))
         if uploads:
-            _upload(home, found, uploads, give_up)
+            _upload(home, found, uploads, give_up, clock)
             if not found.unreadable:  # what exists only here waits under the lease
-                changes.update(
-                    uploaded=True, uploaded_uptime=machine_stats.uptime(), uploaded_boot=machine_stats.boot_id()
-                )
-        workdir.with_checksums(home, found)
+                changes.update(uploaded=True, uploaded_uptime=clock.uptime(), uploaded_boot=clock.boot_id())
+        find_outputs.with_checksums(home, found)
         if found.unreadable:
-            changes["trouble"] = _trouble(found)
+            changes["trouble"] = _describe_unreadable(found)
     except upload.UploadFailed as error:
         changes["trouble"] = "The upload failed (%s): the outputs wait on the machine." % error
     except Exception as error:
@@ -48,18 +40,20 @@ def settle(
     return changes
 
 
-def _upload(home: Home, found: workdir.Found, uploads: Mapping[str, str], give_up: Callable[[], bool]) -> None:
+def _upload(
+    home: Home, found: find_outputs.Found, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
+) -> None:
     outputs = [(each.path, each.full, each.size, each.mode) for each in found.outputs]
     status = {**job_status(home), "uploaded": True}  # who reads it has found it there
     if found.unreadable:
-        status["detail"] = (status["detail"] + " " + _trouble(found)).strip()
+        status["detail"] = (status["detail"] + " " + _describe_unreadable(found)).strip()
     home.write(STATUS, status)
     logs = [(name, home.file(name), home.size(name), 0o644) for name in (*LOGS, STATUS)]
     for name, members in (("outputs", outputs), ("logs", logs)):
         if name in uploads:
-            upload.put(uploads[name], members, give_up)
+            upload.upload_archive(uploads[name], members, give_up, clock)
 
 
-def _trouble(found: workdir.Found) -> str:
+def _describe_unreadable(found: find_outputs.Found) -> str:
     path, why = min(found.unreadable.items())
     return "Not all outputs can be read: %s (%s)." % (path, why)

@@ -6,11 +6,12 @@ import base64
 import hashlib
 import re
 import tarfile
-import time
 import urllib.error
 import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+
+from ..clock import Clock
 
 _CHUNK = 1 << 20
 _TRIES = 5
@@ -23,7 +24,7 @@ class UploadFailed(Exception):
     """Why it is not in the bucket. Never holds an address: those are secrets."""
 
 
-def packed(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes]:
+def archive_chunks(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes]:
     """A tar.gz of (name, path, size, mode), the same bytes every time."""
     squeeze = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     for name, path, size, mode in files:
@@ -43,16 +44,18 @@ def packed(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes]:
     yield squeeze.flush()
 
 
-def put(url: str, files: Sequence[tuple[str, str, int, int]], give_up: Callable[[], bool]) -> None:
-    """Sends them; the store verifies what arrived by its MD5.
+def upload_archive(
+    url: str, files: Sequence[tuple[str, str, int, int]], give_up: Callable[[], bool], clock: Clock
+) -> None:
+    """Uploads files (name, path, size, mode) as one archive; the store verifies what arrived by its MD5.
 
     The archive is made twice: once for its length and checksum, which must come first, and once to be sent.
 
     Raises:
-        UploadFailed: After several tries, or at once if it is not worth trying again.
+        UploadFailed: After several attempts, or at once if another one is pointless.
     """
     digest, length = hashlib.md5(), 0
-    for chunk in packed(files):
+    for chunk in archive_chunks(files):
         digest.update(chunk)
         length += len(chunk)
         if give_up():
@@ -66,7 +69,7 @@ def put(url: str, files: Sequence[tuple[str, str, int, int]], give_up: Callable[
     }
     errors: list[str] = []
     for attempt in range(_TRIES):
-        request = urllib.request.Request(url, method="PUT", headers=headers, data=_non_empty(packed(files)))
+        request = urllib.request.Request(url, method="PUT", headers=headers, data=_non_empty(archive_chunks(files)))
         try:
             with urllib.request.urlopen(request, timeout=60):
                 return
@@ -79,7 +82,7 @@ def put(url: str, files: Sequence[tuple[str, str, int, int]], give_up: Callable[
             errors.append(type(error).__name__ + ": " + str(getattr(error, "reason", "") or "no answer"))
         if give_up():
             break
-        time.sleep(min(2.0**attempt, 10.0))
+        clock.sleep(min(2.0**attempt, 10.0))
     raise UploadFailed(errors[-1].strip())
 
 

@@ -9,57 +9,53 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 import traceback
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from ..limits import Ending
-from ..observe import machine_stats
+from ..guard import MachineGuard
+from ..limits import Termination
 from ..observe.spot_notice import read_notice
-from .finalize_outputs import settle
-
-if TYPE_CHECKING:
-    from ..daemon import Daemon
+from .finalize_outputs import finalize_outputs
 
 SECONDS = 25.0  # for the job's end and the upload
 GRACE_SECONDS = 10.0  # of those for the job, at most
 STOP_SECONDS = 45  # systemd then kills this agent, whatever it waits for
 
 
-def leave(daemon: Daemon) -> NoReturn:
+def leave(guard: MachineGuard) -> NoReturn:
     """Systemd has stopped the agent: ends this process, and before that the job, if the machine goes down with it."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
-        _save_outputs(daemon)
+        _save_outputs(guard)
     except Exception:
         traceback.print_exc()
     os.kill(os.getpid(), signal.SIGTERM)
     raise SystemExit(128 + signal.SIGTERM)
 
 
-def _save_outputs(daemon: Daemon) -> None:
+def _save_outputs(guard: MachineGuard) -> None:
     """Ends the job and uploads, if there is a bucket and systemd shuts down the machine rather than the agent alone."""
-    order, home = daemon.order, daemon.home
-    if order is None or daemon.state.get("uploaded") or "collected_uptime" in daemon.state:
+    order, home, clock = guard.order, guard.home, guard.clock
+    if order is None or guard.state.get("uploaded") or "collected_uptime" in guard.state:
         return
-    uploads = daemon.secret_uploads()
-    if not uploads or not _is_under_way():
+    uploads = guard.upload_urls()
+    if not uploads or not _machine_is_shutting_down():
         return
-    until = machine_stats.uptime() + SECONDS
-    if daemon.settling is not None:
-        daemon.settling.join(SECONDS)
+    until = clock.uptime() + SECONDS
+    if guard.finalizing is not None:
+        guard.finalizing.join(SECONDS)
         return
     if not home.exists("exit.json"):
-        ending = daemon.state.get("ending") or {**_why(order)._asdict(), "uptime": machine_stats.uptime()}
-        daemon.save(ending={**ending, "grace_seconds": min(ending["grace_seconds"], GRACE_SECONDS)})
-        daemon.signal_supervisor(signal.SIGTERM)
-    while not home.exists("exit.json") and machine_stats.uptime() < until:
-        time.sleep(0.05)
-    daemon.save(**settle(home, order, uploads, lambda: machine_stats.uptime() >= until))
+        ending = guard.state.get("ending") or {**_why(order)._asdict(), "uptime": clock.uptime()}
+        guard.save(ending={**ending, "grace_seconds": min(ending["grace_seconds"], GRACE_SECONDS)})
+        guard.supervisor.signal(signal.SIGTERM)
+    while not home.exists("exit.json") and clock.uptime() < until:
+        clock.sleep(0.05)
+    guard.save(**finalize_outputs(home, order, uploads, lambda: clock.uptime() >= until, clock))
 
 
-def _is_under_way() -> bool:
+def _machine_is_shutting_down() -> bool:
     try:
         said = subprocess.run(
             ["systemctl", "is-system-running"], stdout=subprocess.PIPE, timeout=15, check=False
@@ -69,9 +65,9 @@ def _is_under_way() -> bool:
     return said.strip() == b"stopping"
 
 
-def _why(order: Mapping[str, Any]) -> Ending:
+def _why(order: Mapping[str, Any]) -> Termination:
     grace = float(order["grace_seconds"])
     notice = read_notice(order.get("spot_notice")).words if order["spot"] else ""
     if notice:
-        return Ending("preempted", "The provider takes the machine back: %s." % notice, grace)
-    return Ending("job_failed", "The machine was shut down or restarted.", grace)
+        return Termination("preempted", "The provider takes the machine back: %s." % notice, grace)
+    return Termination("job_failed", "The machine was shut down or restarted.", grace)

@@ -1,0 +1,39 @@
+"""The machine's time. The daemon is handed a `Clock`, so that tests can simulate hours."""
+
+from __future__ import annotations
+
+import time
+
+
+def uptime() -> float:
+    """Monotonic seconds that every process of this boot shares, sleep included: what /proc/uptime counts."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def boot_id() -> str:
+    """A value that changes with every boot; empty if unknown."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
+            return stream.read().strip()
+    except OSError:
+        return ""
+
+
+class Clock:
+    """Tells the time and waits. All values are in seconds."""
+
+    def time(self) -> float:
+        """Unix time."""
+        return time.time()
+
+    def uptime(self) -> float:
+        """See `uptime`."""
+        return uptime()
+
+    def boot_id(self) -> str:
+        """See `boot_id`."""
+        return boot_id()
+
+    def sleep(self, seconds: float) -> None:
+        """Waits."""
+        time.sleep(seconds)

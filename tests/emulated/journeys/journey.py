@@ -1,0 +1,339 @@
+"""People who use costgpu in tests: the real command line as processes of their own, on the emulated cloud.
+
+A `Person` has a computer (home, ledger, keys), credentials of their own, and folders with scripts. Many can be at work
+at once: faults and kill orders of the cloud are told apart by the access key.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.emulated.journeys.accounts import Account, Cloud, account_of
+from tests.emulators.compute_engine.client import RunningGce
+from tests.emulators.emulator_client import ROOT
+from tests.emulators.guests import guest_control, namespace
+from tests.emulators.guests.guest_control import InGuest
+
+COMMAND = (str(Path(sys.executable).with_name("costgpu")),)
+KILLABLE = (sys.executable, "-m", "tests.emulated.journeys.killable_client")
+LEASE_SECONDS = 1800.0  # more than what the accounts' caps are good for
+QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
+"""An agent that does not wait two minutes for a client that has gone."""
+
+
+class Client:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], folder: Path, said: Path) -> None:
+        said.mkdir(parents=True)
+        self._command = list(command)
+        self._out, self._err = said / "stdout", said / "stderr"
+        with self._out.open("wb") as out, self._err.open("wb") as err:
+            self.process = subprocess.Popen(
+                command,
+                env=dict(environment),
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+
+    @property
+    def out(self) -> bytes:
+        return self._out.read_bytes()
+
+    @property
+    def err(self) -> bytes:
+        return self._err.read_bytes()
+
+    def says(self, text: str) -> bool:
+        """Whether it has said so on stderr, wherever its lines were broken."""
+        return " ".join(text.split()) in " ".join(self.err.decode(errors="replace").split())
+
+    def wait(self, seconds: float = 90.0) -> int:
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"no end after {seconds} s\n{self}") from None
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def until_says(self, text: str, seconds: float = 60.0) -> None:
+        self.until(lambda: self.says(text), seconds, f"it says {text!r}")
+
+    def until(self, condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
+        """Waits for something that must come while the process lives."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, f"it ended with {self.process.returncode} before {what}\n{self}"
+            assert time.monotonic() < deadline, f"not within {seconds} s: {what}\n{self}"
+            time.sleep(0.05)
+
+    def until_stopped(self, seconds: float = 60.0) -> None:
+        path = Path(f"/proc/{self.process.pid}/stat")
+        self.until(lambda: path.read_text().rpartition(")")[2].split()[0] == "T", seconds, "it stops")
+
+    def go_on(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def __str__(self) -> str:
+        texts = (f"--- {path.name}\n{path.read_text(errors='replace')}" for path in (self._out, self._err))
+        return f"{self._command}: {self.process.poll()}\n" + "\n".join(texts)
+
+
+@dataclass
+class Person:
+    """Somebody with a computer and credentials."""
+
+    cloud: Any  # where: a `RunningCloud` or a `RunningGce`
+    folder: Path  # of everything that is theirs
+    key: str  # requests of theirs are known by it; see `Account.key`
+    extra: dict[str, str] = field(default_factory=dict)  # more variables of their environment
+    computer: Path | None = None  # folder with their home, ledger and keys, which several may share; None for their own
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def account(self) -> Account:
+        return account_of(self.cloud)
+
+    @property
+    def work(self) -> Path:
+        return self._made("work")
+
+    @property
+    def home(self) -> Path:
+        return self.computer or self._made("home")
+
+    @property
+    def data(self) -> Path:
+        return self.home / "data" / "costgpu"
+
+    @property
+    def ledger(self) -> Path:
+        return self.data / "ledger.sqlite"
+
+    def environment(self) -> dict[str, str]:
+        places = {f"XDG_{name}_HOME": str(self.home / name.lower()) for name in ("DATA", "CONFIG", "CACHE", "STATE")}
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            "NO_COLOR": "1",
+            "COLUMNS": "80",
+            **places,
+            "PYTHONPATH": str(ROOT),
+            **self.account.environment(self.key),
+            **namespace.CALLER,
+            **self.extra,
+        }
+
+    def write(self, text: str, name: str = "train.py") -> Path:
+        path = self.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def holds(self, name: str, text: str) -> bool:
+        """Whether a file in their folder holds this; one that is not there fails with all that was said to them."""
+        path = self.work / name
+        if not path.exists():
+            said = sorted(self.folder.glob("said-*/*"))
+            texts = (f"--- {each.parent.name}/{each.name}\n{each.read_text(errors='replace')}" for each in said)
+            raise AssertionError(f"{path} is not there\n" + "\n".join(texts))
+        return path.read_text() == text
+
+    def start(self, *words: str, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
+        self._count += 1
+        return Client([*command, *words], self.environment(), folder or self.work, self.folder / f"said-{self._count}")
+
+    def do(self, *words: str, code: int = 0, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
+        client = self.start(*words, command=command, folder=folder)
+        assert client.wait() == code, str(client)
+        return client
+
+    def launch(
+        self,
+        *options: str,
+        script: str = "train.py",
+        name: str = "",
+        kind: str = "",
+        cap: str = "",
+        infra: Sequence[str] = (),
+        command: Sequence[str] = COMMAND,
+        folder: Path | None = None,
+    ) -> Client:
+        """``costgpu run`` in the background, with what all of them have in common."""
+        account = self.account
+        places = [word for each in infra or (account.infra,) for word in ("--infra", each)]
+        what = ("-t", kind or account.kind, "--max-cost", cap or account.cap)
+        words = [
+            "run",
+            *places,
+            *what,
+            "-y",
+            "--no-estimate",
+            "--setup",
+            "",
+            "-n",
+            name or self.name,
+            *options,
+            *script.split(),
+        ]
+        return self.start(*words, command=command, folder=folder)
+
+    @property
+    def name(self) -> str:
+        """Of their job, unless they give it another one."""
+        return self.folder.name.replace("_", "-")[:40]
+
+    def run_id(self, name: str = "") -> str:
+        """Of the job's newest run, as the ledger has it; empty if it has none."""
+        rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run DESC", name or self.name)
+        return str(rows[0][0]) if rows else ""
+
+    def events(self, run_id: str = "", *, before: float = math.inf) -> list[str]:
+        """Kinds of the events of a run, in order; only those before a time, in Unix seconds."""
+        rows = self._rows("SELECT kind, at_us FROM events WHERE run_id = ? ORDER BY sequence", run_id or self.run_id())
+        return [str(kind) for kind, at_us in rows if at_us / 1e6 < before]
+
+    def facts(self, kind: str, run_id: str = "") -> dict[str, Any]:
+        query = "SELECT data FROM events WHERE run_id = ? AND kind = ? ORDER BY sequence"
+        found: dict[str, Any] = json.loads(self._rows(query, run_id or self.run_id(), kind)[-1][0])
+        return found
+
+    def instances(self, name: str = "") -> list[dict[str, Any]]:
+        return self.account.instances(name or self.name)
+
+    def guest(self, name: str = "", seconds: float = 60.0) -> InGuest:
+        """The machine of a job, as soon as it has power."""
+        found: list[dict[str, Any]] = []
+
+        def there() -> bool:
+            found[:] = [each for each in self.instances(name) if each["state"] == "running"]
+            return bool(found) and InGuest(found[0]["guest"]).leader > 0
+
+        until(there, seconds, f"the machine of {name or self.name} runs")
+        return InGuest(found[0]["guest"])
+
+    def requests(self) -> list[dict[str, Any]]:
+        return [row for row in self.cloud.requests() if row["access_key"] == self.key]
+
+    def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        if not self.ledger.exists():
+            return []
+        connection = sqlite3.connect(f"file:{self.ledger}?mode=ro", uri=True, timeout=30)
+        try:
+            return connection.execute(query, values).fetchall()
+        finally:
+            connection.close()
+
+    def _made(self, name: str) -> Path:
+        path = self.folder / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def until(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
+    """Waits as `guests.until`, but asks less often: many wait at the same time."""
+
+    def slowly() -> object:
+        found = condition()
+        time.sleep(0.0 if found else 0.2)
+        return found
+
+    guest_control.until(slowly, seconds, what)
+
+
+def hurry(guest: InGuest) -> None:
+    """Its agent, from now on, powers off soon after the last client has gone and the outputs are safe."""
+    folder = "/run/systemd/system/costgpu-agent.service.d"
+    text = f"[Service]\\nEnvironment={QUICK_AGENT}\\n"
+    guest.run("sh", "-c", f"mkdir -p {folder}; printf '{text}' >{folder}/quick.conf; systemctl daemon-reload")
+    guest.run("systemctl", "restart", "costgpu-agent")
+
+
+def leftovers(cloud: Cloud) -> list[str]:
+    """Rules and disks of ours that are still there, in every region that was used."""
+    import boto3
+
+    if isinstance(cloud, RunningGce):
+        return [each.partition("/")[2] for each in cloud.leftovers()]
+    found = []
+    for region in sorted({each["region"] for each in cloud.instances()}):
+        session = boto3.Session("AKIALOOK", "secret", region_name=region)
+        ec2 = session.client("ec2", endpoint_url=cloud.url)
+        groups = ec2.describe_security_groups()["SecurityGroups"]
+        found += [group["GroupName"] for group in groups if group["GroupName"].startswith("costgpu-")]
+        found += [volume["VolumeId"] for volume in ec2.describe_volumes()["Volumes"] if volume.get("Tags")]
+    return found
+
+
+def bucket(person: Person, name: str) -> Any:
+    """A new one of that name; the S3 client of its owner."""
+    import boto3
+
+    s3 = boto3.Session("AKIAOWNER", "secret").client("s3", endpoint_url=person.cloud.url, region_name="us-east-1")
+    s3.create_bucket(Bucket=name)
+    return s3
+
+
+class Journeys:
+    """Tests that run side by side: each is a function of a `Person` of its own, all in one cloud.
+
+    Used as a decorator it collects them; `begin` starts those that are wanted, `wait` is for one of them.
+    """
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Callable[[Person], None]] = {}
+        self._running: dict[str, Future[None]] = {}
+
+    def __call__(self, function: Callable[[Person], None]) -> Callable[[Person], None]:
+        self._functions[function.__name__] = function
+        return function
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._functions)
+
+    def begin(self, request: pytest.FixtureRequest, cloud: Cloud, folder: Path, workers: int = 6) -> Iterator[None]:
+        """The body of a module's fixture: those of its tests that were selected start, at most so many at a time."""
+        items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+        wanted = {
+            item.callspec.params.get("name")
+            for item in items
+            if item.module is request.module and hasattr(item, "callspec")
+        }
+        cloud.reset()
+        pool = ThreadPoolExecutor(workers)
+        for number, (name, function) in enumerate(self._functions.items()):
+            if name in wanted:
+                person = Person(cloud, folder / name, account_of(cloud).key(number))
+                self._running[name] = pool.submit(function, person)
+        try:
+            yield
+        finally:
+            pool.shutdown(cancel_futures=True)
+            cloud.reset()
+
+    def wait(self, name: str) -> None:
+        """For one; raises what it has raised."""
+        self._running[name].result()

@@ -1,0 +1,112 @@
+"""The command line as a process that a test can kill or stop at a ledger write, and whose clock it can move.
+
+    python -m tests.emulated.journeys.killable_client [--at EVENT:before|after:KILL|STOP] [--clock FILE] -- run train.py
+
+Nothing of costgpu is changed but the clock that is put into it; the commits are seen through SQLAlchemy's own events.
+KILL comes within the transaction or when it is over; STOP around it, so that whoever is stopped locks nobody out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import costgpu.clock
+from costgpu.models.run import EventKind, RunEvent
+
+
+def kill_at(kind: EventKind, when: str) -> None:
+    """Dies at the first commit of such an event: before it, or when it has happened."""
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+    from sqlalchemy.pool import Pool
+
+    written: list[str] = []  # by the transaction that is open
+
+    def inserted(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+        if statement.startswith("INSERT INTO events"):
+            values = parameters.values() if isinstance(parameters, dict) else parameters
+            written.extend(value for value in values if value == kind.value)
+
+    def committing(connection: Any) -> None:
+        if written and when == "before":
+            strike("KILL")
+
+    def returned(connection: Any, record: Any) -> None:
+        if written:
+            strike("KILL")
+
+    event.listen(Engine, "before_cursor_execute", inserted)
+    event.listen(Engine, "commit", committing)
+    if when == "after":
+        event.listen(Pool, "checkin", returned)  # a connection comes back when its transaction is over
+
+
+def stop_at(kind: EventKind, when: str) -> None:
+    """Stops at the first such event, before or after it is appended."""
+    from costgpu.ledger.store import Ledger
+
+    append = Ledger.append
+    met: list[RunEvent] = []
+
+    def stopping(ledger: Ledger, event: RunEvent) -> None:
+        first = event.kind is kind and not met
+        met.extend([event] if first else [])
+        if first and when == "before":
+            strike("STOP")
+        append(ledger, event)
+        if first and when == "after":
+            strike("STOP")
+
+    Ledger.append = stopping  # type: ignore[method-assign,assignment]
+
+
+def strike(what: str) -> None:
+    """The signal, to this process; after STOP it goes on from here."""
+    os.kill(os.getpid(), signal.Signals[f"SIG{what}"])
+
+
+def move_clock(file: Path) -> None:
+    """From now on the clock goes ahead by the seconds that the file holds."""
+
+    class MovedClock(costgpu.clock.SystemClock):
+        def now(self) -> datetime:
+            return super().now() + timedelta(seconds=_ahead(file))
+
+        def monotonic(self) -> float:
+            return super().monotonic() + _ahead(file)
+
+    costgpu.clock.SystemClock = MovedClock  # type: ignore[misc]
+
+
+def _ahead(file: Path) -> float:
+    try:
+        return float(file.read_text() or 0)
+    except FileNotFoundError:
+        return 0.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--at", default="")
+    parser.add_argument("--clock", type=Path)
+    parser.add_argument("words", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args()
+    if chosen.at:
+        kind, when, what = chosen.at.split(":")
+        {"KILL": kill_at, "STOP": stop_at}[what](EventKind(kind), when)
+    if chosen.clock is not None:
+        move_clock(chosen.clock)
+    sys.argv = ["costgpu", *chosen.words[1:]]
+    from costgpu.cli.app import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

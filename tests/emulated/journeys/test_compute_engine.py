@@ -1,0 +1,273 @@
+"""What people do with costgpu on Google Cloud, with the real command line against the emulated project and its hosts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from costgpu.errors import OrphansFound, Preempted
+from tests.emulated.journeys.conftest import Begin
+from tests.emulated.journeys.journey import KILLABLE, Journeys, Person, hurry, until
+from tests.emulators.compute_engine.client import RunningGce
+
+pytestmark = pytest.mark.emulator
+journeys = Journeys()
+WAITS = """
+import os, signal, sys, time
+def save(*_):
+    open("checkpoint", "w").write("saved")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("partial", "w").write("half")
+print("begun", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+open("model.bin", "w").write("weights")
+print("done", flush=True)
+"""
+QUICK = """
+print("begun", flush=True)
+open("model.bin", "w").write("weights")
+"""
+LONG_NOTICE_SECONDS = 120.0
+"""As long as `preemptionNoticeDuration` may be: nothing here hangs on how fast this machine is."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_at_once(begin: Begin, guest_gce_process: RunningGce) -> Iterator[None]:
+    yield from begin(guest_gce_process)
+
+
+def ended(person: Person, *, instances: int = 1) -> None:
+    """Nothing of the person's jobs is left, and the ledger says so."""
+    assert [each["state"] for each in person.instances()] == ["terminated"] * instances
+    assert person.events()[-1] == "closed"
+    assert left(person) == []
+
+
+def left(person: Person) -> list[str]:
+    """What is still there of their run, besides its machine."""
+    run_id = person.run_id()
+    return [each for each in person.cloud.leftovers() if run_id and run_id in each]
+
+
+def machine(person: Person) -> str:
+    return str(person.instances()[-1]["id"])
+
+
+@journeys
+def a_whole_run(person: Person) -> None:
+    person.write("""
+import os
+open("model.bin", "wb").write(bytes(range(256)) * 4096)
+open("data.csv", "a").write("more")
+print("done")
+""")
+    person.write("a,b\n", "data.csv")
+    client = person.launch()
+    assert client.wait() == 0, str(client)
+    assert client.out == b"done\n"
+    assert (person.work / "model.bin").read_bytes() == bytes(range(256)) * 4096
+    assert person.holds("data.csv", "a,b\nmore")
+    for words in ("Receipt", "ended by this client", "confirmed terminated at", "terminationTime"):
+        assert client.says(words), f"{words}\n{client}"
+    ended(person)
+    row = person.instances()[0]["row"]
+    assert row["labels"]["costgpu-run"] == person.run_id()
+    assert row["scheduling"]["instanceTerminationAction"] == "DELETE"
+    assert not row.get("serviceAccounts")
+    listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
+    assert [(each["state"], each["reason"], each["outputs_home"]) for each in listed] == [("closed", "succeeded", True)]
+    assert person.do("reap", "--infra", "gcp/us-central1").out == b""
+    rules = [row["params"]["body"] for row in person.requests() if row["action"] == "firewalls.insert"]
+    allowed = [rule["sourceRanges"] for rule in rules if rule.get("allowed")]
+    assert allowed == [["198.18.0.1/32"]]
+    assert [rule["sourceRanges"] for rule in rules if rule.get("denied")] == [["0.0.0.0/0"]]
+
+
+@journeys
+def detach_and_attach(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("-d")
+    assert client.wait() == 0, str(client)
+    run_id = person.run_id()
+    assert person.do("jobs").says("goes on without a client")
+    person.guest().run("touch", "/opt/costgpu/work/go")
+    attached = person.do("attach", run_id)
+    assert attached.out == b"begun\ndone\n"
+    assert attached.says("Receipt")
+    assert person.holds("model.bin", "weights")
+    ended(person)
+
+
+@journeys
+def the_reply_to_the_create_call_is_lost(person: Person) -> None:
+    person.write(QUICK)
+    lost = {"action": "instances.insert", "when": "after", "drop": True, "access_key": person.key}
+    person.cloud.fault(lost, add=True)
+    client = person.launch()
+    assert client.wait() == 0, str(client)
+    assert (person.work / "model.bin").exists()
+    ended(person)
+
+
+@journeys
+def killed_at_the_create_call(person: Person) -> None:
+    """The machine is made, nobody hears of it, and the client is dead: its record is enough for `reap`."""
+    person.write(QUICK)
+    client = person.launch()
+    person.cloud.kill(client.process.pid, 1, "after", access_key=person.key, action="instances.insert")
+    assert client.wait() == -9, str(client)
+    until(lambda: [each["state"] for each in person.instances()] == ["running"], 30, "the machine runs")
+    reaped(person)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "it is gone")
+    assert left(person) == []
+    assert person.events()[-1] == "closed"
+
+
+def calls(person: Person) -> list[str]:
+    return [row["action"] for row in person.requests()]
+
+
+def reaped(person: Person, ahead: float = 0.0) -> None:
+    """`reap --yes`, so many seconds later; its exit code says whether anything was found."""
+    clock = person.folder / "clock"
+    clock.write_text(f"{ahead}")
+    command = (*KILLABLE, "--clock", str(clock), "--")
+    client = person.start("reap", "--yes", "--infra", "gcp/us-central1", command=command)
+    assert client.wait() in (0, OrphansFound.exit_code), str(client)
+
+
+@journeys
+def the_machine_stops_itself(person: Person) -> None:
+    """On Google a guest's power-off leaves the machine and its disk; the client is gone, and `reap` deletes both."""
+    person.write(QUICK)
+    client = person.launch("-d")
+    assert client.wait() == 0, str(client)
+    hurry(person.guest())
+    person.guest().run("systemctl", "poweroff", check=False)
+    until(lambda: [each["state"] for each in person.instances()] == ["stopped"], 60, "it has stopped itself")
+    assert f"disks/{machine(person)}" in left(person)
+    reaped(person)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "it is gone")
+    assert left(person) == []
+    ended(person)
+
+
+@journeys
+def the_watchdog_stops_it(person: Person) -> None:
+    """A client that is still there deletes what the watchdog could only stop."""
+    person.write(WAITS)
+    client = person.launch()
+    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    person.guest().shift_clock(3600.0)
+    assert client.wait() != 0, str(client)
+    ended(person)
+
+
+@journeys
+def nobody_is_left_but_the_time_limit(person: Person) -> None:
+    """Client, agent and watchdog are dead: Google deletes the machine and its disk."""
+    person.write(WAITS)
+    client = person.launch()
+    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    guest = person.guest()
+    client.kill()
+    guest.run("systemctl", "mask", "--now", "--runtime", "costgpu-deadline", "costgpu-agent", check=False)
+    guest.kill("[w]atchdog.sh")
+    row = person.instances()[0]["row"]
+    assert row["resourceStatus"]["scheduling"]["terminationTimestamp"]
+    person.cloud.expire(machine(person))
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "its time is over")
+    assert f"disks/{machine(person)}" not in left(person)
+    reaped(person)
+    ended(person)
+
+
+@journeys
+def a_spot_machine_is_taken(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("--spot")
+    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    person.cloud.preempt(machine(person), LONG_NOTICE_SECONDS)
+    assert client.wait() == Preempted.exit_code, str(client)
+    assert client.says("The provider took the spot instance back"), str(client)
+    assert person.holds("checkpoint", "saved")
+    assert client.says("ended by this client"), str(client)
+    ended(person)
+
+
+@journeys
+def a_spot_machine_is_taken_without_a_word(person: Person) -> None:
+    """As Google does it: the notice and the power button at the same time, and then it is deleted."""
+    person.write(WAITS)
+    client = person.launch("--spot")
+    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    person.cloud.preempt(machine(person))
+    assert client.wait() == Preempted.exit_code, str(client)
+    ended(person)
+
+
+@journeys
+def a_spot_machine_is_taken_from_nobody(person: Person) -> None:
+    """Without a notice, and the client is gone: what there is to know is in Google's list of operations."""
+    person.write(WAITS)
+    assert person.launch("-d", "--spot").wait() == 0
+    person.cloud.preempt(machine(person), 0.0)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 60, "it is taken")
+    attached = person.start("attach", person.run_id())
+    assert attached.wait() == Preempted.exit_code, str(attached)
+    assert attached.says(f"{machine(person)} back: Instance was preempted"), str(attached)
+    ended(person)
+
+
+@journeys
+def no_capacity_in_the_first_zone(person: Person) -> None:
+    person.write(QUICK)
+    kind = "e2-standard-4"
+    person.cloud.shortage(kind, "us-central1-a")
+    client = person.launch(kind=kind, cap="0.05")
+    assert client.wait() == 0, str(client)
+    assert [each["zone"] for each in person.instances()] == ["us-central1-b"]
+    ended(person)
+
+
+@journeys
+def a_quota_says_no(person: Person) -> None:
+    person.write(QUICK)
+    client = person.launch(kind="a2-ultragpu-1g", cap="5")
+    assert client.wait() != 0, str(client)
+    assert client.says("NVIDIA_A100_80GB_GPUS"), str(client)
+    assert person.instances() == []
+    assert "instances.insert" not in calls(person), "that could be known before"
+
+
+@journeys
+def an_operation_fails(person: Person) -> None:
+    """The call was accepted, and what is wrong comes afterwards: nothing is left of it."""
+    person.write(QUICK)
+    kind = "n2-standard-2"
+    person.cloud.fail(kind, "QUOTA_EXCEEDED", "Quota 'N2_CPUS' exceeded.  Limit: 0.0 in region us-central1.", 403)
+    client = person.launch(kind=kind, cap="0.05")
+    assert client.wait() != 0, str(client)
+    assert client.says("N2_CPUS"), str(client)
+    assert person.instances() == []
+    assert "instances.insert" in calls(person)
+    assert person.run_id()
+    assert left(person) == []
+
+
+@journeys
+def an_api_that_is_not_enabled(person: Person) -> None:
+    person.write(QUICK)
+    person.cloud.fault({"code": "api-disabled", "times": -1, "access_key": person.key}, add=True)
+    client = person.launch()
+    assert client.wait() != 0
+    assert client.says("gcloud services enable compute.googleapis.com"), str(client)
+
+
+@pytest.mark.parametrize("name", journeys.names)
+def test_journey(name: str) -> None:
+    journeys.wait(name)

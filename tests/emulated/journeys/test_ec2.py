@@ -1,0 +1,409 @@
+"""What people do with costgpu on AWS, with the real command line against the emulated cloud and its real hosts."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.emulated.journeys.conftest import Begin
+from tests.emulated.journeys.journey import COMMAND, Journeys, Person, bucket, hurry, leftovers, until
+from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.guests import guest_control
+
+pytestmark = pytest.mark.emulator
+journeys = Journeys()
+
+OUT, ERR = bytes(range(256)) * 64, b"\xff trouble \x00\r" * 64
+SPEAKS = f"""
+import os, sys
+sys.stdout.buffer.write({OUT!r}); sys.stdout.flush()
+sys.stderr.buffer.write({ERR!r}); sys.stderr.flush()
+os.makedirs("out/deep", exist_ok=True)
+open("out/model.bin", "wb").write(bytes(range(256)) * 4096)
+open("out/deep/\u00fc.txt", "w", encoding="utf-8").write("\u00fc")
+open("data.csv", "a").write("more")
+"""
+WAITS = """
+import os, signal, sys, time
+def save(*_):
+    open("checkpoint", "w").write("saved")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("partial", "w").write("half")
+print("begun", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+open("model.bin", "w").write("weights")
+print("done", flush=True)
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+TRAINS = """
+try:
+    import torch
+except ImportError:  # on the machine, which can download nothing
+    torch = None
+if torch is not None:
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(400):
+        optimizer.zero_grad()
+        model(torch.randn(256, 64)).square().mean().backward()
+        optimizer.step()
+open("model.bin", "w").write("weights")
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[None]:
+    yield from begin(guest_cloud_process)
+
+
+def ended(person: Person, *, instances: int = 1) -> None:
+    """Nothing of the person's jobs is left, and the ledger says so."""
+    states = [each["state"] for each in person.instances()]
+    assert states == ["terminated"] * instances
+    assert person.events()[-1] == "closed"
+    group = f"costgpu-{person.run_id()}"
+    assert group not in leftovers(person.cloud)
+
+
+def receipt(person: Person) -> dict[str, object]:
+    found: dict[str, object] = person.facts("closed")["receipt"]
+    return found
+
+
+@journeys
+def a_whole_run(person: Person) -> None:
+    person.write(SPEAKS)
+    person.write("a,b\n", "data.csv")
+    person.write("SECRET=1\n", ".env")
+    client = person.launch()
+    assert client.wait() == 0, str(client)
+    assert client.out == OUT
+    assert ERR in client.err
+    assert OUT[:64] not in client.err
+    assert (person.work / "out/model.bin").read_bytes() == bytes(range(256)) * 4096
+    assert (person.work / "out/deep/\u00fc.txt").read_text("utf-8") == "\u00fc"
+    assert person.holds("data.csv", "a,b\nmore")
+    for words in ("At most", "Receipt", "ended by this client", "confirmed terminated at", "+ watchdog: user data"):
+        assert client.says(words) or client.says(words.lower()), f"{words}\n{client}"
+    ended(person)
+    assert receipt(person)["ended_by"] == "client"
+    assert person.do("logs", person.run_id()).out == OUT
+    listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
+    assert [(row["state"], row["reason"], row["outputs_home"]) for row in listed] == [("closed", "succeeded", True)]
+    assert person.do("reap", "--infra", "aws/us-east-1").out == b""
+    rules = [row["params"] for row in person.requests() if row["action"] == "AuthorizeSecurityGroupIngress"]
+    assert [rule["IpPermissions.1.IpRanges.1.CidrIp"] for rule in rules] == ["198.18.0.1/32"]
+
+
+@journeys
+def an_estimate_becomes_a_run(person: Person) -> None:
+    person.write(TRAINS)
+    saved = person.folder / "profile.json"
+    estimated = person.do(
+        "estimate",
+        "--python",
+        sys.executable,
+        "--measure-for",
+        "1s",
+        "--steps",
+        "20",
+        "--save",
+        str(saved),
+        "--json",
+        "--infra",
+        "aws/us-east-1",
+        "train.py",
+    )
+    assert json.loads(estimated.out)["format"] == "costgpu.verdict"
+    words = ("run", "--infra", "aws/us-east-1", "--profile", str(saved), "--setup", "", "-y", "-n", person.name)
+    plan = json.loads(person.do(*words, "--dry-run", "--json", "train.py").out)["plan"]
+    chosen = plan["options"][0]
+    assert plan["prediction"]["wall_seconds"]["value"] > 0
+    assert chosen["lease"]["limited_by"] == "3x the estimate"
+    assert person.instances() == []
+    person.do(*words, "train.py")
+    assert [each["type"] for each in person.instances()] == [chosen["offer"]["instance_type"]]
+    assert person.holds("model.bin", "weights")
+    ended(person)
+
+
+@journeys
+def a_job_that_fails_and_a_document(person: Person) -> None:
+    person.write("import sys; print('on stdout'); open('partial', 'w').write('x'); sys.exit(3)")
+    client = person.launch("--json")
+    assert client.wait() == 3, str(client)
+    document = json.loads(client.out)
+    assert (document["receipt"]["confirmed_state"], document["receipt"]["reason"]) == ("terminated", "job_failed")
+    assert document["run"]["status"]["exit_code"] == 3
+    assert document["error"] is None
+    assert b"on stdout" in client.err
+    assert (person.work / "partial").exists()
+    ended(person)
+
+
+@journeys
+def a_job_that_is_killed(person: Person) -> None:
+    person.write("import os; open('partial', 'w').write('x'); os.kill(os.getpid(), 9)")
+    client = person.launch()
+    assert client.wait() == 128 + 9, str(client)
+    assert client.says("ended with exit code 137")
+    assert (person.work / "partial").exists()
+    ended(person)
+
+
+@journeys
+def detach_watch_attach(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("-d")
+    assert client.wait() == 0, str(client)
+    run_id = person.run_id()
+    assert client.says(f"costgpu attach {run_id}")
+    listed = person.do("jobs")
+    assert run_id.encode() in listed.out
+    assert listed.says("goes on without a client")
+    watching = person.start("logs", "-f", run_id)
+    watching.until(lambda: b"begun" in watching.out, what="it shows the output")
+    first = person.start("attach", run_id)
+    first.until(lambda: b"begun" in first.out, what="it shows the output")
+    second = person.start("attach", run_id)
+    second.until(lambda: b"begun" in second.out, what="it shows the output")
+    assert second.says("driven from another terminal")
+    first.process.send_signal(signal.SIGSTOP)  # it ends the machine when the others have seen the end
+    person.guest().run("touch", "/opt/costgpu/work/go")
+    for each in (watching, second):
+        assert each.wait() == 0, str(each)
+    first.go_on()
+    assert first.wait() == 0, str(first)
+    assert {each.out for each in (watching, first, second)} == {b"begun\ndone\n"}
+    assert first.says("Receipt")
+    assert person.holds("model.bin", "weights")
+    ended(person)
+
+
+@journeys
+def ctrl_c_detach_attach(person: Person) -> None:
+    person.write(WAITS)
+    ours, theirs = pty.openpty()
+    command = [
+        *COMMAND,
+        "run",
+        "--infra",
+        "aws/us-east-1",
+        "-t",
+        "t3.micro",
+        "--max-cost",
+        "0.01",
+        "--no-estimate",
+        "--setup",
+        "",
+        "-n",
+        person.name,
+        "train.py",
+    ]
+    client = subprocess.Popen(
+        command,
+        env=person.environment(),
+        cwd=person.work,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    said = bytearray()
+
+    def read_until(words: bytes) -> None:
+        deadline = time.monotonic() + 60
+        while words not in said:
+            assert time.monotonic() < deadline, said.decode(errors="replace")
+            said.extend(os.read(ours, 4096))
+
+    read_until(b"Launch it? [y/N]")
+    os.write(ours, b"y\n")
+    read_until(b"begun")
+    client.send_signal(signal.SIGINT)
+    read_until(b"[d]etach")
+    os.write(ours, b"d\n")
+    read_until(b"Detached. Run")
+    assert client.wait(30) == 0
+    os.close(ours)
+    assert person.events()[-1] == "detached"
+    person.guest().run("touch", "/opt/costgpu/work/go")
+    attached = person.do("attach", person.name)
+    assert attached.says("Receipt")
+    assert person.holds("model.bin", "weights")
+    ended(person)
+
+
+@journeys
+def fetch_and_cancel(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("-d")
+    assert client.wait() == 0, str(client)
+    until(lambda: b"begun" in person.do("logs", person.name).out)
+    person.do("fetch", person.name)
+    assert person.holds("partial", "half")
+    assert person.instances()[0]["state"] == "running"
+    cancelled = person.do("cancel", "-y", person.name)
+    assert cancelled.says("Receipt")
+    assert person.holds("checkpoint", "saved")
+    assert receipt(person)["reason"] == "cancelled"
+    assert person.do("cancel", "-y", person.name).says("closed already")
+    ended(person)
+
+
+@journeys
+def cancel_from_another_terminal(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch()
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    assert person.do("cancel", "-y", person.name).says("being ended by the terminal that drives it")
+    assert client.wait() == 64, str(client)
+    assert person.holds("checkpoint", "saved")
+    ended(person)
+
+
+@journeys
+def the_client_is_killed(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch()
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client.kill()
+    assert person.do("jobs").says("goes on without a client")
+    person.guest().run("touch", "/opt/costgpu/work/go")
+    until(lambda: person.do("jobs").says("is over; its outputs wait"))
+    attached = person.do("attach", person.run_id()[:6])
+    assert b"done" in attached.out
+    assert person.holds("model.bin", "weights")
+    ended(person)
+
+
+@journeys
+def the_ledger_is_lost(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("-d")
+    assert client.wait() == 0, str(client)
+    run_id, machine = person.run_id(), person.instances()[0]["id"]
+    for each in person.data.glob("ledger.sqlite*"):
+        each.unlink()
+    assert b"No runs" in person.do("jobs").out
+    assert run_id.encode() in person.do("jobs", "--by-tag").out
+    until(lambda: person.do("logs", run_id).out == b"begun\n")
+    person.do("fetch", run_id, "--to", str(person.folder / "fetched"))
+    assert (person.folder / "fetched/partial").read_text() == "half"
+    refused = person.do("attach", run_id, code=51)
+    assert refused.says("known only by the tag")
+    done = person.do("cancel", "-y", machine)
+    assert b"is terminated; aws confirms" in done.out
+    assert [each["state"] for each in person.instances()] == ["terminated"]
+    assert f"costgpu-{run_id}" not in leftovers(person.cloud)
+
+
+@journeys
+def only_the_bucket_is_left(person: Person) -> None:
+    s3 = bucket(person, "costgpu-journeys")
+    person.write(WAITS)
+    client = person.launch("-d", "--bucket", "s3://costgpu-journeys/team", script="train.py 3")
+    assert client.wait() == 0, str(client)
+    guest = person.guest()
+    hurry(guest)
+    guest.run("touch", "/opt/costgpu/work/go")
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
+    keys = {each["Key"].rpartition("/")[2] for each in s3.list_objects_v2(Bucket="costgpu-journeys")["Contents"]}
+    assert keys == {"outputs.tar.gz", "logs.tar.gz"}
+    person.do("fetch", person.name, "--to", str(person.folder / "fetched"))
+    assert (person.folder / "fetched/model.bin").read_text() == "weights"
+    attached = person.do("attach", person.name, code=3)
+    assert person.holds("model.bin", "weights")
+    assert attached.says("ended by the agent on the machine")
+    assert receipt(person)["reason"] == "job_failed"
+    assert person.do("logs", person.name).out == b"begun\ndone\n"
+    ended(person)
+
+
+@journeys
+def nobody_comes_back(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("-d")
+    assert client.wait() == 0, str(client)
+    person.guest().shift_clock(1800)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
+    attached = person.do("attach", person.name, code=62)
+    assert attached.says("Receipt")
+    assert receipt(person)["ended_by"] in ("watchdog", "agent")
+    ended(person)
+
+
+@journeys
+def secrets_stay_secret(person: Person) -> None:
+    secrets = ("s3cret-of-the-shell", "s3cret-of-the-option", "s3cret-of-the-file")
+    person.extra["TOKEN"] = secrets[0]
+    (person.folder / "more.env").write_text(f"FROM_FILE={secrets[2]}\n")
+    check = f"import os; assert (os.environ['TOKEN'], os.environ['OTHER'], os.environ['FROM_FILE']) == {secrets}\n"
+    person.write(check.replace("s3cret", "s' 's3cret").replace("s' 's3cret", "s3' 'cret") + WAITS)
+    options = ("-e", "TOKEN", "-e", f"OTHER={secrets[1]}", "--env-file", str(person.folder / "more.env"))
+    client = person.launch(*options)
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    guest = person.guest()
+    arguments = guest.run("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+    disk = guest.run("grep", "-rlF", "s3cret-of", "/opt", "/etc", "/var", "/root", "/tmp", "/run", check=False).stdout
+    guest.run("touch", "/opt/costgpu/work/go")
+    assert client.wait() == 0, str(client)
+    assert disk == ""
+    ledger = b"".join(path.read_bytes() for path in person.data.rglob("*") if path.is_file())
+    seen = {
+        "process arguments": arguments,
+        "instances, tags, user data": decoded(person),
+        "API": json.dumps(person.requests()),
+        "ledger and keys": ledger.decode("latin-1"),
+        "terminal": (client.out + client.err).decode("latin-1"),
+        "console": guest_control.consoles().get(guest.instance_id, ""),
+    }
+    assert {where: text.count("s3cret-of") for where, text in seen.items()} == dict.fromkeys(seen, 0)
+    assert "train.py" in arguments
+    assert "costgpu-run" in seen["API"]
+    ended(person)
+
+
+def decoded(person: Person) -> str:
+    import base64
+    import gzip
+
+    text = ""
+    for each in person.instances():
+        data = base64.b64decode(each["user_data"])
+        text += json.dumps(each) + (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
+    assert "cloud-boothook" in text
+    return text
+
+
+@journeys
+def end_it_with_a_signal(person: Person) -> None:
+    """SIGINT without a terminal means cancel; a second client is there when SIGTERM comes, and its job goes on."""
+    person.write(WAITS)
+    client = person.launch()
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client.process.send_signal(signal.SIGTERM)
+    assert client.wait() == 128 + signal.SIGTERM, str(client)
+    assert person.instances()[0]["state"] == "running"
+    attached = person.start("attach", person.name)
+    attached.until(lambda: b"begun" in attached.out, what="it shows the output")
+    attached.process.send_signal(signal.SIGINT)
+    assert attached.wait() == 64, str(attached)
+    assert person.holds("checkpoint", "saved")
+    ended(person)
+
+
+@pytest.mark.parametrize("name", journeys.names)
+def test_journey(name: str) -> None:
+    journeys.wait(name)

@@ -1,0 +1,378 @@
+"""What goes wrong on AWS: each a clear error with its exit code, and no machine left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.emulated.journeys.conftest import Begin
+from tests.emulated.journeys.journey import KILLABLE, Client, Journeys, Person, bucket, until
+from tests.emulated.journeys.test_ec2 import WAITS, ended, receipt
+from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.guests import guest_control
+from tests.emulators.guests.disk_seed import Traits
+from tests.emulators.guests.guest_control import InGuest
+
+pytestmark = pytest.mark.emulator
+journeys = Journeys()
+
+DEFECTS = {
+    "c6a.large": Traits(image="no-python"),
+    "c5.large": Traits(image="no-sshd"),
+    "m5.large": Traits(image="kernel-panic"),
+    "m6i.large": Traits(image="no-user-data"),
+    "m6a.large": Traits(disk_mib=400),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[None]:
+    for kind, traits in DEFECTS.items():
+        guest_control.set_traits(traits, kind)
+    yield from begin(guest_cloud_process)
+    for kind in DEFECTS:
+        guest_control.set_traits(None, kind)
+
+
+def begun(person: Person, *options: str, kind: str = "t3.micro", script: str = WAITS) -> tuple[Client, InGuest]:
+    person.write(script)
+    client = person.launch(*options, kind=kind, cap="0.10")
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    return client, person.guest()
+
+
+def moved(person: Person) -> tuple[tuple[str, ...], Path]:
+    """A command line whose clock goes ahead by the seconds in a file."""
+    file = person.folder / "clock"
+    return (*KILLABLE, "--clock", str(file), "--"), file
+
+
+@journeys
+def sshd_never_comes_up(person: Person) -> None:
+    person.write("pass")
+    command, clock = moved(person)
+    client = person.launch(kind="c5.large", cap="0.10", command=command)
+    guest = person.guest()
+    until(lambda: "multi-user" in guest_control.consoles()[guest.instance_id], 60)
+    client.until(lambda: "created" in person.events(), what="it is recorded")
+    clock.write_text("601")
+    assert client.wait() == 52, str(client)
+    assert client.says(f"{guest.instance_id} did not answer within 10 min")
+    assert client.says("Its console said last:")
+    ended(person)
+
+
+@journeys
+def the_kernel_panics(person: Person) -> None:
+    person.write("pass")
+    command, clock = moved(person)
+    client = person.launch(kind="m5.large", cap="0.10", command=command)
+    guest = person.guest()
+    until(lambda: "Kernel panic" in guest_control.consoles()[guest.instance_id], 60)
+    client.until(lambda: "created" in person.events(), what="it is recorded")
+    clock.write_text("601")
+    assert client.wait() == 52, str(client)
+    assert client.says("Kernel panic - not syncing")
+    ended(person)
+
+
+@journeys
+def another_host_answers(person: Person) -> None:
+    """The machine shows the key of its image, not the one that was put into its user data."""
+    person.write("pass")
+    command, clock = moved(person)
+    client = person.launch(kind="m6i.large", cap="0.10", command=command)
+    guest = person.guest()
+    until(lambda: "Secure Shell" in guest_control.consoles()[guest.instance_id], 60)
+    guest.run("sh", "-c", "until ss -ltn | grep -q :22; do sleep 0.1; done")
+    seen = len(person.requests())
+    client.until(lambda: len(person.requests()) > seen + 3, what="it has tried to connect")
+    clock.write_text("60")  # more than what a slow boot script is given
+    assert client.wait() == 54, str(client)
+    assert guest.instance_id in client.err.decode()
+    ended(person)
+
+
+@journeys
+def another_host_answers_later(person: Person) -> None:
+    """Whoever takes the machine's place while the job runs is not believed."""
+    client, guest = begun(person)
+    guest.run(
+        "sh",
+        "-c",
+        "rm /etc/costgpu/ssh_host_ed25519_key*; ssh-keygen -q -t ed25519 -N '' -f /etc/costgpu/ssh_host_ed25519_key",
+    )
+    guest.run("sh", "-c", "systemctl restart ssh; pkill -KILL -f 'sshd: root'", check=False)
+    assert client.wait() == 54, str(client)
+    assert client.says(guest.instance_id) or client.says(person.run_id())
+    assert person.do("cancel", "-y", person.name).says("Receipt")
+    ended(person)
+
+
+@journeys
+def no_capacity_here_and_elsewhere_some(person: Person) -> None:
+    person.cloud.fault(
+        {
+            "action": "RunInstances",
+            "region": "us-east-1",
+            "access_key": person.key,
+            "times": -1,
+            "skip": 1,
+            "code": "InsufficientInstanceCapacity",
+            "message": "We currently do not have sufficient c7g.medium capacity.",
+        },
+        add=True,
+    )
+    person.write("open('model', 'w').write('x')")
+    client = person.launch(kind="c7g.medium", cap="0.10", infra=("aws/us-east-1", "aws/us-west-2"))
+    assert client.wait() == 0, str(client)
+    assert [each["region"] for each in person.instances()] == ["us-west-2"]
+    asked = [
+        (row["region"], row["params"].get("NetworkInterface.1.SubnetId"))
+        for row in person.requests()
+        if row["name"] == "ec2:RunInstances"
+    ]
+    zones = [subnet for region, subnet in asked if region == "us-east-1"]
+    assert zones[0] is None
+    assert len(set(zones)) == len(zones) > 3
+    assert asked[-1] == ("us-west-2", None)
+    assert person.events().count("refused") == len(zones)
+    assert (person.work / "model").exists()
+    ended(person)
+
+
+@journeys
+def no_capacity_anywhere(person: Person) -> None:
+    person.cloud.shortage("t3.nano")
+    person.write("pass")
+    client = person.launch(kind="t3.nano")
+    assert client.wait() == 42, str(client)
+    assert client.says("do not have sufficient t3.nano capacity")
+    ended(person, instances=0)
+
+
+@journeys
+def no_quota(person: Person) -> None:
+    person.cloud.quota("eu-west-1", "L-1216C47A", 0)
+    person.write("pass")
+    client = person.launch(kind="c7g.medium", cap="0.10", infra=("aws/eu-west-1",))
+    assert client.wait() == 43, str(client)
+    for words in ("Running On-Demand Standard", "eu-west-1", "hint:"):
+        assert client.says(words), f"{words}\n{client}"
+    assert person.events() == []
+    person.cloud.fault(
+        {
+            "action": "RunInstances",
+            "access_key": person.key,
+            "skip": 1,
+            "code": "VcpuLimitExceeded",
+            "message": "You have requested more vCPU capacity than your current vCPU limit of 2 allows.",
+        },
+        add=True,
+    )
+    client = person.launch()
+    assert client.wait() == 43, str(client)
+    assert client.says("vCPU limit of 2 allows")
+    ended(person, instances=0)
+
+
+@journeys
+def the_reply_is_lost(person: Person) -> None:
+    person.cloud.fault(
+        {"action": "RunInstances", "access_key": person.key, "skip": 1, "times": 1, "when": "after", "drop": True},
+        add=True,
+    )
+    person.write("open('model', 'w').write('x')")
+    client = person.launch()
+    assert client.wait() == 0, str(client)
+    assert (person.work / "model").exists()
+    ended(person, instances=1)
+
+
+@journeys
+def terminate_is_refused(person: Person) -> None:
+    person.cloud.fault(
+        {
+            "action": "TerminateInstances",
+            "access_key": person.key,
+            "times": -1,
+            "code": "UnauthorizedOperation",
+            "message": "You are not authorized to perform this operation.",
+            "status": 403,
+        },
+        add=True,
+    )
+    person.write("open('model', 'w').write('x')")
+    client = person.launch()
+    assert client.wait() == 47, str(client)
+    machine = person.instances()[0]["id"]
+    assert client.says(f"{machine} in us-east-1 could not be ended and may be billing")
+    assert client.says(f"aws ec2 terminate-instances --region us-east-1 --instance-ids {machine}")
+    assert (person.work / "model").exists()
+    assert machine.encode() in person.do("jobs").out
+    person.key += "ALLOWED"
+    attached = person.do("attach", person.name)
+    assert attached.says("Receipt")
+    ended(person)
+
+
+@journeys
+def credentials_expire(person: Person) -> None:
+    client, guest = begun(person)
+    person.cloud.expire(person.key)
+    guest.run("touch", "/opt/costgpu/work/go")
+    assert client.wait() == 47, str(client)
+    assert client.says(f"--instance-ids {guest.instance_id}")
+    assert (person.work / "model.bin").exists()
+    person.key += "RENEWED"
+    person.do("attach", person.name)
+    ended(person)
+
+
+@journeys
+def spot_with_a_notice(person: Person) -> None:
+    client, guest = begun(person, "--spot", kind="c6i.large")
+    person.cloud.interrupt(guest.instance_id, notice_seconds=100)
+    assert client.wait() == 61, str(client)
+    assert person.holds("checkpoint", "saved")
+    assert receipt(person)["reason"] == "preempted"
+    ended(person)
+
+
+@journeys
+def spot_without_a_chance(person: Person) -> None:
+    client, guest = begun(person, "--spot", kind="c6i.large")
+    person.cloud.interrupt(guest.instance_id, notice_seconds=0)
+    assert client.wait() == 61, str(client)
+    assert client.says("took the spot instance back") or client.says(f"The provider took {guest.instance_id} back")
+    assert (receipt(person)["reason"], receipt(person)["ended_by"]) == ("preempted", "provider")
+    ended(person)
+
+
+@journeys
+def switched_off_with_a_bucket(person: Person) -> None:
+    """The machine goes down in the middle of the job: its checkpoint comes home all the same."""
+    bucket(person, "costgpu-last")
+    person.write(WAITS)
+    client = person.launch("--bucket", "s3://costgpu-last/team", script="train.py 3")
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    person.guest().run("systemctl", "poweroff", check=False)
+    assert client.wait() == 50, str(client)
+    assert client.says("The job was ended before it was done. The machine was shut down or restarted."), str(client)
+    assert person.holds("checkpoint", "saved")
+    assert (receipt(person)["reason"], receipt(person)["ended_by"]) == ("job_failed", "somebody_else")
+    ended(person)
+
+
+@journeys
+def a_wrong_clock(person: Person) -> None:
+    """Six hours slow: the lease still counts, by the seconds that were lived."""
+    person.write(WAITS)
+    client = person.launch("-d")
+    guest = person.guest()
+    guest.shift_clock(-6 * 3600)
+    assert client.wait() == 0, str(client)
+    assert int(guest.run("python3", "-c", "import time; print(int(time.time()))").stdout) < guest_time() - 5 * 3600
+    lived, lifetime = (guest.run("cat", f"/opt/costgpu/{name}").stdout.split() for name in ("life", "limits"))
+    assert int(lived[0]) < 120
+    assert 900 < int(lifetime[1]) < 1800
+    guest.run("touch", "/opt/costgpu/work/go")
+    assert b"done" in person.do("attach", person.name).out
+    ended(person)
+
+
+def guest_time() -> float:
+    import time
+
+    return time.time()
+
+
+@journeys
+def a_reboot(person: Person) -> None:
+    client, guest = begun(person)
+    before = guest.leader
+    guest.run("systemctl", "reboot", check=False)
+    until(lambda: guest.leader != before, 30)
+    assert client.wait() in (50, 137, 143), str(client)  # what the machine's shutdown leaves the job time for
+    assert client.says("restarted")
+    assert client.out == b"begun\n"
+    assert person.holds("partial", "half")
+    assert person.facts("finished")["reason"] == "job_failed"
+    assert "restarted" in person.facts("finished")["detail"]
+    ended(person)
+
+
+@journeys
+def max_duration(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("--max-duration", "30s", cap="0.10")
+    assert client.wait() == 62, str(client)
+    assert client.says("--max-duration")
+    assert person.holds("checkpoint", "saved")
+    assert receipt(person)["reason"] == "max_duration"
+    ended(person)
+
+
+@journeys
+def idle(person: Person) -> None:
+    person.write("import time; open('partial', 'w').write('half'); time.sleep(600)")
+    client = person.launch("--idle-duration", "20s", "--grace", "1s")
+    assert client.wait() == 62, str(client)
+    assert client.says("--idle-duration")
+    assert person.holds("partial", "half")
+    assert receipt(person)["reason"] == "idle"
+    ended(person)
+
+
+@journeys
+def disk_full(person: Person) -> None:
+    person.write(
+        "import os, time\n"
+        "open('log.txt', 'w').write('half')\n"
+        "with open('big', 'wb') as big:\n"
+        "    for size in range(10, 300, 10):\n"
+        "        os.posix_fallocate(big.fileno(), 0, size << 20); time.sleep(0.3)\n"
+        "time.sleep(600)"
+    )
+    client = person.launch("--outputs", "*.txt", "--grace", "1s", kind="m6a.large", cap="0.10")
+    assert client.wait() == 63, str(client)
+    assert client.says("disk")
+    assert person.holds("log.txt", "half")
+    assert not (person.work / "big").exists()
+    ended(person)
+
+
+@journeys
+def no_python(person: Person) -> None:
+    person.write("pass")
+    client = person.launch(kind="c6a.large", cap="0.10")
+    assert client.wait() == 55, str(client)
+    assert client.says("no Python 3.8 or newer")
+    ended(person)
+
+
+@journeys
+def setup_fails(person: Person) -> None:
+    person.write("print('never')")
+    client = person.launch("--setup", "echo set-up cannot find it >&2; exit 5")
+    assert client.wait() == 57, str(client)
+    assert b"set-up cannot find it" in client.err
+    assert client.out == b""
+    ended(person)
+
+
+@journeys
+def outputs_missing(person: Person) -> None:
+    person.write("open('model', 'w').write('x')")
+    client = person.launch("--outputs", "model", "--outputs", "checkpoints/*.pt")
+    assert client.wait() == 58, str(client)
+    assert client.says("checkpoints/*.pt is not there")
+    assert (person.work / "model").exists()
+    ended(person)
+
+
+@pytest.mark.parametrize("name", journeys.names)
+def test_trouble(name: str) -> None:
+    journeys.wait(name)

@@ -1,0 +1,310 @@
+"""`costgpu doctor` asks both emulated clouds: what is missing is named, with what to do; nothing is created."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from costgpu.providers.aws import sdk
+from costgpu.providers.aws.diagnostics import policy
+from tests.cli.here import told
+from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.ec2.client import RunningCloud
+
+boto3 = sdk.boto3()
+AWS = ("--infra", "aws/us-east-1")
+GCP = ("--infra", "gcp/us-central1")
+Checks = dict[str, dict[str, Any]]
+
+
+def doctor(*words: str) -> tuple[int, dict[str, Checks]]:
+    code, out, _ = told("doctor", "--json", *words)
+    document = json.loads(out)
+    assert document["exit_code"] == code
+    return code, {place["place"]: {c["name"]: c for c in place["checks"]} for place in document["places"]}
+
+
+def statuses(checks: Checks) -> dict[str, str]:
+    return {name: check["status"] for name, check in checks.items()}
+
+
+# -- AWS ---------------------------------------------------------------------------------------------------------------
+
+
+def document_without(*actions: str) -> dict[str, Any]:
+    """The shipped policy, less some actions."""
+    found: dict[str, Any] = json.loads(policy())
+    for statement in found["Statement"]:
+        held = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
+        statement["Action"] = [action for action in held if action not in actions] or ["none:None"]
+    return found
+
+
+def become_user(monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]) -> None:
+    """From here on this process is a user with that policy."""
+    iam = boto3.client("iam")
+    iam.create_user(UserName="ann")
+    iam.put_user_policy(UserName="ann", PolicyName="costgpu", PolicyDocument=json.dumps(document))
+    key = iam.create_access_key(UserName="ann")["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+
+
+def test_all_is_well_with_the_shipped_policy(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    become_user(monkeypatch, document_without())
+    cloud.forget_requests()
+    code, places = doctor(*AWS, "-t", "g5.xlarge")
+    assert code == 0
+    checks = places["aws/us-east-1"]
+    assert set(statuses(checks).values()) == {"ok"}
+    assert list(checks) == ["credentials", "clock", "permissions", "region", "machine", "quota", "dry run"]
+    assert checks["credentials"]["detail"].startswith("arn:aws:iam::123456789012:user/ann")
+    assert "64 vCPUs" in checks["quota"]["detail"]
+    asking = ("Describe", "Get", "List", "Simulate")
+    changing = [name for name in cloud.calls() if not name.partition(":")[2].startswith(asking)]
+    assert changing == ["ec2:RunInstances?"]
+    assert not cloud.instances()
+
+
+def test_a_missing_permission_is_named(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    become_user(monkeypatch, document_without("ec2:TerminateInstances", "ce:GetCostAndUsage"))
+    code, places = doctor(*AWS)
+    check = places["aws/us-east-1"]["permissions"]
+    assert (code, check["status"]) == (41, "failed")
+    assert "missing: ec2:TerminateInstances; and, needed less, ce:GetCostAndUsage" in check["detail"]
+    assert "--policy aws" in check["fix"]
+
+
+def test_a_permission_that_no_run_needs_is_a_warning(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    become_user(monkeypatch, document_without("ce:GetCostAndUsage", "iam:CreateServiceLinkedRole"))
+    code, places = doctor(*AWS)
+    assert (code, places["aws/us-east-1"]["permissions"]["status"]) == (0, "warning")
+    code, places = doctor(*AWS, "--spot")
+    assert (code, places["aws/us-east-1"]["permissions"]["status"]) == (41, "failed")
+
+
+def test_a_condition_of_the_users_own_policy_leaves_it_open(
+    cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = document_without("ec2:TerminateInstances")
+    office = {"IpAddress": {"aws:SourceIp": "203.0.113.0/24"}}
+    document["Statement"].append(
+        {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": "*", "Condition": office}
+    )
+    become_user(monkeypatch, document)
+    code, places = doctor(*AWS)
+    check = places["aws/us-east-1"]["permissions"]
+    assert (code, check["status"]) == (0, "unknown")
+    assert check["detail"] == "ec2:TerminateInstances: whether they are there depends on aws:SourceIp"
+
+
+def test_a_policy_for_other_resources_is_not_enough(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = document_without()
+    document["Statement"] = [each for each in document["Statement"] if each["Sid"] != "CreateWithOurTag"]
+    become_user(monkeypatch, document)
+    _, places = doctor(*AWS)
+    assert places["aws/us-east-1"]["permissions"]["detail"].endswith("missing: ec2:RunInstances")
+
+
+@pytest.mark.parametrize("path", ["/", "/teams/vision/"])
+def test_an_assumed_role_is_judged_by_its_role(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    iam = boto3.client("iam")
+    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
+    arn = iam.create_role(RoleName="trainer", Path=path, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    document = json.dumps(document_without("ec2:RunInstances"))
+    iam.put_role_policy(RoleName="trainer", PolicyName="costgpu", PolicyDocument=document)
+    key = boto3.client("sts").assume_role(RoleArn=arn, RoleSessionName="laptop")["Credentials"]
+    for name, value in (
+        ("ACCESS_KEY_ID", "AccessKeyId"),
+        ("SECRET_ACCESS_KEY", "SecretAccessKey"),
+        ("SESSION_TOKEN", "SessionToken"),
+    ):
+        monkeypatch.setenv(f"AWS_{name}", key[value])
+    _, places = doctor(*AWS)
+    check = places["aws/us-east-1"]["permissions"]
+    assert "assumed-role/" in places["aws/us-east-1"]["credentials"]["detail"]
+    assert check["detail"].endswith("missing: ec2:RunInstances")
+
+
+def test_permissions_that_cannot_be_asked_are_not_known(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    become_user(monkeypatch, document_without())
+    cloud.fault({"action": "SimulatePrincipalPolicy", "code": "AccessDenied", "status": 403, "times": -1})
+    code, places = doctor(*AWS, "-t", "g5.xlarge")
+    checks = places["aws/us-east-1"]
+    assert (code, checks["permissions"]["status"], checks["dry run"]["status"]) == (0, "unknown", "ok")
+    assert "iam:SimulatePrincipalPolicy" in checks["permissions"]["fix"]
+
+
+def test_a_dry_run_that_is_refused(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud.fault({"action": "RunInstances", "code": "UnauthorizedOperation", "status": 403, "times": -1})
+    code, places = doctor(*AWS, "-t", "g5.xlarge")
+    check = places["aws/us-east-1"]["dry run"]
+    assert (code, check["status"]) == (41, "failed")
+    assert "RunInstances" in check["detail"]
+
+
+def test_a_quota_that_is_too_small_on_aws(cloud: RunningCloud) -> None:
+    cloud.quota("us-east-1", "L-DB2E81BA", 0)
+    code, places = doctor("--infra", "aws/us-east-1", "--gpus", "A10G:1")
+    check = places["aws/us-east-1"]["quota"]
+    assert (code, check["status"]) == (43, "failed")
+    assert "(L-DB2E81BA) in us-east-1 is 0 vCPUs" in check["detail"]
+    assert "request-service-quota-increase" in check["fix"]
+    assert places["aws/us-east-1"]["dry run"]["detail"] == "not asked: see quota"
+
+
+def test_a_quota_that_may_not_be_read_stops_nothing(cloud: RunningCloud) -> None:
+    cloud.fault({"service": "servicequotas", "code": "AccessDeniedException", "times": -1})
+    code, places = doctor(*AWS, "-t", "g5.xlarge")
+    found = statuses(places["aws/us-east-1"])
+    assert (code, found["quota"], found["dry run"]) == (0, "unknown", "ok")
+
+
+def test_expired_credentials(cloud: RunningCloud) -> None:
+    cloud.expire("AKIAEMULATED")
+    code, places = doctor(*AWS)
+    checks = places["aws/us-east-1"]
+    assert (code, checks["credentials"]["status"], checks["clock"]["status"]) == (41, "failed", "ok")
+    assert "have expired" in checks["credentials"]["detail"]
+    assert checks["permissions"]["detail"] == checks["region"]["detail"] == "not asked: see credentials"
+
+
+def test_a_region_that_aws_does_not_have(cloud: RunningCloud) -> None:
+    code, places = doctor("--infra", "aws/us-esat-1", "-t", "g5.xlarge")
+    check = places["aws/us-esat-1"]["region"]
+    assert (code, check["status"]) == (44, "failed")
+    assert "us-east-1" in check["fix"]
+
+
+def test_a_region_that_is_not_enabled_in_the_account(cloud: RunningCloud) -> None:
+    code, places = doctor("--infra", "aws/ap-east-1")
+    check = places["aws/ap-east-1"]["region"]
+    assert (code, check["status"]) == (44, "failed")
+    assert "aws account enable-region --region-name ap-east-1" in check["fix"]
+
+
+@pytest.mark.parametrize(("seconds", "code", "status"), [(20, 0, "ok"), (100, 0, "warning"), (-400, 41, "failed")])
+def test_the_clock_against_both_clouds(
+    cloud: RunningCloud, gce: RunningGce, seconds: int, code: int, status: str
+) -> None:
+    for running in (cloud, gce):
+        running.advance(seconds)
+    found, places = doctor()
+    assert found == code
+    for name in ("aws", "gcp"):
+        check = places[name]["clock"]
+        assert check["status"] == status
+        if status != "ok":
+            assert ("behind" if seconds > 0 else "ahead") in check["detail"]
+            assert "timedatectl" in check["fix"]
+
+
+# -- Google Cloud ------------------------------------------------------------------------------------------------------
+
+
+def test_all_is_well_on_google_cloud(gce: RunningGce) -> None:
+    code, places = doctor(*GCP, "--gpus", "L4:1")
+    checks = places["gcp/us-central1"]
+    assert code == 0
+    assert set(statuses(checks).values()) == {"ok"}
+    assert list(checks) == [
+        "credentials",
+        "clock",
+        "permissions",
+        "API, billing",
+        "region",
+        "machine",
+        "quota",
+        "request",
+    ]
+    assert PROJECT in checks["credentials"]["detail"]
+    assert "us-central1-a" in checks["machine"]["detail"]
+    writing = ("insert", "delete", "patch", "update", "set")
+    assert not [name for name in gce.calls() if name.partition(".")[2].startswith(writing)]
+    assert (gce.instances(), gce.leftovers()) == ([], [])
+
+
+def test_a_missing_permission_is_named_on_google_cloud(gce: RunningGce) -> None:
+    gce.forbid("compute.instances.delete", "compute.projects.get")
+    code, places = doctor(*GCP, "-t", "e2-standard-2")
+    check = places["gcp/us-central1"]["permissions"]
+    assert (code, check["status"]) == (41, "failed")
+    assert "missing: compute.instances.delete; and, needed less, compute.projects.get" in check["detail"]
+    assert "--policy gcp" in check["fix"]
+    gce.forbid("compute.instances.getSerialPortOutput")
+    code, places = doctor(*GCP)
+    assert (code, places["gcp/us-central1"]["permissions"]["status"]) == (0, "warning")
+
+
+def test_permissions_that_google_does_not_tell(gce: RunningGce) -> None:
+    gce.fault({"service": "cloudresourcemanager", "code": "api-disabled", "times": -1})
+    code, places = doctor(*GCP)
+    check = places["gcp/us-central1"]["permissions"]
+    assert (code, check["status"]) == (0, "unknown")
+    assert "gcloud services enable" in check["fix"]
+
+
+def test_a_quota_that_is_too_small_on_google_cloud(gce: RunningGce) -> None:
+    gce.quota("global", "GPUS_ALL_REGIONS", 0)
+    code, places = doctor(*GCP, "--gpus", "L4:1")
+    check = places["gcp/us-central1"]["quota"]
+    assert (code, check["status"]) == (43, "failed")
+    assert "GPUS_ALL_REGIONS" in check["detail"]
+    assert f"iam-admin/quotas?project={PROJECT}" in check["fix"]
+    assert places["gcp/us-central1"]["request"]["detail"] == "not asked: see quota"
+    assert doctor(*GCP, "-t", "e2-standard-2")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "fix"),
+    [("api-disabled", "gcloud services enable compute.googleapis.com"), ("billing-disabled", "billing")],
+)
+def test_an_api_that_is_off(gce: RunningGce, fault: str, fix: str) -> None:
+    gce.fault({"service": "compute", "code": fault, "times": -1})
+    code, places = doctor(*GCP, "--gpus", "L4:1")
+    checks = places["gcp/us-central1"]
+    assert (code, checks["API, billing"]["status"], checks["permissions"]["status"]) == (41, "failed", "ok")
+    assert fix in checks["API, billing"]["fix"]
+    assert checks["region"]["detail"] == "not asked: see API, billing"
+
+
+def test_a_region_that_google_does_not_have(gce: RunningGce) -> None:
+    code, places = doctor("--infra", "gcp/us-cnetral1", "-t", "g2-standard-4")
+    check = places["gcp/us-cnetral1"]["region"]
+    assert (code, check["status"]) == (44, "failed")
+    assert "us-central1" in check["fix"]
+
+
+def test_a_machine_that_the_region_does_not_have(gce: RunningGce) -> None:
+    code, places = doctor("--infra", "gcp/northamerica-northeast2", "--gpus", "H100:8")
+    checks = places["gcp/northamerica-northeast2"]
+    assert (code, checks["region"]["status"], checks["machine"]["status"]) == (44, "ok", "failed")
+
+
+def test_nobody_answers(gce: RunningGce, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COSTGPU_GCP_ENDPOINT", "http://127.0.0.1:9")
+    code, places = doctor(*GCP)
+    found = statuses(places["gcp/us-central1"])
+    assert code == 46
+    assert (found["API, billing"], found["clock"], found["region"]) == ("failed", "unknown", "unknown")
+
+
+# -- both --------------------------------------------------------------------------------------------------------------
+
+
+def test_one_cloud_in_trouble_hides_nothing_of_the_other(cloud: RunningCloud, gce: RunningGce) -> None:
+    cloud.fault({"drop": True, "times": -1})
+    code, places = doctor(*AWS, *GCP, "--gpus", "L4:1")
+    assert code == 46
+    assert statuses(places["aws/us-east-1"])["credentials"] == "failed"
+    assert set(statuses(places["gcp/us-central1"]).values()) == {"ok"}
+
+
+def test_without_infra_a_machine_is_asked_about_where_it_exists(cloud: RunningCloud, gce: RunningGce) -> None:
+    code, places = doctor("-t", "g2-standard-4")
+    assert code == 0
+    assert "quota" in places["gcp"]
+    assert "quota" not in places["aws"]
+    assert places["aws"]["credentials"]["status"] == "ok"

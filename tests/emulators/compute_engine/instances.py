@@ -1,0 +1,313 @@
+"""Compute Engine's instances as they live: capacity, quotas, guests that stop themselves, time limits, preemption.
+
+What is not AWS: a guest that powers itself off is TERMINATED and still there, and so is its disk; the time limit of an
+instance counts only while it is RUNNING (cloud.google.com/compute/docs/instances/limit-vm-runtime, 2026-11: the
+termination timestamp is cleared whenever a VM is stopped).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.emulators.compute_engine import validation
+from tests.emulators.compute_engine.catalog import ACCELERATORS, last_part, region_of
+from tests.emulators.compute_engine.operations import OperationFailed, Operations, Scope, pool_exhausted, quota_exceeded
+from tests.emulators.compute_engine.project import Key, ProjectState, Row, fingerprint
+from tests.emulators.compute_engine.quotas import exceeded
+from tests.emulators.compute_engine.vm import Vm, make
+from tests.emulators.compute_engine.wire import GoogleError, exists, invalid, not_found
+from tests.emulators.machines import GuestSpec, Machines
+from tests.emulators.wire import ApiCall
+
+GONE = ("STOPPING", "TERMINATED")
+
+
+class Instances:
+    """All of them, over the machines that carry them."""
+
+    def __init__(
+        self,
+        world: ProjectState,
+        operations: Operations,
+        machines: Machines,
+        changed: Callable[[Vm], None] = lambda _: None,
+    ) -> None:
+        self.world, self.operations, self.machines = world, operations, machines
+        self.changed = changed  # called when an instance is about to run, and when its metadata change
+        self.rows: dict[Key, Vm] = {}
+        self.ended: list[Row] = []
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def clear(self) -> None:
+        self.rows, self.ended = {}, []
+        self.machines.close()
+
+    def get(self, project: str, zone: str, name: str) -> Vm:
+        found = self.rows.get((project, zone, name))
+        if found is None:
+            raise not_found(f"projects/{project}/zones/{zone}/instances/{name}")
+        return found
+
+    def at(self, address: str) -> Vm | None:
+        with self.world.lock:
+            return next((vm for vm in self.rows.values() if address in (vm.private_ip, vm.public_ip)), None)
+
+    # -- create --------------------------------------------------------------------------------------------------------
+
+    def insert(self, call: ApiCall) -> Row:
+        """``instances.insert``: what is wrong in itself is refused here, the rest comes in the operation."""
+        body, scope = call.params["body"], Scope(call.params["project"], "zone", call.region)
+        vm, disk = make(body, scope, self.world)
+        with self.world.lock:
+            if vm.key in self.rows:
+                raise exists(vm.path)
+            if (scope.project, scope.place, disk["name"]) in self.world.stores["disks"]:
+                raise exists(f"{scope.path}/disks/{disk['name']}")
+            if self.world.early_quotas and (short := self._over_quota(vm)):
+                raise GoogleError(403, "quotaExceeded", short.error["message"].replace("  ", " "))
+        generation = self.world.generation
+        return self.operations.start(scope, "insert", vm.row, lambda: self._insert(vm, disk, generation))
+
+    def _over_quota(self, vm: Vm) -> OperationFailed | None:
+        held = [each.demand for each in self.rows.values() if each.status != "TERMINATED"]
+        disks = sum(
+            int(disk["sizeGb"])
+            for (_, zone, _), disk in self.world.stores["disks"].items()
+            if region_of(zone) == vm.demand.region
+        )
+        over = exceeded(vm.demand, held, disks, self.world.quota)
+        return quota_exceeded(*over) if over else None
+
+    def _insert(self, vm: Vm, disk: Row, generation: int) -> None:
+        project, zone, _ = vm.key
+        with self.world.lock:
+            self._still(generation)
+            if vm.key in self.rows:
+                raise OperationFailed(
+                    409, "CONFLICT", {"code": "RESOURCE_ALREADY_EXISTS", "message": exists(vm.path).message}
+                )
+            if short := self._over_quota(vm):
+                raise short
+            self.rows[vm.key] = vm
+        self.world.dwell("insert_seconds", 0.5)
+        with self.world.lock:
+            self._still(generation)
+            if failures := self.world.failures.get(vm.kind.name):
+                status, code, message = failures.pop(0)
+                self.rows.pop(vm.key, None)
+                raise OperationFailed(status, code, {"code": code, "message": message})
+            if self.world.short_of({vm.kind.name, vm.demand.accelerator} - {""}, zone):
+                self.rows.pop(vm.key, None)
+                raise self._exhausted(vm)
+            if not vm.deleting:
+                self.world.stores["disks"][project, zone, disk["name"]] = disk
+                vm.row["status"] = "STAGING"
+        self.world.dwell("insert_seconds", 0.5)
+        self._power_on(vm, generation)
+
+    def _still(self, generation: int) -> None:
+        if generation != self.world.generation:
+            raise OperationFailed(500, "INTERNAL", {"code": "INTERNAL_ERROR", "message": "another project by now"})
+
+    def _exhausted(self, vm: Vm) -> OperationFailed:
+        zone, what = vm.key[1], {vm.kind.name, vm.demand.accelerator} - {""}
+        places = ACCELERATORS[vm.demand.accelerator].zones if vm.demand.accelerator else vm.kind.zones
+        others = [
+            each
+            for each in places
+            if region_of(each) == region_of(zone) and each != zone and not self.world.short_of(what, each)
+        ]
+        attached = f"{vm.demand.accelerator}:{vm.demand.gpus}" if vm.demand.gpus and not vm.kind.accelerator else ""
+        return pool_exhausted(vm.key[0], zone, vm.kind.name, attached, others)
+
+    def _power_on(self, vm: Vm, generation: int) -> None:
+        with self.world.lock:
+            self._still(generation)
+            if vm.deleting or vm.status != "STAGING":
+                return
+            for config in vm.row["networkInterfaces"][0].get("accessConfigs", []):
+                config.setdefault("natIP", self.world.public_ip())
+            spec = GuestSpec(
+                instance_id=vm.guest,
+                private_ip=vm.private_ip,
+                public_ip=vm.public_ip,
+                user_data=b"",
+                instance_type=vm.kind.name,
+                region=vm.demand.region,
+                zone=vm.key[1],
+                spot=vm.spot,
+                gpus=(ACCELERATORS[vm.demand.accelerator].shown,) * vm.demand.gpus if vm.demand.gpus else (),
+                soft_off_seconds=self.world.soft_off_seconds,
+            )
+            vm.row.update(status="RUNNING", lastStartTimestamp=self.world.stamp(), cpuPlatform="Intel Skylake")
+            if vm.until is not None:
+                vm.row["resourceStatus"]["scheduling"]["terminationTimestamp"] = self.world.stamp(vm.until)
+            self.changed(vm)
+            self.machines.boot(spec, lambda by_us: None if by_us else self._guest_ended(vm))
+
+    # -- end -----------------------------------------------------------------------------------------------------------
+
+    def delete(self, project: str, zone: str, name: str) -> Row:
+        vm = self.get(project, zone, name)
+        if vm.row["deletionProtection"]:
+            raise GoogleError(
+                400,
+                "resourceInUseByAnotherResource",
+                "Invalid resource usage: 'Resource cannot be deleted if it's protected against deletion.'.",
+            )
+        with self.world.lock:
+            vm.deleting = True
+        return self.operations.start(vm.scope, "delete", vm.row, lambda: self._delete(vm))
+
+    def _delete(self, vm: Vm) -> None:
+        with self.world.lock:
+            if self.rows.get(vm.key) is not vm:
+                return
+            vm.deleting = True
+            vm.row["status"] = "STOPPING"
+        self.machines.stop(vm.guest)
+        self.world.dwell("shutdown_seconds")
+        with self.world.lock:
+            if self.rows.get(vm.key) is not vm:
+                return
+            del self.rows[vm.key]
+            self.ended.append(vm.row)
+            for attached in vm.row["disks"]:
+                key = (vm.key[0], vm.key[1], last_part(attached["source"]))
+                if attached["autoDelete"]:
+                    self.world.stores["disks"].pop(key, None)
+                elif key in self.world.stores["disks"]:
+                    self.world.stores["disks"][key]["users"] = []
+
+    def stop(self, project: str, zone: str, name: str) -> Row:
+        vm = self.get(project, zone, name)
+        return self.operations.start(vm.scope, "stop", vm.row, lambda: self._halt(vm))
+
+    def start(self, project: str, zone: str, name: str) -> Row:
+        vm, generation = self.get(project, zone, name), self.world.generation
+        if vm.until is not None and vm.until <= self.world.now():
+            raise invalid(
+                "resource.scheduling.terminationTime",
+                vm.row["scheduling"].get("terminationTime"),
+                "The termination time has passed.",
+            )
+
+        def work() -> None:
+            with self.world.lock:
+                if vm.status != "TERMINATED":
+                    return
+                vm.row["status"] = "STAGING"
+            self.world.dwell("insert_seconds")
+            self._power_on(vm, generation)
+
+        return self.operations.start(vm.scope, "start", vm.row, work)
+
+    def _halt(self, vm: Vm) -> None:
+        """To TERMINATED, from RUNNING or STOPPING."""
+        with self.world.lock:
+            if vm.status == "TERMINATED" or vm.deleting:
+                return
+            vm.row["status"] = "STOPPING"
+        self.machines.stop(vm.guest)
+        self.world.dwell("shutdown_seconds")
+        with self.world.lock:
+            if self.rows.get(vm.key) is not vm or vm.status != "STOPPING":
+                return
+            vm.row.update(status="TERMINATED", lastStopTimestamp=self.world.stamp())
+            vm.row["resourceStatus"]["scheduling"].pop("terminationTimestamp", None)
+            static = {row["address"] for row in self.world.stores["addresses"].values()}
+            for config in vm.row["networkInterfaces"][0].get("accessConfigs", []):
+                if config.get("natIP") not in static:
+                    config.pop("natIP", None)
+
+    def _guest_ended(self, vm: Vm) -> None:
+        with self.world.lock:
+            if vm.status in GONE or self.rows.get(vm.key) is not vm:
+                return
+            vm.row["status"] = "STOPPING"
+            row = self.operations.note(vm.scope, "compute.instances.guestTerminate", vm.row, "system")
+        self._halt(vm)
+        self.operations.finish(row)
+
+    def preempt(self, vm: Vm, notice_seconds: float | None = None) -> None:
+        """Google takes a spot VM back: the notice, the power button, and then it is stopped or deleted.
+
+        Between notice and button is no time, unless the VM was made with a preemptionNoticeDuration.
+        """
+        if not vm.spot or vm.status != "RUNNING":
+            raise ValueError(f"{vm.key} is no running spot VM")
+        if notice_seconds is None:
+            notice_seconds = float(vm.row["scheduling"].get("preemptionNoticeDuration", {}).get("seconds", 0))
+        with self.world.lock:
+            vm.preempted = True
+            self.changed(vm)
+        threading.Thread(target=self._take_back, args=(vm, notice_seconds), daemon=True).start()
+
+    def _take_back(self, vm: Vm, notice_seconds: float) -> None:
+        time.sleep(notice_seconds)
+        with self.world.lock:
+            if vm.status in GONE or self.rows.get(vm.key) is not vm:
+                return
+            vm.row["status"] = "STOPPING"
+            row = self.operations.note(vm.scope, "compute.instances.preempted", vm.row)
+            row["statusMessage"] = "Instance was preempted."
+        if vm.row["scheduling"].get("instanceTerminationAction") == "DELETE":
+            self._delete(vm)
+        else:
+            self._halt(vm)
+        self.operations.finish(row)
+
+    def _watch(self) -> None:
+        """Ends what has reached its time limit."""
+        while True:
+            time.sleep(0.05)
+            with self.world.lock:
+                now = self.world.now()
+                due = [
+                    vm
+                    for vm in self.rows.values()
+                    if vm.status == "RUNNING" and vm.until is not None and vm.until <= now and not vm.deleting
+                ]
+                begun = [(vm, self._begin_to_end(vm)) for vm in due]
+            for vm, row in begun:
+                threading.Thread(target=self._time_is_over, args=(vm, row), daemon=True).start()
+
+    def _begin_to_end(self, vm: Vm) -> Row:
+        vm.row["status"] = "STOPPING"
+        kind = "delete" if vm.row["scheduling"]["instanceTerminationAction"] == "DELETE" else "stop"
+        return self.operations.note(vm.scope, kind, vm.row)
+
+    def _time_is_over(self, vm: Vm, row: Row) -> None:
+        (self._delete if row["operationType"] == "delete" else self._halt)(vm)
+        self.operations.finish(row)
+
+    # -- change --------------------------------------------------------------------------------------------------------
+
+    def change(self, call: ApiCall) -> Row:
+        """``setLabels``, ``setMetadata`` and ``setTags``."""
+        vm, body = self.get(call.params["project"], call.region, call.params["name"]), call.params["body"]
+        what = call.action.rpartition(".")[2]
+        if what == "setLabels":
+            validation.check_labels("labels", body.get("labels", {}))
+            old, given = vm.row["labelFingerprint"], body.get("labelFingerprint")
+            new: dict[str, Any] = {"labels": dict(body.get("labels", {})), "labelFingerprint": fingerprint()}
+        else:
+            name = "metadata" if what == "setMetadata" else "tags"
+            if what == "setMetadata":
+                validation.check_metadata(body)
+            old, given = vm.row[name]["fingerprint"], body.get("fingerprint")
+            new = {name: {**vm.row[name], "items": body.get("items", []), "fingerprint": fingerprint()}}
+        if given != old:
+            raise GoogleError(
+                412, "conditionNotMet", "Supplied fingerprint does not match current metadata fingerprint."
+            )
+
+        def work() -> None:
+            with self.world.lock:
+                vm.row.update(new)
+                self.changed(vm)
+
+        return self.operations.start(vm.scope, what, vm.row, work)

@@ -1,0 +1,56 @@
+"""The emulated AWS account as a process of its own, and its control side."""
+
+from __future__ import annotations
+
+import urllib.request
+from typing import Any
+
+from tests.emulators.emulator_client import RunningEmulator
+
+
+class RunningCloud(RunningEmulator):
+    """An emulated account; `url` is what AWS_ENDPOINT_URL must be."""
+
+    server = "tests.emulators.ec2.server"
+    gone = "terminated"
+
+    def environment(self, access_key: str = "AKIAEMULATED", secret_key: str = "secret") -> dict[str, str]:
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": access_key,
+            "AWS_SECRET_ACCESS_KEY": secret_key,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def expire(self, access_key: str) -> None:
+        """Its requests are refused from now on."""
+        self.post("expire", access_key=access_key)
+
+    def quota(self, region: str, code: str, value: float) -> None:
+        self.post("quota", region=region, code=code, value=value)
+
+    def shortage(self, instance_type: str, zone: str = "*") -> None:
+        self.post("shortage", instance_type=instance_type, zone=zone)
+
+    def power_off(self, instance_id: str) -> None:
+        """A guest of `NoGuests` powers itself off."""
+        self.post("power-off", instance_id=instance_id)
+
+    def interrupt(self, instance_id: str, notice_seconds: float = 120.0) -> None:
+        self.post("interrupt", instance_id=instance_id, notice_seconds=notice_seconds)
+
+    def change(self, instance_id: str, **attributes: Any) -> None:
+        """Sets attributes of moto's instance, such as disable_api_termination."""
+        self.post("change", instance_id=instance_id, **attributes)
+
+    def enforce_permissions(self, *, on: bool = True) -> None:
+        """From now on IAM policies decide."""
+        request = urllib.request.Request(
+            f"{self.url}/moto-api/reset-auth", data=b"0" if on else b"inf", headers={"Content-Type": "text/plain"}
+        )
+        urllib.request.urlopen(request, timeout=10).close()
+
+    def calls(self) -> list[str]:
+        """Names of the requests: ``ec2:RunInstances``; dry runs end with a question mark."""
+        return [row["name"] for row in self.requests()]

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     """Called with the seconds so far and whether the script has made a step."""
 
 
+LOGGER = logging.getLogger("costgpu")
+LOGGER.addHandler(logging.NullHandler())  # without a handler of the program's own nothing is printed
+
+
 class Reporter(Protocol):
     """Takes remarks and progress; nothing that it does changes the outcome."""
 
@@ -30,11 +34,11 @@ class LogReporter:
 
     def note(self, text: str, hint: str = "") -> None:
         """A warning in the log."""
-        logging.getLogger("costgpu").warning("%s", f"{text} ({hint})" if hint else text)
+        LOGGER.warning("%s", f"{text} ({hint})" if hint else text)
 
     def measuring(self, what: str, measure_seconds: float, limit_seconds: float) -> AbstractContextManager[Tick]:
         """An informational line in the log."""
-        logging.getLogger("costgpu").info("%s: %g s, at most %g s", what, measure_seconds, limit_seconds)
+        LOGGER.info("%s: %g s, at most %g s", what, measure_seconds, limit_seconds)
         return nullcontext(lambda _seconds, _stepping: None)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
+from costgpu.errors import PriceNotFound
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
 from costgpu.pricing.catalog import Catalog
@@ -24,7 +26,8 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
     found = list(catalog.query(OfferQuery(accelerator=wanted, infra=infra, purchase_options=options)))
     if wanted is not None and not wanted.none:
         without = AcceleratorRequest(none=True)
-        found += catalog.query(OfferQuery(accelerator=without, infra=infra, purchase_options=options))
+        with contextlib.suppress(PriceNotFound):  # there may be no machines without accelerators
+            found += catalog.query(OfferQuery(accelerator=without, infra=infra, purchase_options=options))
     on_demand = {
         (o.provider, o.region, o.instance_type): o.price_usd_per_hour
         for o in catalog.offers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +69,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
     """
     environment = job_environment(request.env, request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
-    now = datetime.now(UTC)
+    now = context.clock.now()
     infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)

@@ -18,7 +18,8 @@ import costgpu
 from costgpu.errors import BudgetExceeded
 from costgpu.ledger import Ledger
 from costgpu.measure.profile_file import save_profile
-from costgpu.models.run import EndReason, RunState
+from costgpu.models.job import EndReason
+from costgpu.models.run import RunState
 from tests.cli.fake import ON_FAKE, cloud
 from tests.cli.here import told
 from tests.fake_cloud import FakeCloud

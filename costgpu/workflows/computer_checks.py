@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from costgpu import __version__
 from costgpu.config import config_file, ledger_url
@@ -14,11 +14,7 @@ from costgpu.config.paths import data_path
 from costgpu.config.settings_files import PREFIX, user_file
 from costgpu.errors import ConfigError, LedgerError
 from costgpu.models.diagnostics import Check, Examination, ok, unknown, warning
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.workflows.context import AppContext
+from costgpu.workflows.context import AppContext
 
 
 def own_checks(context: AppContext) -> Sequence[Check]:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from costgpu.config import data_folder
 from costgpu.errors import AuthError, ConfigError, CostGpuError, PriceNotFound, UsageError
 from costgpu.models.diagnostics import Check, failed, unknown
-from costgpu.models.offer import PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.catalog import query_current
 from costgpu.pricing.query import OfferQuery
 from costgpu.providers import registry
-from costgpu.providers.spec import ProviderConfig
+from costgpu.providers.spec import ProviderConfig, ProviderSpec
 from costgpu.render.text.doctor import Place
 from costgpu.units import AcceleratorRequest, parse_accelerator
 from costgpu.workflows.computer_checks import own_checks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.models.offer import Offer
-    from costgpu.providers.spec import ProviderSpec
-    from costgpu.workflows.context import AppContext
-    from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.context import AppContext
+from costgpu.workflows.reporter import Reporter
 
 LEAST_MEMORY_GIB = 4.0  # of the machine that is looked at where none is named
 

@@ -6,12 +6,9 @@ import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
-
-if TYPE_CHECKING:
-    from costgpu.models.job import JobSpec
+from costgpu.models.job import JobSpec
 
 
 def job_environment(names: Sequence[str], env_file: str | None) -> dict[str, str]:

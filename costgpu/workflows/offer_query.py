@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from costgpu.errors import UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.units import parse_accelerator, parse_range, parse_usd
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 PURCHASE_OPTIONS = {None: (), True: (PurchaseOption.SPOT,), False: (PurchaseOption.ON_DEMAND,)}
 

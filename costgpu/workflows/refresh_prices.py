@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import datetime
 
 from costgpu.clock import SystemClock
 from costgpu.config import data_folder
 from costgpu.errors import AuthError, CostGpuError, PriceNotFound, ProviderError, Unreachable, UsageError
+from costgpu.models.offer import Offer
+from costgpu.models.price_update import PriceUpdate
 from costgpu.pricing import price_store
 from costgpu.pricing.hardware import nearest
 from costgpu.pricing.merge_prices import Refresh, settle
 from costgpu.providers import registry
-from costgpu.providers.spec import ProviderConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from costgpu.models.offer import Offer
-    from costgpu.models.price_update import PriceUpdate
-    from costgpu.providers.base import PriceSource
-    from costgpu.providers.spec import ProviderSpec
-    from costgpu.workflows.reporter import Reporter
+from costgpu.providers.base import PriceSource
+from costgpu.providers.spec import ProviderConfig, ProviderSpec
+from costgpu.workflows.reporter import Reporter
 
 
 def price_sources() -> dict[str, ProviderSpec]:

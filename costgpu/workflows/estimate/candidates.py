@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
 
 from costgpu.errors import PriceNotFound
 from costgpu.models.offer import PurchaseOption
@@ -13,9 +12,7 @@ from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.query import OfferQuery
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, parse_accelerator
-
-if TYPE_CHECKING:
-    from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.reporter import Reporter
 
 
 def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter: Reporter) -> list[Candidate]:

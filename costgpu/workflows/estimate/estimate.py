@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
 from costgpu.estimate.predict import predict, prepare
 from costgpu.estimate.scope import amount_of
 from costgpu.estimate.verdict import decide
-from costgpu.models.prediction import Candidate
+from costgpu.models.prediction import Candidate, Verdict
+from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
 from costgpu.workflows.estimate.candidates import candidates
@@ -18,11 +18,7 @@ from costgpu.workflows.estimate.extras import Extras, compute_extras, own_gpu
 from costgpu.workflows.estimate.profile_source import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-
-if TYPE_CHECKING:
-    from costgpu.models.prediction import Verdict
-    from costgpu.models.workload import WorkloadProfile
-    from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

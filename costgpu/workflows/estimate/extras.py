@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
 from costgpu.estimate.advice.advise import advise
 from costgpu.estimate.buy_vs_rent import OwnTerms, find_card, own
 from costgpu.estimate.energy import energy_kwh
 from costgpu.estimate.free_notebooks import free_notebooks
-from costgpu.estimate.predict import predict
-from costgpu.models.prediction import Choice
+from costgpu.estimate.predict import Workload, predict
+from costgpu.estimate.verdict import Preferences
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.prediction import Advice, Choice, FreeNotebook, Ownership, Prediction, Verdict
 from costgpu.pricing.hardware import accelerators
 from costgpu.units import parse_usd
 from costgpu.workflows.estimate.candidates import candidates
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.estimate.predict import Workload
-    from costgpu.estimate.verdict import Preferences
-    from costgpu.models.offer import AcceleratorSpec
-    from costgpu.models.prediction import Advice, FreeNotebook, Ownership, Prediction, Verdict
-    from costgpu.workflows.estimate.request import EstimateRequest
-    from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

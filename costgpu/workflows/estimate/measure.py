@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import platformdirs
 
 from costgpu.errors import NotPython, ScriptNotFound, UsageError
 from costgpu.measure import Outcome, Request, find_interpreter, measure_script
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.models.workload import WorkloadProfile
-    from costgpu.workflows.reporter import Reporter
+from costgpu.models.workload import WorkloadProfile
+from costgpu.workflows.reporter import Reporter
 
 
 def script_request(

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import platformdirs
 
 from costgpu import __version__
 from costgpu.errors import ProfileError, UsageError
 from costgpu.measure.profile_file import load_profile, save_profile
+from costgpu.models.workload import WorkloadProfile
 from costgpu.units import parse_count
 from costgpu.workflows.estimate.measure import note_files, run_measurement, script_request
+from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.write_file import check_target
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from costgpu.models.workload import WorkloadProfile
-    from costgpu.workflows.estimate.request import EstimateRequest
-    from costgpu.workflows.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True)

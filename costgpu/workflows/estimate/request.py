@@ -21,22 +21,11 @@ MOST_STEPS = 1e15
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateRequest:
-    """Options of an estimate. Texts are as on the command line: time spans ``90s`` or ``2h``, amounts of US dollars.
+    """The options of `costgpu estimate`, as texts: time spans ``90s`` or ``2h``, amounts of US dollars.
 
     Attributes:
         command: The script or program with its arguments, or a saved profile.
-        module: Module to run instead of a script, as ``python -m`` does.
-        measure_for: How long to measure after the first step.
-        start_limit: How long to wait for the first step.
-        like: A kind of work of the benchmark table.
-        params: Parameters of a language model that is not measured; with `tokens`.
-        step_pattern: Regular expression of a program's progress lines.
-        save: File for the measured profile.
-        value_of_time: What an hour of waiting is worth.
-        infra: Providers or regions; empty for all.
-        own: The user's own GPU.
-        power_price: Price of electricity per kWh.
-        energy: Whether to compute the energy of each row.
+        rows: Length of the verdict's table.
     """
 
     command: tuple[str, ...] = ()

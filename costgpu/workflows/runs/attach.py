@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from costgpu.errors import HostUnreachable, RunError
+from costgpu.models.run import RunView
+from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import driver_for, load, status_of, tail_position
 from costgpu.runner.state.lock import driving
+from costgpu.runner.state.observer import Observer
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.find_run import connection, run_and_machine
-
-if TYPE_CHECKING:
-    from costgpu.models.run import RunView
-    from costgpu.runner.drive.loop import Driver
-    from costgpu.runner.state.observer import Observer
-    from costgpu.workflows.context import AppContext
 
 
 def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver:

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from costgpu.models.instance import Instance
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, EventKind, RunState
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.runner.drive import termination
-from costgpu.runner.drive.loop import Detached
+from costgpu.runner.drive.loop import Detached, Driver
 from costgpu.runner.launch import driver_for, status_of, tail_position
 from costgpu.runner.state.journal import RunJournal
 from costgpu.runner.state.lock import driving
+from costgpu.runner.state.observer import Observer
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
-
-if TYPE_CHECKING:
-    from costgpu.models.instance import Instance
-    from costgpu.models.run import RunView
-    from costgpu.runner.drive.loop import Driver
-    from costgpu.runner.state.observer import Observer
-    from costgpu.workflows.context import AppContext
 
 
 def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: bool = False) -> Driver | None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from costgpu.errors import RunError
+from costgpu.models.instance import Instance
+from costgpu.models.run import RunView
 from costgpu.runner.drive import collect
-from costgpu.runner.files.place_outputs import bring_home
+from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
-
-if TYPE_CHECKING:
-    from costgpu.models.instance import Instance
-    from costgpu.models.run import RunView
-    from costgpu.runner.files.place_outputs import PlacedOutputs
-    from costgpu.workflows.context import AppContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

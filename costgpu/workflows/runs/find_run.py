@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from costgpu.errors import CostGpuError, HostUnreachable, RunNotFound
+from costgpu.models.instance import Instance
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.launch import find, provider_of, whoami
+from costgpu.runner.machine.host import Host
 from costgpu.runner.machine.keys import load_keys
-
-if TYPE_CHECKING:
-    from costgpu.models.instance import Instance
-    from costgpu.runner.machine.host import Host
-    from costgpu.workflows.context import AppContext
+from costgpu.workflows.context import AppContext
 
 
 def find_run(context: AppContext, text: str) -> RunView | TaggedInstance:

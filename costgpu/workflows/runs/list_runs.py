@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, LedgerError, ProviderError
 from costgpu.models.job import JobPhase
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.state.states import IllegalEvent, replay
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.workflows.context import AppContext
+from costgpu.workflows.context import AppContext
 
 RECENT_RUNS = 50
 

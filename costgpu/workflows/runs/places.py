@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from costgpu.errors import AuthError, PriceNotFound, UsageError
 from costgpu.estimate.predict import predict, prepare
 from costgpu.estimate.scope import amount_of
 from costgpu.estimate.verdict import Preferences, decide, weight
-from costgpu.models.prediction import Candidate, Choice
+from costgpu.models.offer import Offer
+from costgpu.models.prediction import Candidate, Choice, Prediction
+from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
 from costgpu.providers import registry
 from costgpu.runner.plan import Place, this_machine
 from costgpu.units import parse_accelerator, parse_usd
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.candidates import candidates
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import date
-
-    from costgpu.models.offer import Offer
-    from costgpu.models.prediction import Prediction
-    from costgpu.models.workload import WorkloadProfile
-    from costgpu.workflows.context import AppContext
-    from costgpu.workflows.reporter import Reporter
-    from costgpu.workflows.runs.request import RunRequest
+from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.runs.request import RunRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,20 +6,30 @@ import os
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from costgpu.errors import AuthError, CostGpuError, InvalidRequest, ProviderError, ScriptError, UsageError
+from costgpu.errors import (
+    AuthError,
+    BudgetExceeded,
+    CostGpuError,
+    InvalidRequest,
+    ProviderError,
+    ScriptError,
+    UsageError,
+)
 from costgpu.estimate.scope import amount_of
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.profile_file import load_profile
-from costgpu.models.instance import CreateRequest
-from costgpu.models.run import Plan
+from costgpu.models.instance import CreateRequest, Identity
+from costgpu.models.job import JobSpec
+from costgpu.models.run import Option, Plan
+from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.drive.termination import common_layers
 from costgpu.runner.files.select import select
-from costgpu.runner.plan import options_for
+from costgpu.runner.plan import Limits, Place, options_for
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import note_files, run_measurement
-from costgpu.workflows.reporter import note_error
+from costgpu.workflows.reporter import Reporter, note_error
 from costgpu.workflows.runs.places import (
     Places,
     check_credentials,
@@ -29,18 +39,7 @@ from costgpu.workflows.runs.places import (
     wanted_offers,
 )
 from costgpu.workflows.runs.plan_budget import with_budgets
-from costgpu.workflows.runs.request import job_spec, limits_of
-
-if TYPE_CHECKING:
-    from costgpu.errors import BudgetExceeded
-    from costgpu.models.instance import Identity
-    from costgpu.models.job import JobSpec
-    from costgpu.models.run import Option
-    from costgpu.models.workload import WorkloadProfile
-    from costgpu.runner.plan import Limits, Place
-    from costgpu.workflows.context import AppContext
-    from costgpu.workflows.reporter import Reporter
-    from costgpu.workflows.runs.request import RunRequest
+from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

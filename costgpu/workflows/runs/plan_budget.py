@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from costgpu.errors import BudgetExceeded, LedgerError
-
-if TYPE_CHECKING:
-    from costgpu.ledger.records.budget_rules import BudgetState
-    from costgpu.models.run import Plan
-    from costgpu.workflows.context import AppContext
+from costgpu.ledger.records.budget_rules import BudgetState
+from costgpu.models.run import Plan
+from costgpu.workflows.context import AppContext
 
 
 def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:

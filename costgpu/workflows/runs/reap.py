@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from costgpu.errors import (
     ConfigError,
@@ -18,20 +18,16 @@ from costgpu.errors import (
     UsageError,
 )
 from costgpu.models.reap import ReapFindings
+from costgpu.models.run import RunView
 from costgpu.providers import registry
+from costgpu.providers.base import Provider
 from costgpu.render.text.reap import count_text, rate_text
 from costgpu.runner.launch import collect_finished, expected, load, whoami
 from costgpu.runner.reap import Only, end_orphans, look
 from costgpu.runner.spending import shipped_prices
+from costgpu.runner.state.observer import Observer
 from costgpu.units import parse_duration
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.models.run import RunView
-    from costgpu.providers.base import Provider
-    from costgpu.runner.state.observer import Observer
-    from costgpu.workflows.context import AppContext
+from costgpu.workflows.context import AppContext
 
 TAGS_ONLY = "Only the tags on the machines count."
 

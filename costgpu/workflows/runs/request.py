@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
+from costgpu.measure import Request
 from costgpu.models.job import JobSpec
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
 from costgpu.workflows.estimate.request import MEASURE_FOR, START_LIMIT
 from costgpu.workflows.tags import parse_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from costgpu.measure import Request
 
 DEFAULT_LEASE = "8h"
 DEFAULT_GRACE = "30s"
@@ -25,26 +21,12 @@ MOST_PROCESSES = 999
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """Options of a run. Texts are as on the command line: time spans ``90s`` or ``2h``, amounts of US dollars.
+    """The options of `costgpu run`, as texts: time spans ``90s`` or ``2h``, amounts of US dollars.
 
     Attributes:
         command: The script with its arguments, or the arguments of a module.
-        infra: Providers or regions; empty for all.
-        max_cost: Highest cost of everything from the create call on; None for three times the estimate.
-        outputs: Patterns of the files to download; empty for all that is new or changed.
-        setup: Command before the job.
         env: ``KEY=VALUE``, or ``KEY`` from this process.
-        tags: ``key=value``.
-        auto_shutdown: Whether the machine ends when the job is over.
-        lease: Without `auto_shutdown`: how long the machine may live.
         nproc: Number of processes under torchrun, or ``auto``.
-        profile: Saved profile instead of a measurement.
-        estimate: Whether to measure the script here first.
-        disk_gib: Size of the root disk.
-        bucket: Where outputs and logs are also kept.
-        sync_limit_mib: Largest folder to send.
-        grace: Time between asking the job to end and killing it.
-        assume_price: Price of an hour of this machine.
     """
 
     command: tuple[str, ...] = ()

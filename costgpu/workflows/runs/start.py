@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from costgpu.models.run import Plan
 from costgpu.providers import registry
+from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import launch, whoami
+from costgpu.runner.state.observer import Observer
 from costgpu.units import parse_duration
 from costgpu.workflows.context import AppContext, app_context
 from costgpu.workflows.estimate.measure import script_request
+from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
-from costgpu.workflows.runs.request import check
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from costgpu.models.run import Plan
-    from costgpu.runner.drive.loop import Driver
-    from costgpu.runner.state.observer import Observer
-    from costgpu.workflows.reporter import Reporter
-    from costgpu.workflows.runs.request import RunRequest
+from costgpu.workflows.runs.request import RunRequest, check
 
 
 @contextmanager

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from costgpu.errors import ProviderError, UsageError
-from costgpu.ledger.records.billed import BilledCost, add, compared, latest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.ledger.records.billed import Compared
-    from costgpu.providers.base import Bill, Billing
-    from costgpu.workflows.context import AppContext
+from costgpu.ledger.records.billed import BilledCost, Compared, add, compared, latest
+from costgpu.providers.base import Bill, Billing
+from costgpu.workflows.context import AppContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from costgpu.errors import (
     AlertFailed,
@@ -15,21 +15,22 @@ from costgpu.errors import (
     TerminationUnconfirmed,
     Unreachable,
 )
-from costgpu.ledger.records.budget_store import all_budgets, claim_delivery, finish_delivery
+from costgpu.ledger.records.budget_rules import BudgetState
+from costgpu.ledger.records.budget_store import (
+    Alert,
+    DeliveryAttempt,
+    Stored,
+    all_budgets,
+    claim_delivery,
+    finish_delivery,
+)
 from costgpu.ledger.schema import EPOCH
+from costgpu.providers.base import Provider
 from costgpu.render.text.alert_message import late_message, message, title
 from costgpu.render.text.budget import Standing
-from costgpu.runner.spending import gather, shipped_prices, state_of
+from costgpu.runner.spending import Spending, gather, shipped_prices, state_of
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.standings import note_problems, standing_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from costgpu.ledger.records.budget_rules import BudgetState
-    from costgpu.ledger.records.budget_store import Alert, DeliveryAttempt, Stored
-    from costgpu.providers.base import Provider
-    from costgpu.runner.spending import Spending
-    from costgpu.workflows.context import AppContext
 
 PRINTED = "printed"
 _PARTLY = re.compile(r"\d+ of (\d+) delivered; failed: (#\d+(?:,#\d+)*); ")  # to the end: the ledger cuts what is long

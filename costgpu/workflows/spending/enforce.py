@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from costgpu.config import runs_folder
 from costgpu.errors import CostGpuError, RunBusy
+from costgpu.models.run import RunView
+from costgpu.render.text.budget import Standing
 from costgpu.runner.launch import load, whoami
 from costgpu.runner.machine.keys import USER_KEY
-from costgpu.runner.spending import counted
+from costgpu.runner.machine_cost import Machine
+from costgpu.runner.spending import Spending, counted
 from costgpu.runner.state.observer import NullObserver
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.cancel import cancel_driven, cancel_run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from costgpu.models.run import RunView
-    from costgpu.render.text.budget import Standing
-    from costgpu.runner.machine_cost import Machine
-    from costgpu.runner.spending import Spending
-    from costgpu.workflows.context import AppContext
 
 
 class Enforcement:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from costgpu import __version__
 from costgpu.errors import LedgerDamaged, UsageError
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.records.budget_rules import bounds
+from costgpu.ledger.records.budget_rules import Budget, bounds
 from costgpu.ledger.records.budget_store import all_budgets
+from costgpu.models.run import RunView
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, cost_before, summarise
 from costgpu.runner.state.states import IllegalEvent, replay
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
-
-if TYPE_CHECKING:
-    from costgpu.ledger.records.budget_rules import Budget
-    from costgpu.models.run import RunView
-    from costgpu.workflows.context import AppContext
 
 DEFAULT_DAYS = 90
 MOST_DAYS = 18_263  # 50 years

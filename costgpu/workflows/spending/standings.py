@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from costgpu.errors import LedgerError
-from costgpu.ledger.records.budget_store import alerts_of, all_budgets, unknown
+from costgpu.errors import CostGpuError, LedgerError
+from costgpu.ledger.records.budget_rules import BudgetState
+from costgpu.ledger.records.budget_store import Alert, Stored, alerts_of, all_budgets, unknown
 from costgpu.render.text.budget import Standing
-from costgpu.runner.spending import gather, shipped_prices, state_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.errors import CostGpuError
-    from costgpu.ledger.records.budget_rules import BudgetState
-    from costgpu.ledger.records.budget_store import Alert, Stored
-    from costgpu.runner.spending import Spending
-    from costgpu.workflows.context import AppContext
+from costgpu.runner.spending import Spending, gather, shipped_prices, state_of
+from costgpu.workflows.context import AppContext
 
 
 def standings(context: AppContext, name: str | None = None) -> tuple[list[Standing], list[CostGpuError]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from costgpu.models.job import FileEntry
-from costgpu.runner.files.place_outputs import bring_home
+from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.runner.files.select import format_bytes, select
 from costgpu.runner.machine.agent_bundle import agent_file
 from costgpu.runner.machine.agent_client import AgentHost
@@ -108,7 +108,7 @@ def fetching(folder: Path, server: Server) -> None:
                 shutil.copy(there / entry.path, target / entry.path)
 
     took = seconds(
-        lambda: bring_home(Here(), small.files, workdir=folder / "home", sent={}, run_id="benchmark")  # type: ignore[arg-type]
+        lambda: fetch_and_place(Here(), small.files, workdir=folder / "home", sent={}, run_id="benchmark")  # type: ignore[arg-type]
     )
     print(f"bring_home: {len(small.files)} files, made safe on disk: {took:.2f} s")
 

@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from costgpu.measure.interpreter import Interpreter
-from costgpu.measure.session import Request, measure
+from costgpu.measure.session import Request, run_probe
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 PLAIN = """
@@ -54,11 +54,11 @@ def plain(script: Path, arguments: list[str], seconds: float, folder: Path) -> f
 def probed(script: Path, arguments: list[str], seconds: float, folder: Path) -> float:
     """The same under the probe, with the probe's own time between two steps in it."""
     request = Request(script=script, module=None, arguments=arguments, workdir=folder, measure_for_seconds=seconds)
-    outcome = measure(request, Interpreter(sys.executable, "", ""), folder, lambda _seconds, _stepping: None)
+    outcome = run_probe(request, Interpreter(sys.executable, "", ""), folder, lambda _seconds, _stepping: None)
     assert outcome.record is not None
     phase = outcome.record["phases"][0]
     plain_steps = [s for i, s in enumerate(phase["seconds"]) if i > 10 and str(i) not in phase["special"]]
-    return statistics.quantiles(plain_steps, n=10)[0] + statistics.median(phase["hooks"])
+    return statistics.quantiles(plain_steps, n=10)[0] + statistics.median(phase["own_seconds"])
 
 
 def main() -> None:

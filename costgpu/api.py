@@ -246,8 +246,9 @@ def run(
         RunError: The run ended without its job's own exit code.
         TerminationUnconfirmed: The machine may still be billing.
     """
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import load, new_run_id
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.launch import new_run_id
     from costgpu.runner.state.observer import NullObserver
     from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.request import RunRequest
@@ -278,8 +279,8 @@ def run(
         try:
             driver = start_run(context, planned, NullObserver(), run_id=run_id, detach=not wait)
         except Detached:
-            return load(context.ledger, run_id)
-        error = driver.record.broken or driver.error or error_for(driver.view)
+            return load_run(context.ledger, run_id)
+        error = driver.context.journal.broken or driver.error or error_for(driver.view)
         if error is not None:
             raise error
         return driver.view

@@ -1,4 +1,4 @@
-"""What providers have said about bills, kept for some hours: some charge for the answer. Imports `base` and `clock`."""
+"""What providers have said about bills, kept for some hours: some charge for the answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -22,23 +23,61 @@ KEEP = timedelta(hours=6)
 DAY = timedelta(days=1)
 
 
-class KeptBills:
-    """Answers of one provider.
+class CachedBilling(ABC):
+    """A `Billing` whose answers are kept for six hours. Subclasses say who is asked, and ask."""
 
-    Args:
-        provider: Whose.
-        source: Of the figures, for people.
-        clock: Tells how old an answer is.
-        folder: For the answers; None for costgpu's own in the user's cache folder.
-    """
+    name: str
+    source: str  # of the figures, for people
+    usd_per_request: Decimal
+    no_tag_note: str  # what to tell people if costs are known, and none of them carries our tag
 
-    def __init__(self, provider: str, source: str, clock: Clock, folder: Path | None = None) -> None:
-        self._provider = provider
-        self._source = source
+    def __init__(self, clock: Clock, folder: Path | None = None) -> None:
         self._clock = clock
         self._folder = folder or platformdirs.user_cache_path("costgpu", appauthor=False) / "billing"
 
-    def read(self, account: str, start: datetime, end: datetime) -> Bill | None:
+    @abstractmethod
+    def account(self) -> str:
+        """Whose bills are asked about."""
+
+    @abstractmethod
+    def ask(self, start: datetime, end: datetime) -> tuple[Sequence[BilledRow], int]:
+        """The rows, and how many requests they took."""
+
+    def kept(self, start: datetime, end: datetime) -> Bill | None:
+        """The answer that is not older than six hours, if there is one; asks nobody for money."""
+        start, end = self.days(start, end)
+        return self._read(self.account(), start, end)
+
+    def billed(self, start: datetime, end: datetime, *, fresh: bool = False) -> Bill:
+        """By run and day, from the kept answer or from the provider.
+
+        Raises:
+            InvalidRequest: Not whole UTC days, or none of them has begun.
+            AuthError: The provider may not be asked.
+            ProviderError: It does not answer, or not in US dollars.
+        """
+        start, end = self.days(start, end)
+        account = self.account()
+        known = None if fresh else self._read(account, start, end)
+        if known is not None:
+            return known
+        rows, requests = self.ask(start, end)
+        untagged = any(row.amount_usd for row in rows) and not any(row.run_id for row in rows)
+        bill = Bill(
+            provider=self.name,
+            account=account,
+            start=start,
+            end=end,
+            rows=tuple(rows),
+            asked_at=self._clock.now(),
+            source=self.source,
+            requests=requests,
+            note=self.no_tag_note if untagged else "",
+        )
+        self._write(bill)
+        return bill
+
+    def _read(self, account: str, start: datetime, end: datetime) -> Bill | None:
         """The answer about exactly these days that is not older than six hours; None if there is none."""
         try:
             bill = self._bill(json.loads(self._path(account, start, end).read_text(encoding="utf-8")))
@@ -48,7 +87,7 @@ class KeptBills:
         same = (bill.account, bill.start, bill.end) == (account, start, end)
         return bill if same and timedelta(0) <= age < KEEP else None
 
-    def write(self, bill: Bill) -> None:
+    def _write(self, bill: Bill) -> None:
         """Keeps it. An answer that cannot be kept costs as much again the next time, and nothing else."""
         path = self._path(bill.account, bill.start, bill.end)
         with contextlib.suppress(OSError):
@@ -77,12 +116,12 @@ class KeptBills:
         return first, last
 
     def _path(self, account: str, start: datetime, end: datetime) -> Path:
-        return self._folder / f"{self._provider}-{account}-{start:%Y%m%d}-{end:%Y%m%d}.json"
+        return self._folder / f"{self.name}-{account}-{start:%Y%m%d}-{end:%Y%m%d}.json"
 
     def _bill(self, document: Mapping[str, Any]) -> Bill:
         when = datetime.fromisoformat
         return Bill(
-            provider=self._provider,
+            provider=self.name,
             account=str(document["account"]),
             start=when(document["start"]),
             end=when(document["end"]),
@@ -97,7 +136,7 @@ class KeptBills:
                 for run_id, start, end, amount, estimated in document["rows"]
             ),
             asked_at=when(document["asked_at"]),
-            source=self._source,
+            source=self.source,
             requests=0,
             note=str(document["note"]),
         )

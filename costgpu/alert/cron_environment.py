@@ -1,7 +1,7 @@
-"""What a command that runs by itself needs of the terminal that it was set up in, and what it must not have.
+"""The environment variables that a command in cron needs.
 
-Cron knows hardly any variables. Those that only say where things are go into its line; secrets never do, since a
-crontab is a plain file: their absence is said instead.
+Cron sets hardly any. Those that only say where something is go into its line; secrets never do, since a crontab is a
+plain file: a note says that they are missing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from costgpu.config.settings_files import PREFIX, known_settings, project_file, 
 from costgpu.providers import registry
 
 SECRET_SETTINGS = ("ALERT_URLS", "LEDGER_URL")
-PLACES = (
+LOCATION_VARIABLES = (
     "XDG_CONFIG_HOME",
     "XDG_DATA_HOME",
     "XDG_CACHE_HOME",
@@ -38,7 +38,7 @@ PLACES = (
     "all_proxy",
     "no_proxy",
 )
-"""Variables that say where something is, or which; the providers have further ones."""
+"""Variables that say where something is, or which one to use; the providers have further ones."""
 SECRETS = {"PGPASSWORD": "Write it into ~/.pgpass."}
 PROGRAMS = ("git", "ssh")  # that runs may need; credentials of providers may need others
 SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
@@ -48,33 +48,28 @@ _PROXY_SECRET = re.compile(r"^(?:\w+://[^:]*|(?!\w+://)[^:]*):.*@")  # curl and 
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """Variables for the command, and what to tell the person who sets it up.
-
-    Attributes:
-        variables: Name -> value.
-        notes: Sentences; without any value that is secret.
-    """
+class CronEnvironment:
+    """Variables for the command, and sentences for the person who sets it up, without any secret."""
 
     variables: Mapping[bytes, bytes]
     notes: Sequence[str] = field(default=())
 
 
-def surroundings(
+def cron_environment(
     environment: Mapping[str, str],
     program: str,
     which: Callable[[str], str | None],
     home: str = "",
     folder: Path | None = None,
-) -> Surroundings:
-    """What of an environment a command without a terminal needs.
+) -> CronEnvironment:
+    """Selects from the environment of a terminal what a command without one needs.
 
     Args:
-        environment: Of the terminal.
+        environment: The terminal's variables.
         program: Full path of the command.
-        which: Full path of a command by its name; None if there is none.
-        home: That the system would give the user; empty if it is not known.
-        folder: Whose project's settings count here; None for the current one. Cron begins in another.
+        which: Finds the full path of a program by its name; None if there is none.
+        home: The user's home folder as the system has it; empty if it is not known.
+        folder: The project's folder, since cron starts in another one; None for the current one.
 
     Raises:
         ConfigError: A settings file cannot be read.
@@ -84,7 +79,7 @@ def surroundings(
     if home and environment.get("HOME", home) != home:
         variables["HOME"] = environment["HOME"]
     providers = registry.specs()
-    for name in (*PLACES, *(name for spec in providers for name in spec.environment)):
+    for name in (*LOCATION_VARIABLES, *(name for spec in providers for name in spec.environment)):
         value = environment.get(name, "")
         hides = _PROXY_SECRET if name.lower().endswith("_proxy") else _HAS_SECRET
         if value and hides.search(value):
@@ -110,11 +105,11 @@ def surroundings(
             if environment.get(name):
                 notes.append(f"{name} is only known to this terminal: cron will not see it. {advice}")
     notes += _file_notes(environment)
-    return Surroundings({os.fsencode(k): os.fsencode(v) for k, v in variables.items()}, tuple(notes))
+    return CronEnvironment({os.fsencode(k): os.fsencode(v) for k, v in variables.items()}, tuple(notes))
 
 
 def _file_notes(environment: Mapping[str, str]) -> list[str]:
-    """About the user's settings file."""
+    """Notes about the user's settings file."""
     file = user_file()
     if "alert_urls" not in file.values:
         if environment.get(f"{PREFIX}ALERT_URLS"):
@@ -129,7 +124,7 @@ def _file_notes(environment: Mapping[str, str]) -> list[str]:
 
 
 def _path(program: str, which: Callable[[str], str | None]) -> str:
-    """Where to search for programs: as short as it can be, since a crontab's line has little room."""
+    """The search path of programs, as short as it can be, since a crontab's line has little room."""
     programs = (*(name for spec in registry.specs() for name in spec.programs), *PROGRAMS)
     found = [str(Path(program).parent), *(str(Path(place).parent) for place in map(which, programs) if place)]
     folders = dict.fromkeys((*found, *SYSTEM_PATH))
@@ -137,7 +132,7 @@ def _path(program: str, which: Callable[[str], str | None]) -> str:
 
 
 def _secret_ledger(url: str) -> bool:
-    """Whether it holds a password, or nobody can say."""
+    """Whether it holds a password, or cannot be read."""
     from sqlalchemy.engine import make_url  # noqa: PLC0415  only for those who have such a variable
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
 

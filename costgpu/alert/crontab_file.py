@@ -34,9 +34,9 @@ def read() -> bytes:
 
 
 def _exactly(shown: bytes) -> bytes:
-    """The crontab itself: Debian's ``crontab -l`` writes a carriage return as two characters, and a backspace.
+    """The crontab itself: Debian's ``crontab -l`` shows a carriage return and a backspace as two characters each.
 
-    Its ``crontab -e`` gives the editor the file as it is, and `cat` is one that changes nothing.
+    Its ``crontab -e`` gives the editor the file as it is, and `cat` is an editor that changes nothing.
     """
     if not _SHOWN.search(shown):
         return shown
@@ -51,15 +51,12 @@ def _exactly(shown: bytes) -> bytes:
 
 
 def replace(old: bytes, new: bytes, now: datetime) -> Path | None:
-    """Puts another crontab in the place of the user's.
+    """Replaces the user's crontab, and returns the path of a copy of the old one; None if that was empty.
 
     Args:
-        old: What `read` gave.
-        new: What it is to be.
-        now: For the name of the copy.
-
-    Returns:
-        Where a copy of the old one is; None if that was empty.
+        old: The crontab as `read` gave it.
+        new: The new crontab; empty to remove it.
+        now: The present, for the name of the copy.
 
     Raises:
         ConfigError: The system refused it, or somebody has changed it meanwhile; then it is as it was.
@@ -69,7 +66,7 @@ def replace(old: bytes, new: bytes, now: datetime) -> Path | None:
         raise ConfigError("The crontab has just been changed by somebody else.", hint="Nothing was changed. Try again.")
     done = _crontab("-", new) if new else _crontab("-r")
     if done.returncode != 0:
-        raise ConfigError(f"The crontab was refused: {_said(done)}.", hint="It is as it was.")
+        raise ConfigError(f"The new crontab was refused: {_said(done)}.", hint="It is as it was.")
     if read() != new:
         kept = f" What it was is in {copy}." if copy else ""
         raise ConfigError(f"The crontab is not what was written: another program has changed it.{kept}")

@@ -1,7 +1,7 @@
-"""The lines that let cron look after budgets, and the user's crontab with and without them. Pure, on bytes.
+"""The crontab lines that check budgets, and the user's crontab with and without them. Pure, on bytes.
 
-A crontab belongs to its user: whatever stands in it besides our block comes out as it went in, byte for byte. Nothing
-of ours acts on other lines: variables stand in the command, not in lines of their own.
+A crontab belongs to its user: everything outside of our block stays as it is, byte for byte, and nothing of ours acts
+on other lines: variables stand in the command, not in lines of their own.
 """
 
 from __future__ import annotations
@@ -26,17 +26,13 @@ _SHELL = re.compile(rb"^[ \t]*SHELL[ \t]*=[ \t]*[\"']?([^\"'\s]+)", re.MULTILINE
 MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)  # that divide an hour
 HOURS = (1, 2, 3, 4, 6, 8, 12)  # that divide a day
 STEPS = (*MINUTES, *(60 * hours for hours in HOURS), 1440)
-DAILY_HOUR = 9  # people read their mail; and a day's budget is not looked at when nothing is spent yet
+DAILY_HOUR = 9  # when people read their mail, and a daily budget is no longer empty
 LONGEST_LINE = 990  # bytes; cron of 1993, which Debian has, takes 998
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How often.
-
-    Attributes:
-        minutes: Between two checks; one of `STEPS`.
-    """
+    """How often a command runs: every so many `minutes`, one of `STEPS`."""
 
     minutes: int
 
@@ -55,8 +51,8 @@ class Schedule:
         above = [step for step in STEPS if step > minutes]
         near = " or ".join(_short(step) for step in (*below[-1:], *above[:1]))
         raise UsageError(
-            f"--every {text}: cron cannot do that: it goes by the minutes of an hour and the hours of a day.",
-            hint=f"The nearest that it can do: {near}.",
+            f"--every {text}: cron cannot do that. It counts the minutes of an hour and the hours of a day.",
+            hint=f"The nearest that it can do is {near}.",
         )
 
     @property
@@ -87,19 +83,14 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """A command that is to run by itself.
-
-    Attributes:
-        argv: With the full path of the program.
-        variables: That it needs and that cron does not have.
-    """
+    """A command that cron runs: the full path of a program, its arguments, and variables that cron does not set."""
 
     argv: Sequence[bytes]
     variables: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @property
     def command(self) -> list[bytes]:
-        """The words to execute."""
+        """The words of the command line."""
         if not self.variables:
             return list(self.argv)
         assignments = [name + b"=" + value for name, value in self.variables.items()]
@@ -109,10 +100,10 @@ class Task:
 
 
 def line(schedule: Schedule, task: Task) -> bytes:
-    """The line of a crontab, without its end.
+    """The line of a crontab, without its line end.
 
     Raises:
-        ConfigError: It has a word that no crontab can hold, or it is too long.
+        ConfigError: A word cannot stand in a crontab, or the line is too long.
     """
     text = schedule.cron.encode() + b" " + b" ".join(_word(word) for word in task.command)
     if len(text) > LONGEST_LINE:
@@ -124,10 +115,10 @@ def line(schedule: Schedule, task: Task) -> bytes:
 
 
 def install(crontab: bytes, lines: Sequence[bytes]) -> bytes:
-    """The crontab with our block of these lines: in the place of an older one, or else at the end.
+    """The crontab with our block of these lines, which replaces an older one or is added at the end.
 
     Raises:
-        ConfigError: There are marks of ours in it that do not belong together.
+        ConfigError: The marks of our block in it do not belong together.
     """
     found = _block(crontab)
     end, before = found or (len(crontab), crontab)
@@ -150,14 +141,14 @@ def remove(crontab: bytes) -> bytes:
 
 
 def foreign_shell(crontab: bytes) -> str:
-    """The shell that the crontab chooses for lines at its end, if that is none that reads lines as sh does."""
+    """The shell that the crontab sets for lines at its end, unless it reads lines as sh does; empty for sh."""
     found = _SHELL.findall(remove(crontab))
     name = found[-1].decode(errors="replace") if found else "sh"
     return "" if name.rpartition("/")[2] in ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox") else name
 
 
 def _block(crontab: bytes) -> tuple[int, bytes] | None:
-    """Where our block ends, and what stood before it."""
+    """The end of our block, and what stood before it; None without one."""
     marks = list(_MARKS.finditer(crontab))
     if not marks:
         return None

@@ -1,7 +1,7 @@
-"""Messages to people, by apprise: mail, Slack, Teams, Telegram, Discord, webhooks, ...
+"""Sends messages by apprise: mail, Slack, Teams, Telegram, Discord, webhooks, ...
 
-An address (apprise says URL) holds passwords and tokens. It goes to a process of its own (see `courier`) through a
-pipe; what comes back, and all that is ever said here, names the service and the position, never the address.
+An address (apprise says URL) holds passwords and tokens. It goes to a process of its own (see `apprise_worker`) through
+a pipe; results and errors name the service and the position of an address, never the address.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Addresses are written as apprise writes them, for example:
   json://example.com/path                                 a webhook
 All services: https://appriseit.com/services/"""
 
-_COURIER = Path(__file__).with_name("apprise_worker.py")
+_WORKER = Path(__file__).with_name("apprise_worker.py")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class Delivery:
     """What became of a message at one address.
 
     Attributes:
-        ok: Whether the service took it.
+        ok: Whether the service accepted it.
         service: ``mail``, ``Slack``, ...; ``unknown service`` if the address does not say.
-        detail: Why it failed, or a warning; empty if there is nothing to say. Never the address or a part of it.
+        detail: Why it failed, or a warning; may be empty. Never the address or a part of it.
     """
 
     ok: bool
@@ -50,28 +50,27 @@ class Delivery:
 
 
 def deliver(urls: Sequence[str], title: str, body: str) -> Sequence[Delivery]:
-    """Sends a message to every address, all at once; takes at most about half a minute for eight.
+    """Sends a message to every address at once; takes at most about half a minute for eight.
+
+    Nothing is raised for an address that cannot be used or reached.
 
     Args:
-        urls: Where to, as apprise writes them.
+        urls: Addresses as apprise writes them.
         title: One line.
-        body: Plain text, a few lines; what is too long is cut.
-
-    Returns:
-        One for each address, in their order. Nothing is raised for an address that cannot be used or reached.
+        body: Plain text of a few lines; the rest of a long one is cut off.
     """
-    errand = {"title": _line(title)[:LONGEST_TITLE], "body": _text(body), "send": True}
-    return [_delivery(answers) for answers in _errands(urls, errand)]
+    request = {"title": _line(title)[:LONGEST_TITLE], "body": _text(body), "send": True}
+    return [_delivery(answers) for answers in _answers(urls, request)]
 
 
 def check_urls(urls: Sequence[str]) -> Sequence[str]:
-    """The names of the services of addresses; sends nothing.
+    """The names of the addresses' services; sends nothing.
 
     Raises:
-        ConfigError: One is not usable: says which, by position, and never repeats it.
+        ConfigError: An address is not usable; it is named by its position.
     """
     names = []
-    for position, answers in enumerate(_errands(urls, {"title": "", "body": "", "send": False}), 1):
+    for position, answers in enumerate(_answers(urls, {"title": "", "body": "", "send": False}), 1):
         problem = str(answers.get("problem", "apprise cannot be started"))
         if problem:
             service = f" ({answers['service']})" if answers.get("service") else ""
@@ -92,43 +91,42 @@ def _delivery(answers: Mapping[str, Any]) -> Delivery:
     service = str(answers.get("service") or "unknown service")
     problem = str(answers.get("problem", ""))
     if "ok" in answers:
-        said = [str(answers["detail"]), problem]
-        return Delivery(bool(answers["ok"]), service, "; ".join(filter(None, said)))
+        details = filter(None, (str(answers["detail"]), problem))
+        return Delivery(bool(answers["ok"]), service, "; ".join(details))
     if answers.get("usable") is False:
         return Delivery(False, service, problem)
-    return Delivery(False, service, str(answers.get("failure", "the delivery broke off")))
+    return Delivery(False, service, str(answers.get("failure", "the delivery was interrupted")))
 
 
-def _errands(urls: Sequence[str], errand: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _answers(urls: Sequence[str], request: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not urls:
         return []
     with ThreadPoolExecutor(min(AT_ONCE, len(urls))) as pool:
-        return list(pool.map(lambda url: _errand({**errand, "url": url}), urls))
+        return list(pool.map(lambda url: _ask_worker({**request, "url": url}), urls))
 
 
-def _errand(errand: Mapping[str, Any]) -> dict[str, Any]:
-    """What the courier says, with `failure` if it did not come to an end."""
-    # Without the settings of ours: the other addresses are none of its business. -P: the folder that somebody happens
-    # to be in is no place to import from.
+def _ask_worker(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the worker answers, with `failure` in case it did not come to an end."""
+    # Without our settings, which hold the other addresses; -P: nothing is imported from the current folder.
     environment = {name: text for name, text in os.environ.items() if not name.upper().startswith("COSTGPU_")}
-    failure = "the delivery broke off"
+    failure = "the delivery was interrupted"
     try:
         done = subprocess.run(
-            [sys.executable, "-P", str(_COURIER)],
-            input=json.dumps(errand).encode(),
+            [sys.executable, "-P", str(_WORKER)],
+            input=json.dumps(request).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
             timeout=SECONDS,
             check=False,
         )
-        said = done.stdout
+        output = done.stdout
     except subprocess.TimeoutExpired as expired:
-        said, failure = expired.stdout or b"", f"no answer within {SECONDS:.0f} s"
+        output, failure = expired.stdout or b"", f"no answer within {SECONDS:.0f} s"
     except OSError as error:
         return {"failure": f"no process could be started ({os.strerror(error.errno or 0)})"}
     answers: dict[str, Any] = {"failure": failure}
-    for line in said.splitlines():
+    for line in output.splitlines():
         try:
             answers |= json.loads(line)
         except (ValueError, TypeError):

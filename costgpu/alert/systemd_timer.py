@@ -1,4 +1,4 @@
-"""The same as cron's lines for systemd: a timer and a service of the user. Pure."""
+"""A systemd timer and service of the user that do what the crontab lines do. Pure."""
 
 from __future__ import annotations
 
@@ -9,51 +9,45 @@ from costgpu.errors import BudgetCrossed, BudgetExceeded, OrphansFound
 
 FOLDER = "~/.config/systemd/user"
 NAME = "costgpu-budget"
-LONGEST_SECONDS = 1800  # for all commands together: a place that hangs is not to hold up the next check for ever
-# People were told; the unit is not to be listed as a failed one.
-TOLD = (BudgetCrossed.exit_code, BudgetExceeded.exit_code, OrphansFound.exit_code)
+DESCRIPTION = "costgpu checks its budgets"
+LONGEST_SECONDS = 1800  # for all commands together, so that one that hangs does not hold up the next check
+# People were told, so systemd does not list the unit as failed.
+SUCCESS_CODES = (BudgetCrossed.exit_code, BudgetExceeded.exit_code, OrphansFound.exit_code)
 
 
 def service(tasks: Sequence[Task]) -> str:
-    """The text of the service: runs the commands one after the other, also when one has failed.
-
-    Args:
-        tasks: They share their variables.
-    """
+    """The text of the service: runs the commands one after the other, also when one has failed."""
     variables = {name: value for task in tasks for name, value in task.variables.items()}
-    lines = [
-        "[Unit]",
-        "Description=costgpu looks after its budgets",
-        "",
-        "[Service]",
-        "Type=oneshot",
-        f"TimeoutStartSec={LONGEST_SECONDS}",
-        f"SuccessExitStatus={' '.join(map(str, TOLD))}",
-        *(f"Environment={_quoted(_text(name + b'=' + value))}" for name, value in variables.items()),
-    ]
+    environment = [f"Environment={_quoted(_text(name + b'=' + value))}" for name, value in variables.items()]
     *first, last = tasks
-    lines += [f"ExecStart={_command(task, goes_on=True)}" for task in first]
-    lines.append(f"ExecStart={_command(last)}")
-    return "\n".join(lines) + "\n"
+    commands = [*(_command(task, goes_on=True) for task in first), _command(last)]
+    lines = "\n".join([*environment, *(f"ExecStart={command}" for command in commands)])
+    return f"""\
+[Unit]
+Description={DESCRIPTION}
+
+[Service]
+Type=oneshot
+TimeoutStartSec={LONGEST_SECONDS}
+SuccessExitStatus={" ".join(map(str, SUCCESS_CODES))}
+{lines}
+"""
 
 
 def timer(schedule: Schedule) -> str:
-    """The text of the timer: also runs what was due while the machine was off."""
-    return "\n".join(
-        [
-            "[Unit]",
-            "Description=costgpu looks after its budgets",
-            "",
-            "[Timer]",
-            f"OnCalendar={schedule.systemd}",
-            "AccuracySec=20s",
-            "Persistent=true",
-            "",
-            "[Install]",
-            "WantedBy=timers.target",
-            "",
-        ]
-    )
+    """The text of the timer; what was due while the machine was off runs at the next start."""
+    return f"""\
+[Unit]
+Description={DESCRIPTION}
+
+[Timer]
+OnCalendar={schedule.systemd}
+AccuracySec=20s
+Persistent=true
+
+[Install]
+WantedBy=timers.target
+"""
 
 
 def _command(task: Task, *, goes_on: bool = False) -> str:

@@ -87,8 +87,8 @@ def attach(run: opt.Run) -> None:
     from costgpu.cli.run import finish, print_detached, told_how_to_return
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.models.run import RunState
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import load
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
     from costgpu.workflows.runs.attach import attach_run, watch_run
     from costgpu.workflows.runs.find_run import recorded_run
 
@@ -107,7 +107,7 @@ def attach(run: opt.Run) -> None:
             return
         except Detached:
             terminal.close()
-            print_detached(load(context.ledger, view.run_id), received)
+            print_detached(load_run(context.ledger, view.run_id), received)
             return
         finally:
             terminal.close()
@@ -142,7 +142,7 @@ def cancel(
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
     from costgpu.render.text.receipt import receipt_text
-    from costgpu.runner.launch import load
+    from costgpu.runner.find_run import load_run
     from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
     from costgpu.workflows.runs.find_run import find_run
 
@@ -156,7 +156,7 @@ def cancel(
             if left:
                 print_note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
             return
-        view = load(context.ledger, found.run_id)
+        view = load_run(context.ledger, found.run_id)
         if view.state is RunState.CLOSED:
             print_note(f"Run {view.run_id} is closed already.")
             return
@@ -170,8 +170,8 @@ def cancel(
             terminal.close()
         if driver is not None and driver.view.receipt is not None:
             typer.echo(receipt_text(driver.view.receipt, driver.view), err=True)
-        if driver is not None and driver.record.broken is not None:
-            raise driver.record.broken
+        if driver is not None and driver.context.journal.broken is not None:
+            raise driver.context.journal.broken
 
 
 def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:

@@ -140,8 +140,9 @@ def _confirm() -> None:
 
 def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.runner.drive.loop import Detached
-    from costgpu.runner.launch import load, new_run_id
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.launch import new_run_id
     from costgpu.workflows.runs.start import start_run
 
     terminal = Terminal(context.clock, data_to_stderr=as_json)
@@ -151,11 +152,11 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
             driver = start_run(context, planned, terminal, run_id=run_id, detach=detach)
     except Detached:
         terminal.close()
-        print_detached(load(context.ledger, run_id), received, as_json=as_json)
+        print_detached(load_run(context.ledger, run_id), received, as_json=as_json)
         return
     except CostGpuError as error:
         if as_json and context.ledger.events(run_id):
-            _print_document(context, planned.plan, load(context.ledger, run_id), error)
+            _print_document(context, planned.plan, load_run(context.ledger, run_id), error)
         raise
     finally:
         terminal.close()
@@ -180,8 +181,8 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
     view = driver.view
     if view.receipt is not None and not as_json:
         typer.echo(receipt_text(view.receipt, view), err=True)
-    if driver.record.broken is not None:
-        print_error(driver.record.broken, before="The ledger could not be written: ")
+    if driver.context.journal.broken is not None:
+        print_error(driver.context.journal.broken, before="The ledger could not be written: ")
     error = driver.error or error_for(view)
     if error is not None:
         raise error
@@ -205,7 +206,7 @@ def print_detached(view: RunView, received: list[int], *, as_json: bool = False)
 @contextlib.contextmanager
 def told_how_to_return(run_id: str) -> Iterator[None]:
     """A client that fails unexpectedly still says what becomes of the machine."""
-    from costgpu.runner.drive.loop import Detached
+    from costgpu.runner.drive.context import Detached
 
     try:
         yield

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
+from costgpu.models.job import LogStream
 from costgpu.models.run import RunState
-from costgpu.runner.drive.loop import CAN_LEAVE, Hangup
-from costgpu.runner.machine.host import Stream
+from costgpu.runner.drive.context import CAN_DETACH
+from costgpu.runner.drive.loop import StopSignal
 from costgpu.runner.state.observer import Answer
 
 if TYPE_CHECKING:
@@ -38,13 +39,13 @@ class Terminal:
     def __init__(self, clock: Clock, *, data_to_stderr: bool = False, ask: bool | None = None) -> None:
         self.clock = clock
         self.ask = sys.stdin.isatty() and sys.stderr.isatty() if ask is None else ask
-        self._sinks: dict[Stream, BinaryIO] = {
-            Stream.STDOUT: sys.stderr.buffer if data_to_stderr else sys.stdout.buffer,
-            Stream.STDERR: sys.stderr.buffer,
+        self._sinks: dict[LogStream, BinaryIO] = {
+            LogStream.STDOUT: sys.stderr.buffer if data_to_stderr else sys.stdout.buffer,
+            LogStream.STDERR: sys.stderr.buffer,
         }
         self._live = sys.stderr.isatty()
         self._status: Status | None = None
-        self._closed: set[Stream] = set()
+        self._closed: set[LogStream] = set()
         self._what, self._since = "", 0.0
 
     def changed(self, view: RunView) -> None:
@@ -86,7 +87,7 @@ class Terminal:
         except OSError:
             self._live = False
 
-    def output(self, stream: Stream, data: bytes) -> None:
+    def output(self, stream: LogStream, data: bytes) -> None:
         """Unchanged. A reader that has gone away, or a full disk, does not end the run."""
         if not data or stream in self._closed:
             return
@@ -119,7 +120,7 @@ class Terminal:
 
     def _ask(self, view: RunView) -> Answer:
         until = f"{view.lease_until:%Y-%m-%d %H:%M} UTC" if view.lease_until else "later"
-        started = view.state in CAN_LEAVE
+        started = view.state in CAN_DETACH
         lines = [f"[d]etach: it goes on without you, until {until} at most"] if started else []
         lines.append("[c]ancel: end the job, bring home what there is, end the machine")
         if not started:
@@ -163,12 +164,12 @@ def _why(error: OSError | ValueError) -> str:
 
 @contextlib.contextmanager
 def signals() -> Iterator[list[int]]:
-    """SIGTERM and SIGHUP become `Hangup`, except those that are ignored (nohup); yields those that came."""
+    """SIGTERM and SIGHUP become `StopSignal`, except those that are ignored (nohup); yields those that came."""
     came: list[int] = []
 
     def hang_up(number: int, _frame: FrameType | None) -> None:
         came.append(number)
-        raise Hangup(number)
+        raise StopSignal(number)
 
     kinds = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     heard = [kind for kind in kinds if signal.getsignal(kind) is not signal.SIG_IGN]

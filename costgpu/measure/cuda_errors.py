@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+
+from costgpu.measure.probe.record import ProbeRecord
 
 _CUDA = re.compile(
     r"not compiled with cuda enabled|no nvidia driver|no cuda gpus are available|torch\.cuda\.is_available\(\) is false"
@@ -16,6 +17,8 @@ _CUDA = re.compile(
     # LightGBM 4, CatBoost 1.2
     r"|no opencl device|(gpu|cuda) tree learner was not enabled|cuda driver version is insufficient"
     r"|no viable backend for scaled_dot_product_attention"
+    # Caffe and others that are known by what they print
+    r"|cannot use gpu in cpu-only|not compiled with gpu|cudasuccess|(cuda|gpu) is not enabled"
     # Lightning 2.x, transformers 4 and 5, accelerate 1.x
     r"|cudaaccelerator|no supported gpu backend|support bf16/gpu|can only be used on cuda",
     re.IGNORECASE,
@@ -57,12 +60,13 @@ def says_cuda(text: str) -> bool:
     return _CUDA.search(text) is not None
 
 
-def pretended(record: dict[str, Any]) -> bool:
+def ran_on_fake_cuda(record: ProbeRecord) -> bool:
     """Whether the script ran with what it asks a GPU for landing on the CPU."""
-    return bool((record.get("torch") or {}).get("pretended"))
+    torch = record.get("torch")
+    return torch is not None and torch["fake_cuda"]
 
 
-def wants_launcher(record: dict[str, Any] | None) -> bool:
+def wants_launcher(record: ProbeRecord | None) -> bool:
     """Whether the script crashed for want of what torchrun puts into its environment."""
     if record is None or record["status"] != "crashed":
         return False
@@ -71,7 +75,7 @@ def wants_launcher(record: dict[str, Any] | None) -> bool:
     return missing and _ONE_OF_MANY.search(message) is not None
 
 
-def only_on_a_gpu(record: dict[str, Any]) -> str:
+def only_on_a_gpu(record: ProbeRecord) -> str:
     """What the script crashed in that runs on an NVIDIA GPU only; empty if it is nothing of the kind."""
     missing, trail, message = record.get("missing") or "", record["trail"], record["message"]
     for package, name in _PACKAGES.items():
@@ -83,7 +87,7 @@ def only_on_a_gpu(record: dict[str, Any]) -> str:
     for saying, name in _SAYINGS:
         if saying.search(message):
             return inside or name
-    return inside if inside and (pretended(record) or says_cuda(message)) else ""
+    return inside if inside and (ran_on_fake_cuda(record) or says_cuda(message)) else ""
 
 
 def _package_of(trail: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from costgpu.errors import (
     KilledBySignal,
@@ -21,11 +21,13 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
-from costgpu.measure.cuda_errors import only_on_a_gpu, pretended, says_cuda
+from costgpu.measure.cuda_errors import only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.probe.record import ProbeRecord
 from costgpu.measure.profile.progress_series import usable
 from costgpu.measure.session import Outcome, Request
 
+QUOTED_LINES, QUOTED_CHARS = 8, 200
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
 
 
@@ -52,23 +54,40 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
     return _crashed(record, name, outcome, interpreter, request)
 
 
-def _tail(log: Path, lines: int = 8) -> str:
+def quote_last_lines(message: str, lines: Iterable[str]) -> str:
+    """A message with the last lines that a program printed, if it printed any."""
+    last = [line for line in lines if line.strip()][-QUOTED_LINES:]
+    return (
+        f"{message} Its last lines:\n" + "\n".join("    " + line[:QUOTED_CHARS] for line in last) if last else message
+    )
+
+
+def killed_by_signal(name: str, number: int, lines: Iterable[str], log: Path) -> KilledBySignal:
+    """The error of a program that a signal ended, which was not ours."""
+    word = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+    memory = "Most often the system ran out of memory: try a smaller batch, and see `dmesg`."
+    return KilledBySignal(
+        quote_last_lines(f"{name} was killed by {word}, which costgpu did not send.", lines),
+        hint=memory if number == signal.SIGKILL else f"A crash in native code. Its output is in {log}",
+    )
+
+
+def _printed(log: Path) -> list[str]:
+    """The last lines of a log that are not blank."""
     try:
         text = log.read_bytes()[-8000:].decode("utf-8", "replace")
     except OSError:
-        return ""
-    last = [line for line in text.splitlines() if line.strip()][-lines:]
-    return "\n".join("    " + line[:200] for line in last)
-
-
-def _where(record: dict[str, Any]) -> str:
-    stack = record.get("where") or []
-    return f"It was at {stack[-1]}. " if stack else ""
+        return []
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def _with_tail(message: str, outcome: Outcome) -> str:
-    tail = _tail(outcome.log)
-    return f"{message} Its last lines:\n{tail}" if tail else message
+    return quote_last_lines(message, _printed(outcome.log))
+
+
+def _where(record: ProbeRecord) -> str:
+    stack = record.get("where")
+    return f"It was at {stack[-1]}. " if stack else ""
 
 
 def _without_record(outcome: Outcome, name: str) -> ScriptError:
@@ -78,44 +97,28 @@ def _without_record(outcome: Outcome, name: str) -> ScriptError:
             hint=f"It may hang in native code, or have restarted itself in a new process. Its output is in {outcome.log}",
         )
     if outcome.returncode < 0:
-        number = -outcome.returncode
-        try:
-            word = signal.Signals(number).name
-        except ValueError:
-            word = f"signal {number}"
-        if number == signal.SIGKILL:
-            return KilledBySignal(
-                f"{name} was killed by SIGKILL, which costgpu did not send.",
-                hint="Most often the system ran out of memory: try a smaller batch, and see `dmesg`.",
-            )
-        return KilledBySignal(
-            _with_tail(f"{name} was killed by {word}.", outcome),
-            hint="A crash in native code; it is not costgpu's.",
-        )
-    return ScriptCrashed(
-        _with_tail(
-            f"{name} ended itself with status {outcome.returncode} before the measurement was complete.", outcome
-        ),
-        hint=f"Its whole output is in {outcome.log}",
-    )
+        return killed_by_signal(name, -outcome.returncode, _printed(outcome.log), outcome.log)
+    message = f"{name} ended itself with status {outcome.returncode} before the measurement was complete."
+    return ScriptCrashed(_with_tail(message, outcome), hint=f"Its whole output is in {outcome.log}")
 
 
-def _ended_without_steps(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
+def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:
     steps = sum(phase["steps"] for phase in record.get("phases", []))
     if steps:
         return NothingToMeasure(
             f"{name} ended after a single training step in {record['wall_seconds']:.1f} s.",
             hint="There is nothing to predict from: give it arguments with which it trains for real.",
         )
-    if record.get("torch") is None:
+    torch = record.get("torch")
+    if torch is None:
         return NothingToMeasure(
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
             hint="There is nothing to predict from: is this the script that trains, with the right arguments?",
         )
-    tail = _tail(outcome.log)
+    tail = "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
     if not record.get("optimizers_made") and says_cuda(tail):
-        return _needs_cuda(name, tail.strip(), record)
-    if record["torch"].get("processes_for_no_gpu"):
+        return _needs_cuda(name, tail, record)
+    if torch["processes_for_no_gpu"]:
         return _needs_cuda(name, "it starts one process for each, and here that is none", record)
     return NothingToMeasure(
         _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
@@ -123,7 +126,7 @@ def _ended_without_steps(record: dict[str, Any], name: str, outcome: Outcome) ->
     )
 
 
-def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
+def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:
     limit = request.start_limit_seconds
     if going := record.get("fit_going"):
         return NoTrainingStep(
@@ -149,11 +152,12 @@ def _never_stepped(record: dict[str, Any], request: Request) -> ScriptError:
     return NoTrainingStep(message, hint=_where(record) + hint)
 
 
-def _exited(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
-    said = (record.get("message") or "").strip() or _tail(outcome.log, 1).strip()
+def _exited(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:
+    printed = _printed(outcome.log)
+    said = (record.get("message") or "").strip() or "".join(printed[-1:]).strip()
     if says_cuda(said):
         return _needs_cuda(name, said, record)
-    if record.get("code") == 2 and "usage:" in _tail(outcome.log, 40):
+    if record.get("code") == 2 and any("usage:" in line for line in printed[-40:]):
         return ScriptCrashed(
             _with_tail(f"{name} does not accept its arguments.", outcome),
             hint="Put the script's own arguments after its name: costgpu estimate train.py --epochs 10",
@@ -164,15 +168,15 @@ def _exited(record: dict[str, Any], name: str, outcome: Outcome) -> ScriptError:
     )
 
 
-def _needs_cuda(name: str, reason: str, record: dict[str, Any]) -> NeedsCuda:
-    even = ", even where its CUDA calls land on the CPU" if pretended(record) else ""
+def _needs_cuda(name: str, reason: str, record: ProbeRecord) -> NeedsCuda:
+    even = ", even where its CUDA calls land on the CPU" if ran_on_fake_cuda(record) else ""
     return NeedsCuda(
         f"{name} refuses to run without a CUDA device{even}: {reason.splitlines()[-1][:200]}",
         hint="Measure on a machine with an NVIDIA GPU, or let it use the CPU where torch.cuda.is_available() is false.",
     )
 
 
-def _gpu_only(name: str, thing: str, record: dict[str, Any]) -> NeedsCuda:
+def _gpu_only(name: str, thing: str, record: ProbeRecord) -> NeedsCuda:
     said = (record["message"].strip() or record["kind"]).splitlines()[0][:200]
     return NeedsCuda(
         f"{name} uses {thing}, which a CPU cannot stand in for: {said}",
@@ -181,7 +185,7 @@ def _gpu_only(name: str, thing: str, record: dict[str, Any]) -> NeedsCuda:
 
 
 def _crashed(
-    record: dict[str, Any], name: str, outcome: Outcome, interpreter: Interpreter, request: Request
+    record: ProbeRecord, name: str, outcome: Outcome, interpreter: Interpreter, request: Request
 ) -> ScriptError:
     kind, message = record["kind"], record["message"]
     bases = record.get("bases", [])
@@ -232,5 +236,5 @@ def _crashed(
     asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
         _with_tail(f"{name} crashed with {kind}: {message[:300]}.", outcome),
-        hint=f"{asked if pretended(record) else ''}Its whole output is in {outcome.log}",
+        hint=f"{asked if ran_on_fake_cuda(record) else ''}Its whole output is in {outcome.log}",
     )

@@ -1,7 +1,7 @@
-"""What this machine can do, without torch: for programs that are measured from outside.
+"""What this machine is and how fast it computes: through the user's torch, or without it.
 
-The matrix multiply is measured by the NumPy of the user's Python where there is one; without it, it is computed from
-the CPU's vector units and clock, which `PlainMachine.how` says. The memory copy is measured in any case.
+Without torch the matrix multiply is measured by the NumPy of the user's Python where there is one; else it is computed
+from the CPU's vector units and clock, which `HostSpeed.how` says. The memory copy is measured in any case.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Any
 
 import psutil
 
-from costgpu.measure.interpreter import cpu_model, default_interpreter, usable_cores
+from costgpu.errors import InterpreterError
+from costgpu.measure.interpreter import Interpreter, default_interpreter
 from costgpu.models.workload import Machine
 
-BENCH = Path(__file__).with_name("microbenchmark.py")
-WINDOW_SECONDS = 0.6  # for each of the figures
-BENCH_LIMIT_SECONDS = 60.0
+MICROBENCHMARK = Path(__file__).with_name("probe") / "microbenchmark.py"
+TORCH_LIMIT_SECONDS = 120.0
+WINDOW_SECONDS = 0.6  # for each of the figures without torch
+LIMIT_SECONDS = 60.0
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Of the peak, in an fp32 GEMM; as in the estimate of cloud CPUs. Source: one Zen 3 core, torch 2.13 (2026-11-21).
 GEMM_SHARE_OF_PEAK = 0.66
@@ -34,66 +36,71 @@ CALL_SECONDS = 5e-6  # nominal; only the probe of torch counts calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlainMachine:
-    """This machine, and where its figures come from.
-
-    Attributes:
-        machine: As in a profile.
-        how: One sentence for people.
-        measured: Whether the matrix multiply was measured; False: computed from the CPU's units and clock.
-    """
+class HostSpeed:
+    """This machine, and where its figures come from."""
 
     machine: Machine
-    how: str
-    measured: bool
+    how: str  # one sentence for people
+    measured: bool  # whether the matrix multiply was measured; False: computed from the CPU's units and clock
 
 
-def describe_machine_plainly(threads: int = 0) -> Machine:
-    """This machine without torch; takes about two seconds.
+def measure_host_with_torch(interpreter: Interpreter, probe: Path, threads: int, accelerators: list[str]) -> Machine:
+    """This machine's speed as torch reaches it, by the probe's micro-benchmark in the user's interpreter.
 
-    Args:
-        threads: That the measured program used; 0 for as many as there are cores.
+    Raises:
+        InterpreterError: The micro-benchmark does not run there.
     """
-    return plain_machine(threads).machine
+    try:
+        figures = _run_json([interpreter.path, str(probe), "bench"], TORCH_LIMIT_SECONDS, dict(os.environ))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        detail = getattr(error, "stderr", "") or str(error)
+        raise InterpreterError(
+            f"The micro-benchmark failed in {interpreter.path}: {str(detail).strip().splitlines()[-1:]}.",
+            hint="Does `import torch` work there?",
+        ) from error
+    gemm = figures["gemm_gflops"]
+    return _machine(
+        threads=threads,
+        gemm_gflops=gemm[-1],
+        gemm_gflops_low=gemm[len(gemm) // 10],
+        copy_gbps=figures["copy_gbps"][-1],
+        op_seconds=figures["op_seconds"],
+        gemm_threads=figures["threads"],
+        accelerators=accelerators,
+    )
 
 
-def plain_machine(threads: int = 0, python: str | None = None) -> PlainMachine:
-    """This machine without torch, and how its figures were found.
-
-    Args:
-        threads: That the measured program used; 0 for as many as there are cores.
-        python: Interpreter whose NumPy measures; None for the active one of the user.
-    """
+def measure_host(threads: int = 0, python: str | None = None) -> HostSpeed:
+    """This machine's speed without torch, for so many threads (0: as many as cores); takes about two seconds."""
     cores = usable_cores()
     figures = _figures(python, cores)
     copy = figures.get("copy_gbps") or [DEFAULT_CORE_GBPS * cores]
-    gemm, calls = figures.get("gemm_gflops") or [], figures.get("op_seconds") or CALL_SECONDS
+    gemm = figures.get("gemm_gflops") or []
     if gemm:
         best, low = gemm[-1], gemm[len(gemm) // 10]
         how = f"The machine's speed was measured with NumPy {figures['numpy']}."
     else:
-        best = _computed_gflops(cores)
+        best = GEMM_SHARE_OF_PEAK * _clock_ghz() * flops_per_cycle(_cpu_info()) * cores
         low = best * copy[len(copy) // 10] / copy[-1]
         how = (
             f"The machine's matrix multiply ({best:.0f} GFLOP/s) is computed from the CPU's vector units and clock,"
             " not measured: there is no NumPy to measure it with."
         )
-    return PlainMachine(
-        machine=Machine(
-            cpu_model=cpu_model(),
-            cores=cores,
-            threads=threads or cores,
-            memory_gib=psutil.virtual_memory().total / 2**30,
-            gemm_gflops=best,
-            gemm_gflops_low=low,
-            copy_gbps=copy[-1],
-            op_seconds=calls,
-            gemm_threads=cores,
-            accelerators=local_accelerators(),
-        ),
-        how=how,
-        measured=bool(gemm),
+    machine = _machine(
+        threads=threads or cores,
+        gemm_gflops=best,
+        gemm_gflops_low=low,
+        copy_gbps=copy[-1],
+        op_seconds=figures.get("op_seconds") or CALL_SECONDS,
+        gemm_threads=cores,
+        accelerators=local_accelerators(),
     )
+    return HostSpeed(machine=machine, how=how, measured=bool(gemm))
+
+
+def _machine(**figures: Any) -> Machine:
+    memory_gib = psutil.virtual_memory().total / 2**30
+    return Machine(cpu_model=cpu_model(), cores=usable_cores(), memory_gib=memory_gib, **figures)
 
 
 def _figures(python: str | None, cores: int) -> dict[str, Any]:
@@ -101,20 +108,10 @@ def _figures(python: str | None, cores: int) -> dict[str, Any]:
     environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(cores))}
     best: dict[str, Any] = {}
     candidates = [python] if python else [default_interpreter(dict(os.environ))[0], sys.executable]
-    for path in dict.fromkeys(candidates):
-        if not path:
-            continue
+    for path in dict.fromkeys(filter(None, candidates)):
+        command = [path, str(MICROBENCHMARK), str(cores), str(WINDOW_SECONDS)]
         try:
-            answer = subprocess.run(
-                [path, str(BENCH), str(cores), str(WINDOW_SECONDS)],
-                capture_output=True,
-                text=True,
-                env=environment,
-                timeout=BENCH_LIMIT_SECONDS,
-                check=True,
-                stdin=subprocess.DEVNULL,
-            )
-            found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+            found = _run_json(command, LIMIT_SECONDS, environment)
         except (OSError, subprocess.SubprocessError, ValueError, IndexError):
             continue
         if found.get("gemm_gflops"):
@@ -123,8 +120,42 @@ def _figures(python: str | None, cores: int) -> dict[str, Any]:
     return best
 
 
-def _computed_gflops(cores: int) -> float:
-    return GEMM_SHARE_OF_PEAK * _clock_ghz() * flops_per_cycle(_cpu_info()) * cores
+def _run_json(command: list[str], limit_seconds: float, environment: dict[str, str]) -> dict[str, Any]:
+    """The last line that a command prints, as JSON."""
+    answer = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=limit_seconds,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    return found
+
+
+def usable_cores() -> int:
+    """Physical cores that this process may use, with affinity and a container's quota taken into account."""
+    logical = psutil.cpu_count(logical=True) or 1
+    physical = psutil.cpu_count(logical=False) or logical
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical
+    cores = max(1, min(physical, round(allowed * physical / logical)))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        if quota != "max":
+            cores = max(1, min(cores, int(quota) // int(period)))
+    except (OSError, ValueError):
+        return cores
+    return cores
+
+
+def cpu_model() -> str:
+    """The CPU's name as the system gives it."""
+    for line in _cpu_info().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def flops_per_cycle(info: str) -> float:

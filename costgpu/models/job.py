@@ -148,7 +148,7 @@ class JobStatus:
     uploaded: bool = False
 
 
-class Stream(StrEnum):
+class LogStream(StrEnum):
     """Which of the job's two streams."""
 
     STDOUT = "stdout"

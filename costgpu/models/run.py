@@ -258,6 +258,12 @@ class RunView:
         """When the machine is gone at the latest; None before the first attempt."""
         return self.attempt.lease_until if self.attempt else None
 
+    def account_at(self, provider: str) -> str:
+        """The account that pays for the run at this provider; empty if it is not known."""
+        if self.attempt is not None and self.attempt.account:
+            return self.attempt.account
+        return self.identity.account if self.identity.provider == provider else ""
+
     def metered(self, now: datetime) -> tuple[float, Decimal]:
         """Seconds and cost from the create call until `now`, or until the end that was confirmed."""
         if (

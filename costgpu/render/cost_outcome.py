@@ -8,7 +8,7 @@ from enum import StrEnum
 from costgpu.models.job import EndReason
 
 
-class Fate(StrEnum):
+class CostOutcome(StrEnum):
     """What the money of a run was for."""
 
     SUCCEEDED = "succeeded"
@@ -24,25 +24,25 @@ class Fate(StrEnum):
     OTHER = "other"
 
 
-WASTED = (Fate.FAILED, Fate.IDLE, Fate.SPOT, Fate.LOST, Fate.NEVER)
-FATES: Mapping[EndReason, Fate] = {
-    EndReason.SUCCEEDED: Fate.SUCCEEDED,
-    EndReason.CANCELLED: Fate.CANCELLED,  # somebody decided so; what there was came home
-    EndReason.MAX_DURATION: Fate.LIMITED,  # the same
-    EndReason.DEADLINE: Fate.LIMITED,
-    EndReason.JOB_FAILED: Fate.FAILED,
-    EndReason.SETUP_FAILED: Fate.FAILED,
-    EndReason.DISK_FULL: Fate.FAILED,
-    EndReason.IDLE: Fate.IDLE,  # the whole run: how much of it was idle is not recorded
-    EndReason.PREEMPTED: Fate.SPOT,
-    EndReason.INSTANCE_LOST: Fate.LOST,
-    EndReason.LEASE_EXPIRED: Fate.LOST,  # only a reaper was left to end it
-    EndReason.UNCLAIMED: Fate.NEVER,
-    EndReason.NO_CAPACITY: Fate.NEVER,
-    EndReason.PROVISION_FAILED: Fate.NEVER,
-    EndReason.BOOT_FAILED: Fate.NEVER,
-    EndReason.HOST_KEY_MISMATCH: Fate.NEVER,
-    EndReason.MACHINE_UNUSABLE: Fate.NEVER,
-    EndReason.SYNC_FAILED: Fate.NEVER,
+WASTED = (CostOutcome.FAILED, CostOutcome.IDLE, CostOutcome.SPOT, CostOutcome.LOST, CostOutcome.NEVER)
+OUTCOMES: Mapping[EndReason, CostOutcome] = {
+    EndReason.SUCCEEDED: CostOutcome.SUCCEEDED,
+    EndReason.CANCELLED: CostOutcome.CANCELLED,  # somebody decided so; what there was came home
+    EndReason.MAX_DURATION: CostOutcome.LIMITED,  # the same
+    EndReason.DEADLINE: CostOutcome.LIMITED,
+    EndReason.JOB_FAILED: CostOutcome.FAILED,
+    EndReason.SETUP_FAILED: CostOutcome.FAILED,
+    EndReason.DISK_FULL: CostOutcome.FAILED,
+    EndReason.IDLE: CostOutcome.IDLE,  # the whole run: how much of it was idle is not recorded
+    EndReason.PREEMPTED: CostOutcome.SPOT,
+    EndReason.INSTANCE_LOST: CostOutcome.LOST,
+    EndReason.LEASE_EXPIRED: CostOutcome.LOST,  # only a reaper was left to end it
+    EndReason.UNCLAIMED: CostOutcome.NEVER,
+    EndReason.NO_CAPACITY: CostOutcome.NEVER,
+    EndReason.PROVISION_FAILED: CostOutcome.NEVER,
+    EndReason.BOOT_FAILED: CostOutcome.NEVER,
+    EndReason.HOST_KEY_MISMATCH: CostOutcome.NEVER,
+    EndReason.MACHINE_UNUSABLE: CostOutcome.NEVER,
+    EndReason.SYNC_FAILED: CostOutcome.NEVER,
 }
 """What each end of a run means for its cost. `WASTED` of them are called wasted."""

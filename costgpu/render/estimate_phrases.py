@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from costgpu.models.prediction import Verdict
 from costgpu.models.workload import Extra, Phase, Rhythm, TotalKind
 from costgpu.units import format_count, format_duration
 
@@ -65,6 +66,14 @@ def model_phrase(phase: Phase) -> str:
     parameters = sum(optimizer.parameters for optimizer in phase.optimizers)
     names = "+".join(dict.fromkeys(optimizer.name for optimizer in phase.optimizers))
     return f"{format_count(parameters)} parameters ({names})" if parameters else ""
+
+
+def prediction_notes(verdict: Verdict) -> list[str]:
+    """What to know about the figures of the best offers."""
+    found = []
+    for kind, prediction in (("CPU", verdict.best_cpu), ("GPU", verdict.best_gpu)):
+        found += [f"The {kind} figure: {note}." for note in (prediction.notes if prediction else ())]
+    return found
 
 
 def _number(value: float) -> str:

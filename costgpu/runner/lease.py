@@ -10,10 +10,10 @@ from costgpu.estimate.cost import CPU_READY_SECONDS, DISK_GB, GPU_READY_SECONDS
 from costgpu.models.offer import Offer
 from costgpu.models.run import Lease
 from costgpu.providers import registry
+from costgpu.runner.timeouts import POWER_OFF_SECONDS
 from costgpu.units import format_duration, format_usd
 
 LOCAL = "local"
-POWER_OFF_SECONDS = 60.0  # from the deadline to the provider's "terminated": one billing minute
 LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
 LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
 ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each

@@ -18,11 +18,11 @@ from costgpu.models.instance import Instance, InstanceRef, InstanceState, Orphan
 from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.models.run import RunState, RunView
 from costgpu.providers.base import OwnedResources, Provider
-from costgpu.runner.drive import termination
+from costgpu.runner.end_instance import clean_up, request_termination, wait_until_terminated
+from costgpu.runner.timeouts import CLEAN_UP_SECONDS
 
 NEW_SECONDS = 600.0  # a thing without a lease may belong to a machine that the provider does not show yet
 ENDING_SECONDS = 900.0  # a machine that is ending is no leak, unless it has been for so long after its lease
-CLEAN_SECONDS = 60.0  # what is in use may be let go within that time
 NOT_CHARGED = frozenset({InstanceState.STOPPED, InstanceState.TERMINATING, InstanceState.TERMINATED})
 """States in which a machine itself costs nothing; its disks may. Source: EC2 user guide, "Instance lifecycle", and
 Compute Engine, "VM instance lifecycle" (read 2026-11)."""
@@ -186,14 +186,14 @@ def end_orphans(found: ReapFindings, provider: Callable[[str], Provider], clock:
     for orphan in found.orphans:
         ref = orphan.instance.ref
         try:
-            termination.terminate(provider(ref.provider), ref, clock)
+            request_termination(provider(ref.provider), ref, clock)
             asked.append(orphan)
         except CostGpuError as error:
             found.failed[ref.instance_id] = error
     for orphan in asked:
         ref = orphan.instance.ref
         try:
-            termination.confirm(provider(ref.provider), ref, clock, known_since=orphan.instance.launched_at)
+            wait_until_terminated(provider(ref.provider), ref, clock, known_since=orphan.instance.launched_at)
             found.ended.append(ref)
         except CostGpuError as error:
             found.failed[ref.instance_id] = error
@@ -211,7 +211,7 @@ def _clean_up(found: ReapFindings, provider: Callable[[str], Provider], clock: C
     }
     for name, region, run_id in sorted(ended):
         if run_id and run_id not in alive:
-            for what in termination.clean_up(provider(name), run_id, region, clock):
+            for what in clean_up(provider(name), run_id, region, clock):
                 found.failed[what] = ProviderError(f"{what} of run {run_id} is still there.")
 
 
@@ -232,7 +232,7 @@ def _remove(found: ReapFindings, provider: Callable[[str], Provider], clock: Clo
             if gone:
                 found.failed.pop(f"{leftover.kind} {leftover.resource_id}", None)
         left = in_use
-        if not left or clock.monotonic() - started > CLEAN_SECONDS:
+        if not left or clock.monotonic() - started > CLEAN_UP_SECONDS:
             break
         clock.sleep(wait)
         wait = min(wait * 2, 10.0)

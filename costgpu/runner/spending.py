@@ -24,14 +24,13 @@ from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.machine_cost import ZERO, Machine
 from costgpu.runner.state.states import replay
+from costgpu.runner.timeouts import POWER_OFF_SECONDS, VISIBLE_SECONDS
 
 if TYPE_CHECKING:
     from costgpu.models.run import RunEvent
     from costgpu.providers.base import OwnedResources, Provider
 
 LOCAL = "local"
-POWER_OFF_SECONDS = 60.0  # a machine is gone so long after its lease, and no later
-UNKNOWN_SECONDS = 120.0  # within this after the create call, "no such instance" proves nothing
 
 _PLACE = re.compile("[/ ]")  # ends the provider in what could not be asked: a region or an account follows
 
@@ -80,9 +79,7 @@ class _Live:
 
     def same_account(self, view: RunView, provider: str) -> bool:
         """Whether who was asked can see the machine of a run: others' are never listed. If not, it is noted."""
-        wanted = view.attempt.account if view.attempt else ""
-        if not wanted and view.identity.provider == provider:
-            wanted = view.identity.account
+        wanted = view.account_at(provider)
         if not wanted:
             return True
         mine = self._account(provider)
@@ -318,7 +315,7 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
 
 def _old_enough(view: RunView, now: datetime) -> bool:
     """Whether a provider that does not list the machine means that it is gone."""
-    return view.known_since is not None and (now - view.known_since).total_seconds() > UNKNOWN_SECONDS
+    return view.known_since is not None and (now - view.known_since).total_seconds() > VISIBLE_SECONDS
 
 
 def _strangers(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
     from costgpu.providers.spec import ProviderConfig
-    from costgpu.runner.drive.loop import Tools
+    from costgpu.runner.drive.context import Services
     from costgpu.runner.machine.host import Selection
     from costgpu.workflows.reporter import Reporter
 
@@ -121,21 +121,21 @@ class AppContext:
             self.reporter.note(f"{error.message} The default settings are used.", error.hint)
 
     @cached_property
-    def tools(self) -> Tools:
+    def tools(self) -> Services:
         """For drivers."""
         from costgpu.config import runs_folder
-        from costgpu.runner.drive.loop import Tools
+        from costgpu.runner.drive.context import Services
         from costgpu.runner.files.bucket_outputs import BucketOutputs
         from costgpu.runner.machine.connect import connect
 
-        return Tools(
+        return Services(
             provider=self.provider,
             connect=connect,
             clock=self.clock,
             folder=runs_folder(),
             select=self._select,
             allow_from=self._allow_from,
-            depot=BucketOutputs(self.clock),
+            bucket=BucketOutputs(self.clock),
         )
 
     def provider(self, name: str) -> Provider:

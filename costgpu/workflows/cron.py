@@ -13,7 +13,7 @@ import psutil
 
 from costgpu.alert import crontab_file, systemd_timer
 from costgpu.alert import crontab_lines as lines
-from costgpu.alert.cron_environment import surroundings
+from costgpu.alert.cron_environment import cron_environment
 from costgpu.clock import SystemClock
 
 SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail", "/usr/bin/sendmail")
@@ -56,11 +56,13 @@ class CrontabChange:
 def plan_cron(every: str, *, reap: bool, enforce: bool) -> CronPlan:
     """The commands with the environment that they need."""
     schedule, program = lines.Schedule.parse(every), _program()
-    around = surroundings(os.environ, program[0], shutil.which, _home())
+    environment = cron_environment(os.environ, program[0], shutil.which, _home())
     commands = [[*program, "budget", "check", *(["--enforce"] if enforce else [])]]
     commands += [[*program, "reap", "--yes"]] if reap else []
-    tasks = [lines.Task(argv=[os.fsencode(word) for word in argv], variables=around.variables) for argv in commands]
-    return CronPlan(schedule=schedule, tasks=tuple(tasks), notes=tuple(around.notes))
+    tasks = [
+        lines.Task(argv=[os.fsencode(word) for word in argv], variables=environment.variables) for argv in commands
+    ]
+    return CronPlan(schedule=schedule, tasks=tuple(tasks), notes=tuple(environment.notes))
 
 
 def instructions(plan: CronPlan) -> list[str | bytes]:

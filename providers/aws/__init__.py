@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
 
-from costgpu.models.instance import InstanceRef
-from costgpu.models.provider_costs import ProviderCosts
+from costgpu.providers.aws.facts import COSTS, end_by_hand, policy
 from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
@@ -52,16 +50,6 @@ def _bucket(url: str) -> Bucket:
     return S3Bucket(url)
 
 
-def policy() -> str:
-    """The IAM policy that is enough, exactly as shipped."""
-    return resources.files(__package__).joinpath("policy.json").read_text(encoding="utf-8")
-
-
-def end_by_hand(ref: InstanceRef, account: str = "") -> str:  # noqa: ARG001 - the command names no account
-    """The command that terminates an instance without costgpu."""
-    return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"
-
-
 def has_credentials() -> bool:
     """Whether some are configured, usable or not: variables and files first, then boto3, which also knows roles."""
     if any(os.environ.get(name) for name in VARIABLES):
@@ -104,9 +92,7 @@ SPEC = ProviderSpec(
             trust=Trust.USER,  # is passed on with the user's rights
         ),
     },
-    # Source: Amazon EBS pricing (gp3) and Amazon VPC pricing (public IPv4 address), us-east-1 (read 2026-11).
-    # Watts: Cloud Carbon Footprint, published coefficients, average over the provider's processors (read 2026-11-21).
-    costs=ProviderCosts(disk_usd_per_gb_month=0.08, address_usd_per_hour=0.005, vcpu_watts=(0.74, 3.50)),
+    costs=COSTS,
     diagnostics=_diagnostics,
     policy=policy,
     billing=_billing,

@@ -7,7 +7,7 @@ activated as a cost allocation tag, and of costs about a day late.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -16,11 +16,9 @@ from typing import Any
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, ProviderError
 from costgpu.providers.aws.session import FALLBACK_REGION, Clients
-from costgpu.providers.base import TAG_RUN, Bill, BilledRow
-from costgpu.providers.bill_cache import KeptBills
+from costgpu.providers.base import TAG_RUN, BilledRow
+from costgpu.providers.bill_cache import CachedBilling
 
-SOURCE = "AWS Cost Explorer"
-USD_PER_REQUEST = Decimal("0.01")
 METRIC = "UnblendedCost"
 NO_TAG = (
     f"No cost carries the tag {TAG_RUN}. If there were runs in these days, activate it: Billing console, Cost allocation"
@@ -32,64 +30,26 @@ ACCESS_HINT = (
 )
 
 
-class CostExplorer:
-    """The `Billing` of AWS.
+class CostExplorer(CachedBilling):
+    """The `Billing` of AWS: $0.01 a request, one for each 5,000 rows."""
 
-    Args:
-        clock: Tells how old a kept answer is.
-        session: A ``boto3.Session``; None for the default one.
-        cache: Folder for answers; None for costgpu's own in the user's cache folder.
-    """
+    name = "aws"
+    source = "AWS Cost Explorer"
+    usd_per_request = Decimal("0.01")
+    no_tag_note = NO_TAG
 
     def __init__(self, *, clock: Clock, session: Any | None = None, cache: Path | None = None) -> None:
-        self._clock = clock
+        super().__init__(clock, cache)
         self._clients = Clients(session)
-        self._kept = KeptBills("aws", SOURCE, clock, cache)
 
-    @property
-    def name(self) -> str:
-        """``aws``."""
-        return "aws"
+    def account(self) -> str:
+        """The number of the account."""
+        return self._clients.identity().account
 
-    @property
-    def usd_per_request(self) -> Decimal:
-        """One cent."""
-        return USD_PER_REQUEST
-
-    def kept(self, start: datetime, end: datetime) -> Bill | None:
-        """The answer that is not older than six hours, if there is one; asks nobody for money."""
-        start, end = self._kept.days(start, end)
-        return self._kept.read(self._clients.identity().account, start, end)
-
-    def billed(self, start: datetime, end: datetime, *, fresh: bool = False) -> Bill:
-        """By run and day, from the kept answer or from Cost Explorer ($0.01 a request; one for each 5,000 rows).
-
-        Raises:
-            InvalidRequest: Not whole UTC days, or none of them has begun.
-            AuthError: Cost Explorer may not be asked.
-            ProviderError: It does not answer, or not in US dollars.
-        """
-        start, end = self._kept.days(start, end)
-        account = self._clients.identity().account
-        known = None if fresh else self._kept.read(account, start, end)
-        if known is not None:
-            return known
+    def ask(self, start: datetime, end: datetime) -> tuple[Sequence[BilledRow], int]:
+        """By run and day."""
         pages = list(self._pages(start, end))
-        rows = tuple(_rows(pages))
-        spent = any(row.amount_usd for row in rows)
-        bill = Bill(
-            provider="aws",
-            account=account,
-            start=start,
-            end=end,
-            rows=rows,
-            asked_at=self._clock.now(),
-            source=SOURCE,
-            requests=len(pages),
-            note=NO_TAG if spent and not any(row.run_id for row in rows) else "",
-        )
-        self._kept.write(bill)
-        return bill
+        return list(_rows(pages)), len(pages)
 
     def _pages(self, start: datetime, end: datetime) -> Iterator[Mapping[str, Any]]:
         question: dict[str, Any] = {

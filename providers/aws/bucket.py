@@ -22,7 +22,6 @@ class S3Bucket:
 
     Args:
         url: ``s3://name`` or ``s3://name/prefix``.
-        session: A ``boto3.Session``; None for the default one.
 
     Raises:
         InvalidRequest: Not such a URL.
@@ -79,7 +78,6 @@ class S3Bucket:
         """A URL to which anybody who has it can PUT this one object. It is a secret.
 
         Args:
-            name: Of the object, under the prefix.
             seconds: How long it holds; at most seven days, and never longer than the credentials that signed it.
         """
         if not 0 < seconds <= MOST_SECONDS:

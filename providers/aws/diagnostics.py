@@ -7,24 +7,23 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from importlib import resources
 from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError
 from costgpu.models import diagnostics
 from costgpu.models.diagnostics import Check, Examination
-from costgpu.models.instance import CreateRequest, Identity
+from costgpu.models.instance import Identity
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws import quotas, sdk
+from costgpu.providers.aws.facts import policy
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.aws.session import Clients
+from costgpu.providers.common import example_request
 
-POLICY = "policy.json"
 ENOUGH = "costgpu doctor --policy aws prints a policy that is enough."
-NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
 _ASSUMED = re.compile(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/")
 _NOT_NEEDED = frozenset({"ec2:DescribeSpotPriceHistory", "ec2:GetConsoleOutput"})
 _EXAMPLES = {"image": "ami-0123456789abcdef0", "*": "costgpu-example"}
@@ -43,11 +42,6 @@ class Question:
     actions: tuple[str, ...]
     resources: tuple[str, ...] = ()
     context: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def policy() -> str:
-    """The policy that is enough, as it is shipped."""
-    return resources.files(__package__).joinpath(POLICY).read_text(encoding="utf-8")
 
 
 def questions(document: Mapping[str, Any], account: str, region: str) -> tuple[Question, ...]:
@@ -97,12 +91,7 @@ def is_needed(action: str, *, spot: bool) -> bool:
 
 
 class AwsDiagnostics:
-    """Examines one AWS account.
-
-    Args:
-        clock: Whose time is compared with AWS's.
-        options: Of `AwsProvider`.
-    """
+    """Examines one AWS account."""
 
     def __init__(self, *, clock: Clock, **options: Any) -> None:
         session = sdk.boto3().Session()
@@ -246,22 +235,6 @@ class AwsDiagnostics:
         return diagnostics.ok(
             "dry run", f"AWS would accept the request to create a {offer.instance_type} in {offer.region}"
         )
-
-
-def example_request(offer: Offer, now: datetime) -> CreateRequest:
-    """A request that is like that of a run, for questions that create nothing."""
-    return CreateRequest(
-        run_id="doctor",
-        token="doctor",  # noqa: S106 - names a request, is no secret
-        name="doctor",
-        owner="doctor",
-        offer=offer,
-        zone=offer.zone,
-        disk_gib=100,
-        lease_until=now + timedelta(hours=1),
-        boot_script="#!/bin/sh\n",
-        allow_from=NOBODY,
-    )
 
 
 def _not_enabled(region: str) -> ProviderError:

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from costgpu.models.instance import Endpoint, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
-from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.base import TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.common import lease_in, ssh_endpoint
 
-LOGIN = "root"  # the boot script lets the run's key in as root
 STATES = {
     "pending": InstanceState.PENDING,
     "running": InstanceState.RUNNING,
@@ -50,14 +50,11 @@ def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = Fals
     """One entry of ``Instances``.
 
     Args:
-        row: As boto3 returns it.
-        region: Where it was asked for.
         preempted: What its spot request says; the entry itself often knows, too.
     """
     tags = tags_in(row)
     state = STATES.get(row["State"]["Name"], InstanceState.PENDING)
     why = row.get("StateReason") or {}
-    address = row.get("PublicIpAddress")
     return Instance(
         ref=InstanceRef(provider="aws", region=region, instance_id=row["InstanceId"]),
         zone=(row.get("Placement") or {}).get("AvailabilityZone"),
@@ -67,7 +64,7 @@ def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = Fals
         preempted=preempted or why.get("Code") in TAKEN_BACK,
         launched_at=row["LaunchTime"].astimezone(UTC),
         ended_at=_moved_at(row) if state is InstanceState.TERMINATED else None,
-        endpoint=Endpoint(kind="ssh", host=address, user=LOGIN) if address and state is InstanceState.RUNNING else None,
+        endpoint=ssh_endpoint(row.get("PublicIpAddress"), state),
         run_id=tags.get(TAG_RUN, ""),
         name=tags.get(TAG_NAME, ""),
         owner=tags.get(TAG_OWNER, ""),
@@ -81,14 +78,6 @@ def _moved_at(row: Mapping[str, Any]) -> datetime | None:
     """When its state changed last, as in ``User initiated (2026-11-21 10:00:00 GMT)``; None if EC2 does not say."""
     found = MOVED_AT.search(str(row.get("StateTransitionReason") or ""))
     return datetime.strptime(found.group(1), "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if found else None
-
-
-def lease_in(tags: Mapping[str, str]) -> datetime | None:
-    """The end of the lease; None if the tag is missing or no Unix time."""
-    try:
-        return datetime.fromtimestamp(int(tags.get(TAG_LEASE, "")), UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 class Instances:

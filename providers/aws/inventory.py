@@ -11,12 +11,14 @@ from typing import Any
 
 from costgpu.errors import AuthError, InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState
+from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.instances import Instances, lease_in, tags_in
+from costgpu.providers.aws.facts import COSTS
+from costgpu.providers.aws.instances import Instances, tags_in
 from costgpu.providers.aws.session import Clients
-from costgpu.providers.aws.storage import ADDRESS_USD_PER_HOUR, snapshot_usd_per_hour, volume_usd_per_hour
 from costgpu.providers.aws.termination_schedule import Schedules, run_of
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
+from costgpu.providers.common import lease_in, not_ours
 
 PARALLEL_REGIONS = 8
 SCHEDULE = "schedule"
@@ -43,6 +45,42 @@ STILL_USED = frozenset(
         "InvalidSnapshot.InUse",
     }
 )
+# List prices of us-east-1; other regions ask up to twice as much for disks and snapshots, and the same for addresses. They
+# are for finding leaks: what is really charged is on the bill. Source: Amazon EBS pricing (read 2026-11).
+VOLUME_USD_PER_GIB_MONTH = {
+    "gp3": COSTS.disk_usd_per_gb_month,
+    "gp2": 0.10,
+    "io1": 0.125,
+    "io2": 0.125,
+    "st1": 0.045,
+    "sc1": 0.015,
+    "standard": 0.05,
+}
+IOPS_USD_PER_MONTH = {"gp3": (3000, 0.005), "io1": (0, 0.065), "io2": (0, 0.065)}
+"""Volume type -> IOPS that are included, USD per further one and month (io2's lowest step)."""
+GP3_FREE_MIB_PER_SECOND = 125
+GP3_USD_PER_MIB_PER_SECOND_MONTH = 0.04
+SNAPSHOT_USD_PER_GIB_MONTH = {"standard": 0.05, "archive": 0.0125}
+
+
+def volume_usd_per_hour(row: Mapping[str, Any]) -> float:
+    """Of one entry of ``Volumes``: size, and performance beyond what is included. Attached or not, it costs the same."""
+    kind = str(row.get("VolumeType") or "gp3")
+    monthly = float(row.get("Size", 0)) * VOLUME_USD_PER_GIB_MONTH.get(kind, max(VOLUME_USD_PER_GIB_MONTH.values()))
+    included, each = IOPS_USD_PER_MONTH.get(kind, (0, 0.0))
+    monthly += max(0, (row.get("Iops") or 0) - included) * each
+    if kind == "gp3":
+        faster = max(0, (row.get("Throughput") or 0) - GP3_FREE_MIB_PER_SECOND)
+        monthly += faster * GP3_USD_PER_MIB_PER_SECOND_MONTH
+    return round(monthly / HOURS_PER_MONTH, 6)
+
+
+def snapshot_usd_per_hour(row: Mapping[str, Any]) -> float:
+    """Of one entry of ``Snapshots``, at most: a full copy. Blocks that other snapshots share are charged once."""
+    whole = row.get("FullSnapshotSizeInBytes")
+    gib = whole / 2**30 if whole else row.get("VolumeSize", 0)
+    monthly = gib * SNAPSHOT_USD_PER_GIB_MONTH.get(str(row.get("StorageTier") or "standard"), 0.05)
+    return round(float(monthly) / HOURS_PER_MONTH, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +88,8 @@ class Kind:
     """One sort of resource that carries tags.
 
     Attributes:
-        name: As users read it.
         operation: boto3's paginated (or plain) call that lists it.
-        key: Of the rows in the reply.
-        id_key: Of the resource's id in a row.
-        id_filter: Name of the filter for one id.
-        remove: boto3's call that deletes one.
         idle: Whether a row is left over, rather than part of something.
-        usd_per_hour: What a row costs.
         created_key: Of the time of its creation; empty where EC2 does not tell.
         question: Further arguments of the call.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
@@ -95,7 +127,7 @@ ADDRESS = Kind(
     id_filter="allocation-id",
     remove="release_address",
     idle=lambda row: not row.get("AssociationId"),
-    usd_per_hour=lambda _: ADDRESS_USD_PER_HOUR,
+    usd_per_hour=lambda _: COSTS.address_usd_per_hour,
 )
 KINDS = (
     VOLUME,
@@ -265,7 +297,7 @@ class Inventory:
         self._clients.require(region)
         if leftover.kind == SCHEDULE:
             if not run_of(resource):
-                raise _not_ours(leftover)
+                raise not_ours(leftover)
             with self._clients.speaking(f"list schedules in {region}"):
                 known = [name for name, _ in self._schedules.made(region, run_of(resource))]
             if resource in known:
@@ -277,7 +309,7 @@ class Inventory:
             raise InvalidRequest(f"costgpu does not know what a {leftover.kind} is on AWS.")
         rows = self._rows(region, kind, kind.id_filter, resource)
         if any(TAG_RUN not in _tags(row) for row in rows):
-            raise _not_ours(leftover)
+            raise not_ours(leftover)
         return all(self._remove(region, kind, row) for row in rows)  # one, or none any more
 
     def _schedules_of(self, run_id: str, region: str) -> list[OrphanedResource]:
@@ -313,13 +345,6 @@ def _tags(row: Mapping[str, Any]) -> dict[str, str]:
     return tags_in({"Tags": row.get("Tags") or row.get("TagSet")})
 
 
-def _not_ours(leftover: OrphanedResource) -> InvalidRequest:
-    return InvalidRequest(
-        f"The {leftover.kind} {leftover.resource_id} in {leftover.region} does not carry the tag {TAG_RUN}: it is not"
-        " ours, and stays as it is."
-    )
-
-
 def _attached(instances: Sequence[Instance], volumes: Sequence[Any], addresses: Sequence[Any]) -> dict[str, float]:
     """What the disks and the address of each instance cost an hour; stopped machines keep theirs."""
     costs: Iterator[tuple[str, float]] = (
@@ -334,7 +359,7 @@ def _attached(instances: Sequence[Instance], volumes: Sequence[Any], addresses: 
     for instance in instances:
         known = instance.ref.instance_id
         if known in kept or instance.endpoint is not None:
-            found[known] = found.get(known, 0.0) + ADDRESS_USD_PER_HOUR
+            found[known] = found.get(known, 0.0) + COSTS.address_usd_per_hour
     return found
 
 

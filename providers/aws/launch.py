@@ -1,4 +1,4 @@
-"""The create call: everything that makes the machine end by itself is in this one request."""
+"""What a machine boots, and the create call: everything that makes it end by itself is in this one request."""
 
 from __future__ import annotations
 
@@ -7,10 +7,114 @@ from typing import Any
 
 from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
-from costgpu.models.offer import PurchaseOption
-from costgpu.providers.aws.images import Image
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws.network import Place, aws_tags
-from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.aws.session import Clients
+from costgpu.providers.common import Image, ImageCache, boot_script_of, our_tags
+
+DEEP_LEARNING = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"
+"""NVIDIA driver, CUDA and Docker, no framework. Source: AWS Deep Learning AMIs developer guide, "Finding the ID of a
+DLAMI" and the release notes of the Base OSS Nvidia Driver GPU AMI, Ubuntu 24.04 and 22.04 (2026-10-08)."""
+
+UBUNTU = "/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/hvm/ebs-{disk}/ami-id"
+"""Source: Canonical, "Find Ubuntu images on AWS" (2026-11): the disk is gp3 from 23.10 on, gp2 before."""
+
+DRIVER_FAMILIES = {
+    "x86_64": frozenset(
+        {
+            "g4dn",
+            "g5",
+            "g6",
+            "gr6",
+            "g6e",
+            "g7",
+            "g7e",
+            "p4d",
+            "p4de",
+            "p5",
+            "p5e",
+            "p5en",
+            "p6-b200",
+            "p6-b300",
+        }
+    ),
+    "arm64": frozenset({"g5g", "p6e-gb200", "p6e-gb300"}),
+}
+"""Families that the driver of those images serves. g6f and gr6f need NVIDIA's licensed GRID driver, P2, P3 and G3 an
+older one, g4ad AMD's. Source: ``supported_ec2_instances`` in the release notes above (2026-10-08)."""
+
+
+def parameters_for(offer: Offer) -> tuple[str, ...]:
+    """Names of the public parameters for an offer's image, the preferred one first.
+
+    Raises:
+        InvalidRequest: No public image has a driver for this accelerator.
+    """
+    if offer.accelerator is None:
+        arch = {"x86_64": "amd64"}.get(offer.architecture, offer.architecture)
+        return tuple(
+            UBUNTU.format(arch=arch, release=release, disk=disk)
+            for release, disk in (("24.04", "gp3"), ("22.04", "gp2"))
+        )
+    if offer.family not in DRIVER_FAMILIES.get(offer.architecture, ()):
+        raise InvalidRequest(
+            f"AWS publishes no image with a driver for {offer.instance_type} ({offer.accelerator.name}).",
+            hint="Choose another type, or name an image of your own that has the driver (aws_image, an ami-... id).",
+        )
+    return tuple(DEEP_LEARNING.format(arch=offer.architecture, release=release) for release in ("24.04", "22.04"))
+
+
+class Images:
+    """Looks images up, once for each region and kind.
+
+    Args:
+        image: ``ami-...`` or the name of a parameter, instead of the public one; None for the public one.
+    """
+
+    def __init__(self, clients: Clients, image: str | None = None) -> None:
+        self._clients = clients
+        self._image = image
+        self._cache = ImageCache()
+
+    def check(self, offer: Offer) -> None:
+        """Raises `InvalidRequest` if no image is known for the offer's type; asks nobody."""
+        if self._image is None:
+            parameters_for(offer)
+
+    def find(self, offer: Offer) -> Image:
+        """The image that an offer boots."""
+        names = (self._image,) if self._image else parameters_for(offer)
+        key = (offer.region, names)
+        region = offer.region
+        return self._cache.get(key, offer, lambda: self._describe(region, self._image_id(region, names)))
+
+    def _image_id(self, region: str, names: tuple[str, ...]) -> str:
+        if names[0].startswith("ami-"):
+            return names[0]
+        with self._clients.speaking(f"look up the image in {region}"):
+            reply = self._clients.client("ssm", region).get_parameters(Names=list(names))
+        values = {row["Name"]: row["Value"] for row in reply["Parameters"]}
+        for name in names:
+            if name in values:
+                return str(values[name])
+        raise InvalidRequest(f"No public image in {region}: none of {', '.join(names)} exists there.")
+
+    def _describe(self, region: str, image_id: str) -> Image:
+        with self._clients.speaking(f"describe the image {image_id} in {region}"):
+            rows = self._clients.client("ec2", region).describe_images(ImageIds=[image_id])["Images"]
+        if not rows:
+            raise InvalidRequest(f"There is no image {image_id} in {region}.")
+        row, root = rows[0], str(rows[0].get("RootDeviceName", "/dev/sda1"))
+        size = next(
+            (
+                disk["Ebs"].get("VolumeSize", 0)
+                for disk in row.get("BlockDeviceMappings", ())
+                if disk.get("DeviceName") == root and "Ebs" in disk
+            ),
+            0,
+        )
+        return Image(name=image_id, root_device=root, root_gib=int(size), architecture=str(row["Architecture"]))
+
 
 USER_DATA_BYTES = 16384  # Source: EC2 user guide, "Run commands when you launch an EC2 instance" (2026-11)
 TAG_VALUE_CHARACTERS = 256  # Source: EC2 user guide, "Tag restrictions" (2026-11)
@@ -25,23 +129,16 @@ break the cap. Source: EC2 user guide, "Unlimited mode for burstable performance
 
 def tags_of(request: CreateRequest) -> dict[str, str]:
     """The user's tags, and ours over them."""
-    ours = {
-        TAG_RUN: request.run_id,
-        TAG_NAME: request.name,
-        TAG_OWNER: request.owner,
-        TAG_LEASE: str(int(request.lease_until.timestamp())),
-        "Name": f"costgpu-{request.name}",
-    }
+    ours = {**our_tags(request), "Name": f"costgpu-{request.name}"}
     return {key: value[:TAG_VALUE_CHARACTERS] for key, value in {**request.tags, **ours}.items()}
 
 
-def user_data(boot_script: str) -> bytes:
+def user_data(script: str) -> bytes:
     """The boot script as user data; compressed if it has to be.
 
     Raises:
         InvalidRequest: Too long even so.
     """
-    script = boot_script if boot_script.startswith("#!") else f"#!/bin/sh\n{boot_script}"
     data = (BOOTHOOK + script).encode()
     if len(data) > USER_DATA_BYTES:
         data = gzip.compress(data, mtime=0)  # the same bytes for the same token
@@ -56,19 +153,12 @@ def parameters(request: CreateRequest, image: Image, place: Place, group_id: str
     """The arguments of RunInstances; the same for the same request.
 
     Args:
-        request: What to create.
-        image: What it boots.
-        place: Where.
         group_id: The run's security group; None for a dry run, before there is one.
 
     Raises:
         InvalidRequest: The disk is smaller than the image's, or the boot script is too long.
     """
-    if request.disk_gib < image.root_gib:
-        raise InvalidRequest(
-            f"A disk of {request.disk_gib} GiB is too small: the image {image.image_id} needs {image.root_gib} GiB.",
-            hint=f"Ask for a disk of at least {image.root_gib} GiB.",
-        )
+    image.check_disk(request.disk_gib)
     spot = request.offer.purchase_option is PurchaseOption.SPOT
     kinds = ["instance", "volume", "network-interface", *(["spot-instances-request"] if spot else [])]
     tags = aws_tags(tags_of(request))
@@ -77,9 +167,9 @@ def parameters(request: CreateRequest, image: Image, place: Place, group_id: str
         "ClientToken": request.token,
         "MinCount": 1,
         "MaxCount": 1,
-        "ImageId": image.image_id,
+        "ImageId": image.name,
         "InstanceType": request.offer.instance_type,
-        "UserData": user_data(request.boot_script),
+        "UserData": user_data(boot_script_of(request)),
         "InstanceInitiatedShutdownBehavior": "terminate",
         "MetadataOptions": {"HttpTokens": "required", "HttpPutResponseHopLimit": 1, "HttpEndpoint": "enabled"},
         "BlockDeviceMappings": [{"DeviceName": image.root_device, "Ebs": disk}],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.base import TAG_RUN
+from costgpu.providers.common import network_of
 
 T = TypeVar("T")
 SSH_PORT = 22
@@ -47,8 +47,6 @@ class Network:
     """Subnets and security groups.
 
     Args:
-        clients: To ask with.
-        clock: Waits while AWS catches up with itself.
         subnet: To use instead of the default ones; None for those.
     """
 
@@ -204,10 +202,7 @@ class Network:
 
 
 def _permission(allow_from: str, run_id: str) -> dict[str, Any]:
-    try:
-        network = ipaddress.ip_network(allow_from, strict=False)
-    except ValueError as exc:
-        raise InvalidRequest(f"{allow_from!r} is not an address range such as 203.0.113.7/32.") from exc
+    network = network_of(allow_from)
     entry = {"Description": f"costgpu run {run_id}"}
     rule: dict[str, Any] = {"IpProtocol": "tcp", "FromPort": SSH_PORT, "ToPort": SSH_PORT}
     if network.version == 6:

@@ -39,11 +39,7 @@ MEMORY_TOLERANCE = 0.01
 
 
 class PriceList:
-    """The `PriceSource` of AWS.
-
-    Args:
-        session: A ``boto3.Session``; None for the default one.
-    """
+    """The `PriceSource` of AWS."""
 
     def __init__(self, *, session: Any | None = None) -> None:
         self._clients = Clients(session)
@@ -68,7 +64,6 @@ class PriceList:
         """The products in a region as JSON documents.
 
         Args:
-            region: Where the machines are.
             attributes: That products must have, such as ``operatingSystem``.
 
         Raises:
@@ -94,8 +89,6 @@ class PriceList:
         """The spot prices that hold now, by instance type and zone.
 
         Args:
-            region: Where.
-            products: Such as ``Linux/UNIX``.
             now: Earlier prices are of no interest.
 
         Raises:
@@ -142,10 +135,6 @@ def price_update(
 
     Args:
         products: Entries of ``PriceList``, each a JSON document.
-        spots: Rows of ``SpotPriceHistory``.
-        known: Offers of all regions.
-        region: Of interest.
-        today: The day on which the lists were retrieved.
     """
     hardware = {offer.instance_type: offer for offer in known if offer.provider == "aws"}
     prices: dict[Key, Decimal] = {}

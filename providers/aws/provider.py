@@ -10,13 +10,14 @@ from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreach
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
-from costgpu.providers.aws.images import Images
+from costgpu.providers.aws.facts import end_by_hand
 from costgpu.providers.aws.instances import NOT_FOUND, Instances, instance_from
 from costgpu.providers.aws.inventory import Inventory
+from costgpu.providers.aws.launch import Images
 from costgpu.providers.aws.network import Network, Place
+from costgpu.providers.aws.sdk import VCPU_QUOTA
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.aws.termination_schedule import Schedules
-from costgpu.providers.aws.translate import VCPU_QUOTA
 from costgpu.providers.base import OrphanedResource, OwnedResources
 
 NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
@@ -26,12 +27,9 @@ class AwsProvider:
     """Amazon EC2 in one account.
 
     Args:
-        clock: Waits, and tells how new an instance of this process is.
         regions: Where `list_owned` looks; None for every region that the account can use.
-        subnet: To create in; None for the default subnets.
         scheduler_role_arn: Role for the EventBridge schedule; None for no schedule.
         image: ``ami-...`` or the name of a public parameter, instead of the Deep Learning and Ubuntu images.
-        session: A ``boto3.Session``; None for the default one.
     """
 
     def __init__(
@@ -204,11 +202,6 @@ class AwsProvider:
     def console(self, ref: InstanceRef) -> str:
         """Boot messages."""
         return self._instances.console(ref)
-
-
-def end_by_hand(ref: InstanceRef) -> str:
-    """The command that terminates an instance without costgpu."""
-    return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"
 
 
 def _where(request: CreateRequest, place: Place) -> str:

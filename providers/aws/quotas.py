@@ -39,7 +39,6 @@ class Quota:
 
     Attributes:
         code: Of Service Quotas; empty if it is not known.
-        name: In words.
         vcpus: Its value; None if it could not be read.
     """
 
@@ -83,8 +82,6 @@ def exceeded(quota: Quota, offer: Offer, said: str = "") -> QuotaExceeded:
     """The error that says what the quota is, what is needed, and how to ask for more.
 
     Args:
-        quota: From `look_up`.
-        offer: What was wanted.
         said: AWS's own words, if it has refused already.
     """
     value = "not known" if quota.vcpus is None else f"{quota.vcpus.normalize():f} vCPUs"

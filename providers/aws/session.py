@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from costgpu.errors import InvalidRequest
 from costgpu.models.instance import Identity
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.translate import denied_action, translate
+from costgpu.providers.aws.sdk import denied_action, translate
+from costgpu.providers.common import unknown_region
 
 FALLBACK_REGION = "us-east-1"  # enabled in every account of the standard partition
+USUAL = ("us-east-1", "us-west-2", "eu-west-1")
 CONNECT_SECONDS, READ_SECONDS = 5, 15
 _METHODS = {
     "env": "environment variables",
@@ -45,8 +45,6 @@ class Clients:
         """A boto3 client.
 
         Args:
-            service: ``ec2``, ``ssm``, ...
-            region: Where.
             attempts: How often one call is tried in all; 1 leaves every decision to the caller.
         """
         with self._lock:
@@ -71,11 +69,7 @@ class Clients:
 
     @contextlib.contextmanager
     def speaking(self, doing: str) -> Iterator[None]:
-        """Translates what botocore raises inside the block.
-
-        Args:
-            doing: To complete "could not ...".
-        """
+        """Translates what botocore raises inside the block."""
         try:
             yield
         except sdk.foreign() as exc:
@@ -91,7 +85,7 @@ class Clients:
         """The region for questions that are about no region: the configured one, or us-east-1."""
         region = str(self._session().region_name or FALLBACK_REGION)
         if region not in self._offline():
-            raise _unknown(region, self._offline(), "AWS_REGION, AWS_DEFAULT_REGION or the profile")
+            raise unknown_region("AWS (AWS_REGION, AWS_DEFAULT_REGION or the profile)", region, self._offline(), USUAL)
         return region
 
     def require(self, region: str) -> None:
@@ -104,7 +98,7 @@ class Clients:
                 reply = self.client("ec2", FALLBACK_REGION).describe_regions(AllRegions=True)
                 names |= {row["RegionName"] for row in reply["Regions"]}
             if region not in names:
-                raise _unknown(region, names, "the region that was asked for")
+                raise unknown_region("AWS", region, names, USUAL)
         self._known.add(region)
 
     def _offline(self) -> set[str]:
@@ -143,12 +137,3 @@ class Clients:
         if method in ("env", "explicit") or not profile or profile == "default":
             return _METHODS.get(method, "profile default" if "file" in method else method)
         return f"profile {profile}"
-
-
-def _unknown(region: str, names: set[str], where: str) -> InvalidRequest:
-    near = difflib.get_close_matches(region, sorted(names), n=3, cutoff=0.5)
-    if not near:
-        near = [name for name in ("us-east-1", "us-west-2", "eu-west-1") if name in names]
-    return InvalidRequest(
-        f"AWS has no region {region!r} ({where}).", hint=f"Did you mean {' or '.join(near)}?" if near else ""
-    )

@@ -34,7 +34,6 @@ class Schedules:
     """One-shot schedules.
 
     Args:
-        clients: To ask with.
         role_arn: The role that EventBridge takes on to call ec2:TerminateInstances; None arms nothing.
     """
 

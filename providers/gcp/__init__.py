@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from importlib import resources
 from pathlib import Path
 
-from costgpu.models.instance import InstanceRef
-from costgpu.models.provider_costs import ProviderCosts
 from costgpu.providers.base import Billing, Diagnosable, PriceSource, Provider
+from costgpu.providers.gcp.facts import COSTS, end_by_hand, role
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
 
@@ -41,18 +39,6 @@ def _price_source(config: ProviderConfig) -> PriceSource:
     from costgpu.providers.gcp.sku_catalog import SkuCatalog  # noqa: PLC0415
 
     return SkuCatalog(clock=config.clock)
-
-
-def role() -> str:
-    """The custom role that is enough, exactly as shipped."""
-    return resources.files(__package__).joinpath("role.yaml").read_text(encoding="utf-8")
-
-
-def end_by_hand(ref: InstanceRef, project: str = "") -> str:
-    """The command that deletes an instance without costgpu; without a project, in the one that gcloud is set to."""
-    zone, _, name = ref.instance_id.rpartition("/")
-    chosen = f" --project {project}" if project else ""
-    return f"gcloud compute instances delete {name} --zone {zone or ref.region}{chosen} --quiet"
 
 
 def has_credentials() -> bool:
@@ -105,9 +91,7 @@ SPEC = ProviderSpec(
             trust=Trust.USER,  # runs with the user's code and secrets
         ),
     },
-    # Source: Google Cloud, "Disk and image pricing" (pd-balanced) and "VPC pricing", us-central1 (read 2026-11).
-    # Watts: Cloud Carbon Footprint, published coefficients, average over the provider's processors (read 2026-11-21).
-    costs=ProviderCosts(disk_usd_per_gb_month=0.10, address_usd_per_hour=0.005, vcpu_watts=(0.71, 4.26)),
+    costs=COSTS,
     diagnostics=_diagnostics,
     policy=role,
     billing=_billing,

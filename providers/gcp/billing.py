@@ -8,7 +8,7 @@ Source of the table's columns: Cloud Billing, "Structure of Standard data export
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -16,14 +16,12 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.providers.base import TAG_RUN, Bill, BilledRow
-from costgpu.providers.bill_cache import DAY, KeptBills
+from costgpu.providers.base import TAG_RUN, BilledRow
+from costgpu.providers.bill_cache import DAY, CachedBilling
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.session import Clients, endpoint
 
-SOURCE = "Google Cloud's billing export"
 BIGQUERY = "https://bigquery.googleapis.com"
-USD_PER_REQUEST = Decimal("0.01")
 MOST_BYTES = 1_600_000_000  # $0.0091
 LATE = timedelta(days=3)  # so long Google adds to a day. Source: "Data export delays", same documentation (2026-11)
 TRIES, WAIT_SECONDS = 30, 2.0
@@ -43,16 +41,20 @@ ORDER BY day, run, currency
 """
 
 
-class BillingExport:
+class BillingExport(CachedBilling):
     """The `Billing` of Google Cloud.
 
     Args:
-        clock: Waits, and tells how old a kept answer is.
         table: ``PROJECT.DATASET.TABLE`` of the export.
         project: Whose costs, and who pays for the query; None for that of the credentials, or of gcloud.
-        credentials: Of ``google.auth``; None for application default credentials.
-        cache: Folder for answers; None for costgpu's own in the user's cache folder.
     """
+
+    name = "gcp"
+    source = "Google Cloud's billing export"
+    usd_per_request = Decimal("0.01")  # a query that would read more is refused by BigQuery, and costs nothing
+    no_tag_note = (
+        f"No cost carries the label {TAG_RUN}: there were no runs in these days, or the export was turned on later."
+    )
 
     def __init__(
         self,
@@ -63,57 +65,17 @@ class BillingExport:
         credentials: Any | None = None,
         cache: Path | None = None,
     ) -> None:
-        self._clock = clock
+        super().__init__(clock, cache)
         self._table = table
         self._clients = Clients(clock, project, credentials)
-        self._kept = KeptBills("gcp", SOURCE, clock, cache)
 
-    @property
-    def name(self) -> str:
-        """``gcp``."""
-        return "gcp"
+    def account(self) -> str:
+        """The project."""
+        return self._clients.project
 
-    @property
-    def usd_per_request(self) -> Decimal:
-        """At most a cent: a query that would read more is refused by BigQuery, and costs nothing."""
-        return USD_PER_REQUEST
-
-    def kept(self, start: datetime, end: datetime) -> Bill | None:
-        """The answer that is not older than six hours, if there is one; asks nobody for money."""
-        start, end = self._kept.days(start, end)
-        return self._kept.read(self._clients.project, start, end)
-
-    def billed(self, start: datetime, end: datetime, *, fresh: bool = False) -> Bill:
-        """By run and day, credits subtracted, from the kept answer or from BigQuery.
-
-        Raises:
-            InvalidRequest: Not whole UTC days, none of them has begun, or there is no such table.
-            AuthError: BigQuery may not be asked.
-            ProviderError: It does not answer, reads too much, or not in US dollars.
-        """
-        start, end = self._kept.days(start, end)
-        account = self._clients.project
-        known = None if fresh else self._kept.read(account, start, end)
-        if known is not None:
-            return known
-        rows = tuple(self._rows(start, end))
-        spent = any(row.amount_usd for row in rows)
-        note = (
-            f"No cost carries the label {TAG_RUN}: there were no runs in these days, or the export was turned on later."
-        )
-        bill = Bill(
-            provider="gcp",
-            account=account,
-            start=start,
-            end=end,
-            rows=rows,
-            asked_at=self._clock.now(),
-            source=SOURCE,
-            requests=1,
-            note=note if spent and not any(row.run_id for row in rows) else "",
-        )
-        self._kept.write(bill)
-        return bill
+    def ask(self, start: datetime, end: datetime) -> tuple[Sequence[BilledRow], int]:
+        """By run and day, credits subtracted."""
+        return list(self._rows(start, end)), 1
 
     def _rows(self, start: datetime, end: datetime) -> Iterator[BilledRow]:
         for run_id, day, currency, net in self._answer(start, end):

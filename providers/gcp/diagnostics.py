@@ -6,35 +6,28 @@ Creates nothing, costs nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, timedelta
+from datetime import UTC
 from email.utils import parsedate_to_datetime
-from importlib import resources
 from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError
 from costgpu.models import diagnostics
 from costgpu.models.diagnostics import Check, Examination
-from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer
+from costgpu.providers.common import example_request
 from costgpu.providers.gcp import quotas, sdk
+from costgpu.providers.gcp.facts import role
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import SECONDS, Clients, endpoint
 
-ROLE = "role.yaml"
 ENOUGH = "costgpu doctor --policy gcp prints a role that is enough."
 AT_ONCE = 100  # permissions in one question
-NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
 HOURS = 1.0  # of the machine whose quota is looked at
 RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
 COMPUTE = "https://compute.googleapis.com"
 NOT_NEEDED = frozenset({"compute.instances.getSerialPortOutput", "compute.projects.get"})
 """For boot messages, and for a quota that the create call tells, too."""
-
-
-def role() -> str:
-    """The custom role that is enough, as it is shipped."""
-    return resources.files(__package__).joinpath(ROLE).read_text(encoding="utf-8")
 
 
 def permissions_in(document: str) -> tuple[str, ...]:
@@ -46,9 +39,7 @@ class GcpDiagnostics:
     """Examines one Google Cloud project.
 
     Args:
-        clock: Whose time is compared with Google's.
         project: None for that of the credentials, or of gcloud.
-        options: Of `GcpProvider`.
     """
 
     def __init__(self, *, clock: Clock, project: str | None = None, **options: Any) -> None:
@@ -123,20 +114,5 @@ class GcpDiagnostics:
         )
 
     def _request(self, offer: Offer) -> Check:
-        self._provider.check(self._example(offer))
+        self._provider.check(example_request(offer, self._clock.now()))
         return diagnostics.ok("request", "image and network are there; Google has no dry run of the create call itself")
-
-    def _example(self, offer: Offer) -> CreateRequest:
-        """A request that is like that of a run, for questions that create nothing."""
-        return CreateRequest(
-            run_id="doctor",
-            token="doctor",  # noqa: S106 - names a request, is no secret
-            name="doctor",
-            owner="doctor",
-            offer=offer,
-            zone=offer.zone,
-            disk_gib=100,
-            lease_until=self._clock.now() + timedelta(hours=HOURS),
-            boot_script="#!/bin/sh\n",
-            allow_from=NOBODY,
-        )

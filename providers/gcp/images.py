@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import threading
-from dataclasses import dataclass
 from typing import Any
 
 from costgpu.errors import InvalidRequest
 from costgpu.models.offer import Offer
+from costgpu.providers.common import Image, ImageCache
 from costgpu.providers.gcp.launch import split_type
-from costgpu.providers.gcp.session import Clients, last_part
+from costgpu.providers.gcp.session import Clients
 
 DEEP_LEARNING = "deeplearning-platform-release"
 DRIVER_FAMILIES = ("common-cu129-ubuntu-2204-nvidia-580", "common-cu129-ubuntu-2404-nvidia-580")
@@ -30,21 +29,6 @@ UBUNTU_FAMILIES = {
 """Source: Canonical, "Find Google Cloud images", and Compute Engine, "Operating system details" (2026-11)."""
 
 NAMED = re.compile(r"projects/(?P<project>[a-z0-9.:-]+)/global/images/(?P<family>family/)?(?P<name>[a-z][a-z0-9-]*)")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Image:
-    """An image; Google's are everywhere.
-
-    Attributes:
-        path: ``projects/.../global/images/...``: this very image, not its family.
-        root_gib: The least size of the boot disk.
-        architecture: ``x86_64`` or ``arm64``.
-    """
-
-    path: str
-    root_gib: int
-    architecture: str
 
 
 def families_for(offer: Offer) -> tuple[str, tuple[str, ...]]:
@@ -67,7 +51,6 @@ class Images:
     """Looks images up, once each.
 
     Args:
-        clients: To ask with.
         image: ``projects/PROJECT/global/images/NAME`` or ``.../family/FAMILY`` instead; None for the public ones.
     """
 
@@ -79,8 +62,7 @@ class Images:
                 f"{image!r} is no image of Google Cloud.",
                 hint="Write projects/PROJECT/global/images/NAME or projects/PROJECT/global/images/family/FAMILY.",
             )
-        self._found: dict[tuple[str, ...], Image] = {}
-        self._lock = threading.Lock()
+        self._cache = ImageCache()
 
     def check(self, offer: Offer) -> None:
         """Raises `InvalidRequest` if no image is known for the offer's type; asks nobody."""
@@ -89,22 +71,7 @@ class Images:
 
     def find(self, offer: Offer) -> Image:
         """The image that an offer boots."""
-        key = self._key(offer)
-        with self._lock:
-            if key not in self._found:
-                row = self._look_up(offer)
-                self._found[key] = Image(
-                    path=_path(str(row.self_link)),
-                    root_gib=int(row.disk_size_gb),
-                    architecture=str(row.architecture).lower() or "x86_64",
-                )
-            found = self._found[key]
-        if found.architecture != offer.architecture:
-            raise InvalidRequest(
-                f"The image {last_part(found.path)} is for {found.architecture}, but {offer.instance_type} is"
-                f" {offer.architecture}."
-            )
-        return found
+        return self._cache.get(self._key(offer), offer, lambda: _image(self._look_up(offer)))
 
     def _key(self, offer: Offer) -> tuple[str, ...]:
         if self._named is not None:
@@ -144,6 +111,14 @@ class Images:
         rows = [row for page in pages for row in page.items if not row.deprecated.state and str(row.status) == "READY"]
         fit = [row for row in rows if not _is_old(offer) or _numbers(str(row.family))[-1] <= LAST_DRIVER_FOR_OLD]
         return max(fit, key=lambda row: (_numbers(str(row.family))[::-1], str(row.name)), default=None)
+
+
+def _image(row: Any) -> Image:
+    return Image(
+        name=_path(str(row.self_link)),
+        root_gib=int(row.disk_size_gb),
+        architecture=str(row.architecture).lower() or "x86_64",
+    )
 
 
 def _is_old(offer: Offer) -> bool:

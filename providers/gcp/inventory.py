@@ -10,23 +10,52 @@ from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState
+from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
+from costgpu.providers.common import lease_in, not_ours
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.aggregated_list import everywhere
 from costgpu.providers.gcp.instances import Instances
-from costgpu.providers.gcp.labels import facts_from, label_value, lease_in
+from costgpu.providers.gcp.launch import facts_from, label_value
 from costgpu.providers.gcp.network import allow_name, deny_name
-from costgpu.providers.gcp.session import Clients, last_part, region_of
-from costgpu.providers.gcp.storage import (
-    ADDRESS_USD_PER_HOUR,
-    IDLE_ADDRESS_USD_PER_HOUR,
-    disk_usd_per_hour,
-    snapshot_usd_per_hour,
-)
+from costgpu.providers.gcp.session import Clients, everywhere, last_part, region_of
 
 GLOBAL = "global"
 REMOVE_SECONDS = 20.0  # how long one removal is waited for
 STILL_USED = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "resourceNotReady"})
+# List prices of us-central1; other regions ask up to half as much again. They are for finding leaks: what is really charged
+# is on the bill. Source: Google Cloud, "Disk and image pricing", and "VPC pricing", external IP addresses (read 2026-11).
+DISK_USD_PER_GIB_MONTH = {
+    "pd-standard": 0.04,
+    "pd-balanced": 0.10,
+    "pd-ssd": 0.17,
+    "pd-extreme": 0.125,
+    "hyperdisk-balanced": 0.08,
+    "hyperdisk-throughput": 0.005,
+    "hyperdisk-extreme": 0.125,
+    "hyperdisk-ml": 0.08,
+}
+HYPERDISK_INCLUDED_IOPS, USD_PER_IOPS_MONTH = 3000, 0.005  # of hyperdisk-balanced
+HYPERDISK_INCLUDED_MIB, USD_PER_MIB_MONTH = 140, 0.04
+SNAPSHOT_USD_PER_GIB_MONTH = 0.05
+ADDRESS_USD_PER_HOUR = {False: 0.005, True: 0.0025}
+"""In use; by whether its machine is a spot one."""
+IDLE_ADDRESS_USD_PER_HOUR = 0.01  # reserved, and used by nothing
+
+
+def disk_usd_per_hour(row: Any) -> float:
+    """Of one disk; attached or not, it costs the same."""
+    kind = last_part(str(row.type_))
+    monthly = int(row.size_gb) * DISK_USD_PER_GIB_MONTH.get(kind, max(DISK_USD_PER_GIB_MONTH.values()))
+    if kind == "hyperdisk-balanced":
+        monthly += max(0, int(row.provisioned_iops) - HYPERDISK_INCLUDED_IOPS) * USD_PER_IOPS_MONTH
+        monthly += max(0, int(row.provisioned_throughput) - HYPERDISK_INCLUDED_MIB) * USD_PER_MIB_MONTH
+    return round(monthly / HOURS_PER_MONTH, 6)
+
+
+def snapshot_usd_per_hour(row: Any) -> float:
+    """Of one snapshot: what it takes, without the blocks that it shares with earlier ones."""
+    gib = int(row.storage_bytes) / 2**30
+    return round(gib * SNAPSHOT_USD_PER_GIB_MONTH / HOURS_PER_MONTH, 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +63,9 @@ class Kind:
     """One sort of thing that carries our labels, or facts in its description.
 
     Attributes:
-        name: As users read it.
-        client: Of Google's client.
         field: Of the rows in an aggregated list; empty for what is in no zone and no region.
         scope: ``zone``, ``region`` or ``global``: where it is, and the name of that in requests.
-        argument: Its own name in requests.
         idle: Whether a row is left over, rather than part of something.
-        usd_per_hour: What a row costs.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
         expression: The filter that leaves what may be ours.
     """
@@ -219,10 +244,7 @@ class Inventory:
             return True
         found = Found(kind=kind, place=place or GLOBAL, row=row, tags=_tags(kind, row))
         if not found.tags.get(TAG_RUN):
-            raise InvalidRequest(
-                f"The {kind.name} {leftover.resource_id} does not carry the label {TAG_RUN}: it is not ours, and stays as"
-                " it is."
-            )
+            raise not_ours(leftover)
         return self._remove(found)
 
     def _remove(self, found: Found) -> bool:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
+from collections.abc import Mapping
 from datetime import UTC
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.providers.gcp.labels import METADATA_KEY, facts_of, labels_of, metadata_value
-
-if TYPE_CHECKING:
-    from costgpu.providers.gcp.images import Image
+from costgpu.providers.base import OUR_TAGS
+from costgpu.providers.common import Image, boot_script_of, our_tags
 
 NAMESPACE = uuid.UUID("6f0a2f5e-3c0d-5b52-9a55-c2a5a4f1f7a1")  # of our request ids; any fixed value does
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -25,6 +25,68 @@ ATTACHED = {"T4": "nvidia-tesla-t4", "V100": "nvidia-tesla-v100", "P100": "nvidi
 HYPERDISK_ONLY = re.compile(r"(c4|c4a|c4d|n4|n4a|n4d|g4|a4|a4x|x4|m4|h4d)-|a3-ultragpu-")
 """Machine types that take no persistent disk. Source: Compute Engine, "About Google Cloud Hyperdisk" and "About Persistent
 Disk", machine series support (2026-11)."""
+METADATA_KEY = "costgpu-tags"
+VALUE_CHARACTERS = 63
+MOST_LABELS = 64
+_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
+_OTHER = re.compile(r"[^a-z0-9_-]+")
+_FACT = re.compile(r"(costgpu-[a-z-]+)=(\S+)")
+
+
+def label_value(text: str) -> str:
+    """A text as a label can hold it: ``ann@laptop`` becomes ``ann-laptop``."""
+    return _OTHER.sub("-", text.lower())[:VALUE_CHARACTERS]
+
+
+def labels_of(request: CreateRequest) -> dict[str, str]:
+    """The labels of a machine and its disk: ours, and of the user's tags those that can be labels."""
+    ours = {key: label_value(value) for key, value in our_tags(request).items()}
+    theirs = {
+        key: value
+        for key, value in sorted(request.tags.items())
+        if _KEY.fullmatch(key) and _VALUE.fullmatch(value) and key not in ours and not key.startswith("goog")
+    }
+    return {**dict(list(theirs.items())[: MOST_LABELS - len(ours)]), **ours}
+
+
+def metadata_value(request: CreateRequest) -> str:
+    """The exact tags, as JSON in ASCII."""
+    return json.dumps({**request.tags, **our_tags(request)}, sort_keys=True)
+
+
+def tags_from(labels: Mapping[str, str], kept: str = "") -> dict[str, str]:
+    """All tags of a machine.
+
+    Args:
+        kept: Its metadata item; empty if it has none.
+    """
+    try:
+        loaded = json.loads(kept) if kept else {}
+    except ValueError:
+        loaded = {}
+    exact = (
+        {str(key): value for key, value in loaded.items() if isinstance(value, str)} if isinstance(loaded, dict) else {}
+    )
+    tags = {**{key: value for key, value in exact.items() if key not in OUR_TAGS}, **labels}
+    for key in OUR_TAGS:
+        if key in labels and key in exact and label_value(exact[key]) == labels[key]:
+            tags[key] = exact[key]
+    return tags
+
+
+def facts_of(request: CreateRequest) -> str:
+    """What stands in the description of things that have no labels."""
+    facts = {
+        **{key: label_value(value) for key, value in our_tags(request).items()},
+        "costgpu-region": request.offer.region,
+    }
+    return " ".join(f"{key}={value}" for key, value in facts.items() if value)
+
+
+def facts_from(description: str) -> dict[str, str]:
+    """The tags in such a description; empty for what is not ours."""
+    return dict(_FACT.findall(description))
 
 
 def split_type(instance_type: str) -> tuple[str, str, int]:
@@ -73,21 +135,14 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
     """The instance of ``instances.insert``, by the client's names; the same for the same request.
 
     Args:
-        request: What to create.
-        zone: Where.
-        image: What it boots.
         network: ``global/networks/...``.
         subnetwork: ``regions/.../subnetworks/...``; empty for the one that the network has there.
 
     Raises:
         InvalidRequest: The disk is smaller than the image, or the boot script is too long.
     """
-    if request.disk_gib < image.root_gib:
-        raise InvalidRequest(
-            f"A disk of {request.disk_gib} GiB is too small: the image {image.path} needs {image.root_gib} GiB.",
-            hint=f"Ask for a disk of at least {image.root_gib} GiB.",
-        )
-    script = request.boot_script if request.boot_script.startswith("#!") else f"#!/bin/sh\n{request.boot_script}"
+    image.check_disk(request.disk_gib)
+    script = boot_script_of(request)
     if len(script.encode()) > METADATA_BYTES:
         raise InvalidRequest(f"The boot script is too long for Google Cloud: more than {METADATA_BYTES} bytes.")
     machine, accelerator, count = split_type(request.offer.instance_type)
@@ -107,7 +162,7 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
         "serial-port-logging-enable": "FALSE",
     }
     disk = {
-        "source_image": image.path,
+        "source_image": image.name,
         "disk_size_gb": request.disk_gib,
         "labels": labels,
         "description": facts_of(request),

@@ -8,16 +8,15 @@ firewall is stateful. Source: Google Cloud VPC, "VPC firewall rules" (2026-11).
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Throttled
 from costgpu.models.instance import CreateRequest
 from costgpu.providers.base import TAG_RUN
+from costgpu.providers.common import network_of
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.labels import facts_from, facts_of, label_value
-from costgpu.providers.gcp.launch import network_tag
+from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, network_tag
 from costgpu.providers.gcp.session import Clients
 
 SSH_PORT = "22"
@@ -43,10 +42,7 @@ def caller(allow_from: str) -> str:
     Raises:
         InvalidRequest: It is no such range, or not one of IPv4: the machines have no other address.
     """
-    try:
-        network = ipaddress.ip_network(allow_from, strict=False)
-    except ValueError as exc:
-        raise InvalidRequest(f"{allow_from!r} is not an address range such as 203.0.113.7/32.") from exc
+    network = network_of(allow_from)
     if network.version != 4:
         raise InvalidRequest(
             f"{allow_from} is an IPv6 address, and machines on Google Cloud are reached by IPv4.",
@@ -59,7 +55,6 @@ class Network:
     """The network of the machines, and the rules of runs in it.
 
     Args:
-        clients: To ask with.
         network: ``NETWORK`` or ``NETWORK/SUBNET``; None for the default one.
     """
 

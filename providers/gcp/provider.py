@@ -12,15 +12,14 @@ from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceR
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.gcp import launch, quotas, sdk
-from costgpu.providers.gcp.aggregated_list import rows_in
+from costgpu.providers.gcp.facts import end_by_hand
 from costgpu.providers.gcp.images import Images
-from costgpu.providers.gcp.instances import EXISTS, Instances, instance_from, split_id
+from costgpu.providers.gcp.instances import EXISTS, Instances, history_of, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
-from costgpu.providers.gcp.labels import label_value
+from costgpu.providers.gcp.launch import label_value
 from costgpu.providers.gcp.network import Network, caller
-from costgpu.providers.gcp.operations import history_of
-from costgpu.providers.gcp.session import Clients, is_done, region_of
-from costgpu.providers.gcp.translate import refusal_of, refused
+from costgpu.providers.gcp.sdk import refusal_of, refused
+from costgpu.providers.gcp.session import Clients, is_done, region_of, rows_in
 
 CREATE_SECONDS = 120.0  # how long a create call may be undecided
 POLL_SECONDS = 0.5
@@ -30,11 +29,9 @@ class GcpProvider:
     """Google Compute Engine in one project.
 
     Args:
-        clock: Waits, and tells how long something takes.
         project: Whose machines; None for the project of the credentials, or of gcloud.
         network: ``NETWORK`` or ``NETWORK/SUBNET`` of the machines; None for the default one.
         image: ``projects/.../global/images/...``, instead of the deep learning and Ubuntu images.
-        credentials: Of ``google.auth``; None for application default credentials.
     """
 
     def __init__(
@@ -258,14 +255,3 @@ def _accepted(doing: str) -> Iterator[None]:
         yield
     except ProviderError as error:
         raise Unreachable(f"Whether Google did {doing} is not known: {error.message}", hint=error.hint) from error
-
-
-def end_by_hand(ref: InstanceRef, project: str = "") -> str:
-    """The command that deletes an instance without costgpu.
-
-    Args:
-        ref: Of the instance.
-        project: Whose; empty for the one that gcloud is set to.
-    """
-    zone, name = split_id(ref)
-    return f"gcloud compute instances delete {name} --zone {zone}{f' --project {project}' if project else ''} --quiet"

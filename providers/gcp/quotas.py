@@ -13,8 +13,8 @@ from typing import Any
 from costgpu.errors import AuthError, QuotaExceeded
 from costgpu.models.offer import Offer
 from costgpu.providers.gcp.launch import is_spot, split_type
+from costgpu.providers.gcp.sdk import ask_for_more
 from costgpu.providers.gcp.session import Clients
-from costgpu.providers.gcp.translate import ask_for_more
 
 ACCELERATORS = {
     "T4": "NVIDIA_T4_GPUS",
@@ -39,9 +39,6 @@ class Quota:
     """One quota.
 
     Attributes:
-        metric: Google's name of it.
-        limit: Of it.
-        usage: So much is used.
         where: The region, or ``all regions``.
     """
 
@@ -60,12 +57,7 @@ def quotas_in(rows: Sequence[Any], where: str) -> dict[str, Quota]:
 
 
 def needs(offer: Offer, seconds: float) -> list[tuple[tuple[str, ...], float]]:
-    """What an offer counts against: metrics of which any one is enough, and how much of it.
-
-    Args:
-        offer: What is wanted.
-        seconds: How long its machine may live.
-    """
+    """What an offer counts against: metrics of which any one is enough, and how much of it."""
     spot = is_spot(offer)
     found: list[tuple[tuple[str, ...], float]] = []
     if offer.accelerator is not None:

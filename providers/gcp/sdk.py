@@ -1,11 +1,40 @@
-"""The door to Google's client libraries: imported on first use (2-3 s), and untyped from here on."""
+"""Google's client libraries: imported on first use (2-3 s), untyped from here on; and their errors in costgpu's words.
+
+What matters is which errors are *certain*: every class but `Unreachable` means that the provider has answered and has
+refused. An error that is not known by name stays a plain `ProviderError`; it is never called "no capacity".
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import re
+import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any
+
+from costgpu.errors import (
+    AuthError,
+    InvalidRequest,
+    NoCapacity,
+    ProviderError,
+    QuotaExceeded,
+    Throttled,
+    Unreachable,
+)
+
+FULL = re.compile(
+    r"does not have enough resources|currently unavailable in the .*zone|resource pool exhausted", re.IGNORECASE
+)
+"""In words. Source: Compute Engine, "Resource availability errors" (2026-11)."""
+LOGIN = "gcloud auth application-default login"
+ROLE = "what costgpu needs is in the file providers/gcp/role.yaml of the package"
+_PERMISSION = re.compile(r"Required ['\"]?([a-z][\w.]+\.[a-zA-Z]+)['\"]? permission")
+_METRIC = re.compile(r"Quota '([A-Z][A-Z0-9_]+)' exceeded\.?\s+Limit: ([\d.]+)(?: in region ([a-z0-9-]+))?")
+_PROJECT = re.compile(r"project[s/ #]+([a-z0-9][a-z0-9:.-]*)", re.IGNORECASE)
+_URL = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
 
 
 @functools.cache
@@ -94,3 +123,163 @@ def status_of(exc: Any) -> int:
 def is_missing(exc: Any) -> bool:
     """Whether Google says that it does not know what was named."""
     return status_of(exc) == 404
+
+
+@functools.cache
+def _codes() -> dict[str, frozenset[str]]:
+    """Names of errors by what they mean."""
+    document = tomllib.loads(resources.files(__package__).joinpath("error_codes.toml").read_text(encoding="utf-8"))
+    return {meaning: frozenset(names) for meaning, names in document.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What Google has said, wherever it was written.
+
+    Attributes:
+        text: Its own words, in one line.
+        status: HTTP; 0 within an operation.
+        details: Further facts, such as ``permission`` and ``consumer``.
+    """
+
+    names: frozenset[str]
+    text: str
+    status: int = 0
+    details: Mapping[str, str] = field(default_factory=dict)
+
+
+def translate(exc: Exception, doing: str, *, project: str = "") -> ProviderError:
+    """The error to raise ``from exc``.
+
+    Args:
+        project: Whose; empty if that is not known yet.
+    """
+    kinds = {cls.__name__ for cls in type(exc).__mro__}
+    text = " ".join(str(exc).split())
+    if "GoogleAPICallError" in kinds and status_of(exc):
+        return refused(refusal_in(exc), doing, project=project)
+    if "GoogleAuthError" in kinds:
+        return _no_credentials(exc, doing, kinds, text)
+    if kinds & {"RequestException", "GoogleAPIError", "Error"}:
+        return Unreachable(
+            f"No usable answer from Google Cloud to the request to {doing}: {text}",
+            hint="Check the network, or wait.",
+        )
+    return ProviderError(f"Could not {doing}: {type(exc).__name__}: {text}")
+
+
+def refusal_in(exc: Any) -> Refusal:
+    """What an HTTP error says."""
+    metadata = getattr(exc, "metadata", None)
+    details = {str(key): str(value) for key, value in metadata.items()} if isinstance(metadata, Mapping) else {}
+    text = _URL.sub("", " ".join(str(getattr(exc, "message", exc)).split()))
+    return Refusal(names=reasons_of(exc), text=text, status=status_of(exc), details=details)
+
+
+def refusal_of(operation: Any) -> Refusal | None:
+    """Why a finished operation has failed; None if it has not."""
+    rows = list(operation.error.errors) if operation.error else []
+    status = int(operation.http_error_status_code or 0)
+    if not rows and status < 400:
+        return None
+    words = [str(row.message) for row in rows] or [str(operation.http_error_message)]
+    names = frozenset(str(row.code) for row in rows if row.code)
+    return Refusal(names=names, text=" ".join(" ".join(words).split()), status=status if not names else 0)
+
+
+def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
+    """The error for what Google has refused."""
+    names, codes = said.names, _codes()
+    code = ", ".join(sorted(names)) or (f"HTTP {said.status}" if said.status else "")
+    message = f"Could not {doing}: {code}: {said.text}".rstrip(": ")
+    whose = project or said.details.get("consumer", "").removeprefix("projects/") or _project_in(said.text)
+    if names & codes["no_capacity"] or FULL.search(said.text):
+        return NoCapacity(message)
+    if names & codes["throttled"] or said.status == 429:
+        return Throttled(message)
+    if names & codes["quota"] or _METRIC.search(said.text):
+        return _over_quota(said, message, whose)
+    if names & codes["billing"] or (
+        said.status == 403 and "billing" in said.text.lower() and not names & codes["disabled"]
+    ):
+        return AuthError(
+            f"Billing is not enabled for the Google Cloud project {whose} ({message}).",
+            hint=f"Link a billing account: https://console.cloud.google.com/billing/linkedaccount?project={whose}",
+        )
+    if names & codes["disabled"]:
+        service = said.details.get("service", "compute.googleapis.com")
+        return AuthError(
+            f"The API {service} is not enabled in the Google Cloud project {whose} ({message}).",
+            hint=f"gcloud services enable {service} --project {whose}; then wait a minute or two.",
+        )
+    if names & codes["quota_project"]:
+        return AuthError(
+            f"The quota project of these credentials cannot be used ({message}).",
+            hint=f"gcloud auth application-default set-quota-project {whose}",
+        )
+    if names & codes["scope"]:
+        return AuthError(
+            f"These credentials were made for less than Compute Engine ({message}).",
+            hint=f"Sign in with {LOGIN}; on a Google machine, give it the scope cloud-platform.",
+        )
+    if said.status == 401:
+        return AuthError(f"Google Cloud does not accept these credentials ({message}).", hint=f"Sign in again: {LOGIN}")
+    if names & codes["denied"] or said.status == 403:
+        return _denied(said, doing)
+    if said.status >= 500 or (said.status == 408 and not names):
+        return Unreachable(f"{message} (HTTP {said.status})")
+    if names & codes["invalid"] or 400 <= said.status < 500:
+        return InvalidRequest(message, hint=_invalid_hint(said.text))
+    return ProviderError(message)
+
+
+def _over_quota(said: Refusal, message: str, project: str) -> QuotaExceeded:
+    found = _METRIC.search(said.text)
+    metric = found.group(1) if found else ""
+    return QuotaExceeded(message, hint=ask_for_more(metric, project))
+
+
+def ask_for_more(metric: str, project: str) -> str:
+    """How a person asks for a higher quota."""
+    where = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+    return f"Ask Google for more: {where}{f' (search for {metric})' if metric else ''}; small requests take minutes."
+
+
+def _denied(said: Refusal, doing: str) -> AuthError:
+    found = _PERMISSION.search(said.text)
+    missing = said.details.get("permission") or (found.group(1) if found else "")
+    if not missing:
+        return AuthError(
+            f"These Google Cloud credentials may not {doing}: {said.text}",
+            hint=f"The project's owner can allow it: {ROLE}.",
+        )
+    return AuthError(
+        f"These Google Cloud credentials may not {doing}: {missing} is not allowed. {said.text}",
+        hint=f"Allow {missing}; {ROLE}.",
+    )
+
+
+def _no_credentials(exc: Exception, doing: str, kinds: set[str], text: str) -> ProviderError:
+    if "DefaultCredentialsError" in kinds:
+        return AuthError(
+            f"No usable Google Cloud credentials to {doing}: {text}",
+            hint=f"Run {LOGIN}, or set GOOGLE_APPLICATION_CREDENTIALS; --infra local needs no account.",
+        )
+    if "TransportError" in kinds or bool(getattr(exc, "retryable", False)):
+        return Unreachable(f"Google does not answer the request to sign in: {text}", hint="Check the network, or wait.")
+    return AuthError(f"The Google Cloud credentials cannot be read or renewed: {text}", hint=f"Sign in again: {LOGIN}")
+
+
+def _project_in(text: str) -> str:
+    found = _PROJECT.search(text)
+    return found.group(1) if found else "PROJECT"
+
+
+def _invalid_hint(text: str) -> str:
+    if "/networks/" in text and "not found" in text:
+        return "gcloud compute networks create default makes the usual network; or name another one: gcp_network."
+    if "subnet" in text.lower() and "custom" in text.lower():
+        return 'Name the subnet, too: gcp_network = "NETWORK/SUBNET".'
+    if "vmExternalIpAccess" in text:
+        return "The organisation forbids machines with public addresses; its administrator can make an exception."
+    return ""

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import ipaddress
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import Identity
+from costgpu.providers.common import unknown_region
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.translate import refusal_of, refused, translate
+from costgpu.providers.gcp.sdk import refusal_of, refused, translate
 
 T = TypeVar("T")
 ENDPOINT = "COSTGPU_GCP_ENDPOINT"
@@ -30,9 +31,7 @@ class Clients:
     """Clients of one project.
 
     Args:
-        clock: Waits between tries.
         project: Whose machines; None for the project of the credentials, or of gcloud.
-        credentials: Of ``google.auth``; None for application default credentials.
     """
 
     def __init__(self, clock: Clock, project: str | None = None, credentials: Any | None = None) -> None:
@@ -101,9 +100,6 @@ class Clients:
         """One question, asked again if no answer comes.
 
         Args:
-            doing: To complete "could not ...".
-            kind: Of the client.
-            method: Of the client.
             question: The request's fields; the project is added.
         """
         return self._again(doing, lambda: self._call(kind, method, question))
@@ -187,11 +183,7 @@ class Clients:
         """Raises `InvalidRequest`, with near names, if Google has no such region."""
         if region in self.regions():
             return
-        near = difflib.get_close_matches(region, sorted(self._regions), n=3, cutoff=0.5)
-        near = near or [name for name in ("us-central1", "us-east1", "europe-west4") if name in self._regions]
-        raise InvalidRequest(
-            f"Google Cloud has no region {region!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
-        )
+        raise unknown_region("Google Cloud", region, self._regions, ("us-central1", "us-east1", "europe-west4"))
 
     def regions(self) -> frozenset[str]:
         """The regions that the project can use."""
@@ -274,3 +266,62 @@ def last_part(url: str) -> str:
 def region_of(zone: str) -> str:
     """``us-central1`` of ``us-central1-a``."""
     return zone.rsplit("-", 1)[0]
+
+
+PARALLEL = 8
+Places = dict[str, str]
+"""Zone or region -> why it could not be asked."""
+
+
+def rows_in(page: Any, field: str) -> Sequence[tuple[str, Any]]:
+    """Place and row of one page of an aggregated list; places are ``us-central1-a``, ``us-central1`` or ``global``."""
+    return [(last_part(scope), row) for scope, scoped in page.items.items() for row in getattr(scoped, field)]
+
+
+def everywhere(
+    clients: Clients, kind: str, field: str, scope: str, expression: str
+) -> tuple[list[tuple[str, Any]], Places]:
+    """Place and row of everything of one kind that a filter leaves; and the places that do not answer.
+
+    One question for all places. If Google fails it, as it can when a single zone is out, each place is asked by itself.
+
+    Args:
+        scope: ``zone`` or ``region``: what a place is.
+    """
+    doing = f"list {field} ({expression})"
+    question: dict[str, Any] = {"filter": expression}
+    fields = getattr(sdk.compute(), f"AggregatedList{kind}Request").meta.fields
+    if "return_partial_success" in fields:  # not in every version of the client
+        question["return_partial_success"] = True
+    try:
+        pages = clients.pages(doing, kind, "aggregated_list", **question)
+    except Unreachable as error:
+        if sdk.status_of(error.__cause__) < 500:
+            raise
+        return _one_by_one(clients, kind, scope, expression)
+    silent: Places = {}
+    for page in pages:
+        silent |= {last_part(str(place)): "no answer" for place in page.unreachables}
+        for place, scoped in page.items.items():
+            if str(scoped.warning.code) == "UNREACHABLE":
+                silent[last_part(place)] = str(scoped.warning.message) or "no answer"
+    return [pair for page in pages for pair in rows_in(page, field)], silent
+
+
+def _one_by_one(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
+    lists = clients.pages(f"list the {scope}s of the project", f"{scope.title()}s", "list")
+    places = [str(row.name) for page in lists for row in page.items]
+
+    def ask(place: str) -> tuple[str, list[Any], str]:
+        doing = f"list {kind.lower()} in {place}"
+        try:
+            pages = clients.pages(doing, kind, "list", **{scope: place, "filter": expression})
+        except ProviderError as error:
+            return place, [], error.message
+        return place, [row for page in pages for row in page.items], ""
+
+    with ThreadPoolExecutor(max_workers=PARALLEL, thread_name_prefix="costgpu-gcp") as pool:
+        answers = list(pool.map(ask, places))
+    return [(place, row) for place, rows, _ in answers for row in rows], {
+        place: why for place, _, why in answers if why
+    }

@@ -18,8 +18,8 @@ from costgpu.errors import InvalidRequest, Throttled, Unreachable
 from costgpu.models.offer import Offer
 from costgpu.models.price_update import PriceUpdate
 from costgpu.providers.gcp import sdk, sku_prices
+from costgpu.providers.gcp.sdk import translate
 from costgpu.providers.gcp.session import SCOPES
-from costgpu.providers.gcp.translate import translate
 
 ENDPOINT = "COSTGPU_GCP_BILLING_ENDPOINT"
 """Another address of the Cloud Billing API. Google's Python client has no variable for it."""
@@ -30,12 +30,7 @@ DOING = "read Google's price list"
 
 
 class SkuCatalog:
-    """The `PriceSource` of Google Cloud.
-
-    Args:
-        clock: Waits between tries.
-        credentials: Of ``google.auth``; None for application default credentials.
-    """
+    """The `PriceSource` of Google Cloud."""
 
     def __init__(self, *, clock: Clock, credentials: Any | None = None) -> None:
         self._clock = clock
@@ -122,7 +117,6 @@ def counted(credentials: Any, project: str | None) -> Any:
     (2026-11).
 
     Args:
-        credentials: Of ``google.auth``.
         project: That is configured; None if none is.
     """
     personal = type(credentials).__module__.startswith("google.oauth2.credentials")

@@ -43,7 +43,6 @@ class Component:
     """What has a rate of its own.
 
     Attributes:
-        name: Ours.
         kind: ``cpu``, ``ram``, ``gpu`` or ``local_ssd``.
         groups: Resource groups that its SKUs may be in.
         units: Factor from the price for one of Google's units to the rate (an hour of one vCPU, GiB or accelerator).
@@ -69,7 +68,6 @@ class SkuMapping:
     """The data file.
 
     Attributes:
-        service: Whose SKUs these are.
         names: Component by its SKUs' name, in lower case.
         machines: Pattern of machine types, and their parts; the first match counts.
         attached: Component of each accelerator that is attached to a machine.
@@ -169,7 +167,6 @@ def rates_in(documents: Iterable[Mapping[str, Any]], mapping: SkuMapping) -> tup
     Args:
         documents: As the API has them in JSON: ``skuId``, ``description``, ``category``, ``serviceRegions``,
             ``pricingInfo``.
-        mapping: Which of them are of interest.
     """
     rates: dict[tuple[str, str, PurchaseOption], list[Rate]] = {}
     count = 0
@@ -274,11 +271,7 @@ def price_update(
     A SKU says what something costs in a region, not that machines of that type are there: no offer is added.
 
     Args:
-        documents: SKU documents.
         known: Offers; those of other providers and regions are passed over.
-        regions: Of interest.
-        today: The day on which the documents were retrieved.
-        mapping: None for the shipped one.
     """
     mapping = mapping or read_mapping()
     rates, count = rates_in(documents, mapping)

@@ -27,11 +27,7 @@ KEPT = {"instance.json", "terminated.json", "end.json", "console.log", "stdout.l
 
 
 class Folder:
-    """One instance's.
-
-    Attributes:
-        path: Absolute.
-    """
+    """One instance's."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -24,9 +24,6 @@ class Process(NamedTuple):
     """One that lives (a zombie does not).
 
     Attributes:
-        pid: Its number.
-        parent: That of its parent.
-        session: That of its session.
         started: When, as the system counts; with the number it is unique.
     """
 
@@ -94,8 +91,6 @@ def members(folder: Path, belonging: Belonging, sessions: Collection[int] = ()) 
     """What belongs to an instance, except the caller itself and the host.
 
     Args:
-        folder: The instance's.
-        belonging: What else is known of it.
         sessions: More sessions that are known to be its.
     """
     table = processes()

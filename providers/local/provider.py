@@ -26,6 +26,7 @@ from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
+from costgpu.providers.common import our_tags
 from costgpu.providers.local import processes, retention
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
@@ -261,13 +262,7 @@ class LocalProvider:
         """The whole folder, and only then its name."""
         now = self._clock.now()
         lifetime = (request.lease_until - now).total_seconds()
-        tags = {
-            **request.tags,
-            TAG_RUN: request.run_id,
-            TAG_NAME: request.name,
-            TAG_OWNER: request.owner,
-            TAG_LEASE: str(int(request.lease_until.timestamp())),
-        }
+        tags = {**request.tags, **our_tags(request)}
         facts = {
             "tags": tags,
             "region": request.offer.region,

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,83 +15,53 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.models.job import FileEntry, JobOrder, JobStatus
+from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.host import Completed, LogPosition, Selection, Stream
+from costgpu.runner.machine.host import Completed, LogPosition, Selection
+from costgpu.runner.machine.transport.local import LocalTransport
+
+LISTENS = """
+import signal, sys, time
+def save(*_):
+    open('checkpoint', 'w').write('saved')
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open('up', 'w').close()
+time.sleep(300)
+"""
 
 
-class ShellTransport:
-    """Commands as child processes. `cut` makes the next stream end after so many bytes."""
+class ShellTransport(LocalTransport):
+    """Commands with an environment of the test's. `cut` makes the next stream end after so many bytes."""
 
     def __init__(self, home: Path, environment: Mapping[str, str]) -> None:
-        self._home = home
+        super().__init__(home)
         self.environment = dict(environment)
         self.cut: int | None = None
         self.commands: list[list[str]] = []
-
-    @property
-    def home(self) -> str:
-        return str(self._home)
 
     def run(
         self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
     ) -> Completed:
         self.commands.append(list(argv))
-        try:
-            child = subprocess.Popen(
-                argv,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=self.environment,
-                start_new_session=True,
-            )
-        except FileNotFoundError:
-            return Completed(returncode=127, stdout=b"", stderr=b"")
-        assert child.stdin is not None
-        try:
-            for chunk in [stdin] if isinstance(stdin, bytes) else stdin:
-                child.stdin.write(chunk)
-        except BrokenPipeError:
-            pass
-        except BaseException:
-            child.kill()
-            child.communicate()
-            raise
-        out, err = child.communicate(timeout=timeout_seconds)
-        return Completed(returncode=child.returncode, stdout=out, stderr=err)
+        return super().run([*self._environment(), *argv], stdin=stdin, timeout_seconds=timeout_seconds)
 
     @contextlib.contextmanager
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
-        child = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=self.environment, start_new_session=True
-        )
-        assert child.stdout is not None
-        pipe = child.stdout
+        with super().stream([*self._environment(), *argv], stdin=stdin) as pieces:
+            yield self._cut(pieces)
 
-        def chunks() -> Iterator[bytes]:
-            left = self.cut
-            while data := os.read(pipe.fileno(), 1 << 16):
-                if left is not None:
-                    if left <= 0:
-                        return
-                    data, left = data[:left], left - len(data)
-                yield data
+    def _environment(self) -> list[str]:
+        return ["/usr/bin/env", "-i", *(f"{name}={value}" for name, value in self.environment.items())]
 
-        try:
-            yield chunks()
-        finally:
-            child.kill()
-            child.wait()
-            pipe.close()
-
-    def download(self, pairs: Sequence[tuple[str, Path]]) -> None:
-        for source, target in pairs:
-            shutil.copyfile(source, target)
-
-    def close(self) -> None:
-        """Nothing is held."""
+    def _cut(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        left = self.cut
+        for piece in pieces:
+            if left is not None and left <= 0:
+                return
+            yield piece if left is None else piece[:left]
+            left = None if left is None else left - len(piece)
 
 
 def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
@@ -154,8 +123,8 @@ class Machine:
     def follow(self, position: LogPosition | None = None) -> JobStatus:
         """To the end; output is in `stdout` and `stderr`."""
 
-        def sink(stream: Stream, data: bytes) -> None:
-            (self.stdout if stream is Stream.STDOUT else self.stderr).extend(data)
+        def sink(stream: LogStream, data: bytes) -> None:
+            (self.stdout if stream is LogStream.STDOUT else self.stderr).extend(data)
 
         return self.host.follow(position or LogPosition(), sink)
 

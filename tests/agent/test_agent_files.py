@@ -15,7 +15,8 @@ from costgpu.models.job import FileEntry
 from costgpu.runner.machine.agent_bundle import agent_sha256
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition, Selection
-from tests.agent.harness import Machine, in_thread, order, selection, until
+from tests.agent.harness import Machine, in_thread, order, until
+from tests.runner.mortal import selection
 
 
 def test_installing_again_changes_nothing(machine: Machine) -> None:

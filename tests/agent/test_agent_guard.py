@@ -15,16 +15,7 @@ from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.agent.observe.idle import is_active, read_counters
 from tests.agent.harness import Machine, until
-
-LISTENS = """
-import signal, sys, time
-def save(*_):
-    open('checkpoint', 'w').write('saved')
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-open('up', 'w').close()
-time.sleep(300)
-"""
+from tests.emulated.guests.test_agent import LISTENS
 
 
 def test_a_job_that_does_nothing_is_ended(machine: Machine) -> None:

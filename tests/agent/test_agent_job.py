@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable
-from costgpu.models.job import EndReason, JobPhase
+from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost, Patience
-from costgpu.runner.machine.host import LogPosition, Stream
+from costgpu.runner.machine.host import LogPosition, LogStream
 from tests.agent.harness import Machine, in_thread, order, until
+from tests.emulated.guests.test_agent import LISTENS
 
 
 def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
@@ -193,19 +194,8 @@ def test_what_a_setup_starts_lives_until_the_job_ends(machine: Machine) -> None:
     assert machine_stats.process(int((machine.home / "work/pid").read_text())) is None
 
 
-CHECKPOINT = """
-import signal, sys, time
-def save(*_):
-    open('checkpoint', 'w').write('saved')
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-open('up', 'w').close()
-time.sleep(300)
-"""
-
-
 def test_cancel_lets_the_job_save_a_checkpoint(machine: Machine) -> None:
-    machine.run(CHECKPOINT, grace_seconds=20.0)
+    machine.run(LISTENS, grace_seconds=20.0)
     until((machine.home / "work/up").exists)
     machine.host.cancel()
     machine.host.cancel()
@@ -254,7 +244,7 @@ subprocess.run([sys.executable, 'inner.py'])
 
 
 def test_a_job_inside_a_wrapper_gets_its_grace(machine: Machine) -> None:
-    (machine.source / "inner.py").write_text(CHECKPOINT)
+    (machine.source / "inner.py").write_text(LISTENS)
     machine.run(WRAPPER, grace_seconds=60.0)
     until((machine.home / "work/up").exists)
     machine.host.cancel()
@@ -286,7 +276,7 @@ def test_a_killed_daemon_comes_back_and_nothing_is_lost(machine: Machine, moment
 
 
 def test_cancel_works_after_a_daemon_was_killed(machine: Machine) -> None:
-    machine.run(CHECKPOINT, grace_seconds=10.0)
+    machine.run(LISTENS, grace_seconds=10.0)
     until((machine.home / "work/up").exists)
     os.kill(machine.daemon(), signal.SIGKILL)
     machine.host.cancel()
@@ -371,7 +361,7 @@ def test_following_goes_on_where_a_lost_connection_broke_off(machine: Machine) -
     machine.run("import time\nfor n in range(2000): print('line', n)\ntime.sleep(0.5)\nprint('end')")
     got = bytearray()
 
-    def sink(stream: Stream, data: bytes) -> None:
+    def sink(stream: LogStream, data: bytes) -> None:
         got.extend(data)
 
     machine.transport.cut = 5000

@@ -22,7 +22,7 @@ from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.agent.observe.spot_notice import read_notice
 from costgpu.runner.agent.outputs.upload import upload_archive
 from tests.agent.harness import Machine, until
-from tests.agent.test_agent_guard import LISTENS
+from tests.emulated.guests.test_agent import LISTENS
 from tests.unit.agent.simulation import SimulatedClock
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.alert import sandbox
 from tests.alert.conftest import Machine
 
-pytestmark = pytest.mark.timeout(420)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 
 @pytest.fixture(scope="module")

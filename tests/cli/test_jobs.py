@@ -303,7 +303,6 @@ def test_listing_loads_nothing_that_it_does_not_need(here: Here) -> None:
         "boto3",
         "botocore",
         "pydantic_settings",
-        "pathspec",
         "cryptography",
         "psutil",
         "tenacity",

@@ -181,7 +181,7 @@ def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refus
     def planned(**accounts: str) -> Plan:
         clouds = {name: Cloud(name, account) for name, account in accounts.items()}
         tools = SimpleNamespace(
-            provider=clouds.__getitem__, clock=ManualClock(), depot=None, allow_from=lambda _: "192.0.2.1/32"
+            provider=clouds.__getitem__, clock=ManualClock(), bucket=None, allow_from=lambda _: "192.0.2.1/32"
         )
         context = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
         limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)

@@ -13,7 +13,7 @@ from costgpu.models.instance import Instance, InstanceRef
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN, Provider
 from tests.contract.harness import Harness
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 
 
 class AwsHarness(Harness):
@@ -23,7 +23,7 @@ class AwsHarness(Harness):
     instance_type, other_type = "c7i.large", "c7i.xlarge"
     consistency_seconds, end_seconds = 0.3, 15.0
 
-    def __init__(self, cloud: RunningCloud) -> None:
+    def __init__(self, cloud: RunningEc2) -> None:
         self.clock = SystemClock()
         self.cloud = cloud
         cloud.settings(pending_seconds=0.1, shutdown_seconds=0.2, invisible_seconds=self.consistency_seconds)

@@ -15,9 +15,9 @@ from tests.contract.harness import FakeHarness, Harness, LocalHarness
 @pytest.fixture(scope="session")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The emulated AWS account."""
-    from tests.emulators.ec2.client import RunningCloud
+    from tests.emulators.ec2.client import RunningEc2
 
-    cloud = RunningCloud.launch(log=tmp_path_factory.mktemp("cloud") / "stderr.log")
+    cloud = RunningEc2.launch(log=tmp_path_factory.mktemp("cloud") / "stderr.log")
     yield cloud
     cloud.close()
 
@@ -25,9 +25,9 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture(scope="session")
 def emulated_gce(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """The emulated project of Google Cloud."""
-    from tests.emulators.compute_engine.client import RunningGce
+    from tests.emulators.compute_engine.client import RunningComputeEngine
 
-    cloud = RunningGce.launch(log=tmp_path_factory.mktemp("gce") / "stderr.log")
+    cloud = RunningComputeEngine.launch(log=tmp_path_factory.mktemp("gce") / "stderr.log")
     yield cloud
     cloud.close()
 

@@ -13,7 +13,7 @@ from costgpu.models.instance import CreateRequest, Instance, InstanceRef
 from costgpu.providers.base import TAG_RUN, Provider
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.contract.harness import Harness
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 
 TAGS = "targetTags"
 HASTE = 10.0  # how much faster time goes by while a machine's end is waited for
@@ -42,7 +42,7 @@ class GcpHarness(Harness):
     power_off_stops = True
     clock: CloudClock
 
-    def __init__(self, cloud: RunningGce) -> None:
+    def __init__(self, cloud: RunningComputeEngine) -> None:
         self.clock = CloudClock()
         self.cloud = cloud
         cloud.settings(pending_seconds=0.1, shutdown_seconds=0.2)

@@ -10,8 +10,9 @@ import pytest_socket
 
 from costgpu.clock import SystemClock
 from costgpu.providers.aws.provider import AwsProvider
-from tests.emulators.compute_engine.client import RunningGce
-from tests.emulators.ec2.client import RunningCloud
+from costgpu.providers.gcp.provider import GcpProvider
+from tests.emulators.compute_engine.client import RunningComputeEngine
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import relay
 from tests.emulators.guests.fixtures import guest_cloud, guest_cloud_process, guest_gce, guest_gce_process, machines
 
@@ -41,15 +42,15 @@ def parsed_models() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def cloud_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCloud]:
+def cloud_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningEc2]:
     """One cloud without guests for all tests."""
-    cloud = RunningCloud.launch(log=tmp_path_factory.mktemp("cloud") / "stderr.log")
+    cloud = RunningEc2.launch(log=tmp_path_factory.mktemp("cloud") / "stderr.log")
     yield cloud
     cloud.close()
 
 
 @pytest.fixture
-def cloud(cloud_process: RunningCloud, loopback: None, monkeypatch: pytest.MonkeyPatch) -> RunningCloud:
+def cloud(cloud_process: RunningEc2, loopback: None, monkeypatch: pytest.MonkeyPatch) -> RunningEc2:
     """A new account, and this process's environment pointing at it."""
     cloud_process.reset()
     cloud_process.enforce_permissions(on=False)
@@ -59,22 +60,28 @@ def cloud(cloud_process: RunningCloud, loopback: None, monkeypatch: pytest.Monke
 
 
 @pytest.fixture
-def aws(cloud: RunningCloud) -> AwsProvider:
+def aws(cloud: RunningEc2) -> AwsProvider:
     return AwsProvider(clock=SystemClock())
 
 
 @pytest.fixture(scope="session")
-def gce_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGce]:
+def gce_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningComputeEngine]:
     """One Compute Engine without guests for all tests."""
-    gce = RunningGce.launch(log=tmp_path_factory.mktemp("gce") / "stderr.log")
+    gce = RunningComputeEngine.launch(log=tmp_path_factory.mktemp("gce") / "stderr.log")
     yield gce
     gce.close()
 
 
 @pytest.fixture
-def gce(gce_process: RunningGce, loopback: None, monkeypatch: pytest.MonkeyPatch) -> RunningGce:
+def gce(gce_process: RunningComputeEngine, loopback: None, monkeypatch: pytest.MonkeyPatch) -> RunningComputeEngine:
     """A new project, and this process's environment pointing at it."""
     gce_process.reset()
     for name, value in gce_process.environment().items():
         monkeypatch.setenv(name, value)
     return gce_process
+
+
+@pytest.fixture
+def gcp(gce: RunningComputeEngine) -> GcpProvider:
+    """The adapter on the emulated project."""
+    return GcpProvider(clock=SystemClock())

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.diagnostics import policy
+from costgpu.providers.aws.facts import policy
 from tests.cli.here import told
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
+from tests.emulators.ec2.client import RunningEc2
 
 boto3 = sdk.boto3()
 AWS = ("--infra", "aws/us-east-1")
@@ -52,7 +52,7 @@ def become_user(monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]) -> No
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
 
 
-def test_all_is_well_with_the_shipped_policy(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_is_well_with_the_shipped_policy(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     become_user(monkeypatch, document_without())
     cloud.forget_requests()
     code, places = doctor(*AWS, "-t", "g5.xlarge")
@@ -68,7 +68,7 @@ def test_all_is_well_with_the_shipped_policy(cloud: RunningCloud, monkeypatch: p
     assert not cloud.instances()
 
 
-def test_a_missing_permission_is_named(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_permission_is_named(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     become_user(monkeypatch, document_without("ec2:TerminateInstances", "ce:GetCostAndUsage"))
     code, places = doctor(*AWS)
     check = places["aws/us-east-1"]["permissions"]
@@ -77,7 +77,7 @@ def test_a_missing_permission_is_named(cloud: RunningCloud, monkeypatch: pytest.
     assert "--policy aws" in check["fix"]
 
 
-def test_a_permission_that_no_run_needs_is_a_warning(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_permission_that_no_run_needs_is_a_warning(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     become_user(monkeypatch, document_without("ce:GetCostAndUsage", "iam:CreateServiceLinkedRole"))
     code, places = doctor(*AWS)
     assert (code, places["aws/us-east-1"]["permissions"]["status"]) == (0, "warning")
@@ -85,9 +85,7 @@ def test_a_permission_that_no_run_needs_is_a_warning(cloud: RunningCloud, monkey
     assert (code, places["aws/us-east-1"]["permissions"]["status"]) == (41, "failed")
 
 
-def test_a_condition_of_the_users_own_policy_leaves_it_open(
-    cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_condition_of_the_users_own_policy_leaves_it_open(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     document = document_without("ec2:TerminateInstances")
     office = {"IpAddress": {"aws:SourceIp": "203.0.113.0/24"}}
     document["Statement"].append(
@@ -100,7 +98,7 @@ def test_a_condition_of_the_users_own_policy_leaves_it_open(
     assert check["detail"] == "ec2:TerminateInstances: whether they are there depends on aws:SourceIp"
 
 
-def test_a_policy_for_other_resources_is_not_enough(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_for_other_resources_is_not_enough(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     document = document_without()
     document["Statement"] = [each for each in document["Statement"] if each["Sid"] != "CreateWithOurTag"]
     become_user(monkeypatch, document)
@@ -109,7 +107,7 @@ def test_a_policy_for_other_resources_is_not_enough(cloud: RunningCloud, monkeyp
 
 
 @pytest.mark.parametrize("path", ["/", "/teams/vision/"])
-def test_an_assumed_role_is_judged_by_its_role(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+def test_an_assumed_role_is_judged_by_its_role(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     iam = boto3.client("iam")
     trust = json.dumps({"Version": "2012-10-17", "Statement": []})
     arn = iam.create_role(RoleName="trainer", Path=path, AssumeRolePolicyDocument=trust)["Role"]["Arn"]
@@ -128,7 +126,7 @@ def test_an_assumed_role_is_judged_by_its_role(cloud: RunningCloud, monkeypatch:
     assert check["detail"].endswith("missing: ec2:RunInstances")
 
 
-def test_permissions_that_cannot_be_asked_are_not_known(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permissions_that_cannot_be_asked_are_not_known(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     become_user(monkeypatch, document_without())
     cloud.fault({"action": "SimulatePrincipalPolicy", "code": "AccessDenied", "status": 403, "times": -1})
     code, places = doctor(*AWS, "-t", "g5.xlarge")
@@ -137,7 +135,7 @@ def test_permissions_that_cannot_be_asked_are_not_known(cloud: RunningCloud, mon
     assert "iam:SimulatePrincipalPolicy" in checks["permissions"]["fix"]
 
 
-def test_a_dry_run_that_is_refused(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_that_is_refused(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     cloud.fault({"action": "RunInstances", "code": "UnauthorizedOperation", "status": 403, "times": -1})
     code, places = doctor(*AWS, "-t", "g5.xlarge")
     check = places["aws/us-east-1"]["dry run"]
@@ -145,7 +143,7 @@ def test_a_dry_run_that_is_refused(cloud: RunningCloud, monkeypatch: pytest.Monk
     assert "RunInstances" in check["detail"]
 
 
-def test_a_quota_that_is_too_small_on_aws(cloud: RunningCloud) -> None:
+def test_a_quota_that_is_too_small_on_aws(cloud: RunningEc2) -> None:
     cloud.quota("us-east-1", "L-DB2E81BA", 0)
     code, places = doctor("--infra", "aws/us-east-1", "--gpus", "A10G:1")
     check = places["aws/us-east-1"]["quota"]
@@ -155,14 +153,14 @@ def test_a_quota_that_is_too_small_on_aws(cloud: RunningCloud) -> None:
     assert places["aws/us-east-1"]["dry run"]["detail"] == "not asked: see quota"
 
 
-def test_a_quota_that_may_not_be_read_stops_nothing(cloud: RunningCloud) -> None:
+def test_a_quota_that_may_not_be_read_stops_nothing(cloud: RunningEc2) -> None:
     cloud.fault({"service": "servicequotas", "code": "AccessDeniedException", "times": -1})
     code, places = doctor(*AWS, "-t", "g5.xlarge")
     found = statuses(places["aws/us-east-1"])
     assert (code, found["quota"], found["dry run"]) == (0, "unknown", "ok")
 
 
-def test_expired_credentials(cloud: RunningCloud) -> None:
+def test_expired_credentials(cloud: RunningEc2) -> None:
     cloud.expire("AKIAEMULATED")
     code, places = doctor(*AWS)
     checks = places["aws/us-east-1"]
@@ -171,14 +169,14 @@ def test_expired_credentials(cloud: RunningCloud) -> None:
     assert checks["permissions"]["detail"] == checks["region"]["detail"] == "not asked: see credentials"
 
 
-def test_a_region_that_aws_does_not_have(cloud: RunningCloud) -> None:
+def test_a_region_that_aws_does_not_have(cloud: RunningEc2) -> None:
     code, places = doctor("--infra", "aws/us-esat-1", "-t", "g5.xlarge")
     check = places["aws/us-esat-1"]["region"]
     assert (code, check["status"]) == (44, "failed")
     assert "us-east-1" in check["fix"]
 
 
-def test_a_region_that_is_not_enabled_in_the_account(cloud: RunningCloud) -> None:
+def test_a_region_that_is_not_enabled_in_the_account(cloud: RunningEc2) -> None:
     code, places = doctor("--infra", "aws/ap-east-1")
     check = places["aws/ap-east-1"]["region"]
     assert (code, check["status"]) == (44, "failed")
@@ -187,7 +185,7 @@ def test_a_region_that_is_not_enabled_in_the_account(cloud: RunningCloud) -> Non
 
 @pytest.mark.parametrize(("seconds", "code", "status"), [(20, 0, "ok"), (100, 0, "warning"), (-400, 41, "failed")])
 def test_the_clock_against_both_clouds(
-    cloud: RunningCloud, gce: RunningGce, seconds: int, code: int, status: str
+    cloud: RunningEc2, gce: RunningComputeEngine, seconds: int, code: int, status: str
 ) -> None:
     for running in (cloud, gce):
         running.advance(seconds)
@@ -204,7 +202,7 @@ def test_the_clock_against_both_clouds(
 # -- Google Cloud ------------------------------------------------------------------------------------------------------
 
 
-def test_all_is_well_on_google_cloud(gce: RunningGce) -> None:
+def test_all_is_well_on_google_cloud(gce: RunningComputeEngine) -> None:
     code, places = doctor(*GCP, "--gpus", "L4:1")
     checks = places["gcp/us-central1"]
     assert code == 0
@@ -226,7 +224,7 @@ def test_all_is_well_on_google_cloud(gce: RunningGce) -> None:
     assert (gce.instances(), gce.leftovers()) == ([], [])
 
 
-def test_a_missing_permission_is_named_on_google_cloud(gce: RunningGce) -> None:
+def test_a_missing_permission_is_named_on_google_cloud(gce: RunningComputeEngine) -> None:
     gce.forbid("compute.instances.delete", "compute.projects.get")
     code, places = doctor(*GCP, "-t", "e2-standard-2")
     check = places["gcp/us-central1"]["permissions"]
@@ -238,7 +236,7 @@ def test_a_missing_permission_is_named_on_google_cloud(gce: RunningGce) -> None:
     assert (code, places["gcp/us-central1"]["permissions"]["status"]) == (0, "warning")
 
 
-def test_permissions_that_google_does_not_tell(gce: RunningGce) -> None:
+def test_permissions_that_google_does_not_tell(gce: RunningComputeEngine) -> None:
     gce.fault({"service": "cloudresourcemanager", "code": "api-disabled", "times": -1})
     code, places = doctor(*GCP)
     check = places["gcp/us-central1"]["permissions"]
@@ -246,7 +244,7 @@ def test_permissions_that_google_does_not_tell(gce: RunningGce) -> None:
     assert "gcloud services enable" in check["fix"]
 
 
-def test_a_quota_that_is_too_small_on_google_cloud(gce: RunningGce) -> None:
+def test_a_quota_that_is_too_small_on_google_cloud(gce: RunningComputeEngine) -> None:
     gce.quota("global", "GPUS_ALL_REGIONS", 0)
     code, places = doctor(*GCP, "--gpus", "L4:1")
     check = places["gcp/us-central1"]["quota"]
@@ -261,7 +259,7 @@ def test_a_quota_that_is_too_small_on_google_cloud(gce: RunningGce) -> None:
     ("fault", "fix"),
     [("api-disabled", "gcloud services enable compute.googleapis.com"), ("billing-disabled", "billing")],
 )
-def test_an_api_that_is_off(gce: RunningGce, fault: str, fix: str) -> None:
+def test_an_api_that_is_off(gce: RunningComputeEngine, fault: str, fix: str) -> None:
     gce.fault({"service": "compute", "code": fault, "times": -1})
     code, places = doctor(*GCP, "--gpus", "L4:1")
     checks = places["gcp/us-central1"]
@@ -270,20 +268,20 @@ def test_an_api_that_is_off(gce: RunningGce, fault: str, fix: str) -> None:
     assert checks["region"]["detail"] == "not asked: see API, billing"
 
 
-def test_a_region_that_google_does_not_have(gce: RunningGce) -> None:
+def test_a_region_that_google_does_not_have(gce: RunningComputeEngine) -> None:
     code, places = doctor("--infra", "gcp/us-cnetral1", "-t", "g2-standard-4")
     check = places["gcp/us-cnetral1"]["region"]
     assert (code, check["status"]) == (44, "failed")
     assert "us-central1" in check["fix"]
 
 
-def test_a_machine_that_the_region_does_not_have(gce: RunningGce) -> None:
+def test_a_machine_that_the_region_does_not_have(gce: RunningComputeEngine) -> None:
     code, places = doctor("--infra", "gcp/northamerica-northeast2", "--gpus", "H100:8")
     checks = places["gcp/northamerica-northeast2"]
     assert (code, checks["region"]["status"], checks["machine"]["status"]) == (44, "ok", "failed")
 
 
-def test_nobody_answers(gce: RunningGce, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_answers(gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COSTGPU_GCP_ENDPOINT", "http://127.0.0.1:9")
     code, places = doctor(*GCP)
     found = statuses(places["gcp/us-central1"])
@@ -294,7 +292,7 @@ def test_nobody_answers(gce: RunningGce, monkeypatch: pytest.MonkeyPatch) -> Non
 # -- both --------------------------------------------------------------------------------------------------------------
 
 
-def test_one_cloud_in_trouble_hides_nothing_of_the_other(cloud: RunningCloud, gce: RunningGce) -> None:
+def test_one_cloud_in_trouble_hides_nothing_of_the_other(cloud: RunningEc2, gce: RunningComputeEngine) -> None:
     cloud.fault({"drop": True, "times": -1})
     code, places = doctor(*AWS, *GCP, "--gpus", "L4:1")
     assert code == 46
@@ -302,7 +300,7 @@ def test_one_cloud_in_trouble_hides_nothing_of_the_other(cloud: RunningCloud, gc
     assert set(statuses(places["gcp/us-central1"]).values()) == {"ok"}
 
 
-def test_without_infra_a_machine_is_asked_about_where_it_exists(cloud: RunningCloud, gce: RunningGce) -> None:
+def test_without_infra_a_machine_is_asked_about_where_it_exists(cloud: RunningEc2, gce: RunningComputeEngine) -> None:
     code, places = doctor("-t", "g2-standard-4")
     assert code == 0
     assert "quota" in places["gcp"]

@@ -36,7 +36,7 @@ def sku(
     *regions: str,
     usage: str = "OnDemand",
     unit: str = "h",
-    family: str = "Compute",
+    family: str = "Ec2Instances",
     free_until: float | None = None,
 ) -> Document:
     """One SKU; so much of it as `free_until` says is free of charge."""

@@ -8,7 +8,7 @@ By hand:
     export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true
     costgpu prices refresh --infra aws --infra gcp
 
-Prices are those that ship with costgpu (AWS), and those of ``facts/gcp_rates.csv`` (Google).
+Prices are those that ship with costgpu (AWS), and those of ``data/gcp_rates.csv`` (Google).
 """
 
 from __future__ import annotations

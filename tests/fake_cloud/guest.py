@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, Stream
+from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, LogStream
 from costgpu.models.run import EndedBy
 from tests.fake_cloud.script import NEVER, AgentRules, JobScript, MachineScript
 
@@ -62,19 +62,19 @@ class FakeJob:
             return JobPhase.FINISHED
         return JobPhase.SETUP if self.job_at is None else JobPhase.RUNNING
 
-    def chunks(self) -> Iterator[tuple[float, Stream, bytes]]:
+    def chunks(self) -> Iterator[tuple[float, LogStream, bytes]]:
         """What it writes: (time, stream, bytes), as far as it is known by now."""
         if self.script.setup_output:
-            yield self.setup_at, Stream.STDERR, self.script.setup_output
+            yield self.setup_at, LogStream.STDERR, self.script.setup_output
         if self.job_at is None:
             return
         until = NEVER if self.finished_at is None else self.finished_at
-        for name, chunks in ((Stream.STDOUT, self.script.stdout), (Stream.STDERR, self.script.stderr)):
+        for name, chunks in ((LogStream.STDOUT, self.script.stdout), (LogStream.STDERR, self.script.stderr)):
             for after, data in chunks:
                 if self.job_at + after <= until:
                     yield self.job_at + after, name, data
 
-    def written(self, stream: Stream, at: float) -> bytes:
+    def written(self, stream: LogStream, at: float) -> bytes:
         """Everything on a stream up to a time."""
         return b"".join(data for when, name, data in self.chunks() if name == stream and when <= at)
 
@@ -275,7 +275,7 @@ class Guest:
     def _uploaded(self, at: float) -> None:
         job = self._the_job()
         job.uploaded_at = at
-        logs = {f"{stream}.log": job.written(stream, at) for stream in Stream}
+        logs = {f"{stream}.log": job.written(stream, at) for stream in LogStream}
         for kind, content in (("outputs", job.outputs), ("logs", logs)):
             if kind in job.uploads:
                 self.bucket[job.uploads[kind]] = dict(content)

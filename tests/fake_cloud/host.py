@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
-from costgpu.models.job import FileEntry, JobOrder, JobPhase, JobStatus, Outputs, Stream
+from costgpu.models.job import FileEntry, JobOrder, JobPhase, JobStatus, LogStream, Outputs
 from tests.fake_cloud.guest import FakeJob, Guest
 
 if TYPE_CHECKING:
@@ -88,9 +88,9 @@ class FakeHost:
         """Now; it is read from the machine's disk, so that a dead agent hides nothing."""
         return self._call("status", self._status)
 
-    def follow(self, position: Position, sink: Callable[[Stream, bytes], None]) -> JobStatus:
+    def follow(self, position: Position, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
         """Hands on what the job writes, as the clock goes on, until it is over."""
-        seen = {Stream.STDOUT: position.stdout, Stream.STDERR: position.stderr}
+        seen = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
         guest = self._call("follow", lambda guest: guest)
         with self._cloud.following(guest):
             while True:
@@ -129,7 +129,7 @@ class FakeHost:
 
         def write(guest: Guest) -> None:
             job = guest.job
-            for stream in Stream:
+            for stream in LogStream:
                 data = job.written(stream, self._cloud.time()) if job is not None else b""
                 _write(folder / f"{stream}.log", data)
 
@@ -184,15 +184,15 @@ class FakeHost:
             exit_code=job.exit_code,
             started_epoch=self._cloud.epoch(job.setup_at) + skew,
             finished_epoch=self._cloud.epoch(finished) + skew if finished is not None else None,
-            stdout_bytes=len(job.written(Stream.STDOUT, now)),
-            stderr_bytes=len(job.written(Stream.STDERR, now)),
+            stdout_bytes=len(job.written(LogStream.STDOUT, now)),
+            stderr_bytes=len(job.written(LogStream.STDERR, now)),
             uploaded=job.uploaded_at is not None,
         )
 
-    def _news(self, guest: Guest, seen: dict[Stream, int]) -> Iterator[tuple[Stream, bytes]]:
+    def _news(self, guest: Guest, seen: dict[LogStream, int]) -> Iterator[tuple[LogStream, bytes]]:
         if guest.job is None:
             return
-        now, passed = self._cloud.time(), dict.fromkeys(Stream, 0)
+        now, passed = self._cloud.time(), dict.fromkeys(LogStream, 0)
         due = sorted((chunk for chunk in guest.job.chunks() if chunk[0] <= now), key=lambda chunk: chunk[0])
         for _, stream, data in due:
             fresh = data[max(0, seen[stream] - passed[stream]) :]

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from costgpu.render.text.run import jobs_json
 
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.queries.accuracy import accuracy, comparisons
@@ -30,7 +29,8 @@ from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import seen
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
-from costgpu.runner.launch import load
+from costgpu.render.text.jobs import jobs_json
+from costgpu.runner.find_run import load_run
 from costgpu.runner.spending import gather, state_of
 
 DATA = Path(__file__).parent / "data"
@@ -50,14 +50,14 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 
 
 def test_jobs(ledger: Ledger) -> None:
-    views = [load(ledger, run_id) for run_id in ledger.recent_runs()]
+    views = [load_run(ledger, run_id) for run_id in ledger.recent_runs()]
     assert json.loads(jobs_json(views, (), AT)) == ANSWERS["jobs"]
     assert ledger.open_runs() == ("run4open",)
 
 
 def test_exports(ledger: Ledger) -> None:
-    names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
     assert json.loads("".join(as_json(closed_runs(ledger, Selection()), AT))) == ANSWERS["export"]
+    names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
     assert "".join(as_focus(closed_runs(ledger, Selection()), names)).splitlines() == ANSWERS["focus"]
 
 

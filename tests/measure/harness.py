@@ -8,7 +8,7 @@ from pathlib import Path
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.profile.profile_builder import build_profile
-from costgpu.measure.session import Outcome, Request, measure
+from costgpu.measure.session import Outcome, Request, run_probe
 from costgpu.models.workload import Machine, WorkloadProfile
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
@@ -25,8 +25,15 @@ MACHINE = Machine(
 )
 
 
-def request(script: str | Path, *arguments: str, seconds: float = 1.0, limit: float = 60.0, workdir: Path) -> Request:
-    """A short measurement of a script."""
+def request(
+    script: str | Path,
+    *arguments: str,
+    workdir: Path,
+    steps: int | None = 60,
+    seconds: float = 600.0,
+    limit: float = 300.0,
+) -> Request:
+    """A short measurement of a script, by the number of steps: a busy machine sees the same, only later."""
     path = SCRIPTS / script if isinstance(script, str) else script
     return Request(
         script=path,
@@ -35,12 +42,13 @@ def request(script: str | Path, *arguments: str, seconds: float = 1.0, limit: fl
         workdir=workdir,
         measure_for_seconds=seconds,
         start_limit_seconds=limit,
+        steps=steps,
     )
 
 
 def run(asked: Request, cache: Path) -> Outcome:
     """One measurement without the micro-benchmark."""
-    return measure(asked, HERE, cache, lambda seconds, stepping: None)
+    return run_probe(asked, HERE, cache, lambda seconds, stepping: None)
 
 
 def profile_of(asked: Request, cache: Path) -> tuple[WorkloadProfile, Outcome]:

@@ -10,7 +10,7 @@ from costgpu import errors
 from costgpu.measure.failures import explain
 from tests.measure.harness import HERE, request, run
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
 TRAIN = """
 import torch
@@ -57,8 +57,8 @@ def test_each_failure_has_its_own_error_and_a_hint(
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(source)
-    limit = 30.0 if kind is errors.NoTrainingStep else 120.0  # only the first kind waits for it
-    asked = request(script, seconds=0.5, limit=limit, workdir=tmp_path)
+    limit = 30.0 if kind is errors.NoTrainingStep else 300.0  # only the first kind waits for it
+    asked = request(script, limit=limit, workdir=tmp_path)
     error = explain(run(asked, tmp_path), asked, HERE)
     assert type(error) is kind, error
     assert words in error.message
@@ -73,10 +73,10 @@ def test_a_module_and_relative_imports(tmp_path: Path) -> None:
     (package / "__main__.py").write_text("from .parts import step\nfor _ in range(100000):\n    step()\n")
     from costgpu.measure.session import Request
 
-    asked = Request(script=None, module="package", arguments=[], workdir=tmp_path, measure_for_seconds=0.5)
+    asked = Request(script=None, module="package", arguments=[], workdir=tmp_path, steps=20)
     outcome = run(asked, tmp_path)
     assert explain(outcome, asked, HERE) is None
-    absent = Request(script=None, module="no_such_module", arguments=[], workdir=tmp_path, measure_for_seconds=0.5)
+    absent = Request(script=None, module="no_such_module", arguments=[], workdir=tmp_path, steps=20)
     assert isinstance(explain(run(absent, tmp_path), absent, HERE), errors.ScriptNotFound)
 
 
@@ -88,6 +88,6 @@ def test_code_that_forbids_saved_tensor_hooks_is_measured_without_them(tmp_path:
         TRAIN + "from torch.func import grad\nfor _ in range(100000):\n"
         "    grad(lambda x: (x ** 2).sum())(torch.randn(3))\n    step()\n"
     )
-    asked = request(script, seconds=0.5, workdir=tmp_path)
+    asked = request(script, workdir=tmp_path)
     profile, _ = measure_script(asked, HERE, tmp_path, lambda seconds, stepping: None)
     assert profile.phases[-1].total.steps == 100000

@@ -16,14 +16,14 @@ import psutil
 import pytest
 
 from costgpu import errors
-from costgpu.measure.host_info import PlainMachine, plain_machine
-from costgpu.measure.log import measure_command as module
-from costgpu.measure.log.measure_command import IN_PLACE, measure_command
+from costgpu.measure.host_info import HostSpeed, measure_host
+from costgpu.measure.log import command as module
+from costgpu.measure.log.command import IN_PLACE, measure_command
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import GpuPath, Machine, TotalKind, WorkloadProfile
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs sh")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs sh")]
 
 HERE = Machine(
     cpu_model="test",
@@ -40,7 +40,7 @@ HERE = Machine(
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The benchmark of the machine has a test of its own."""
-    monkeypatch.setattr(module, "plain_machine", lambda: PlainMachine(machine=HERE, how="as given", measured=True))
+    monkeypatch.setattr(module, "measure_host", lambda: HostSpeed(machine=HERE, how="as given", measured=True))
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def no_child_left() -> Iterator[None]:
 
 
 def measure(
-    *argv: str, place: Path, seconds: float = 4.0, limit: float = 30.0, pattern: str | None = None, kind: str = ""
+    *argv: str, place: Path, seconds: float = 2.0, limit: float = 30.0, pattern: str | None = None, kind: str = ""
 ) -> tuple[WorkloadProfile, Outcome]:
     """A short measurement."""
     return measure_command(
@@ -279,7 +279,7 @@ def test_ctrl_c_ends_it(tmp_path: Path, no_child_left: None) -> None:
 
 
 def test_this_machine_without_torch() -> None:
-    plain = plain_machine()
+    plain = measure_host()
     assert plain.machine.gemm_gflops > 0
     assert 0 < plain.machine.gemm_gflops_low <= plain.machine.gemm_gflops
     assert plain.machine.copy_gbps > 0
@@ -291,7 +291,7 @@ def test_this_machine_without_torch() -> None:
 def test_a_python_without_numpy_measures_the_copy_and_says_that_the_rest_is_computed(tmp_path: Path) -> None:
     bare = tmp_path / "bare"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True)
-    plain = plain_machine(threads=1, python=str(bare / "bin" / "python"))
+    plain = measure_host(threads=1, python=str(bare / "bin" / "python"))
     assert not plain.measured
     assert "not measured" in plain.how
     assert plain.machine.gemm_gflops > 1
@@ -301,4 +301,4 @@ def test_a_python_without_numpy_measures_the_copy_and_says_that_the_rest_is_comp
 
 
 def test_no_interpreter_at_all_is_no_failure() -> None:
-    assert plain_machine(python="/no/such/python").machine.gemm_gflops > 1
+    assert measure_host(python="/no/such/python").machine.gemm_gflops > 1

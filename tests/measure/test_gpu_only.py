@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu import errors, measure
+from costgpu import errors
+from costgpu.measure import script as script_module
 from costgpu.measure import session
 from costgpu.measure.failures import explain
 from costgpu.measure.profile.profile_builder import build_profile
@@ -16,17 +17,18 @@ from costgpu.measure.session import Outcome, Request
 from costgpu.models.workload import Autocast, Machine, TotalKind, WorkloadProfile
 from tests.measure.harness import HERE, MACHINE, request
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
 
-def pretended(asked: Request, cache: Path, *, launched: bool = False) -> tuple[WorkloadProfile, Outcome]:
-    """The profile of a script that is measured with pretending at once."""
-    outcome = session.measure(asked, HERE, cache, lambda *_: None, pretend=True, launched=launched)
+def on_fake_cuda(asked: Request, cache: Path, *, launched: bool = False) -> tuple[WorkloadProfile, Outcome]:
+    """The profile of a script that is measured on a fake CUDA device at once."""
+    outcome = session.run_probe(asked, HERE, cache, lambda *_: None, fake_cuda=True, launched=launched)
     error = explain(outcome, asked, HERE)
     assert error is None, (error, outcome.log.read_text()[-3000:])
     assert outcome.record is not None
     assert not outcome.record.get("probe_errors"), outcome.record["probe_errors"]
-    assert outcome.record["torch"]["pretend_failures"] == []
+    assert outcome.record["torch"] is not None
+    assert outcome.record["torch"]["fake_cuda_failures"] == []
     return build_profile(
         outcome.record, MACHINE, script=asked.name, arguments=[], created="2026-01-01T00:00:00+00:00", version="test"
     ), outcome
@@ -36,7 +38,7 @@ def pretended(asked: Request, cache: Path, *, launched: bool = False) -> tuple[W
 def ways(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bool]]:
     """How `measure_script` ran the script, run by run; without the micro-benchmark."""
     found: list[dict[str, bool]] = []
-    real = session.measure
+    real = session.run_probe
 
     def spy(*arguments: object, **way: bool) -> Outcome:
         found.append(dict(way))
@@ -45,13 +47,13 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bool]]:
     def machine(_python: object, _probe: object, _threads: int, accelerators: list[str]) -> Machine:
         return replace(MACHINE, accelerators=accelerators)
 
-    monkeypatch.setattr(measure, "measure", spy)
-    monkeypatch.setattr(measure, "describe_machine", machine)
+    monkeypatch.setattr(script_module, "run_probe", spy)
+    monkeypatch.setattr(script_module, "measure_host_with_torch", machine)
     return found
 
 
 def measured(script: str | Path, cache: Path) -> WorkloadProfile:
-    return measure.measure_script(request(script, workdir=cache), HERE, cache, lambda *_: None)[0]
+    return script_module.measure_script(request(script, workdir=cache), HERE, cache, lambda *_: None)[0]
 
 
 # ---------------------------------------------------------------------------------------------- when it begins
@@ -59,13 +61,13 @@ def measured(script: str | Path, cache: Path) -> WorkloadProfile:
 
 def test_a_script_that_refuses_is_measured_again(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured("gpu_only_cnn.py", tmp_path)
-    assert ways == [{}, {"pretend": True}]
+    assert ways == [{}, {"fake_cuda": True}]
     total = profile.phases[-1].total
     assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 300 * 20, 20)
     facts = profile.framework
     assert (facts.pretended, facts.device, facts.cudnn_benchmark) == (True, "cpu", True)
     assert facts.cuda_build is None, "a CPU build stays one"
-    assert profile.machine.accelerators == [], "the pretended card is no device of this machine"
+    assert profile.machine.accelerators == [], "the fake card is no device of this machine"
     assert profile.phases[-1].data.pin_memory, "as asked for"
     assert any("asks for CUDA and was measured on the CPU" in note for note in profile.notes)
     assert {row.op for row in profile.phases[-1].ops} >= {"aten::convolution", "aten::convolution_backward"}
@@ -95,14 +97,14 @@ def test_a_script_that_copes_is_measured_once_and_as_it_is(tmp_path: Path, ways:
 
 def test_a_script_for_torchrun_gets_its_environment_and_then_a_gpu(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured("gpu_only_ddp.py", tmp_path)
-    assert ways == [{}, {"launched": True}, {"launched": True, "pretend": True}]
+    assert ways == [{}, {"launched": True}, {"launched": True, "fake_cuda": True}]
     total = profile.phases[-1].total
     assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 400 * 16, 16)
 
 
 def test_one_process_per_gpu_is_one_process(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured("gpu_only_spawn.py", tmp_path)
-    assert ways == [{}, {"pretend": True}]
+    assert ways == [{}, {"fake_cuda": True}]
     assert profile.phases[-1].total.steps == 7000
 
 
@@ -110,8 +112,8 @@ def test_one_process_per_gpu_is_one_process(tmp_path: Path, ways: list[dict[str,
 
 
 def test_mixed_precision_trains_and_is_recorded_as_asked_for(tmp_path: Path) -> None:
-    asked = replace(request("gpu_only_amp.py", workdir=tmp_path, seconds=60.0), steps=80)  # the script checks step 60
-    profile, outcome = pretended(asked, tmp_path)
+    asked = request("gpu_only_amp.py", workdir=tmp_path, steps=80)  # the script checks step 60
+    profile, outcome = on_fake_cuda(asked, tmp_path)
     assert profile.phases[-1].total.steps == 4000
     facts = profile.framework
     assert facts.autocast == [Autocast(device="cuda", dtype="float16", enabled=True)]
@@ -126,7 +128,7 @@ def test_mixed_precision_trains_and_is_recorded_as_asked_for(tmp_path: Path) -> 
 
 
 def test_events_memory_figures_and_a_choice_of_attention_kernels(tmp_path: Path) -> None:
-    profile, outcome = pretended(request("gpu_only_transformer.py", workdir=tmp_path), tmp_path)
+    profile, outcome = on_fake_cuda(request("gpu_only_transformer.py", workdir=tmp_path), tmp_path)
     assert profile.phases[-1].total.steps == 5000
     facts = profile.framework
     assert facts.attention_kernels == ["efficient_attention", "scaled_dot_product_attention"]
@@ -137,7 +139,7 @@ def test_events_memory_figures_and_a_choice_of_attention_kernels(tmp_path: Path)
 
 
 def test_data_parallel_checkpoints_and_an_assertion(tmp_path: Path) -> None:
-    profile, _ = pretended(request("gpu_only_assert.py", workdir=tmp_path), tmp_path)
+    profile, _ = on_fake_cuda(request("gpu_only_assert.py", workdir=tmp_path), tmp_path)
     assert profile.phases[-1].total.steps == 50 * 100
     assert profile.framework.autocast == [Autocast(device="cuda", dtype="bfloat16", enabled=True)]
 
@@ -152,7 +154,7 @@ def test_two_devices_are_one_and_a_note_says_so(tmp_path: Path) -> None:
         "    second(first(torch.randn(2, 4).cuda(0)).to('cuda:1')).sum().backward()\n"
         "    optimizer.step()\n"
     )
-    profile, _ = pretended(request(script, workdir=tmp_path), tmp_path)
+    profile, _ = on_fake_cuda(request(script, workdir=tmp_path), tmp_path)
     assert any("names 2 CUDA devices" in note for note in profile.notes)
 
 
@@ -211,16 +213,16 @@ for n in range(60000):
 def test_what_the_script_sees_is_a_gpu_all_through(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(SEEN)
-    profile, _ = pretended(request(script, workdir=tmp_path), tmp_path)
+    profile, _ = on_fake_cuda(request(script, workdir=tmp_path), tmp_path)
     assert profile.phases[-1].total.steps == 60000
 
 
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="lightning is not installed")
 def test_lightning_on_a_gpu(tmp_path: Path) -> None:
-    asked = request("gpu_only_lightning.py", workdir=tmp_path, limit=180.0)
-    refused = session.measure(asked, HERE, tmp_path, lambda *_: None)
+    asked = request("gpu_only_lightning.py", workdir=tmp_path)
+    refused = session.run_probe(asked, HERE, tmp_path, lambda *_: None)
     assert type(explain(refused, asked, HERE)) is errors.NeedsCuda
-    profile, _ = pretended(asked, tmp_path)
+    profile, _ = on_fake_cuda(asked, tmp_path)
     assert profile.phases[-1].total.steps == 300 * 8
     assert Autocast(device="cuda", dtype="float16", enabled=True) in profile.framework.autocast
 
@@ -257,7 +259,7 @@ IMPOSSIBLE = [
 
 
 @pytest.mark.parametrize(("source", "thing", "runs"), IMPOSSIBLE, ids=[thing for _, thing, _ in IMPOSSIBLE])
-def test_what_cannot_be_pretended_is_named(
+def test_what_cannot_be_faked_is_named(
     source: str, thing: str, runs: int, tmp_path: Path, ways: list[dict[str, bool]]
 ) -> None:
     script = tmp_path / "train.py"
@@ -269,11 +271,11 @@ def test_what_cannot_be_pretended_is_named(
     assert len(ways) == runs
 
 
-def test_a_crash_while_pretending_says_so(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+def test_a_crash_on_fake_cuda_says_so(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     script = tmp_path / "train.py"
     script.write_text("import torch\ntorch.zeros(1).cuda()\nraise ValueError('no such config')\n")
     with pytest.raises(errors.ScriptCrashed) as caught:
         measured(script, tmp_path)
     assert "no such config" in caught.value.message
     assert "its CUDA calls landed on the CPU" in caught.value.hint
-    assert ways == [{}, {"pretend": True}]
+    assert ways == [{}, {"fake_cuda": True}]

@@ -16,7 +16,7 @@ import pytest
 
 from tests.measure.harness import SCRIPTS, profile_of, request
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
 FILES = [
     "open_w",
@@ -101,7 +101,7 @@ def test_an_interrupt_ends_the_script_too(number: signal.Signals, tmp_path: Path
         text=True,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
         assert time.monotonic() < deadline, "the script never stepped"
         assert child.poll() is None, child.communicate()
@@ -125,7 +125,7 @@ def test_the_script_dies_with_costgpu(tmp_path: Path) -> None:
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
         cwd=tmp_path,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.models.workload import ExtraKind, Rhythm, TotalKind
+from costgpu.models.workload import TotalKind
 from tests.measure.harness import profile_of, request
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
 
 @pytest.mark.parametrize(
     ("script", "steps", "per_epoch"),
     [
-        ("loader.py", 500 * 20, 20),
         ("accumulation.py", 3000 * 10, None),
         ("while_counter.py", 600_001, None),
         ("gan.py", 400 * 100, 100),
@@ -34,8 +33,8 @@ def test_total_is_exact(script: str, steps: int, per_epoch: int | None, tmp_path
 
 def test_the_total_is_what_a_whole_run_takes(tmp_path: Path) -> None:
     arguments = ["--epochs", "100"]
-    cut, _ = profile_of(request("loader.py", *arguments, seconds=0.3, workdir=tmp_path), tmp_path)
-    whole, _ = profile_of(request("loader.py", *arguments, seconds=120, workdir=tmp_path), tmp_path)
+    cut, _ = profile_of(request("loader.py", *arguments, workdir=tmp_path), tmp_path)
+    whole, _ = profile_of(request("loader.py", *arguments, steps=None, workdir=tmp_path), tmp_path)
     assert not cut.ended
     assert whole.ended
     assert cut.phases[-1].total.steps == whole.phases[-1].steps_observed == 100 * 20
@@ -67,25 +66,8 @@ def test_two_optimizers_are_one_step_and_the_trace_holds_a_whole_turn(tmp_path: 
     assert phase.trace_steps in (1, 5)
 
 
-def test_validation_checkpoints_and_loading_are_told_apart(tmp_path: Path) -> None:
-    profile, outcome = profile_of(request("loader.py", seconds=2.0, workdir=tmp_path), tmp_path)
-    phase = profile.phases[-1]
-    kinds = {extra.kind: extra for extra in phase.extras}
-    assert kinds[ExtraKind.VALIDATION].rhythm is Rhythm.EPOCH
-    assert kinds[ExtraKind.VALIDATION].every == pytest.approx(1)
-    assert kinds[ExtraKind.CHECKPOINT].measured
-    assert phase.data.batches_per_step == pytest.approx(1, abs=0.1)
-    assert phase.data.batch_size == 32
-    assert phase.data.fetch_seconds_per_batch is not None
-    assert "validation" not in {op.phase for op in phase.ops}
-    assert {op.phase for op in phase.ops} == {"forward", "backward", "optimizer"}
-    assert phase.optimizers[0].parameters == 16 * 64 + 64 + 64 + 1
-    assert phase.saved_tensor_bytes > 0
-    assert outcome.survivors == 0
-
-
 def test_workers_are_seen_and_ended(tmp_path: Path) -> None:
-    profile, outcome = profile_of(request("loader.py", "--workers", "2", seconds=2.0, workdir=tmp_path), tmp_path)
+    profile, outcome = profile_of(request("loader.py", "--workers", "2", workdir=tmp_path), tmp_path)
     assert profile.phases[-1].data.workers == 2
     assert profile.phases[-1].data.fetch_seconds_per_batch is not None
     assert outcome.returncode == 0

@@ -15,7 +15,7 @@ from costgpu.errors import LedgerConflict
 from costgpu.models.instance import Identity
 from costgpu.models.job import FileEntry
 from costgpu.models.run import Plan, RunEvent, RunView
-from costgpu.runner.drive.loop import Tools
+from costgpu.runner.drive.context import Services
 from costgpu.runner.machine.host import Selection
 from tests.fake_cloud import FakeCloud
 from tests.runner.examples import START, option, spec
@@ -94,7 +94,7 @@ class MemoryBook:
         return tuple(run_id for run_id in self.rows if run_id.startswith(text))
 
 
-def tools(cloud: FakeCloud, folder: Path, life: Life | None = None, clock: Clock | None = None) -> Tools:
+def tools(cloud: FakeCloud, folder: Path, life: Life | None = None, clock: Clock | None = None) -> Services:
     """Everything of a client's that talks to the outside, mortal."""
     life = life or Life()
     provider = Mortal(cloud.provider(), life, "provider", free=("layers",))
@@ -103,7 +103,7 @@ def tools(cloud: FakeCloud, folder: Path, life: Life | None = None, clock: Clock
         host = life.call("host.connect", lambda: cloud.connect(instance, keys))
         return Mortal(host, life, "host")
 
-    return Tools(
+    return Services(
         provider=lambda name: provider,
         connect=connect,
         clock=clock or cloud.clock,

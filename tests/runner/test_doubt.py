@@ -9,8 +9,10 @@ import pytest
 
 from costgpu.errors import AuthError, LedgerError, NoCapacity, TerminationUnconfirmed, Throttled, Unreachable
 from costgpu.models.run import EventKind, RunEvent, RunState
+from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.launch import collect_finished, driver_for, launch, load
+from costgpu.runner.find_run import load_run
+from costgpu.runner.launch import launch
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud
 from tests.runner.mortal import Killed, Life, MemoryBook, plan, tools
@@ -50,7 +52,7 @@ def test_an_end_that_nobody_can_be_asked_for_is_loud(
     killed_at(world, "provider.terminate", after=False, tmp_path=tmp_path)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(TerminationUnconfirmed, match="may be billing") as caught:
-        driver_for(load(world.book, "r1"), world.book, theirs, NullObserver(), {}).drive()
+        adopt(load_run(world.book, "r1"), world.book, theirs, NullObserver(), {}).drive()
     (machine,) = world.cloud.alive()
     assert machine.ref.instance_id in caught.value.message
     assert machine.ref.instance_id in caught.value.hint
@@ -63,9 +65,9 @@ def test_another_accounts_credentials_prove_nothing(
     world.clock.sleep(200)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(AuthError, match="belongs to fake account 000000000000"):
-        driver_for(load(world.book, "r1"), world.book, theirs, NullObserver(), {}).cancel()
+        adopt(load_run(world.book, "r1"), world.book, theirs, NullObserver(), {}).cancel()
     assert collect_finished(world.book, theirs, NullObserver()) == []
-    assert load(world.book, "r1").state is RunState.RUNNING
+    assert load_run(world.book, "r1").state is RunState.RUNNING
     assert len(world.cloud.alive()) == 1
     world.clock.sleep(900)
     world.reap()
@@ -96,7 +98,7 @@ def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
     with pytest.raises(TerminationUnconfirmed, match="Whether a machine was created for run r1") as caught:
         world.start(Life())
     assert "costgpu cancel r1" in caught.value.hint
-    assert load(world.book, "r1").state is not RunState.CLOSED
+    assert load_run(world.book, "r1").state is not RunState.CLOSED
     world.cloud.faults.clear()
     world.reap()
     world.check("ended once somebody could be asked")
@@ -104,9 +106,9 @@ def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
 
 def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World, tmp_path: Path) -> None:
     killed_at(world, "host.start", after=True, tmp_path=tmp_path)
-    assert load(world.book, "r1").state is RunState.SYNCING
+    assert load_run(world.book, "r1").state is RunState.SYNCING
     world.clock.sleep(120)
-    driver = driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), None)
+    driver = adopt(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), None)
     driver.drive()
     assert driver.error is None
     assert (world.folder / "work" / "model.pt").exists()
@@ -114,10 +116,10 @@ def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World,
 
 def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world: World, tmp_path: Path) -> None:
     killed_at(world, "provider.create", after=False, tmp_path=tmp_path)
-    lease = load(world.book, "r1").lease_until
+    lease = load_run(world.book, "r1").lease_until
     assert lease is not None
     world.clock.sleep((lease - world.clock.now()).total_seconds() - 30)
-    driver_for(load(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
+    adopt(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
     assert not world.cloud.instances_of("r1")
     world.check("only looked for")
 

@@ -29,10 +29,10 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.models.instance import Instance
-from costgpu.models.job import EndReason, Stream
+from costgpu.models.job import EndReason, LogStream
 from costgpu.models.run import EndedBy, RunState, RunView
-from costgpu.runner.drive.loop import Detached
-from costgpu.runner.launch import collect_finished, driver_for
+from costgpu.runner.adopt import adopt, collect_finished
+from costgpu.runner.drive.context import Detached
 from costgpu.runner.machine.host import Selection
 from costgpu.runner.state.outcome import error_for
 from tests.fake_cloud import JobScript, MachineScript
@@ -226,12 +226,12 @@ class TestSync:
 class TestRunning:
     def test_both_streams_arrive_whole_and_apart(self, world: World) -> None:
         world.launch()
-        assert world.who.heard == {Stream.STDOUT: b"one\ntwo\n", Stream.STDERR: b"oops\n"}
+        assert world.who.heard == {LogStream.STDOUT: b"one\ntwo\n", LogStream.STDERR: b"oops\n"}
 
     def test_a_lost_connection_costs_no_output(self, world: World) -> None:
         world.during(100, lambda: world.cloud.cut_network(200))
         assert world.launch().error is None
-        assert world.who.heard[Stream.STDOUT] == b"one\ntwo\n"
+        assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"
         world.check_over()
 
     @pytest.mark.parametrize("code", [0, 3])
@@ -292,9 +292,9 @@ class TestRunning:
             world.launch(detach=True)
         assert world.view.state is RunState.RUNNING
         assert world.view.detached
-        assert world.who.heard[Stream.STDOUT] == b""
+        assert world.who.heard[LogStream.STDOUT] == b""
         world.resume()
-        assert world.who.heard[Stream.STDOUT] == b"one\ntwo\n"
+        assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"
         world.check_over()
 
 
@@ -381,7 +381,7 @@ class TestCollecting:
     def test_without_auto_shutdown_it_can_still_be_cancelled(self, world: World) -> None:
         with pytest.raises(Detached):
             world.launch(auto_shutdown=False)
-        driver_for(world.view, world.book, world.tools, world.who, None).cancel()
+        adopt(world.view, world.book, world.tools, world.who, None).cancel()
         world.check_over()
 
 

@@ -19,10 +19,13 @@ from costgpu.errors import (
     LedgerError,
     RunCancelled,
 )
-from costgpu.models.job import Stream
+from costgpu.models.job import LogStream
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
-from costgpu.runner.drive.loop import Detached, Hangup
-from costgpu.runner.launch import collect_finished, driver_for, launch, load
+from costgpu.runner.adopt import adopt, collect_finished
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.loop import StopSignal
+from costgpu.runner.find_run import load_run
+from costgpu.runner.launch import launch
 from costgpu.runner.state.observer import Answer
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
@@ -38,7 +41,7 @@ STATES = [
     RunState.COLLECTING,
     RunState.TERMINATING,
 ]
-CAN_LEAVE = (RunState.RUNNING, RunState.COLLECTING)
+CAN_DETACH = (RunState.RUNNING, RunState.COLLECTING)
 
 
 @pytest.fixture
@@ -68,14 +71,14 @@ class TestInterrupts:
         driver = world.launch()
         assert driver.error is None
         assert (world.work / "model.pt").read_bytes() == b"weights"
-        assert world.who.heard[Stream.STDOUT] == b"one\ntwo\n"
+        assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"
         world.check_over()
 
     @pytest.mark.parametrize("state", STATES[1:])
     def test_ctrl_c_and_detach_where_the_run_can_do_without(self, world: World, state: RunState) -> None:
         world.who.at[state] = KeyboardInterrupt()
         world.who.answers = [Answer.DETACH]
-        if state in CAN_LEAVE:
+        if state in CAN_DETACH:
             with pytest.raises(Detached):
                 world.launch()
             assert world.view.state is state
@@ -108,7 +111,7 @@ class TestInterrupts:
     def test_while_the_job_writes(self, world: World, hangs_up: bool) -> None:
         def interrupt(data: bytes) -> None:
             world.who.on_output = lambda data: None
-            raise Hangup(1) if hangs_up else KeyboardInterrupt
+            raise StopSignal(1) if hangs_up else KeyboardInterrupt
 
         world.who.on_output = interrupt
         world.who.answers = [Answer.CONTINUE]
@@ -118,13 +121,13 @@ class TestInterrupts:
             world.resume()
             return
         world.launch()
-        assert world.who.heard[Stream.STDOUT] == b"one\ntwo\n"  # counted before it was shown: nothing twice
+        assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"  # counted before it was shown: nothing twice
         world.check_over()
 
     @pytest.mark.parametrize("state", STATES[1:])
     def test_a_hang_up(self, world: World, state: RunState) -> None:
-        world.who.at[state] = Hangup(15)
-        if state in CAN_LEAVE:
+        world.who.at[state] = StopSignal(15)
+        if state in CAN_DETACH:
             with pytest.raises(Detached):
                 world.launch()
             assert world.view.state is state
@@ -138,12 +141,12 @@ class TestInterrupts:
         world.check_over()
 
     def test_a_hang_up_after_cancelling_does_not_leave_a_machine(self, world: World) -> None:
-        world.who.at = {RunState.RUNNING: KeyboardInterrupt(), RunState.COLLECTING: Hangup(1)}
+        world.who.at = {RunState.RUNNING: KeyboardInterrupt(), RunState.COLLECTING: StopSignal(1)}
         world.launch()
         assert (world.work / "model.pt").read_bytes() == b"half"
         world.check_over()
 
-    @pytest.mark.parametrize("kind", [KeyboardInterrupt, Hangup])
+    @pytest.mark.parametrize("kind", [KeyboardInterrupt, StopSignal])
     @pytest.mark.parametrize("again_after", [None, 2])
     def test_at_every_call(
         self, tmp_path: Path, kind: type[BaseException], again_after: int | None, capsys: pytest.CaptureFixture[str]
@@ -161,8 +164,8 @@ class TestInterrupts:
                 try:
                     calls_of(world, Presses(kind, at, after=after))
                 except Detached:
-                    assert kind is Hangup, what
-                    assert world.view.state in CAN_LEAVE, what
+                    assert kind is StopSignal, what
+                    assert world.view.state in CAN_DETACH, what
                     assert world.view.detached, what
                     left += 1
                     world.resume()
@@ -222,7 +225,7 @@ class TestTwoDrivers:
             second: list[RunView] = []
 
             def cancel(world: World = world, second: list[RunView] = second) -> None:
-                driver = driver_for(world.view, world.book, tools(world.cloud, world.folder), Watcher(), None)
+                driver = adopt(world.view, world.book, tools(world.cloud, world.folder), Watcher(), None)
                 second.append(driver.cancel())
 
             at = Elsewhere(world.who, state, cancel)
@@ -266,10 +269,10 @@ class Meddled(MemoryBook):
             data = {"reason": "cancelled", "by": "client"} if self.kind is EventKind.ENDING else {}
             other = RunEvent(run_id=event.run_id, sequence=event.sequence, at=event.at, kind=self.kind, data=data)
             with contextlib.suppress(CostGpuError):
-                load(self, RUN)
+                load_run(self, RUN)
                 legal = MemoryBook()
                 legal.rows[RUN] = [*self.rows[RUN], other]
-                load(legal, RUN)
+                load_run(legal, RUN)
                 super().append(other)
         super().append(event)
 
@@ -324,7 +327,7 @@ class TestBrokenLedger:
                 assert not world.cloud.instances_of(RUN)
                 continue
             driver = world.launch(book=book)
-            assert driver.record.broken is not None, kind
+            assert driver.context.journal.broken is not None, kind
             assert driver.view.state is RunState.CLOSED, kind
             assert (world.work / "model.pt").read_bytes() == b"weights", kind
             assert not world.cloud.alive(), kind
@@ -339,7 +342,7 @@ class TestBrokenLedger:
 
         world.cloud.schedule(20, breaks)
         driver = world.launch(book=book)
-        assert driver.record.broken is not None
+        assert driver.context.journal.broken is not None
         assert not world.cloud.alive()
         assert (world.work / "model.pt").read_bytes() == b"weights"
 

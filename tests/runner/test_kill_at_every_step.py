@@ -11,8 +11,10 @@ from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound
 from costgpu.models.reap import ReapFindings
 from costgpu.models.run import RunState, RunView
+from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.launch import collect_finished, driver_for, launch, load
+from costgpu.runner.find_run import load_run
+from costgpu.runner.launch import launch
 from costgpu.runner.reap import end_orphans, look
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
@@ -64,7 +66,7 @@ class World:
 
         def known(run_id: str) -> RunView | None:
             try:
-                return load(self.book, run_id)
+                return load_run(self.book, run_id)
             except RunNotFound:
                 return None
 
@@ -79,7 +81,7 @@ class World:
         assert self.cloud.foreign_untouched(), what
         assert not self.cloud.leftovers("r1"), what
         for run_id in self.book.rows:
-            assert load(self.book, run_id).state is RunState.CLOSED, what
+            assert load_run(self.book, run_id).state is RunState.CLOSED, what
 
 
 def calls_of_a_journey(folder: Path) -> list[str]:
@@ -106,7 +108,7 @@ def test_the_client_killed_before_and_after_every_call(tmp_path: Path, capsys: p
             for _ in range(4):  # the job takes ten minutes: cron comes by now and then
                 world.clock.sleep(10 * MINUTE)
                 world.reap()
-            started = bool(world.book.rows) and load(world.book, "r1").started_at is not None
+            started = bool(world.book.rows) and load_run(world.book, "r1").started_at is not None
             if started:
                 assert (world.folder / "work" / "model.pt").read_bytes() == b"weights", what
                 homes += 1
@@ -160,9 +162,9 @@ def test_a_second_client_goes_on_where_the_first_was_killed(tmp_path: Path) -> N
                 assert not world.cloud.instances_of("r1"), what
                 continue
             fresh = tools(world.cloud, world.folder)
-            view = load(world.book, "r1")
+            view = load_run(world.book, "r1")
             try:
-                driver_for(view, world.book, fresh, NullObserver(), {}).drive()
+                adopt(view, world.book, fresh, NullObserver(), {}).drive()
             except CostGpuError as error:
                 raise AssertionError(what) from error
             assert (world.folder / "work" / "model.pt").read_bytes() == b"weights", what

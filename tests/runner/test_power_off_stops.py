@@ -14,13 +14,13 @@ from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState
 from costgpu.providers import registry
+from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.agent import limits
 from costgpu.runner.agent.observe.watchdog import watchdog_delay
 from costgpu.runner.agent.state_files import Home
-from costgpu.runner.drive import collect
-from costgpu.runner.drive.loop import Detached
-from costgpu.runner.drive.receipt import request_of
-from costgpu.runner.launch import collect_finished, driver_for
+from costgpu.runner.drive.collect import DownloadedOutputs
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.provision import create_request
 from costgpu.runner.machine.keys import make_keys
 from tests.fake_cloud import JobScript
 from tests.fake_cloud.script import NEVER
@@ -136,8 +136,8 @@ def test_outputs_on_the_disk_of_a_machine_that_somebody_stopped_are_kept(tmp_pat
     assert (machine.state, machine.terminate_calls) == (InstanceState.STOPPED, 0)
     assert collect_finished(world.book, world.tools, world.who) == []
     assert (machine.state, machine.terminate_calls) == (InstanceState.STOPPED, 0)
-    driver = driver_for(world.view, world.book, world.tools, world.who, None)
-    driver.end(EndReason.CANCELLED, EndedBy.CLIENT, None)  # cancel --now
+    driver = adopt(world.view, world.book, world.tools, world.who, None)
+    driver.context.end(EndReason.CANCELLED)  # cancel --now
     driver.drive()
     world.check_over()
 
@@ -153,8 +153,8 @@ def test_they_are_kept_no_longer_than_the_lease(tmp_path: Path) -> None:
 
 def test_outputs_that_are_in_the_bucket_need_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = stopped_with_outputs(tmp_path)
-    there: Any = SimpleNamespace(rescue=lambda view, folder: (view.status, (), collect.Arrived()))
-    monkeypatch.setattr(world.tools, "depot", there)
+    there: Any = SimpleNamespace(recover=lambda view, folder: (view.status, (), DownloadedOutputs()))
+    monkeypatch.setattr(world.tools, "bucket", there)
     assert world.resume().error is None
     assert world.view.collected
     world.check_over()
@@ -165,14 +165,12 @@ def test_googles_own_deadline_comes_before_the_machines(tmp_path: Path, provider
     """Else the machine would switch itself off, and Google would keep its disk."""
     chosen = option(provider=provider)
     tried = SimpleNamespace(lease_until=START, token=f"{RUN}-1", zone=None, allow_from="192.0.2.1/32")
-    view = SimpleNamespace(
-        attempt=tried, option=chosen, run_id=RUN, name="train", owner="me", spec=spec("/w"), instance=None
-    )
-    driver: Any = SimpleNamespace(view=view, keys=lambda: make_keys(tmp_path))
-    script = request_of(driver).boot_script
+    view: Any = SimpleNamespace(attempt=tried, option=chosen, run_id=RUN, name="train", owner="me", spec=spec("/w"))
+    request = create_request(view, make_keys(tmp_path))
+    script = request.boot_script
     assert f"\ndeadline={int(START.timestamp()) + later}\n" in script
     assert f"\nlifetime={math.ceil(chosen.lease.lifetime_seconds) + later}\n" in script
-    assert request_of(driver).lease_until == START
+    assert request.lease_until == START
     assert registry.spec("gcp").watchdog_delay_seconds > 30  # Google's own delay
 
 

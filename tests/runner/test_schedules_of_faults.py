@@ -25,10 +25,12 @@ from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, RunNotFound, Throttled, Unreachable
 from costgpu.models.job import JobPhase
 from costgpu.models.run import EndedBy, RunState, RunView
-from costgpu.runner.drive.loop import Detached
-from costgpu.runner.launch import collect_finished, driver_for, launch, load
+from costgpu.runner.adopt import adopt, collect_finished
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.find_run import load_run
+from costgpu.runner.launch import launch
 from costgpu.runner.reap import end_orphans, look
-from costgpu.runner.state.lock import driving
+from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
@@ -101,17 +103,17 @@ class Schedule(RuleBasedStateMachine):
                 work = plan(self.folder / "work", max_cost=str(CAP_USD), env_names=("TOKEN",))
                 launch(work, book, kit, NullObserver(), owner="me@here", environment={"TOKEN": "x"}, run_id=RUN)
             else:
-                with driving(self.folder / "runs" / RUN):
+                with lock_run(self.folder / "runs" / RUN):
                     environment = {"TOKEN": "x"} if has_environment else None
-                    driver_for(load(self.book, RUN), book, kit, NullObserver(), environment).drive()
+                    adopt(load_run(self.book, RUN), book, kit, NullObserver(), environment).drive()
 
     @rule(dies_at=st.none() | st.integers(1, 60), after=st.booleans())
     def cancelled(self, dies_at: int | None, after: bool) -> None:
-        if RUN in self.book.rows and load(self.book, RUN).state is not RunState.CLOSED:
+        if RUN in self.book.rows and load_run(self.book, RUN).state is not RunState.CLOSED:
             life = Life(dies_at=dies_at, after=after)
             kit = tools(self.cloud, self.folder, life)
-            with contextlib.suppress(Killed, Detached, CostGpuError), driving(self.folder / "runs" / RUN):
-                driver_for(load(self.book, RUN), Mortal(self.book, life, "ledger"), kit, NullObserver(), None).cancel()
+            with contextlib.suppress(Killed, Detached, CostGpuError), lock_run(self.folder / "runs" / RUN):
+                adopt(load_run(self.book, RUN), Mortal(self.book, life, "ledger"), kit, NullObserver(), None).cancel()
 
     @rule(minutes=st.sampled_from([0.1, 1.0, 10.0, 45.0]))
     def time_passes(self, minutes: float) -> None:
@@ -128,7 +130,7 @@ class Schedule(RuleBasedStateMachine):
 
         def known(run_id: str) -> RunView | None:
             try:
-                return load(book, run_id)
+                return load_run(book, run_id)
             except RunNotFound:
                 return None
 
@@ -184,7 +186,7 @@ class Schedule(RuleBasedStateMachine):
 
     @invariant()
     def a_closed_run_has_no_machine(self) -> None:
-        if RUN in getattr(self, "book", MemoryBook()).rows and load(self.book, RUN).state is RunState.CLOSED:
+        if RUN in getattr(self, "book", MemoryBook()).rows and load_run(self.book, RUN).state is RunState.CLOSED:
             assert not self.cloud.alive()
 
     def teardown(self) -> None:
@@ -217,7 +219,7 @@ class Schedule(RuleBasedStateMachine):
             if finished and instance.ended_by is EndedBy.CLIENT:
                 assert (self.folder / "work" / "model.pt").read_bytes() == b"weights"
         if RUN in self.book.rows:
-            assert load(self.book, RUN).state is RunState.CLOSED
+            assert load_run(self.book, RUN).state is RunState.CLOSED
 
 
 TestSchedules = Schedule.TestCase

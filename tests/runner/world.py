@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.clock import ManualClock
-from costgpu.models.job import Stream
+from costgpu.models.job import LogStream
 from costgpu.models.run import EventKind, RunState, RunView
-from costgpu.runner.drive.loop import Driver, Tools
-from costgpu.runner.launch import driver_for, launch, load
+from costgpu.runner.adopt import adopt
+from costgpu.runner.drive.context import Services
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.find_run import load_run
+from costgpu.runner.launch import launch
 from costgpu.runner.state.observer import Answer
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.runner.mortal import MemoryBook, plan, tools
@@ -42,7 +45,7 @@ class Watcher:
     states: list[RunState] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     asked: list[RunState] = field(default_factory=list)
-    heard: dict[Stream, bytes] = field(default_factory=lambda: {Stream.STDOUT: b"", Stream.STDERR: b""})
+    heard: dict[LogStream, bytes] = field(default_factory=lambda: {LogStream.STDOUT: b"", LogStream.STDERR: b""})
     on_output: Callable[[bytes], None] = lambda data: None
 
     def changed(self, view: RunView) -> None:
@@ -53,7 +56,7 @@ class Watcher:
     def waiting(self, view: RunView, what: str) -> None:
         assert what
 
-    def output(self, stream: Stream, data: bytes) -> None:
+    def output(self, stream: LogStream, data: bytes) -> None:
         self.heard[stream] += data
         self.on_output(data)
 
@@ -83,7 +86,7 @@ class World:
         self.who = Watcher()
         self.tools = tools(self.cloud, folder)
 
-    def launch(self, *, detach: bool = False, kit: Tools | None = None, book: Any = None, **changes: Any) -> Driver:
+    def launch(self, *, detach: bool = False, kit: Services | None = None, book: Any = None, **changes: Any) -> Driver:
         return launch(
             plan(self.work, **changes),
             book or self.book,
@@ -96,13 +99,13 @@ class World:
         )
 
     def resume(self, secrets: dict[str, str] | None = None) -> Driver:
-        driver = driver_for(self.view, self.book, self.tools, self.who, secrets)
+        driver = adopt(self.view, self.book, self.tools, self.who, secrets)
         driver.drive()
         return driver
 
     @property
     def view(self) -> RunView:
-        return load(self.book, RUN)
+        return load_run(self.book, RUN)
 
     @property
     def machine_id(self) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
 from costgpu.runner.machine.host import Transport
+from tests.until import until
 
 MIB = 1 << 20
 
@@ -22,17 +23,15 @@ def python(code: str, *args: str) -> list[str]:
     return [sys.executable, "-c", code, *args]
 
 
-def gone(pid: int, within: float = 8.0) -> bool:
-    deadline = time.monotonic() + within
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.05)
-    return False
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def wait_until_gone(pid: int) -> None:
+    until(lambda: is_gone(pid))
 
 
 def test_output_and_return_code(transport: Transport) -> None:
@@ -86,13 +85,14 @@ def test_stdin_is_taken_only_as_fast_as_it_is_read(transport: Transport) -> None
     assert taken < 16, "at most what pipes, windows and buffers hold"
 
 
+@pytest.mark.slow
 def test_silence_is_counted_anew_with_each_piece(transport: Transport) -> None:
     def slow() -> Iterator[bytes]:
-        for number in range(6):
-            time.sleep(2.0 if number else 10.5)
+        for _ in range(2):
+            time.sleep(5.5)
             yield b"x" * 300_000
 
-    assert transport.run(["wc", "-c"], stdin=slow(), timeout_seconds=10).stdout.strip() == b"1800000"
+    assert transport.run(["wc", "-c"], stdin=slow(), timeout_seconds=5).stdout.strip() == b"600000"
 
 
 def test_a_command_that_leaves_its_input_is_no_error(transport: Transport) -> None:
@@ -103,42 +103,32 @@ def test_a_command_that_leaves_its_input_is_no_error(transport: Transport) -> No
 def test_input_that_cannot_be_read_ends_the_command(transport: Transport, tmp_path: Path) -> None:
     def broken() -> Iterator[bytes]:
         yield b"x" * MIB
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
+        until((tmp_path / "pid").exists)
         raise FileNotFoundError("vanished")
 
     script = f"echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; cat >/dev/null; sleep 60"
     with pytest.raises(FileNotFoundError, match="vanished"):
         transport.run(["/bin/sh", "-c", script], stdin=broken())
-    assert gone(int((tmp_path / "pid").read_text()))
+    wait_until_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_a_timeout_ends_the_command(transport: Transport, tmp_path: Path) -> None:
-    began: list[float] = []
-
     def once_it_runs() -> Iterator[bytes]:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        began.append(time.monotonic())
+        until((tmp_path / "pid").exists)
         yield b"x"
 
     script = f"echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 60"
     with pytest.raises(HostUnreachable, match=r"has not answered .*for 1 s"):
         transport.run(["/bin/sh", "-c", script], stdin=once_it_runs(), timeout_seconds=1)
-    assert time.monotonic() - began[0] < 10
-    assert gone(int((tmp_path / "pid").read_text()))
+    wait_until_gone(int((tmp_path / "pid").read_text()))
 
 
 def test_a_stream_comes_as_it_is_written(transport: Transport) -> None:
     script = "echo one; read line; echo two; sleep 60"
     with transport.stream(["/bin/sh", "-c", script], stdin=b"go\n") as pieces:
         got = b""
-        started = time.monotonic()
         while got != b"one\ntwo\n":
             got += next(pieces)
-        assert time.monotonic() - started < 10
 
 
 def test_a_stream_ends_with_its_command(transport: Transport) -> None:
@@ -166,18 +156,17 @@ def test_a_stream_is_read_only_as_fast_as_its_reader(transport: Transport, tmp_p
 
 def test_leaving_a_stream_ends_its_command_and_what_it_started(transport: Transport) -> None:
     script = "sleep 60 & echo $$ $!; wait"
-    started = time.monotonic()
     with transport.stream(["/bin/sh", "-c", script]) as pieces:
         pids = [int(word) for word in next(pieces).split()]
-    assert time.monotonic() - started < 10
-    assert all(gone(pid) for pid in pids)
+    for pid in pids:
+        wait_until_gone(pid)
 
 
 def test_a_command_that_ignores_sigterm_is_killed(transport: Transport) -> None:
     code = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(60)"
     with transport.stream(python(code)) as pieces:
         pid = int(next(pieces))
-    assert gone(pid)
+    wait_until_gone(pid)
 
 
 def test_much_on_stderr_does_not_block(transport: Transport) -> None:
@@ -213,17 +202,9 @@ def test_a_download_that_cannot_be_written(transport: Transport, tmp_path: Path)
 
 
 def test_several_threads_share_a_transport(transport: Transport) -> None:
-    results: list[bytes] = []
-
-    def work(number: int) -> None:
-        results.append(transport.run(["echo", str(number)]).stdout)
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(results) == [f"{n}\n".encode() for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(lambda number: transport.run(["echo", str(number)]).stdout, range(8)))
+    assert results == [f"{number}\n".encode() for number in range(8)]
 
 
 def test_close_is_idempotent(transport: Transport) -> None:

@@ -33,37 +33,21 @@ class Sample:
 
 @dataclass(slots=True)
 class Stream:
-    """The readings of one counter.
+    """The readings of one counter."""
 
-    Attributes:
-        pattern: That matches its lines.
-        example: Its first line.
-        total: What it counts to; None if its lines do not tell.
-        evaluating: Its lines speak of validation or a test.
-        names_epochs: A bar that is called "epochs".
-        samples: Each differs from the one before.
-        epochs: The number of epochs that its own lines tell.
-        own_epochs: Its own lines tell the epoch.
-        rises: Readings above the one before, or in a later epoch.
-        falls: Readings below the one before, in no later epoch.
-        restarts: Readings that are not above the one before: an epoch has begun between them.
-        lines: All lines that matched.
-        beside: Patterns that matched the same lines.
-    """
-
-    pattern: Pattern
-    example: str
-    total: float | None
-    evaluating: bool
-    names_epochs: bool
-    samples: list[Sample] = field(default_factory=list)
-    epochs: float | None = None
-    own_epochs: bool = False
-    rises: int = 0
-    falls: int = 0
-    restarts: int = 0
-    lines: int = 0
-    beside: set[str] = field(default_factory=set)
+    pattern: Pattern  # that matches its lines
+    example: str  # its first line
+    total: float | None  # what it counts to; None if its lines do not tell
+    evaluating: bool  # its lines speak of validation or a test
+    names_epochs: bool  # a bar that is called "epochs"
+    samples: list[Sample] = field(default_factory=list)  # each differs from the one before
+    epochs: float | None = None  # the number of epochs that its own lines tell
+    own_epochs: bool = False  # its own lines tell the epoch
+    rises: int = 0  # readings above the one before, or in a later epoch
+    falls: int = 0  # readings below the one before, in no later epoch
+    restarts: int = 0  # readings that are not above the one before: an epoch has begun between them
+    lines: int = 0  # all lines that matched
+    beside: set[str] = field(default_factory=set)  # patterns that matched the same lines
 
     def add(self, found: Progress, epoch: float | None) -> None:
         """One more reading; `epoch` is that of the lines around it."""
@@ -118,9 +102,9 @@ class ProgressLog:
     def read(self, line: Line) -> bool:
         """Whether the line says anything about progress."""
         self.lines += 1
-        for name, needle, regex in FACTS:
-            if needle in line.text and (match := regex.search(line.text)) is not None:
-                self.facts.setdefault(name, match["value"])
+        for fact in FACTS:
+            if fact.needle in line.text and (match := fact.regex.search(line.text)) is not None:
+                self.facts.setdefault(fact.name, match["value"])
         context = epoch_context(line)
         if context is not None:
             self._epoch, self.epochs = context[0], context[1] or self.epochs
@@ -144,11 +128,7 @@ class ProgressLog:
         return hit
 
     def best(self, now: float | None = None) -> Stream | None:
-        """The counter of the training, by all that has been read; None if nothing counts yet.
-
-        Args:
-            now: To tell counters that have fallen silent; None for the time of the last line that counted.
-        """
+        """The counter of the training, by all that has been read until `now`; None if nothing counts yet."""
         counters = [stream for stream in self.streams.values() if stream.counts]
         end = self.last_at if now is None else max(now, self.last_at)
         return min(counters, key=lambda stream: _rank(stream, end), default=None)

@@ -42,12 +42,7 @@ class LineSplitter:
         self._at: float | None = None
 
     def feed(self, chunk: bytes, at: float) -> list[Line]:
-        """The lines that this chunk completes.
-
-        Args:
-            chunk: Any bytes.
-            at: When they came, in seconds.
-        """
+        """The lines that this chunk completes, which came `at` this second."""
         lines: list[Line] = []
         start = 0
         for end in _ENDS.finditer(chunk):
@@ -72,37 +67,21 @@ class LineSplitter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What one line says.
+    """What one line says."""
 
-    Attributes:
-        pattern: That matched.
-        stream: Tells counters apart that the same pattern matches, such as two bars.
-        at: When it came, in seconds.
-        text: The line, from the match on where what stands before it says nothing.
-        step: The counter; percent for a `percent` unit; None if the lines themselves are to be counted.
-        total: What it counts to.
-        epoch: Of the same line.
-        epochs: Of the same line.
-        printed_seconds: Of one step, as the program says.
-        printed_samples_rate: Samples per second, as the program says.
-        samples: In the steps that the line is about.
-        evaluating: What stands before the counter speaks of validation or a test.
-        names_epochs: A bar that is called "epochs": its counter counts them.
-    """
-
-    pattern: Pattern
-    stream: str
+    pattern: Pattern  # that matched
+    stream: str  # tells counters apart that the same pattern matches, such as two bars
     at: float
-    text: str
-    step: float | None
-    total: float | None = None
-    epoch: float | None = None
-    epochs: float | None = None
-    printed_seconds: float | None = None
-    printed_samples_rate: float | None = None
-    samples: float | None = None
-    evaluating: bool = False
-    names_epochs: bool = False
+    text: str  # the line, from the match on where what stands before it says nothing
+    step: float | None  # the counter; percent for a `percent` unit; None if the lines themselves are to be counted
+    total: float | None = None  # what it counts to
+    epoch: float | None = None  # of the same line
+    epochs: float | None = None  # of the same line
+    printed_seconds: float | None = None  # of one step, as the program says
+    printed_samples_rate: float | None = None  # samples per second, as the program says
+    samples: float | None = None  # in the steps that the line is about
+    evaluating: bool = False  # what stands before the counter speaks of validation or a test
+    names_epochs: bool = False  # a bar that is called "epochs": its counter counts them
 
 
 def read_line(line: Line, patterns: tuple[Pattern, ...] = PATTERNS) -> list[Progress]:

@@ -30,7 +30,8 @@ from costgpu.errors import ScriptNotFound
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import LineSplitter
 from costgpu.measure.log.patterns import Pattern
-from costgpu.measure.session import MARKER, QUIET_TRACKERS, adopting, end_everything, interruptible, uninterrupted
+from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
+from costgpu.measure.session import child_environment, hard_limit_seconds
 
 ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
 LONGER = 1.5
@@ -43,7 +44,7 @@ GRACE_SECONDS = 3.0  # to end itself when asked to
 SILENT_SECONDS = 2.0  # after it has ended, for what it left behind and still prints
 
 
-class Watch:
+class ProcessMonitor:
     """One run of a command.
 
     Attributes:
@@ -77,9 +78,7 @@ class Watch:
             ScriptNotFound: The system cannot start it.
             KeyboardInterrupt: After everything has been ended.
         """
-        before = {process.pid for process in psutil.Process().children()}
-        marker = uuid.uuid4().hex
-        environment = {**os.environ, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
+        before, marker = own_children(), uuid.uuid4().hex
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         with os.fdopen(reader, "rb", buffering=0) as source, log.open("wb") as output, interruptible(), adopting():
@@ -90,7 +89,7 @@ class Watch:
                     stdin=subprocess.DEVNULL,
                     stdout=writer,
                     stderr=subprocess.STDOUT,
-                    env=environment,
+                    env=child_environment(marker),
                     cwd=workdir,
                     start_new_session=True,
                 )
@@ -162,8 +161,7 @@ class Watch:
         if best is None:
             since = self.started_at if self._first is None else self._first
             return now - since > self._start_limit
-        hard = self._start_limit + max(5 * self._measure_for, self._measure_for + 60)
-        if now - self.started_at > hard:
+        if now - self.started_at > self._start_limit + hard_limit_seconds(self._measure_for):
             return True
         if best.complete and best.restarts == 0:  # a bar of the preparations, or the end is near
             return False

@@ -1,24 +1,30 @@
 """Follows the steps of a script: times, phases, snapshots, and the end of the measurement."""
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
 import traceback
 
-from .frameworks.torch_hooks import Hooks
+from .frameworks.torch_hooks import TorchHooks
 from .frameworks.trainers import told_by_trainer
-from .loops.loop_stack import HERE, LoopStack
-from .loops.progress_series import FIT, TRAINERS, Beats
+from .loaders import FIT, VALIDATION, Loaders
+from .loops.loop_stack import LoopStack
+from .loops.progress_series import TRAINERS, ProgressTracker, is_snapshot_due, make_snapshot
+from .loops.script_frames import PROBE_ROOT, outwards
+from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
-from .loops.tqdm_and_loops import Loops, plain_nest
-from .loops.upcoming_work import Ahead
+from .loops.upcoming_work import UpcomingWork
 from .op_tracer import clock
-from .phase import Phase, describe_batch
+from .phase import Phase
+from .phase_record import describe_batch
 from .result import write_result
 from .step_trace import StepTrace
 
 MOST_ERRORS = 3
-SNAPSHOT_AT = {1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 4097, 16385, 65537}
+ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
+KEPT_EVENTS = ("save", "validation", "loader_start", "traced")
 
 
 class Recorder:
@@ -30,21 +36,18 @@ class Recorder:
         self.torch = None
         self.first_step = None
         self.phases, self.phase = [], None
-        self.events = {}  # what happened since the last anchor
+        self.loaders = Loaders()
+        self.events = {}  # what happened since the last counted step
         self.wait = 0.0
         self.last = None
-        self.batches = self.backwards = 0
-        self.by_loader = {}
-        self.loaders_by_line = {}
-        self.loader_counts = {}
-        self.loader_seen = {}
+        self.batch = None  # of the last interval before the first step
+        self.backwards = 0
         self.optimizers_made = 0
         self.optimizer_steps = 0
-        self.manual = []
+        self.manual = 0  # backward passes before the first optimizer step
         self.eval_started = None
-        self.in_backward = False
         self.tracing = None
-        self.autocast, self.compiled, self.cuda_wanted = {}, 0, 0
+        self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
         self.fetch = None
         self.thread = threading.get_ident()
@@ -52,29 +55,29 @@ class Recorder:
         self.finished = threading.Lock()
         self.libraries = ()
         self.outer_stride, self.outer_due = 1, 0
-        self.beats, self.loops, self.nest_without_torch = Beats(self), Loops(self), None
+        self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
         self.fits = None
 
-    def plain_nest(self):
+    def plain_loop_stack(self):
         """Reads loops where torch is not what trains."""
-        if self.nest_without_torch is None:
+        if self.plain_stack is None:
             roots = {os.path.dirname(os.__file__) + os.sep}
             roots.update(path + os.sep for path in sys.path if path.endswith(("site-packages", "dist-packages")))
-            self.nest_without_torch = plain_nest(tuple(roots))
-        return self.nest_without_torch
+            self.plain_stack = plain_loop_stack(tuple(roots))
+        return self.plain_stack
 
     @staticmethod
     def trains():
         """Whether something has been imported that trains, and whose steps will be seen."""
         return any(name in sys.modules for name in TRAINERS)
 
-    def begun(self, now):
+    def note_first_step(self, now):
         """The first step, of whatever kind."""
         self.first_step = now
         self.detail["setup_seconds"] = now - self.started
         self.guard.real_open(os.path.join(self.guard.scratch, "stepping"), "w").close()
 
-    # -- torch arrives
+    # -- what the hooks tell
 
     def attach(self, torch):
         """Torch has been imported."""
@@ -82,54 +85,41 @@ class Recorder:
         roots = {os.path.dirname(os.path.dirname(torch.__file__)), os.path.dirname(os.__file__)}
         roots.add(os.path.dirname(os.path.dirname(os.path.realpath(torch.__file__))))
         self.libraries = tuple(root + os.sep for root in roots)
-        self.nest = LoopStack(torch, self.libraries, self.loaders_by_line)
-        self.ahead = Ahead(torch, self.nest)
-        Hooks(self, self.guard).attach(torch)
+        self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
+        self.upcoming_work = UpcomingWork(torch, self.loop_stack)
+        TorchHooks(self, self.guard).attach(torch)
 
     def add(self, kind, seconds):
         self.events[kind] = self.events.get(kind, 0.0) + seconds
+
+    def fit_opens_epoch(self):
+        """A fit of another framework, which steps with torch, begins an epoch."""
+        self.loaders.opened.append(FIT)
 
     def mode_changed(self, training):
         if threading.get_ident() != self.thread:
             return
         if not training and self.eval_started is None:
             self.eval_started, self.saved_before = clock(), self.events.get("save", 0.0)
-            if self.tracing is not None:
-                self.tracing.phase = "validation"
+            self.trace_as("validation")
         elif training and self.eval_started is not None:
             saving = self.events.get("save", 0.0) - self.saved_before
             self.add("validation", max(0.0, clock() - self.eval_started - saving))
             self.eval_started = None
-            if self.tracing is not None:
-                self.tracing.phase = "forward"
+            self.trace_as("forward")
 
-    def batch_drawn(self, it, batch):
-        loader = self.loader_seen.get(id(it))
-        self.batches += 1
-        self.by_loader[id(loader)] = self.by_loader.get(id(loader), 0) + 1
-        drawn = self.events.setdefault("drawn", {})
-        drawn[id(loader)] = drawn.get(id(loader), 0) + 1
-        if self.eval_started is None and loader is not None and not self.torch.is_grad_enabled():
-            drawn["validation"] = drawn.get("validation", 0) + 1
-        if loader is not None and self.loader_counts.get(id(loader), 0) < 3:
-            self.loader_counts[id(loader)] = self.loader_counts.get(id(loader), 0) + 1
-            frame = sys._getframe(2)
-            for _ in range(6):
-                if frame is None:
-                    break
-                if not frame.f_code.co_filename.startswith(self.libraries):
-                    source = Source.of(frame.f_code.co_filename)
-                    scope = source.scope(frame.f_code) if source is not None else None
-                    loops = source.loops_at(scope, frame.f_lineno) if scope is not None else []
-                    for node in loops:
-                        self.loaders_by_line[(frame.f_code, node)] = loader
-                    break
-                frame = frame.f_back
-        if (self.phase is not None and self.phase.batch is None) or self.phase is None:
-            size = describe_batch(batch, self.torch)
-            self.events["batch"] = size
-            if self.phase is not None:
-                self.phase.batch = size
+    def batch_drawn(self, iterator, batch):
+        validates = self.eval_started is None and not self.torch.is_grad_enabled()
+        self.loaders.draw(iterator, validates=validates, libraries=self.libraries)
+        if self.phase is None:
+            self.batch = describe_batch(batch, self.torch)
+        elif self.phase.batch is None:
+            self.batch = self.phase.batch = describe_batch(batch, self.torch)
+
+    def trace_as(self, phase):
+        """Ops from here on belong to this part of the step."""
+        if self.tracing is not None:
+            self.tracing.phase = phase
 
     def enter_optimizer(self):
         if self.tracing is not None:
@@ -140,11 +130,11 @@ class Recorder:
         if self.tracing is not None:
             self.step_trace.graph_freed()  # this graph is freed; the next micro-batch saves its own
         if self.optimizer_steps == 0 and threading.get_ident() == self.thread:
-            self.manual.append(clock())
+            self.manual += 1
             if self.optimizers_made == 0:
                 self.step(None, sys._getframe(2))
 
-    # -- anchors
+    # -- steps
 
     def step(self, optimizer, frame):
         """An optimizer stepped (or, in a script without one, a backward pass ended)."""
@@ -155,7 +145,7 @@ class Recorder:
         if tracing is not None:
             tracing.muted += 1
         try:
-            self.anchor(optimizer, frame, now)
+            self.count_step(optimizer, frame, now)
         except (KeyboardInterrupt, SystemExit):
             raise
         except Exception:  # noqa: BLE001 - the probe's own failure must not change what the script does
@@ -169,139 +159,101 @@ class Recorder:
                 tracing.phase = "forward"
                 tracing.resume()
 
-    def anchor(self, optimizer, frame, now):
+    def count_step(self, optimizer, frame, now):
         if optimizer is not None:
             self.optimizer_steps += 1
         phase = self.phase
-        if phase is None or not self.inside(phase, frame):
+        if phase is None or not phase.holds(frame):
             phase = self.new_phase(frame, now)
-        caller = frame
-        while caller is not None and caller.f_code.co_filename.startswith(self.nest.torch_root):
-            caller = caller.f_back
+        torch_root = self.loop_stack.torch_root
+        caller = next((live for live in outwards(frame) if not live.f_code.co_filename.startswith(torch_root)), None)
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
-        if phase.own is None and site is not None and self.nest.is_library(site[0].co_filename):
+        if phase.own is None and site is not None and self.loop_stack.is_library(site[0].co_filename):
             phase.own = self.own_site(caller)
-        key = (site, id(optimizer))
-        phase.sites[key] = phase.sites.get(key, 0) + 1
-        if optimizer is not None and id(optimizer) not in phase.optimizers:
-            phase.optimizers[id(optimizer)] = optimizer
-        if phase.anchor is None:
-            phase.anchor, phase.anchor_optimizer = site, id(optimizer)
-        elif site != phase.anchor or (id(optimizer) != phase.anchor_optimizer):
-            if site == phase.anchor:
-                phase.strangers += 1
-            if site == phase.anchor and phase.strangers > 1 and id(optimizer) not in phase.companions:
-                phase.anchor_optimizer, phase.strangers = id(optimizer), 0  # a new optimizer took its place
-            else:
-                if site == phase.anchor:
-                    phase.companions.add(id(optimizer))
-                if self.tracing is not None:
-                    self.tracing.phase = "forward"
-                return
-        phase.strangers = 0
-        self.iteration(phase, frame, now)
+        if phase.is_anchor(site, optimizer):
+            self.end_interval(phase, frame, now)
 
     def own_site(self, frame):
-        while frame is not None:
-            path = frame.f_code.co_filename
-            if not self.nest.is_library(path) and not path.startswith((HERE, self.nest.torch_root)):
-                return path, frame.f_lineno
-            frame = frame.f_back
+        for live in outwards(frame):
+            path = live.f_code.co_filename
+            if not self.loop_stack.is_library(path) and not path.startswith((PROBE_ROOT, self.loop_stack.torch_root)):
+                return path, live.f_lineno
         return None
-
-    def inside(self, phase, frame):
-        walker = frame
-        while walker is not None:
-            if walker is phase.frame:
-                low, high = phase.top_lines
-                return low <= walker.f_lineno <= high
-            walker = walker.f_back
-        return False
 
     def new_phase(self, frame, now):
         if self.tracing is not None:
             self.end_trace(self.phase)
         if self.phase is not None:
-            self.phase.frame = None
-            self.phase.outer = None
-        top, lines = None, (0, 1 << 30)
-        for live in self.nest.frames(frame):
+            self.phase.leave()
+        frames = self.loop_stack.frames(frame)
+        top, lines = frames[0] if frames else None, ANYWHERE
+        for live in frames:
             source = Source.of(live.f_code.co_filename)
             scope = source.scope(live.f_code) if source is not None else None
             loops = source.loops(scope, live.f_lineno) if scope is not None else []
             if loops:
                 top, lines = live, (loops[0].lineno, loops[0].end_lineno)
                 break
-            if top is None:
-                top = live
         self.phase = Phase(top, lines, now)
         self.phases.append(self.phase)
         if len(self.phases) == 1:
             if self.first_step is None:
-                self.begun(now)
+                self.note_first_step(now)
             self.before["validation"] += self.events.get("validation", 0.0)
             self.before["save"] += self.events.get("save", 0.0)
-        self.phase.batch = self.events.get("batch")
-        self.phase.gap = {"seconds": now - (self.last or self.started), "events": self.event_summary()}
+        self.phase.batch = self.batch
+        self.phase.gap_seconds = now - (self.last or self.started)
         self.last = None
         return self.phase
 
-    def event_summary(self):
-        kept = {k: v for k, v in self.events.items() if k in ("save", "validation", "loader_start", "traced")}
-        drawn = self.events.get("drawn", {})
-        if drawn.get("validation"):
-            kept["validation_batches"] = drawn["validation"]
-        opened = self.events.get("opened", [])
-        training = self.phase.loader if self.phase is not None else None
-        if (training is None and opened) or (training is not None and id(training) in opened) or FIT in opened:
-            kept["opened"] = len(opened)
+    def event_summary(self, training_loader):
+        kept = {k: v for k, v in self.events.items() if k in KEPT_EVENTS}
+        if self.loaders.drawn.get(VALIDATION):
+            kept["validation_batches"] = self.loaders.drawn[VALIDATION]
+        if self.loaders.was_opened(training_loader):
+            kept["opened"] = len(self.loaders.opened)
         return kept
 
-    def iteration(self, phase, frame, now):
-        number = phase.anchors  # how many steps of this phase came before
+    def end_interval(self, phase, frame, now):
+        earlier = phase.anchors  # steps of this phase before this one
         phase.anchors += 1
         self.eval_started = None  # it trains in eval mode, or a frozen part stays in it: no validation pass
         if self.last is not None:
             phase.seconds.append(now - self.last)
             phase.waits.append(self.wait)
-            if self.events and (set(self.events) != {"drawn"} or "validation" in self.events["drawn"]):
-                kept = self.event_summary()
-                if kept:
-                    phase.special[len(phase.seconds) - 1] = kept
-        drawn = self.events.get("drawn")
-        if drawn and phase.loader is None:
-            training = [i for i in drawn if i != "validation"]
-            last = self.loader_by_id(training[-1]) if training else None
-            phase.loader = last
-        phase.drawn = drawn
+            kept = self.event_summary(phase.loader)
+            if kept:
+                phase.special[len(phase.seconds) - 1] = kept
+        if phase.loader is None:
+            phase.loader = self.loaders.last_drawn()
         was_traced = self.tracing is not None
         if was_traced:
-            wanted = min(8, max(1, self.period(phase)))
             phase.trace_steps += 1
-            if phase.trace_steps >= wanted:
+            if phase.trace_steps >= phase.turn():
                 self.end_trace(phase)
             else:
-                phase.special.setdefault(len(phase.seconds) - 1, {})["traced"] = True
-        if number + 1 in SNAPSHOT_AT or (number + 1) % 100000 == 0:
+                phase.mark("traced", True)
+        if is_snapshot_due(phase.anchors):
             self.take_snapshot(phase, frame)
-        if number == 2 or number == 0:
-            phase.ahead = self.ahead.ahead(frame, phase.loader)
-        self.watch_outer(phase, number)
-        if phase.trace is None and number >= 1 and not was_traced and not phase.untraceable:
+        if earlier in (0, 2):
+            phase.upcoming = self.upcoming_work.read(frame, phase.loader)
+        self.watch_outer(phase, earlier)
+        if phase.trace is None and earlier >= 1 and not was_traced and not phase.untraceable:
             self.begin_trace(phase)
-        elapsed = now - self.first_step
-        if self.enough(elapsed):
+        if self.enough(now - self.first_step):
             self.take_snapshot(phase, frame)
             self.finish("cut")
         self.events, self.wait = ({"traced": True} if self.tracing is not None else {}), 0.0
+        self.batch = None
+        self.loaders.forget()
         self.last = clock()
-        phase.hooks.append(self.last - now)
+        phase.own_seconds.append(self.last - now)
 
     def enough(self, elapsed):
         """Whether what was seen answers the question, after `elapsed` seconds from the first step."""
         phase, steps, limit = self.phase, self.config.get("steps"), self.config["measure_for"]
         if phase is None:
-            return self.beats.enough(clock())
+            return self.progress.enough(clock())
         untraced = len(phase.seconds) - phase.trace_steps
         if self.tracing is not None or (phase.trace is None and not phase.untraceable and phase is self.phases[0]):
             return False
@@ -309,62 +261,45 @@ class Recorder:
             return untraced >= steps
         return elapsed >= limit and (untraced >= 5 or (untraced >= 1 and elapsed >= 1.5 * limit))
 
-    def loader_by_id(self, wanted):
-        for loader in self.loader_seen.values():
-            if id(loader) == wanted:
-                return loader
-        return None
-
-    def period(self, phase):
-        """Iterations that hold one whole turn of every optimizer (a critic that steps five times per generator)."""
-        anchors = phase.sites.get((phase.anchor, phase.anchor_optimizer), 1)
-        others = [n for key, n in phase.sites.items() if key != (phase.anchor, phase.anchor_optimizer)]
-        return max([1] + [round(anchors / n) for n in others if n and n * 8 >= anchors])
+    # -- loops
 
     def take_snapshot(self, phase, frame):
-        loops = self.nest.snapshot(frame)
-        phase.told = told_by_trainer(frame) or self.beats.told() or phase.told
-        phase.snapshots.append(
-            {
-                "anchor": phase.anchors,
-                "batches": max(self.by_loader.values(), default=0),
-                "all_batches": self.batches,
-                "backwards": self.backwards,
-                "loops": loops,
-                "steps": self.optimizer_steps,
-            }
-        )
+        loops = self.loop_stack.snapshot(frame)
+        phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
+        batches = max(self.loaders.batches_by_loader.values(), default=0)
+        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, self.loaders.batches))
         if phase.outer is None:
             self.choose_outer(phase, frame, loops)
 
     def choose_outer(self, phase, frame, loops):
-        names = [loop for loop in loops[:-1] if loop.get("target") and not loop["library"]]
-        if not names or phase.loader is not None:
+        named = [loop for loop in loops[:-1] if loop.get("target") and not loop["library"]]
+        if not named or phase.loader is not None:
             return
-        frames = self.nest.frames(frame)
-        loop = names[-1]
-        if loop["depth"] < len(frames):
-            phase.outer = (frames[loop["depth"]], loop["target"])
+        frames = self.loop_stack.frames(frame)
+        if named[-1]["depth"] < len(frames):
+            phase.outer = (frames[named[-1]["depth"]], named[-1]["target"])
 
-    def watch_outer(self, phase, number):
+    def watch_outer(self, phase, earlier):
         """Notes when an outer loop moves on, for scripts without a DataLoader to show where an epoch starts."""
-        if phase.outer is None or number < self.outer_due:
+        if phase.outer is None or earlier < self.outer_due:
             return
         begin = clock()
         live, name = phase.outer
         value = live.f_locals.get(name)
-        if phase.outer_values is not None and value != phase.outer_values and phase.seconds:
-            phase.special.setdefault(len(phase.seconds) - 1, {})["opened"] = 1
-        phase.outer_values = value
+        if phase.outer_value is not None and value != phase.outer_value:
+            phase.mark("opened", 1)
+        phase.outer_value = value
         if phase.seconds and (clock() - begin) > 0.005 * phase.seconds[-1] * self.outer_stride:
             self.outer_stride = min(self.outer_stride * 2, 1024)
-        self.outer_due = number + self.outer_stride
+        self.outer_due = earlier + self.outer_stride
+
+    # -- the trace
 
     def begin_trace(self, phase):
         phase.backwards = self.backwards
         try:
             self.step_trace = StepTrace(
-                self.torch, phase, count_saved=self.config.get("saved", True), compiled=self.compiled > 0
+                self.torch, phase, count_saved=self.config.get("saved_hooks", True), compiled=self.compiled > 0
             )
         except Exception as error:  # noqa: BLE001 - torch before 2.0 has no dispatch mode that we could use
             phase.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
@@ -377,20 +312,18 @@ class Recorder:
         self.tracing = None
         self.step_trace.stop()
         phase.micro_batches = self.backwards - phase.backwards
-        if phase.seconds:
-            phase.special.setdefault(len(phase.seconds) - 1, {})["traced"] = True
+        phase.mark("traced", True)
+
+    # -- the end
 
     def finish(self, status, **detail):
         """Writes the result and ends this process at once; the parent ends its children."""
         if not self.finished.acquire(False):
             return
-        self.write(status, **detail)
+        self.status = status
+        write_result(self, status, detail)
         try:
             sys.stdout.flush()
             sys.stderr.flush()
         finally:
             os._exit(0)
-
-    def write(self, status, **detail):
-        self.status = status
-        write_result(self, status, detail)

@@ -4,9 +4,10 @@ import json
 import os
 import sys
 
-from .loops.progress_series import FAILURES, TRAINERS
+from .loops.progress_series import TRAINERS
 from .op_tracer import clock
-from .phase import phase_record, torch_facts
+from .patching import FAILURES
+from .phase_record import phase_record, torch_facts
 
 RESULT_VERSION = 1
 
@@ -17,7 +18,6 @@ def write_result(recorder, status, detail):
         "version": RESULT_VERSION,
         "status": status,
         "python": sys.version.split()[0],
-        "executable": sys.executable,
         "wall_seconds": clock() - recorder.started,
     }
     result.update(recorder.detail)
@@ -31,9 +31,8 @@ def write_result(recorder, status, detail):
         result["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
     except ImportError:
         result["peak_rss_bytes"] = None
-    result["steps"] = recorder.optimizer_steps
     result["before"] = recorder.before
-    result["beats"] = recorder.beats.record()
+    result["series"] = recorder.progress.record()
     result["loops"] = recorder.loops.progress() if not recorder.phases else None
     result["versions"] = {
         name: str(getattr(sys.modules[name], "__version__", "")) for name in TRAINERS if name in sys.modules
@@ -45,8 +44,8 @@ def write_result(recorder, status, detail):
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
         result["phases"] = [phase_record(phase, recorder.torch, recorder.fetch) for phase in recorder.phases]
-        result["optimizers_made"], result["backwards"] = recorder.optimizers_made, recorder.backwards
-        result["manual"] = len(recorder.manual)
+        result["optimizers_made"] = recorder.optimizers_made
+        result["manual"] = recorder.manual
     path = recorder.config["result"]
     with recorder.guard.real_open(path + ".part", "w") as stream:
         json.dump(result, stream, default=str)

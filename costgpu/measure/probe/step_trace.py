@@ -4,7 +4,6 @@ import sys
 from itertools import chain
 
 from .op_tracer import make_tracer
-from .phase import storage_key
 
 
 class StepTrace:
@@ -71,3 +70,12 @@ class StepTrace:
         }
         self.tracer.masks.clear()
         self.roots = {}
+
+
+def storage_key(value):
+    try:
+        storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
+        size = storage.nbytes() if hasattr(storage, "nbytes") else storage.size() * value.element_size()
+        return storage.data_ptr(), int(size)
+    except Exception:  # noqa: BLE001 - sparse, nested and fake tensors
+        return None, 0

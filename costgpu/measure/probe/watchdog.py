@@ -7,7 +7,7 @@ import threading
 import time
 import traceback
 
-from .loops.loop_stack import HERE
+from .loops.script_frames import PROBE_ROOT
 from .op_tracer import clock
 
 
@@ -20,7 +20,6 @@ class Watchdog(threading.Thread):
 
     def run(self):
         recorder, config = self.recorder, self.recorder.config
-        hard = max(5 * config["measure_for"], config["measure_for"] + 60)
         while True:
             time.sleep(0.2)
             if os.getppid() != self.parent:
@@ -32,13 +31,13 @@ class Watchdog(threading.Thread):
                 recorder.loops.look()
             if recorder.first_step is None:
                 if now - recorder.started > config["start_limit"]:
-                    self.finish("cut" if recorder.beats.leading() or recorder.loops.moved() else "never_stepped")
+                    self.finish("cut" if recorder.progress.leading() or recorder.loops.moved() else "never_stepped")
                 elif (
                     not recorder.trains() and now - recorder.started > config["measure_for"] and recorder.loops.moved()
                 ):
-                    recorder.begun(recorder.started)
+                    recorder.note_first_step(recorder.started)
                     self.finish("cut")
-            elif now - recorder.first_step > hard or (
+            elif now - recorder.first_step > config["hard_limit"] or (
                 now - recorder.first_step > config["measure_for"]
                 and self.idle(now)
                 and recorder.enough(now - recorder.first_step)
@@ -57,9 +56,8 @@ class Watchdog(threading.Thread):
     def finish(self, status):
         recorder = self.recorder
         detail = {"where": main_stack(recorder.thread)}
-        last = recorder.last
-        if last is not None:
-            detail["open"] = {"seconds": clock() - last, "validation": recorder.eval_started is not None}
+        if recorder.last is not None:
+            detail["cut_in_validation"] = recorder.eval_started is not None
         for _ in range(5):
             try:
                 recorder.finish(status, **detail)
@@ -72,7 +70,7 @@ def main_stack(thread):
     """Where the script is now: its own frames, innermost last."""
     frame = sys._current_frames().get(thread)
     entries = traceback.extract_stack(frame) if frame is not None else []
-    entries = [e for e in entries if not e.filename.startswith((HERE, "<frozen"))]
+    entries = [e for e in entries if not e.filename.startswith((PROBE_ROOT, "<frozen"))]
     library = (os.path.dirname(os.__file__), "site-packages")
     own = [e for e in entries if library[0] not in e.filename and library[1] not in e.filename]
     return ["{}:{} in {}: {}".format(e.filename, e.lineno, e.name, e.line) for e in (own or entries)[-6:]]

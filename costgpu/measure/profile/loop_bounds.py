@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+from costgpu.measure.probe.record import Bound, Counter, EarlyExit, Loop, Snapshot, Trips
 
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "<": lambda a, b: a < b,
@@ -22,46 +23,30 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
 }
 
 
-def number(value: Any) -> float | None:
+def number(value: Trips) -> float | None:
     """A number of the probe: None is unknown, ``inf`` endless."""
     return None if value is None else math.inf if value == "inf" else float(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cap:
-    """A limit on what the loops from `level` inwards do in one execution of them; level 0 is the whole nest.
+    """A limit on what the loops from `level` inwards do in one execution of them; level 0 is the whole nest."""
 
-    Attributes:
-        level: The outermost loop that is inside one life of the counter.
-        text: For people.
-        steps: The limit in steps; None if it is in iterations.
-        iterations: The limit in iterations of the loop `place`.
-        place: The loop whose iterations are counted.
-        whole_bodies_of: The test is only made between whole bodies of this loop; None if it is made inside.
-        one_more: Below the step, and only the inner loop ends: each later execution of that makes one more iteration.
-    """
-
-    level: int
-    text: str
-    steps: float | None = None
-    iterations: float = 0.0
-    place: int = 0
+    level: int  # the outermost loop that is inside one life of the counter
+    text: str  # for people
+    steps: float | None = None  # the limit in steps; None if it is in iterations
+    iterations: float = 0.0  # the limit in iterations of the loop `place`
+    place: int = 0  # the loop whose iterations are counted
+    # The test is only made between whole bodies of this loop; None if it is made inside.
     whole_bodies_of: int | None = None
+    # Below the step, and only the inner loop ends: each later execution of that makes one more iteration.
     one_more: bool = False
 
 
-def find_caps(
-    snapshots: list[dict[str, Any]], loops: list[dict[str, Any]], per_iteration: float
-) -> tuple[list[Cap], list[dict[str, Any]]]:
-    """The caps of a nest, and the tests that may end it early but follow no counter.
-
-    Args:
-        snapshots: Of the probe, with loops.
-        loops: Of the last of them, outermost first.
-        per_iteration: Iterations of the innermost loop per step.
-    """
+def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float) -> tuple[list[Cap], list[EarlyExit]]:
+    """The caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
     caps: list[Cap] = []
-    early: list[dict[str, Any]] = []
+    early: list[EarlyExit] = []
     for level, loop in enumerate(loops):
         if not loop["library"]:
             early += loop["early_exit"]
@@ -77,10 +62,10 @@ def find_caps(
 
 
 def _static_cap(
-    bound: dict[str, Any],
+    bound: Bound,
     level: int,
-    snapshots: list[dict[str, Any]],
-    loops: list[dict[str, Any]],
+    snapshots: list[Snapshot],
+    loops: list[Loop],
     per_iteration: float,
 ) -> Cap | None:
     """A counter raised by a constant once per iteration of a known loop."""
@@ -123,13 +108,13 @@ def _static_cap(
     return None
 
 
-def step_is_index(target: dict[str, Any], text: str) -> bool:
+def step_is_index(target: Loop, text: str) -> bool:
     """Whether the compared text is the loop variable itself (perhaps plus a constant)."""
     name = target.get("target", "")
     return bool(name) and text.replace("(", "").replace(")", "").split("+")[0].strip() == name
 
 
-def _scope(counter: dict[str, Any], loops: list[dict[str, Any]], level: int, depth: int, place: int) -> int:
+def _scope(counter: Counter, loops: list[Loop], level: int, depth: int, place: int) -> int:
     """The outermost loop that is inside one life of the counter."""
     if counter["targets"] and not counter["increment"]:
         return place
@@ -142,17 +127,17 @@ def _scope(counter: dict[str, Any], loops: list[dict[str, Any]], level: int, dep
     return min(same) if same else level
 
 
-def _same_bound(shot: dict[str, Any], loop: dict[str, Any], bound: dict[str, Any]) -> dict[str, Any] | None:
+def _same_bound(shot: Snapshot, loop: Loop, bound: Bound) -> Bound | None:
     for other in shot["loops"]:
         if other["line"] == loop["line"] and other["path"] == loop["path"]:
             for candidate in other["bounds"]:
                 if candidate["line"] == bound["line"] and candidate["test"] == bound["test"]:
-                    return dict(candidate)
+                    return candidate
     return None
 
 
 def _iterations_until(
-    bound: dict[str, Any],
+    bound: Bound,
     side: int,
     value: float,
     limit: float,
@@ -187,10 +172,10 @@ def _iterations_until(
 
 
 def _moving_cap(
-    bound: dict[str, Any],
+    bound: Bound,
     level: int,
-    snapshots: list[dict[str, Any]],
-    loops: list[dict[str, Any]],
+    snapshots: list[Snapshot],
+    loops: list[Loop],
 ) -> Cap | None:
     """A counter that is raised somewhere out of sight, seen to move evenly with the steps."""
     seen: list[tuple[int, float, float]] = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
-from costgpu.measure.profile.progress_series import beat_phase, framework_of, notes_of, parallel_share
+from costgpu.measure.probe.record import Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.profile.progress_series import framework_of, notes_of, parallel_share, progress_phase
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, total_steps
 from costgpu.models.workload import (
@@ -30,11 +30,9 @@ UNMAP_BYTES_PER_SECOND = 15e9  # measured: 2 ms for 33 MB (Linux 6, 2026-11)
 VIEW_SECONDS = 50e-6  # an op that is quicker than this made no large tensor
 CALL_SECONDS = 40e-6  # an op's way through Python under the tracer, beyond what the tracer itself times
 
-PROBE_FAILED = "The probe failed at some steps; its figures may be incomplete."
-
 
 def build_profile(
-    record: dict[str, Any],
+    record: ProbeRecord,
     machine: Machine,
     *,
     script: str,
@@ -42,90 +40,81 @@ def build_profile(
     created: str,
     version: str,
 ) -> WorkloadProfile:
-    """The profile of one measurement.
-
-    Args:
-        record: The probe's result, with at least one phase that stepped.
-        machine: Where it was measured.
-        script: Name for people.
-        arguments: Of the script.
-        created: ISO 8601 UTC.
-        version: Of costgpu.
-    """
-    if not trained_by_torch(record):
-        return _without_torch(record, machine, script, arguments, created, version)
-    ended = record["status"] == "ended"
-    stepped = [phase for phase in record["phases"] if phase["steps"] > 0]
-    phases = [
-        _phase(phase, record, ended=ended or phase is not stepped[-1], first=phase is stepped[0]) for phase in stepped
-    ]
-    phases = _unite(phases)
-    before = record["before"]
-    first_step = phases[0].step.median_seconds
-    setup = max(0.0, record["setup_seconds"] - first_step - before["validation"] - before["save"])
+    """The profile of one measurement, of which at least one phase stepped. `created` is ISO 8601, UTC."""
     later: list[LaterPhase] = []
-    if not ended:
-        for found in stepped[-1]["ahead"]["later"]:
-            steps = found["trips"] / max(1.0, phases[-1].micro_batches) if found["trips"] else None
-            later.append(LaterPhase(label=f"{found['file']}:{found['line']}", source=found["source"], steps=steps))
+    setup = record.get("setup_seconds", 0.0)
+    torch = record.get("torch")
+    if torch is not None and trained_by_torch(record):
+        phases = _torch_phases(record)
+        framework = _framework(record, torch)
+        setup -= record["before"]["validation"] + record["before"]["save"]
+        if record["status"] != "ended":
+            later = _later_phases(record, phases[-1])
+        notes = _torch_notes(phases, later, record, torch)
+    else:
+        phases = [_progress_phase(record, machine)]
+        name, number = framework_of(record)
+        framework = Framework(version=number, python=record["python"], name=name)
+        notes = notes_of(record)
+    if phases[-1].total.kind is TotalKind.UPPER_BOUND:
+        notes.append("The script may stop early: the number of steps is an upper bound.")
+    if record.get("probe_errors"):
+        notes.append("The probe failed at some steps; its figures may be incomplete.")
     return WorkloadProfile(
         script=script,
         arguments=arguments,
         created=created,
         costgpu_version=version,
         machine=machine,
-        framework=_framework(record),
-        setup_seconds=setup,
-        ended=ended,
+        framework=framework,
+        setup_seconds=max(0.0, setup - phases[0].step.median_seconds),
+        ended=record["status"] == "ended",
         wall_seconds=record["wall_seconds"],
         peak_rss_bytes=record["peak_rss_bytes"],
         phases=phases,
         later_phases=later,
-        notes=_notes(phases, later, record),
-    )
-
-
-def trained_by_torch(record: dict[str, Any]) -> bool:
-    """Whether torch's optimizers (or backward passes) tell the steps; else it is the probe's series of beats."""
-    return any(phase["steps"] > 1 for phase in record.get("phases") or [])
-
-
-def _without_torch(
-    record: dict[str, Any], machine: Machine, script: str, arguments: list[str], created: str, version: str
-) -> WorkloadProfile:
-    phase = beat_phase(record)
-    step = phase.step.median_seconds
-    serial = 1.0 - parallel_share(record, machine.cores)
-    phase = replace(phase, host_seconds_per_step=serial * phase.step.mean_seconds)
-    name, number = framework_of(record)
-    notes = notes_of(record)
-    if phase.total.kind is TotalKind.UPPER_BOUND:
-        notes.append("The script may stop early: the number of steps is an upper bound.")
-    if record.get("probe_errors"):
-        notes.append(PROBE_FAILED)
-    return WorkloadProfile(
-        script=script,
-        arguments=arguments,
-        created=created,
-        costgpu_version=version,
-        machine=machine,
-        framework=Framework(version=number, python=record["python"], name=name),
-        setup_seconds=max(0.0, record.get("setup_seconds", 0.0) - step),
-        ended=record["status"] == "ended",
-        wall_seconds=record["wall_seconds"],
-        peak_rss_bytes=record["peak_rss_bytes"],
-        phases=[phase],
         notes=notes,
     )
 
 
-def told_total(told: dict[str, Any], seen: int) -> Total | None:
-    """The number of steps as the trainer says it; None if it does not know either.
+def trained_by_torch(record: ProbeRecord) -> bool:
+    """Whether torch's optimizers (or backward passes) tell the steps; else it is the probe's progress series."""
+    return any(phase["steps"] > 1 for phase in record.get("phases") or [])
 
-    Args:
-        told: By the probe's readers of Lightning, Hugging Face, Ignite and Keras.
-        seen: Steps that really ran.
-    """
+
+def _progress_phase(record: ProbeRecord, machine: Machine) -> Phase:
+    phase = progress_phase(record)
+    serial = 1.0 - parallel_share(record, machine.cores)
+    return replace(phase, host_seconds_per_step=serial * phase.step.mean_seconds)
+
+
+def _stepped(record: ProbeRecord) -> list[PhaseRecord]:
+    return [phase for phase in record["phases"] if phase["steps"] > 0]
+
+
+def _torch_phases(record: ProbeRecord) -> list[Phase]:
+    ended, stepped = record["status"] == "ended", _stepped(record)
+    before = record["before"]["validation"]
+    phases = []
+    for raw in stepped:
+        first = raw is stepped[0]
+        phases.append(_phase(raw, before if first else 0.0, ended=ended or raw is not stepped[-1], gap=not first))
+    return _unite(phases)
+
+
+def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
+    return [
+        LaterPhase(
+            label=f"{found['file']}:{found['line']}",
+            source=found["source"],
+            steps=found["trips"] / max(1.0, last.micro_batches) if found["trips"] else None,
+        )
+        for found in _stepped(record)[-1]["upcoming"]["later"]
+    ]
+
+
+def told_total(told: Told, seen: int) -> Total | None:
+    """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
     if told["total"] == "inf":
         return Total(
@@ -143,21 +132,18 @@ def told_total(told: dict[str, Any], seen: int) -> Total | None:
     return Total(kind=kind, steps=steps, steps_per_epoch=told["per_epoch"], how=how)
 
 
-def _phase(raw: dict[str, Any], record: dict[str, Any], *, ended: bool, first: bool) -> Phase:
+def _phase(raw: PhaseRecord, before_seconds: float, *, ended: bool, gap: bool) -> Phase:
     step, used = step_times(raw)
-    per_step = batches_per_step(raw)
-    data = data_loading(raw, used, per_step)
+    data = data_loading(raw, used, batches_per_step(raw))
     total = total_steps(raw, ended=ended)
-    if raw.get("told") and not ended:
+    if raw["told"] and not ended:
         total = told_total(raw["told"], raw["steps"]) or total
     accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]])
-    before = record["before"]["validation"] if first else 0.0
-    found = extras(raw, step, total, accumulation, before, data.batch_size)
-    if not first and raw.get("gap"):
-        pause = max(0.0, raw["gap"]["seconds"] - step.median_seconds)
+    found = extras(raw, step, total, accumulation, before_seconds, data.batch_size)
+    if gap:
+        pause = max(0.0, raw["gap_seconds"] - step.median_seconds)
         found.append(Extra(kind=ExtraKind.OTHER, seconds_each=pause, rhythm=Rhythm.RUN, note="before this phase"))
     steps = max(1, raw["trace_steps"])
-    model = raw["model"] or {}
     return Phase(
         label=f"{raw['file']}:{raw['line']}",
         total=total,
@@ -165,31 +151,32 @@ def _phase(raw: dict[str, Any], record: dict[str, Any], *, ended: bool, first: b
         step=step,
         data=data,
         optimizers=_optimizers(raw),
-        ops=[
-            OpRow(
-                op=row["op"],
-                phase=row["phase"],
-                count=row["count"],
-                seconds=row["seconds"],
-                inputs=[(t[0], t[1], t[2]) for t in row["inputs"]],
-                outputs=[(t[0], t[1], t[2]) for t in row["outputs"]],
-                attributes=row["attributes"],
-            )
-            for row in raw["ops"]
-        ],
+        ops=[_op_row(row) for row in raw["ops"]],
         trace_steps=raw["trace_steps"],
         op_seconds_per_step=raw["op_seconds"] / steps,
         host_seconds_per_step=_host_seconds(raw) / steps,
         calls_per_step=raw["calls"] / steps,
         saved_tensor_bytes=raw["saved_tensor_bytes"],
-        model_bytes=model.get("bytes", 0),
-        frozen_bytes=model.get("frozen_bytes", 0),
+        model_bytes=raw["model"].get("bytes", 0),
+        frozen_bytes=raw["model"].get("frozen_bytes", 0),
         micro_batches=max(1.0, raw["micro_batches"] / steps),
         extras=found,
     )
 
 
-def _host_seconds(raw: dict[str, Any]) -> float:
+def _op_row(row: Op) -> OpRow:
+    return OpRow(
+        op=row["op"],
+        phase=row["phase"],
+        count=row["count"],
+        seconds=row["seconds"],
+        inputs=[(shape, strides, dtype) for shape, strides, dtype in row["inputs"]],
+        outputs=[(shape, strides, dtype) for shape, strides, dtype in row["outputs"]],
+        attributes=row["attributes"],
+    )
+
+
+def _host_seconds(raw: PhaseRecord) -> float:
     """CPU time of the traced steps in the script's own code, between ops outside backward, optimizer and loader.
 
     Giving large intermediate tensors back to the system happens there too, and only on a CPU: it is taken off.
@@ -223,15 +210,13 @@ def _unite(phases: list[Phase]) -> list[Phase]:
     ]
 
 
-def _optimizers(raw: dict[str, Any]) -> list[OptimizerFacts]:
+def _optimizers(raw: PhaseRecord) -> list[OptimizerFacts]:
     """Optimizers of the phase; those of equal kind and size that replaced each other are one."""
-    united: dict[tuple[str, int], dict[str, Any]] = {}
+    united: dict[tuple[str, int], Optimizer] = {}
     for facts in raw["optimizers"]:
         key = (facts["name"], facts["parameters"])
-        if key in united:
-            united[key] = dict(united[key], steps=united[key]["steps"] + facts["steps"])
-        else:
-            united[key] = facts
+        earlier = united[key]["steps"] if key in united else 0
+        united[key] = {**facts, "steps": facts["steps"] + earlier}
     return [
         OptimizerFacts(
             name=facts["name"],
@@ -253,8 +238,7 @@ def _share(steps: int, counted: int) -> float:
     return 1.0 if abs(steps - counted) <= 1 else steps / max(1, counted)
 
 
-def _framework(record: dict[str, Any]) -> Framework:
-    facts = record["torch"]
+def _framework(record: ProbeRecord, facts: TorchFacts) -> Framework:
     return Framework(
         version=facts["version"],
         python=record["python"],
@@ -264,15 +248,15 @@ def _framework(record: dict[str, Any]) -> Framework:
         conv_tf32=facts["conv_tf32"],
         autocast=[Autocast(device=a["device"], dtype=a["dtype"], enabled=a["enabled"]) for a in facts["autocast"]],
         compiled=facts["compiled"],
-        device="cuda" if any(phase.get("device") == "cuda" for phase in record["phases"]) else "cpu",
-        pretended=bool(facts.get("pretended")),
+        device="cuda" if any(phase["device"] == "cuda" for phase in record["phases"]) else "cpu",
+        pretended=facts["fake_cuda"],
         channels_last=any(_channels_last(row) for phase in record["phases"] for row in phase["ops"]),
-        attention_kernels=_attention_kernels(record),
-        cudnn_benchmark=bool(facts.get("cudnn_benchmark")),
+        attention_kernels=_attention_kernels(record, facts),
+        cudnn_benchmark=facts["cudnn_benchmark"],
     )
 
 
-def _channels_last(row: dict[str, Any]) -> bool:
+def _channels_last(row: Op) -> bool:
     """Whether this is a convolution whose input has its channels innermost, and that is not so by chance."""
     if row["op"] != "aten::convolution" or not row["inputs"]:
         return False
@@ -280,31 +264,18 @@ def _channels_last(row: dict[str, Any]) -> bool:
     return len(shape) == len(strides) >= 4 and strides[1] == 1 < shape[1] and math.prod(shape[2:]) > 1
 
 
-def _attention_kernels(record: dict[str, Any]) -> list[str]:
+def _attention_kernels(record: ProbeRecord, facts: TorchFacts) -> list[str]:
     """What the script chose or brought along, and torch's own function where the trace shows it.
 
     With dropout a CPU takes that function apart; the softmax that is left is used nowhere else.
     """
-    found = [str(name) for name in record["torch"].get("attention", [])]
     ops = {row["op"] for phase in record["phases"] for row in phase["ops"]}
     if any(op.startswith("aten::_scaled_dot_product") or op == "aten::_safe_softmax" for op in ops):
-        found.append("scaled_dot_product_attention")
-    return found
+        return [*facts["attention"], "scaled_dot_product_attention"]
+    return facts["attention"]
 
 
-def _pretended(record: dict[str, Any]) -> list[str]:
-    facts = record["torch"]
-    if not facts.get("pretended"):
-        return []
-    notes = ["It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory."]
-    if any(cast["enabled"] and cast["device"] == "cuda" for cast in facts["autocast"]):
-        notes.append("Its mixed precision was not in effect here; GPU times are predicted with it.")
-    if facts.get("pretended_devices", 0) > 1:
-        notes.append(f"It names {facts['pretended_devices']} CUDA devices; the prediction is for all its work on one.")
-    return notes
-
-
-def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any]) -> list[str]:
+def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecord, facts: TorchFacts) -> list[str]:
     notes = []
     last = phases[-1]
     if abs(last.step.drift - 1) > 0.01:
@@ -312,21 +283,23 @@ def _notes(phases: list[Phase], later: list[LaterPhase], record: dict[str, Any])
         notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
     if last.step.traced_only:
         notes.append("Only traced steps could be timed; their times are a little high.")
-    if last.total.kind is TotalKind.UPPER_BOUND:
-        notes.append("The script may stop early: the number of steps is an upper bound.")
     if not last.optimizers:
         notes.append("No optimizer steps: backward passes were counted.")
     for phase in later:
         known = f"about {phase.steps:,.0f} steps" if phase.steps else "of unknown length"
         notes.append(f"It trains again at {phase.label} ({phase.source}): {known}.")
-    if record.get("open", {}).get("validation"):
+    if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
-    notes += _pretended(record)
-    if record["torch"]["compiled"]:
+    if facts["fake_cuda"]:
+        notes.append("It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory.")
+        if any(cast["enabled"] and cast["device"] == "cuda" for cast in facts["autocast"]):
+            notes.append("Its mixed precision was not in effect here; GPU times are predicted with it.")
+        if facts["fake_cuda_devices"] > 1:
+            devices = facts["fake_cuda_devices"]
+            notes.append(f"It names {devices} CUDA devices; the prediction is for all its work on one.")
+    if facts["compiled"]:
         notes.append("torch.compile was asked for: the trace is of the uncompiled model.")
-    if record.get("probe_errors"):
-        notes.append(PROBE_FAILED)
     if any(phase.trace_steps == 0 for phase in phases):
-        version = record["torch"]["version"]
+        version = facts["version"]
         notes.append(f"No step could be traced with torch {version} (2.0 or newer is needed): GPU times are not known.")
     return notes

@@ -1,24 +1,32 @@
-"""From the probe's series of beats (fits, rounds, bars, loops) to phases of a profile. Pure."""
+"""From the probe's progress series (fits, rounds, bars, loops) to a phase of a profile. Pure."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from costgpu.measure.profile.step_times import extras, step_times
+from costgpu.measure.probe.record import (
+    Intervals,
+    LoopProgress,
+    PlainLoop,
+    ProbeRecord,
+    SeriesFacts,
+    SeriesRecord,
+    SurroundingLoop,
+)
+from costgpu.measure.profile.loop_bounds import number
+from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import (
     DataLoading,
     GpuPath,
     OptimizerFacts,
     Phase,
-    StepTimes,
     StepTotals,
     Total,
     TotalKind,
 )
 
-LEAST_BEATS = 2
+LEAST_STEPS = 2
 LEAST_RUN_SECONDS = 1.0  # a script that ended sooner has done nothing that is worth a machine
 TREES = "gradient-boosted-trees"
 # Estimators of scikit-learn that cuML has on a GPU under the same names, and the benchmark table's kind of each.
@@ -57,37 +65,30 @@ GPU_WORDS = {
 NOTHING = "a GPU does nothing for this code as it is written"
 
 
-def usable(record: dict[str, Any]) -> bool:
+def usable(record: ProbeRecord) -> bool:
     """Whether the record has progress that is not torch's and from which a phase can be made."""
     return _chosen(record) is not None or bool(record.get("loops")) or _whole_run(record)
 
 
-def beat_phase(record: dict[str, Any]) -> Phase:
-    """The phase of a script that no torch optimizer steps.
-
-    Args:
-        record: The probe's, with `usable` progress.
-    """
+def progress_phase(record: ProbeRecord) -> Phase:
+    """The phase of a script that no torch optimizer steps, and whose progress is `usable`."""
     series = _chosen(record)
     if series is not None:
-        return _of_series(series, record)
-    if record.get("loops"):
-        return _of_loops(record["loops"])
-    seconds = record["wall_seconds"]
+        return _series_phase(series, record)
+    if loops := record.get("loops"):
+        return _loops_phase(loops)
     return Phase(
         label="the whole script",
         total=Total(kind=TotalKind.EXACT, steps=1.0, steps_per_epoch=None, how="it ran to its end"),
         steps_observed=1,
-        step=StepTimes(
-            count=1, median_seconds=seconds, mean_seconds=seconds, low_seconds=seconds, high_seconds=seconds
-        ),
+        step=single_step(record["wall_seconds"]),
         unit="run",
         gpu=GpuPath.NONE,
         gpu_reason=NOTHING,
     )
 
 
-def framework_of(record: dict[str, Any]) -> tuple[str, str]:
+def framework_of(record: ProbeRecord) -> tuple[str, str]:
     """Name and version of what the phase was measured by."""
     series = _chosen(record)
     if series is None:
@@ -98,7 +99,7 @@ def framework_of(record: dict[str, Any]) -> tuple[str, str]:
     return name, str(record["versions"].get(series["source"], record["python"] if name == "Python" else ""))
 
 
-def parallel_share(record: dict[str, Any], cores: int) -> float:
+def parallel_share(record: ProbeRecord, cores: int) -> float:
     """Share of the time that more cores would shorten, from the CPU seconds that the script took per second."""
     used = record.get("cpu_seconds", 0.0) / max(record["wall_seconds"], 1e-9)
     if cores <= 1:
@@ -106,55 +107,54 @@ def parallel_share(record: dict[str, Any], cores: int) -> float:
     return float(min(1.0, max(0.0, (used - 1.0) / (cores - 1))))
 
 
-def notes_of(record: dict[str, Any]) -> list[str]:
+def notes_of(record: ProbeRecord) -> list[str]:
     """What a reader should know of how it was measured."""
     series = _chosen(record)
     if series is None:
-        only = f"Only the loops at {_loops_at(record)} are in it, not what the script does after them."
-        return [only] if record.get("loops") else []
+        if not (progress := record.get("loops")):
+            return []
+        places = ", ".join(f"{loop['file']}:{loop['line']}" for loop in progress["loops"])
+        return [f"Only the loops at {places} are in it, not what the script does after them."]
     facts, notes = series["facts"], []
     if facts.get("asks_gpu"):
         notes.append("It asks for a GPU and was measured on the CPU.")
-    if (facts.get("totals") or {}).get("unknown_loops"):
+    totals = facts.get("totals") or {}
+    if totals.get("unknown_loops"):
         notes.append("A loop inside the jitted function has no length that can be read: its FLOPs were counted once.")
     if facts.get("uncounted"):
         notes.append(f"The FLOPs of {series['label'] or 'the step'} could not be counted: {facts['uncounted']}.")
-    analysis, counted = facts.get("cost_analysis_flops"), (facts.get("totals") or {}).get("flops")
-    if analysis and counted and not 0.5 < analysis / counted < 2.0 and not facts["totals"]["unknown_loops"]:
+    analysis, counted = facts.get("cost_analysis_flops"), totals.get("flops")
+    if analysis and counted and not 0.5 < analysis / counted < 2.0 and not totals.get("unknown_loops"):
         notes.append(
             f"JAX's own cost analysis says {analysis:.3g} FLOPs a step, the count of its operations {counted:.3g}."
         )
     return notes
 
 
-def _loops_at(record: dict[str, Any]) -> str:
-    loops = (record.get("loops") or {}).get("loops", [])
-    return ", ".join(f"{loop['file']}:{loop['line']}" for loop in loops)
-
-
 # -- choosing
 
 
-def _chosen(record: dict[str, Any]) -> dict[str, Any] | None:
+def _chosen(record: ProbeRecord) -> SeriesRecord | None:
     """The series that the phase is made of: the probe ranks them; an outer bar counts once it has moved enough."""
-    found: list[dict[str, Any]] = [s for s in record.get("beats") or [] if _has_enough(s, record)]
+    found = [series for series in record.get("series") or [] if _has_enough(series, record)]
     if not found:
         return None
     first = found[0]
     if first["source"] == "tqdm" and first["facts"].get("outer"):
         outer = next((s for s in found if s["label"] == first["facts"]["outer"]), None)
-        if outer is not None and len(outer["seconds"]) > LEAST_BEATS:
+        if outer is not None and len(outer["seconds"]) > LEAST_STEPS:
             return outer
     return first
 
 
-def _has_enough(series: dict[str, Any], record: dict[str, Any]) -> bool:
-    if record["status"] == "ended" and series["source"] == "sklearn":
-        return int(series["beats"]) >= 1
-    return int(series["beats"]) > LEAST_BEATS or (int(series["beats"]) == LEAST_BEATS and record["status"] == "ended")
+def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
+    ended = record["status"] == "ended"
+    if ended and series["source"] == "sklearn":
+        return series["steps"] >= 1
+    return series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended)
 
 
-def _whole_run(record: dict[str, Any]) -> bool:
+def _whole_run(record: ProbeRecord) -> bool:
     return (
         record["status"] == "ended"
         and not {"torch", "jax", "keras", "tensorflow"} & set(record.get("versions") or {})
@@ -166,36 +166,22 @@ def _whole_run(record: dict[str, Any]) -> bool:
 # -- phases
 
 
-def _of_series(series: dict[str, Any], record: dict[str, Any]) -> Phase:
-    raw = _as_phase(series)
+def _series_phase(series: SeriesRecord, record: ProbeRecord) -> Phase:
+    raw = _intervals(series)
     facts = series["facts"]
-    ended = record["status"] == "ended"
     step, _ = step_times(raw)
-    if not step.count:  # a fit that beats once: from its opening
-        each = series["lead"] or record["wall_seconds"]
-        step = StepTimes(count=1, median_seconds=each, mean_seconds=each, low_seconds=each, high_seconds=each)
-    total = _total(series, raw, record, ended=ended)
+    if not step.count:  # a fit that steps once: from its opening
+        step = single_step(series["lead"] or record["wall_seconds"])
+    total = _total(series, raw, record, ended=record["status"] == "ended")
     gpu, reason, kind = _gpu(series)
     totals = facts.get("totals") if gpu is GpuPath.COUNTED else None
-    parameters = facts.get("parameters")
-    optimizer = (
-        OptimizerFacts(
-            name=str(facts.get("optimizer") or ""),
-            parameters=int(parameters),
-            tensors=int(facts.get("tensors") or 1),
-            momentum=True,
-            state_bytes=8 * int(parameters) if "Adam" in str(facts.get("optimizer")) else 0,
-        )
-        if parameters
-        else None
-    )
     return Phase(
         label=series["label"] or series["source"],
         total=total,
-        steps_observed=series["beats"],
+        steps_observed=series["steps"],
         step=step,
         data=DataLoading(batch_size=facts.get("batch")),
-        optimizers=[optimizer] if optimizer else [],
+        optimizers=_optimizers(facts),
         saved_tensor_bytes=int(totals["bytes"] / 6) if totals else 0,  # of three passes, the outputs of one
         model_bytes=int(facts.get("model_bytes") or 0),
         extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch")),
@@ -216,128 +202,131 @@ def _of_series(series: dict[str, Any], record: dict[str, Any]) -> Phase:
     )
 
 
-def _of_loops(progress: dict[str, Any]) -> Phase:
+def _optimizers(facts: SeriesFacts) -> list[OptimizerFacts]:
+    parameters, name = facts.get("parameters"), str(facts.get("optimizer") or "")
+    if not parameters:
+        return []
+    return [
+        OptimizerFacts(
+            name=name,
+            parameters=int(parameters),
+            tensors=int(facts.get("tensors") or 1),
+            momentum=True,
+            state_bytes=8 * int(parameters) if "Adam" in name else 0,
+        )
+    ]
+
+
+def _loops_phase(progress: LoopProgress) -> Phase:
     loops = progress["loops"]
-    whole = math.prod(float(loop["trips"]) for loop in loops)
-    passed = progress["to"] - progress["from"]
-    each = progress["seconds"] / passed
-    rates = _rates(progress["times"]) or [each]
+    passed = progress["last"] - progress["first"]
+    mean = progress["seconds"] / passed
     early = next((loop for loop in loops if loop["early"]), None)
-    how = " × ".join(f"{loop['trips']:,.0f} ({loop['file']}:{loop['line']})" for loop in loops)
+    how = " × ".join(f"{loop['trips']:,.0f} ({_place(loop)})" for loop in loops)
     if early is not None:
-        how += f"; the loop at {early['file']}:{early['line']} may end earlier"
+        how += f"; the loop at {_place(early)} may end earlier"
     return Phase(
-        label=f"{loops[-1]['file']}:{loops[-1]['line']}",
+        label=_place(loops[-1]),
         total=Total(
             kind=TotalKind.UPPER_BOUND if early is not None else TotalKind.EXACT,
-            steps=whole,
+            steps=math.prod(float(loop["trips"]) for loop in loops),
             steps_per_epoch=float(loops[-1]["trips"]) if len(loops) > 1 else None,
             how=how,
-            loops=[f"{x['file']}:{x['line']} for … in {x['source']}: {x['trips']:,.0f}" for x in loops],
+            loops=[f"{_place(loop)} for … in {loop['source']}: {loop['trips']:,.0f}" for loop in loops],
         ),
         steps_observed=max(1, round(passed)),
-        step=StepTimes(
-            count=len(rates),
-            median_seconds=rates[len(rates) // 2],
-            mean_seconds=each,
-            low_seconds=rates[len(rates) // 10],
-            high_seconds=rates[len(rates) * 9 // 10],
-        ),
+        step=summarize(_rates(progress["times"]) or [mean], mean),
         unit="iteration",
         gpu=GpuPath.NONE,
         gpu_reason=NOTHING,
     )
 
 
-def _rates(times: list[list[float]]) -> list[float]:
-    """Seconds of one iteration in each stretch in which it moved, sorted."""
-    found, at, where = [], times[0][0], times[0][1]
+def _rates(times: list[tuple[float, float]]) -> list[float]:
+    """Seconds of one iteration in each stretch in which it moved."""
+    found, (at, where) = [], times[0]
     for now, position in times[1:]:
         if position > where:
             found.append((now - at) / (position - where))
             at, where = now, position
-    return sorted(found)
+    return found
 
 
-def _as_phase(series: dict[str, Any]) -> dict[str, Any]:
+def _intervals(series: SeriesRecord) -> Intervals:
     """In the form in which the probe records torch's phases."""
     return {
+        "steps": series["steps"],
         "seconds": series["seconds"],
-        "special": series["special"],
         "waits": [0.0] * len(series["seconds"]),
+        "special": series["special"],
         "snapshots": series["snapshots"],
-        "ahead": {"periodic": [], "later": []},
+        "upcoming": {"periodic": [], "later": []},
         "loader": None,
         "batch": None,
         "optimizers": [],
         "model": {},
-        "steps": series["beats"],
     }
 
 
-def _total(series: dict[str, Any], raw: dict[str, Any], record: dict[str, Any], *, ended: bool) -> Total:
-    facts, beats = series["facts"], float(series["beats"])
+def _total(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended: bool) -> Total:
+    facts, seen = series["facts"], float(series["steps"])
     per_epoch = facts.get("per_epoch")
     if ended:
-        return Total(kind=TotalKind.EXACT, steps=beats, steps_per_epoch=per_epoch, how="it ran to its end")
+        return Total(kind=TotalKind.EXACT, steps=seen, steps_per_epoch=per_epoch, how="it ran to its end")
     if series["source"] == "tqdm":
-        return _of_bars(series, record)
+        return _bars_total(series, record)
     each = series["total"]
     if each is None and series["snapshots"]:
         return total_steps(raw, ended=False)
-    around = [loop for loop in series["around"] if loop["trips"] not in (None, 1)]
-    where = " × ".join(f"{loop['trips']:,} ({_place(loop)})" for loop in around)
-    unread = any(loop["trips"] is None or loop["trips"] == "inf" for loop in series["around"])
     if each is None and series["unit"] == "fit":
         each = 1.0
-    if each is None or (unread and series["openings"] > 1):
-        how = (
-            "the data do not say how long they are"
-            if each is None
-            else "the loop around it has no length that can be read"
-        )
-        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=how)
-    times = math.prod(float(loop["trips"]) for loop in around) if not unread else 1.0
-    if series["openings"] > times and not unread:
-        how = (
-            f"{each:,.0f} by its own settings, begun {series['openings']} times so far; what repeats it cannot be read"
-        )
-        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=how)
-    steps = max(float(each) * times, beats)
-    how = f"{each:,.0f} by its own settings" + (f" × {where}" if where and not unread else "")
-    if facts.get("epochs") and per_epoch:
-        how = f"epochs={facts['epochs']} × {per_epoch:,} steps" + (f" × {where}" if where and not unread else "")
-    whole_fits = series["unit"] == "fit" and bool(where) and not unread  # nothing inside of one counts
-    how = where if whole_fits else how
+    around = [loop for loop in series["around"] if loop["trips"] not in (None, 1)]
+    unread = any(loop["trips"] is None or loop["trips"] == "inf" for loop in series["around"])
+    times = 1.0 if unread else math.prod(number(loop["trips"]) or 1.0 for loop in around)
+    unknown = ""
+    if each is None:
+        unknown = "the data do not say how long they are"
+    elif unread and series["openings"] > 1:
+        unknown = "the loop around it has no length that can be read"
+    elif series["openings"] > times and not unread:
+        begun = f"begun {series['openings']} times so far"
+        unknown = f"{each:,.0f} by its own settings, {begun}; what repeats it cannot be read"
+    if each is None or unknown:
+        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=unknown)
+    where = "" if unread else " × ".join(f"{loop['trips']:,} ({_place(loop)})" for loop in around)
+    if series["unit"] == "fit" and where:  # nothing inside of a whole fit counts
+        how, inner = where, None
+    else:
+        own = f"epochs={facts['epochs']} × {per_epoch:,} steps" if facts.get("epochs") and per_epoch else ""
+        how = (own or f"{each:,.0f} by its own settings") + (f" × {where}" if where else "")
+        inner = each if times > 1 else None
     kind = TotalKind.EXACT
     if facts.get("may_stop") or any((loop.get("position") or (None, None, False))[2] for loop in around):
         kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early"
-    inner = None if whole_fits or times <= 1 else float(each)
-    return Total(kind=kind, steps=steps, steps_per_epoch=per_epoch or inner, how=how)
+    return Total(kind=kind, steps=max(float(each) * times, seen), steps_per_epoch=per_epoch or inner, how=how)
 
 
-def _place(loop: dict[str, Any]) -> str:
+def _place(loop: SurroundingLoop | PlainLoop) -> str:
     """``train.py:31``, or the library's function that repeats."""
-    return f"{loop['file']}:{loop['line']}" if loop["line"] else str(loop["file"])
+    return f"{loop['file']}:{loop['line']}" if loop["line"] else loop["file"]
 
 
-def _of_bars(series: dict[str, Any], record: dict[str, Any]) -> Total:
-    each = series["facts"].get("each")
+def _bars_total(series: SeriesRecord, record: ProbeRecord) -> Total:
+    each = series["facts"].get("total")
     if each is None:
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=None, how="the progress bar has no total")
-    outer = next((s for s in record["beats"] if s["label"] == series["facts"].get("outer")), None)
+    outer = next((s for s in record["series"] if s["label"] == series["facts"].get("outer")), None)
     if outer is None:
-        return Total(
-            kind=TotalKind.EXACT, steps=float(each), steps_per_epoch=None, how=f"the progress bar's total of {each:,}"
-        )
-    more = outer["facts"].get("each")
+        how = f"the progress bar's total of {each:,}"
+        return Total(kind=TotalKind.EXACT, steps=float(each), steps_per_epoch=None, how=how)
+    more = outer["facts"].get("total")
     how = f"{more or '?'} ({outer['label']}) × {each:,} ({series['label']}), by its progress bars"
     if more is None:
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=float(each), how=how)
     return Total(kind=TotalKind.EXACT, steps=float(each) * float(more), steps_per_epoch=float(each), how=how)
 
 
-def _gpu(series: dict[str, Any]) -> tuple[GpuPath, str, str]:
+def _gpu(series: SeriesRecord) -> tuple[GpuPath, str, str]:
     """How its seconds on a GPU can be known, why, and its kind in the benchmark table."""
     source, facts = series["source"], series["facts"]
     if source in ("keras", "tensorflow", "jax"):
@@ -357,11 +346,6 @@ def _gpu(series: dict[str, Any]) -> tuple[GpuPath, str, str]:
                 f"scikit-learn's {name} runs on CPUs only; the GPU figure is for cuML's",
                 ON_CUML[name],
             )
-        if name in BETTER_ON_GPU:
-            return (
-                GpuPath.NONE,
-                f"no GPU implementation of scikit-learn's {name}: CPU (XGBoost and LightGBM have one)",
-                "",
-            )
-        return GpuPath.NONE, f"no GPU implementation of scikit-learn's {name}: CPU", ""
+        more = " (XGBoost and LightGBM have one)" if name in BETTER_ON_GPU else ""
+        return GpuPath.NONE, f"no GPU implementation of scikit-learn's {name}: CPU{more}", ""
     return GpuPath.NONE, NOTHING, ""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
+from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork
 from costgpu.measure.profile.total_steps import batches_per_step
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
 
@@ -19,31 +20,44 @@ FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a tra
 DISK_BYTES_PER_SECOND = 200e6  # assumed for a checkpoint that was not reached; a plain SSD volume
 
 
-def step_times(phase: dict[str, Any]) -> tuple[StepTimes, list[int]]:
+def summarize(
+    values: Sequence[float], mean_seconds: float, *, drift: float = 1.0, traced_only: bool = False
+) -> StepTimes:
+    """The figures of step times (at least one), around a mean that is computed elsewhere."""
+    ordered = sorted(values)
+    return StepTimes(
+        count=len(ordered),
+        median_seconds=statistics.median(ordered),
+        mean_seconds=mean_seconds,
+        low_seconds=ordered[len(ordered) // 10],
+        high_seconds=ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)],
+        drift=drift,
+        traced_only=traced_only,
+    )
+
+
+def single_step(seconds: float) -> StepTimes:
+    """The times of a step that was seen once."""
+    return summarize([seconds], seconds)
+
+
+def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
     """The times of a plain step, and the indices of the intervals that were used."""
     seconds, special = phase["seconds"], phase["special"]
-    plain = [i for i in range(len(seconds)) if str(i) not in special]
+    everything = list(range(len(seconds)))
+    plain = [i for i in everything if str(i) not in special]
     traced = {int(i) for i, event in special.items() if event.get("traced")}
     settled = [i for i in plain if i > 1 and i - 1 not in traced]
     used = settled if len(settled) >= 5 else plain
     traced_only = not used
     if traced_only:
-        used = [i for i in range(len(seconds)) if set(special.get(str(i), {})) <= {"traced"}] or list(
-            range(len(seconds))
-        )
-    values = sorted(seconds[i] for i in used)
+        used = [i for i in everything if set(special.get(str(i), {})) <= {"traced"}] or everything
+    values = [seconds[i] for i in used]
     if not values:
         return StepTimes(count=0, median_seconds=0, mean_seconds=0, low_seconds=0, high_seconds=0), []
-    median = statistics.median(values)
-    return StepTimes(
-        count=len(values),
-        median_seconds=median,
-        mean_seconds=statistics.fmean(min(v, SPIKE * median) for v in values),
-        low_seconds=values[len(values) // 10],
-        high_seconds=values[min(len(values) - 1, len(values) * 9 // 10)],
-        drift=_drift([seconds[i] for i in used]),
-        traced_only=traced_only,
-    ), used
+    ceiling = SPIKE * statistics.median(values)
+    mean = statistics.fmean(min(v, ceiling) for v in values)
+    return summarize(values, mean, drift=_drift(values), traced_only=traced_only), used
 
 
 def _drift(values: list[float]) -> float:
@@ -58,40 +72,31 @@ def _drift(values: list[float]) -> float:
     return ratio if (rising and ratio > 1.15) or (falling and ratio < 0.85) else 1.0
 
 
-def data_loading(phase: dict[str, Any], used: list[int], per_step: float) -> DataLoading:
+def data_loading(phase: Intervals, used: list[int], per_step: float) -> DataLoading:
     """How batches arrive, from the plain intervals `used`; `per_step` batches per step."""
-    loader, batch = phase.get("loader") or {}, phase.get("batch") or {}
-    waits = [phase["waits"][i] for i in used]
-    if waits:
+    loader: Loader = phase["loader"] or {}
+    batch = phase["batch"]
+    wait = 0.0
+    if used:
         ceiling = SPIKE * statistics.median(phase["seconds"][i] for i in used)
-        wait = statistics.fmean(min(w, ceiling) for w in waits)
-    else:
-        wait = 0.0
+        wait = statistics.fmean(min(phase["waits"][i], ceiling) for i in used)
     fetches = loader.get("fetches") or 0
+    busy, waits = loader.get("fetch_seconds") or 0.0, loader.get("fetch_waits") or 0.0
     return DataLoading(
         wait_seconds_per_step=wait,
-        fetch_seconds_per_batch=loader["fetch_seconds"] / fetches if fetches else None,
-        fetch_wait_seconds_per_batch=_fetch_wait(loader),
+        fetch_seconds_per_batch=busy / fetches if fetches else None,
+        # of a worker, where it is clearly more than its own work (less may be a busy machine)
+        fetch_wait_seconds_per_batch=waits / fetches if fetches and waits > 2 * busy else 0.0,
         batches_per_step=per_step,
         workers=loader.get("workers") or 0,
         pin_memory=bool(loader.get("pin_memory")),
-        batch_size=batch.get("size") or loader.get("batch_size"),
-        batch_bytes=batch.get("bytes") or 0,
+        batch_size=(batch["size"] if batch else None) or loader.get("batch_size"),
+        batch_bytes=batch["bytes"] if batch else 0,
     )
-
-
-def _fetch_wait(loader: dict[str, Any]) -> float:
-    """Waiting of a worker per batch, where it is clearly more than its own work (less may be a busy machine)."""
-    fetches, busy, waits = (
-        loader.get("fetches") or 0,
-        loader.get("fetch_seconds") or 0.0,
-        loader.get("fetch_waits") or 0.0,
-    )
-    return waits / fetches if fetches and waits > 2 * busy else 0.0
 
 
 def extras(
-    phase: dict[str, Any],
+    phase: Intervals,
     step: StepTimes,
     total: Total,
     per_iteration: float,
@@ -131,7 +136,7 @@ def _repeating(
     seen: dict[int, float],
     boundaries: list[int],
     per_iteration: float,
-    phase: dict[str, Any],
+    phase: Intervals,
 ) -> Extra:
     each = statistics.median(seen.values())
     at = sorted(seen)
@@ -145,7 +150,7 @@ def _repeating(
     loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
     gates = [
         g["every"] / per_iteration
-        for g in phase["ahead"]["periodic"]
+        for g in phase["upcoming"]["periodic"]
         if g["every"] and loops and _in_loop(g, loops[-1])
     ]
     fitting = [g for g in gates if g >= 1 and abs((at[0] + 1) / g - round((at[0] + 1) / g)) < 1e-6]
@@ -153,7 +158,7 @@ def _repeating(
     return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=every, note=note)
 
 
-def _irregular(seconds: list[float], events: dict[int, dict[str, Any]], step: StepTimes) -> list[Extra]:
+def _irregular(seconds: list[float], events: dict[int, IntervalEvents], step: StepTimes) -> list[Extra]:
     plain = [seconds[i] for i in range(2, len(seconds)) if i not in events]
     excess = sum(v - SPIKE * step.median_seconds for v in plain if v > SPIKE * step.median_seconds)  # beyond the mean's
     if not plain or excess < 0.02 * sum(plain):
@@ -171,7 +176,7 @@ def _irregular(seconds: list[float], events: dict[int, dict[str, Any]], step: St
 
 
 def _unreached(
-    phase: dict[str, Any],
+    phase: Intervals,
     step: StepTimes,
     total: Total,
     per_iteration: float,
@@ -183,61 +188,38 @@ def _unreached(
     have = {extra.kind for extra in found}
     loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
     more: list[Extra] = []
-    for work in phase["ahead"]["periodic"]:
+    for work in phase["upcoming"]["periodic"]:
         rhythm, every = _place(work, loops, per_iteration)
         if rhythm is Rhythm.STEPS and total.steps is not None and every > total.steps:
             continue
-        if work["kind"] == "validation" and ExtraKind.VALIDATION not in have:
-            share = (work["batch_size"] or 0) / batch_size if batch_size and work["batch_size"] else 1.0
+        kind = ExtraKind.CHECKPOINT if work["kind"] == "checkpoint" else ExtraKind.VALIDATION
+        if kind in have:
+            continue
+        if work["kind"] == "validation":
+            share = work["batch_size"] / batch_size if batch_size and work["batch_size"] else 1.0
             per_batch = step.median_seconds / max(1.0, batches_per_step(phase))
-            each = work["batches"] * per_batch * FORWARD_SHARE * share
+            each = (work["batches"] or 0) * per_batch * FORWARD_SHARE * share
             note = f"line {work['line']}: {work['batches']} batches, not reached; taken as forward passes"
-            more.append(
-                Extra(
-                    kind=ExtraKind.VALIDATION,
-                    seconds_each=each,
-                    rhythm=rhythm,
-                    every=every,
-                    measured=False,
-                    note=note,
-                )
-            )
-            have.add(ExtraKind.VALIDATION)
-        elif work["kind"] == "gated" and before_validation_seconds > 0 and ExtraKind.VALIDATION not in have:
-            note = f"line {work['line']}: {work['source']}, timed once before the first step"
-            more.append(
-                Extra(
-                    kind=ExtraKind.VALIDATION,
-                    seconds_each=before_validation_seconds,
-                    rhythm=rhythm,
-                    every=every,
-                    note=note,
-                )
-            )
-            have.add(ExtraKind.VALIDATION)
-        elif work["kind"] == "checkpoint" and ExtraKind.CHECKPOINT not in have:
-            state = sum(o["state_bytes"] for o in phase["optimizers"])
-            each = ((phase["model"] or {}).get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
+        elif work["kind"] == "checkpoint":
+            state = sum(optimizer["state_bytes"] for optimizer in phase["optimizers"])
+            each = (phase["model"].get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
             note = f"line {work['line']}, not reached; taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
-            more.append(
-                Extra(
-                    kind=ExtraKind.CHECKPOINT,
-                    seconds_each=each,
-                    rhythm=rhythm,
-                    every=every,
-                    measured=False,
-                    note=note,
-                )
-            )
-            have.add(ExtraKind.CHECKPOINT)
+        elif before_validation_seconds > 0:
+            each = before_validation_seconds
+            note = f"line {work['line']}: {work['source']}, timed once before the first step"
+        else:
+            continue
+        measured = work["kind"] == "gated"
+        more.append(Extra(kind=kind, seconds_each=each, rhythm=rhythm, every=every, measured=measured, note=note))
+        have.add(kind)
     return more
 
 
-def _in_loop(work: dict[str, Any], loop: dict[str, Any]) -> bool:
-    return bool(work["loop_line"] == loop["line"] and work["path"] == loop["path"])
+def _in_loop(work: PeriodicWork, loop: Loop) -> bool:
+    return work["loop_line"] == loop["line"] and work["path"] == loop["path"]
 
 
-def _place(work: dict[str, Any], loops: list[dict[str, Any]], per_iteration: float) -> tuple[Rhythm, float]:
+def _place(work: PeriodicWork, loops: list[Loop], per_iteration: float) -> tuple[Rhythm, float]:
     every = work["every"] or 1.0
     places = [n for n, loop in enumerate(loops) if _in_loop(work, loop)]
     if not places:

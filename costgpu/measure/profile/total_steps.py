@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
+from typing import Literal
 
+from costgpu.measure.probe.record import Intervals, Loop, Snapshot
 from costgpu.measure.profile.loop_bounds import Cap, find_caps, number
 from costgpu.models.workload import Total, TotalKind
 
@@ -18,13 +19,8 @@ FOREVER_STEPS = 1e10  # more steps than any machine takes: the loop means "until
 LEAST_EPOCH_STEPS = 10  # an inner loop of fewer steps is not an epoch (a critic's five steps)
 
 
-def total_steps(phase: dict[str, Any], *, ended: bool) -> Total:
-    """The total of one phase as the probe recorded it.
-
-    Args:
-        phase: A phase record of the probe.
-        ended: The phase ran to its end, so that its steps are simply known.
-    """
+def total_steps(phase: Intervals, *, ended: bool) -> Total:
+    """The total of one phase; if it ended, its steps are simply known."""
     snapshots = [shot for shot in phase["snapshots"] if shot["loops"]]
     loops = _loops(snapshots)
     texts = [_describe(loop) for loop in loops]
@@ -72,16 +68,16 @@ def total_steps(phase: dict[str, Any], *, ended: bool) -> Total:
     return Total(kind=kind, steps=count, steps_per_epoch=epoch, how=how, loops=texts)
 
 
-def _loops(snapshots: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _loops(snapshots: list[Snapshot]) -> list[Loop]:
     """The loops that count, from the last snapshot: not those over a list of optimizers."""
     return [loop for loop in snapshots[-1]["loops"] if not loop["optimizers"]] if snapshots else []
 
 
-def _place(loop: dict[str, Any]) -> str:
+def _place(loop: Loop) -> str:
     return f"{loop['file']}:{loop['line']}"
 
 
-def _describe(loop: dict[str, Any]) -> str:
+def _describe(loop: Loop) -> str:
     trips = number(loop["trips"])
     count = "?" if trips is None else "endless" if math.isinf(trips) else f"{trips:,.0f}"
     word = "while" if loop["kind"] == "while" else "for … in"
@@ -89,7 +85,7 @@ def _describe(loop: dict[str, Any]) -> str:
     return f"{_place(loop)} {word} {loop['source']}: {count}" + (f" ({bounds})" if bounds else "")
 
 
-def _product(loops: list[dict[str, Any]], per_iteration: float) -> str:
+def _product(loops: list[Loop], per_iteration: float) -> str:
     parts = [
         f"{number(loop['trips']):,.0f} ({_place(loop)})"
         for loop in loops
@@ -99,12 +95,12 @@ def _product(loops: list[dict[str, Any]], per_iteration: float) -> str:
     return text + (f" / {per_iteration:g} per step" if per_iteration > 1 else "")
 
 
-def batches_per_step(phase: dict[str, Any]) -> float:
+def batches_per_step(phase: Intervals) -> float:
     """DataLoader batches drawn for one step, of all loaders, from the first pair of neighbouring snapshots."""
     return _per_step(phase["snapshots"], "all_batches")
 
 
-def _per_step(snapshots: list[dict[str, Any]], what: str) -> float:
+def _per_step(snapshots: list[Snapshot], what: Literal["batches", "all_batches"]) -> float:
     for before, after in pairwise(snapshots):
         steps = after["anchor"] - before["anchor"]
         if steps > 0:
@@ -112,14 +108,14 @@ def _per_step(snapshots: list[dict[str, Any]], what: str) -> float:
     return 0.0
 
 
-def _steps_per_loader(phase: dict[str, Any], per_step: float) -> float | None:
+def _steps_per_loader(phase: Intervals, per_step: float) -> float | None:
     length = (phase.get("loader") or {}).get("length")
     if not length or not per_step:
         return None
     return max(1.0, float(math.floor(length / per_step + 1e-9)))
 
 
-def observed_epoch(phase: dict[str, Any]) -> float | None:
+def observed_epoch(phase: Intervals) -> float | None:
     """Steps between two moments at which a loader was opened or an outer loop moved on."""
     at = sorted(int(k) for k, v in phase["special"].items() if v.get("opened"))
     if len(at) >= 2:
@@ -135,7 +131,7 @@ def _inner_epoch(levels: list[float | None]) -> float | None:
     return inner
 
 
-def iterations_per_step(snapshots: list[dict[str, Any]]) -> float:
+def iterations_per_step(snapshots: list[Snapshot]) -> float:
     """Iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
     within: list[tuple[int, float]] = []
     across: list[tuple[int, float]] = []
@@ -168,7 +164,7 @@ def iterations_per_step(snapshots: list[dict[str, Any]]) -> float:
     return rates[len(rates) // 2] or 1.0
 
 
-def _position(loops: list[dict[str, Any]]) -> float:
+def _position(loops: list[Loop]) -> float:
     """Iterations of the innermost loop so far, from the variables of all loops; nan if one is not known."""
     passed = 0.0
     for loop in loops:
@@ -179,21 +175,22 @@ def _position(loops: list[dict[str, Any]]) -> float:
     return passed
 
 
-def _raised(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> float:
+def _raised(before: list[Loop], after: list[Loop]) -> float:
     """Iterations of the innermost loop between two snapshots, by a counter that it raises; 0 if it has none."""
     home = before[-1]
     for loop, later in zip(before, after, strict=False):
         for bound, same in zip(loop["bounds"], later["bounds"], strict=False):
-            for side, counter in zip(("left", "right"), bound["counters"], strict=True):
+            sides = ((bound["left"], same["left"]), (bound["right"], same["right"]))
+            for values, counter in zip(sides, bound["counters"], strict=True):
                 if counter["increment"] and counter["loop_line"] == home["line"] and loop["depth"] == home["depth"]:
-                    first, second = number(bound[side]), number(same[side])
+                    first, second = map(number, values)
                     if first is not None and second is not None and bound["test"] == same["test"]:
-                        return max(0.0, (second - first) / float(counter["increment"]))
+                        return max(0.0, (second - first) / counter["increment"])
     return 0.0
 
 
 def _walk(
-    loops: list[dict[str, Any]], per_iteration: float, caps: list[Cap], observed: float | None, first: float | None
+    loops: list[Loop], per_iteration: float, caps: list[Cap], observed: float | None, first: float | None
 ) -> tuple[list[float | None], Cap | None]:
     """Steps in one execution of each loop (same order as `loops`), and the cap that decides the whole, if one does."""
     last = len(loops) - 1
@@ -225,7 +222,7 @@ def _walk(
     return levels[::-1], decides
 
 
-def _innermost(trips: float, loops: list[dict[str, Any]], per_iteration: float, first: float | None) -> float:
+def _innermost(trips: float, loops: list[Loop], per_iteration: float, first: float | None) -> float:
     """Steps of `trips` iterations of the innermost loop, of which `first` had passed when it stepped for the first time.
 
     Where it is the only loop, a late first step means that it starts to train late (a replay buffer that fills up).
@@ -238,7 +235,7 @@ def _innermost(trips: float, loops: list[dict[str, Any]], per_iteration: float, 
     return max(1.0, float(math.floor((trips - until) / per_iteration + 1e-9) + 1))
 
 
-def _first_step(shot: dict[str, Any]) -> float | None:
+def _first_step(shot: Snapshot) -> float | None:
     """Iterations of the innermost loop up to the first step; None if the first snapshot does not tell."""
     inner = _loops([shot])
     if not inner or shot["anchor"] != 1:
@@ -251,7 +248,7 @@ def _first_step(shot: dict[str, Any]) -> float | None:
 def _steps_of(
     cap: Cap,
     bodies: dict[int, float | None],
-    loops: list[dict[str, Any]],
+    loops: list[Loop],
     last: int,
     per_iteration: float,
     first: float | None,

@@ -1,112 +1,110 @@
-"""The report's part about budgets. Result -> str."""
+"""The report's part about budgets."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
+from markupsafe import Markup
+
 from costgpu.ledger.records.budget_rules import Budget, Every
-from costgpu.render.html import elements
+from costgpu.render.html.ledger_charts import spending_against_budget
+from costgpu.render.html.page import Table, day, name, percent, responsive
 from costgpu.render.html.spending_summary import BudgetUse, Summary
-from costgpu.render.html.svg import against
+from costgpu.render.phrases import counted, visible
+from costgpu.render.text.budget import RATE_PHRASES
 from costgpu.units import format_usd
 
 MOST_PICTURES = 6  # of budgets
 UNITS = {Every.DAILY: "day", Every.WEEKLY: "week", Every.MONTHLY: "month", Every.TOTAL: "period"}
-EVERY = {Every.DAILY: "a day", Every.WEEKLY: "a week", Every.MONTHLY: "a month", Every.TOTAL: "in all"}
 
 
-def budgets_html(summary: Summary) -> str:
-    """How they went, each with a picture."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSection:
+    """What the page says of a budget; without a picture if there is nothing to draw."""
+
+    name: str
+    rule: Markup
+    used: Decimal
+    amount: Decimal
+    description: str
+    picture: Markup | None
+    table: Table
+
+    @property
+    def share(self) -> float:
+        """Of the amount that is used."""
+        return float(self.used / self.amount)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether nothing is left."""
+        return self.used >= self.amount
+
+
+def budget_sections(summary: Summary) -> list[BudgetSection]:
+    """One for each budget, the most used first; the first ones with a picture."""
     uses = sorted(summary.budgets, key=lambda use: -_used(use) / use.budget.amount_usd)
-    rows = []
-    for use in uses:
-        budget, used = use.budget, _used(use)
-        share = used / budget.amount_usd
-        over = share >= 1
-        bar = elements.bar([("bad" if over else "gpu", float(min(share, Decimal(1))))])
-        percent = elements.share(float(share))
-        figure = f'<span class="over-text">{percent}</span>' if over else percent
-        rows.append(
-            f"<tr><th scope='row'>{elements.text(budget.name)}<br><span class='soft'>{_rule(budget)}</span></th>"
-            f"<td class='n'>{format_usd(used)}</td><td class='n'>{format_usd(budget.amount_usd)}</td>"
-            f"<td class='n'>{figure}</td><td class='share less'>{bar}</td></tr>"
-        )
-    until = elements.day(summary.days[-1]) if summary.days else ""
-    head = (
-        "<tr><th>Budget</th><th class='n'>Used</th><th class='n'>Of</th><th class='n'></th><th class='less'></th></tr>"
-    )
-    overview = (
-        f"<div class='scroll'><table><caption>In the period of each that {until} is in</caption>"
-        f"<thead>{head}</thead><tbody>{''.join(rows)}</tbody></table></div>"
-    )
-    pictures = "".join(_budget_picture(use) for use in uses[:MOST_PICTURES] if use.stretches)
-    legend = elements.legend(
-        [("line", "spent since a period began"), ("line over", "in a period that goes beyond it"), ("dashes", "budget")]
-    )
-    more = len(uses) - MOST_PICTURES
-    rest = (
-        f"<p class='soft'>{elements.count(more, 'more budget')} without a picture: see above.</p>" if more > 0 else ""
-    )
-    return elements.section(
-        "Budgets",
-        "Runs of this ledger, open ones with what they have cost so far. <code>costgpu budget check</code> also counts "
-        "machines that this ledger does not know, and what open runs may still cost.",
-        overview + (legend + pictures if pictures else "") + rest,
-    )
+    return [_section(use, pictured=index < MOST_PICTURES) for index, use in enumerate(uses)]
 
 
-def _budget_picture(use: BudgetUse) -> str:
+def _section(use: BudgetUse, *, pictured: bool) -> BudgetSection:
     budget = use.budget
-    days = [use.stretches[0].start + timedelta(days=i) for i in range(sum(len(s.usd) for s in use.stretches))]
-    stretches, at = [], 0
-    for stretch in use.stretches:
-        stretches.append((at, [float(value) for value in stretch.usd]))
-        at += len(stretch.usd)
-    over = sum(bool(s.usd) and s.usd[-1] >= budget.amount_usd for s in use.stretches)
-    said = f"{format_usd(budget.amount_usd)} {EVERY[budget.every]}; "
-    said += (
-        f"exceeded in {over} of {elements.count(len(use.stretches), UNITS[budget.every])}"
-        if over
-        else "never exceeded here"
-    )
-    picture = elements.both(
-        lambda width, height: against(
-            width,
-            height,
-            days,
-            stretches,
-            float(budget.amount_usd),
-            name=f"Budget {elements.plain(budget.name)}",
-            text=said,
-        ),
-        wide=210,
-        narrow=190,
-    )
+    over = sum(bool(period.usd) and period.usd[-1] >= budget.amount_usd for period in use.periods)
+    units = counted(len(use.periods), UNITS[budget.every])
+    exceeded = f"exceeded in {over} of {units}" if over else "never exceeded here"
+    description = f"{format_usd(budget.amount_usd)} {RATE_PHRASES[budget.every]}; {exceeded}"
     rows = [
         [
-            elements.day(s.start),
-            format_usd(s.usd[-1]),
+            day(period.start),
+            format_usd(period.usd[-1]),
             format_usd(budget.amount_usd),
-            elements.percent(s.usd[-1], budget.amount_usd) + (", so far" if s.partial else ""),
+            percent(period.usd[-1], budget.amount_usd) + (", so far" if period.partial else ""),
         ]
-        for s in use.stretches
-        if s.usd
+        for period in use.periods
+        if period.usd
     ]
-    table = elements.table(["From", "Spent", "Budget", "Used"], rows, f"Periods of {elements.text(budget.name)}")
-    return (
-        f"<h3>{elements.text(budget.name)}</h3><p class='soft'>{said}.</p>"
-        f"<figure>{picture}</figure>{elements.folded('Numbers', table)}"
+    return BudgetSection(
+        name=budget.name,
+        rule=_rule(budget),
+        used=_used(use),
+        amount=budget.amount_usd,
+        description=description,
+        picture=_picture(use, description) if pictured and use.periods else None,
+        table=Table(f"Periods of {visible(budget.name)}", ["From", "Spent", "Budget", "Used"], rows),
     )
 
 
 def _used(use: BudgetUse) -> Decimal:
-    return use.stretches[-1].usd[-1] if use.stretches and use.stretches[-1].usd else Decimal(0)
+    """In the last period of the report."""
+    return use.periods[-1].usd[-1] if use.periods and use.periods[-1].usd else Decimal(0)
 
 
-def _rule(budget: Budget) -> str:
+def _picture(use: BudgetUse, description: str) -> Markup:
+    days = [use.periods[0].start + timedelta(days=i) for i in range(sum(len(period.usd) for period in use.periods))]
+    periods, first = [], 0
+    for period in use.periods:
+        periods.append((first, [float(usd) for usd in period.usd]))
+        first += len(period.usd)
+    return responsive(
+        lambda width, height: spending_against_budget(
+            width,
+            height,
+            days,
+            periods,
+            float(use.budget.amount_usd),
+            name=f"Budget {visible(use.budget.name)}",
+            description=description,
+        ),
+        wide=210,
+        narrow=190,
+    )
+
+
+def _rule(budget: Budget) -> Markup:
     """What a budget counts."""
     only = [*([budget.provider] if budget.provider else []), *([f"runs of {budget.owner}"] if budget.owner else [])]
     only += [f"tag {key}={value}" for key, value in budget.tags.items()]
-    what = elements.text(", ".join(only), 300) or "all runs"
-    return f"{EVERY[budget.every].capitalize()}, {what}, {elements.text(budget.time_zone)}"
+    what = name(", ".join(only), 300) or "all runs"
+    return Markup("{}, {}, {}").format(RATE_PHRASES[budget.every].capitalize(), what, name(budget.time_zone))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.records.budget_rules import Budget, bounds
 from costgpu.models.job import EndReason
-from costgpu.render.cost_outcome import FATES, WASTED, Fate
+from costgpu.render.cost_outcome import OUTCOMES, WASTED, CostOutcome
 from costgpu.render.html.days import Calendar, from_nano, microseconds, to_nano
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Accuracy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class BudgetPeriod:
     """One period of a budget, as far as the report covers it.
 
     Attributes:
@@ -106,7 +106,7 @@ class BudgetUse:
     """How a budget went."""
 
     budget: Budget
-    stretches: Sequence[Stretch]
+    periods: Sequence[BudgetPeriod]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class Summary:
         total: Everything.
         providers: (provider, purchase option) -> tally.
         accelerators: Name, empty for CPU -> tally.
-        fates: What became of it.
+        outcomes: What became of it.
         jobs: By name.
         people: By owner.
         open_runs: With what they have cost so far in all.
@@ -145,7 +145,7 @@ class Summary:
     total: Tally = field(default_factory=Tally)
     providers: dict[tuple[str, str], Tally] = field(default_factory=dict)
     accelerators: dict[str, Tally] = field(default_factory=dict)
-    fates: dict[Fate, Tally] = field(default_factory=dict)
+    outcomes: dict[CostOutcome, Tally] = field(default_factory=dict)
     jobs: dict[str, Tally] = field(default_factory=dict)
     people: dict[str, Tally] = field(default_factory=dict)
     open_runs: Sequence[RunView] = ()
@@ -157,10 +157,10 @@ class Summary:
 
     @property
     def wasted(self) -> Tally:
-        """Of the fates in `WASTED`."""
+        """Of the outcomes in `WASTED`."""
         sum_ = Tally()
-        for fate in WASTED:
-            found = self.fates.get(fate, Tally())
+        for outcome in WASTED:
+            found = self.outcomes.get(outcome, Tally())
             sum_.add(found.usd, found.seconds, found.runs)
         return sum_
 
@@ -245,9 +245,9 @@ class _Adder:
         if run.instance_id and run.metered_cost_usd is None:
             self._summary.unpriced += 1
         try:
-            fate = FATES[EndReason(run.reason)]
+            outcome = OUTCOMES[EndReason(run.reason)]
         except ValueError:
-            fate = Fate.OTHER
+            outcome = CostOutcome.OTHER
         usd, seconds = self._add(
             began,
             ended,
@@ -260,12 +260,12 @@ class _Adder:
             tags=run.tags,
         )
         overhead = Decimal(0)
-        if fate is Fate.SUCCEEDED and run.job_seconds is not None and run.metered_seconds:
+        if outcome is CostOutcome.SUCCEEDED and run.job_seconds is not None and run.metered_seconds:
             rest = 1 - min(1.0, max(0.0, run.job_seconds / run.metered_seconds))
             overhead = (usd * Decimal(rest)).quantize(NANO)
-            self._tally(self._summary.fates, Fate.OVERHEAD).add(overhead, seconds * rest, 0)
+            self._tally(self._summary.outcomes, CostOutcome.OVERHEAD).add(overhead, seconds * rest, 0)
             seconds -= seconds * rest
-        self._tally(self._summary.fates, fate).add(usd - overhead, seconds)
+        self._tally(self._summary.outcomes, outcome).add(usd - overhead, seconds)
 
     def open(self, view: RunView, now: datetime) -> None:
         began, ended, nano = _metered(view, now)
@@ -283,12 +283,12 @@ class _Adder:
             owner=view.owner,
             tags=view.spec.tags,
         )
-        self._tally(self._summary.fates, Fate.OPEN).add(usd, seconds)
+        self._tally(self._summary.outcomes, CostOutcome.OPEN).add(usd, seconds)
 
     def use(self, budget: Budget, before: Decimal) -> BudgetUse:
         """How a budget went, from what was added."""
         calendar, spent = self._calendars[budget.time_zone], self._spent[budget.name]
-        stretches: list[Stretch] = []
+        periods: list[BudgetPeriod] = []
         at = 0
         while at < len(calendar.days):
             end = bounds(budget.every, budget.time_zone, EPOCH + timedelta(microseconds=calendar.starts[at])).end
@@ -300,9 +300,9 @@ class _Adder:
                 sum_ += spent[day]
                 sums.append(sum_)
             partial = end is None or microseconds(end) > self._high
-            stretches.append(Stretch(start=calendar.days[at], usd=sums, partial=partial))
+            periods.append(BudgetPeriod(start=calendar.days[at], usd=sums, partial=partial))
             at = stop
-        return BudgetUse(budget=budget, stretches=stretches)
+        return BudgetUse(budget=budget, periods=periods)
 
     def _add(
         self,

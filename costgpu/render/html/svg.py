@@ -1,42 +1,224 @@
-"""Pictures as inline SVG: bars by day, a line against an amount, estimate against actual. Result -> str.
+"""Inline SVG: elements, scales and ticks.
 
-Each is drawn for a given width in CSS pixels, so that its text is as large as the page's; colours are classes of the
-page's style sheet.
+Pictures are drawn for a given width in CSS pixels, so that their text is as large as the page's; colours are classes of
+the style sheet. Every text and attribute is escaped, and stripped of characters that are not to be seen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
-from html import escape
+
+from markupsafe import Markup
+
+from costgpu.render.phrases import visible
+from costgpu.units import format_duration
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 28  # margins
-MOST_POINTS = 300  # with more, near ones become one circle
-TICK_TIMES = (1, 10, 60, 600, 3600, 6 * 3600, 86400, 7 * 86400, 30 * 86400)
-TICK_NAMES = ("1 s", "10 s", "1 min", "10 min", "1 h", "6 h", "1 day", "7 days", "30 days")
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 28  # margins in pixels
+LONGEST_TEXT = 1200
+MARGIN = 0.06  # of a logarithmic scale, around what is drawn
+LEAST_DECADES = 0.35
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+YEAR = 365.25 * DAY
+# Times worth a tick, the better ones first: a tick that comes too near to an earlier one is left out.
+TIMES = (
+    (1.0, MINUTE, HOUR, DAY, 30 * DAY, YEAR, 1e-3, 1e-6, 10 * YEAR, 100 * YEAR, 1000 * YEAR),
+    (10.0, 10 * MINUTE, 6 * HOUR, 7 * DAY, 0.1, 0.01, 1e-4),
+    (30.0, 30 * MINUTE, 2 * HOUR, 12 * HOUR, 3 * DAY, 90 * DAY, 2 * YEAR, 5 * YEAR),
+    (5.0, 20.0, 5 * MINUTE, 20 * MINUTE, 4 * HOUR, 2 * DAY, 14 * DAY, 2.0, 2 * MINUTE, 40 * MINUTE),
+    (90 * MINUTE, 3 * HOUR, 8 * HOUR, 15 * MINUTE, 45 * MINUTE, 8 * MINUTE, 15.0, 45.0, 5 * DAY, 21 * DAY, 60 * DAY),
+)
+TIME_UNITS = ((YEAR, "year"), (DAY, "day"), (HOUR, "h"), (MINUTE, "min"), (1.0, "s"))
+ROOM_ACROSS, ROOM_UP = 58.0, 26.0  # pixels between ticks
+Tick = tuple[float, str]
+PointList = Iterable[tuple[float, float]]
+
+
+def tag(name: str, *content: str, **attributes: str | float | None) -> Markup:
+    """An element; ``class_`` is written for ``class`` and ``text_anchor`` for ``text-anchor``; None leaves one out."""
+    written = Markup("").join(
+        Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _attribute(value))
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = Markup("").join(part if isinstance(part, Markup) else visible(part, LONGEST_TEXT) for part in content)
+    return Markup("<{0}{1}>{2}</{0}>").format(name, written, inner)
+
+
+def _attribute(value: str | float) -> str:
+    if isinstance(value, str):
+        return visible(value, LONGEST_TEXT)
+    return str(value) if isinstance(value, int) else f"{value:.1f}"
+
+
+def picture(width: int, height: int, name: str, description: str, parts: Sequence[Markup]) -> Markup:
+    """An image with a name and a description for those who cannot see it."""
+    return tag(
+        "svg",
+        *parts,
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        height=height,
+        role="img",
+        aria_label=f"{name}: {description}",
+    )
+
+
+def titled(title: str, *parts: Markup) -> Markup:
+    """Parts that say `title` when they are pointed at."""
+    return tag("g", tag("title", title), *parts)
+
+
+def line(style: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
+    """A straight line of a class of the style sheet."""
+    return tag("line", class_=style, x1=x1, x2=x2, y1=y1, y2=y2)
+
+
+def text(x: float, y: float, words: str, *, anchor: str = "middle", style: str | None = None) -> Markup:
+    """One line of text; `anchor` is what lies at `x`: its start, middle or end."""
+    return tag("text", words, class_=style, x=x, y=y, text_anchor=anchor)
+
+
+def polyline(style: str, points: PointList, shape: str = "polyline") -> Markup:
+    """A line through points, or a `polygon`."""
+    return tag(shape, class_=style, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points))
+
+
+def mark(style: str, x: float, y: float, radius: float) -> Markup:
+    """A square for CPUs, a diamond for one's own GPU, else a circle: another shape, not only another colour."""
+    if style == "cpu":
+        return tag("rect", class_="dot cpu", x=x - radius, y=y - radius, width=2 * radius, height=2 * radius)
+    if style == "own":
+        corners = ((x, y - radius), (x + radius, y), (x, y + radius), (x - radius, y))
+        return polyline("dot own", corners, "polygon")
+    return tag("circle", class_=f"dot {style}", cx=x, cy=y, r=radius)
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """What is stacked on what: a class of the style sheet, and a value for each bar."""
+class Scale:
+    """From values to pixels: `low` is drawn at `start`, `high` at `end`; what is outside is drawn at the edge."""
 
-    style: str
-    values: Sequence[float]
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Pixel of a value."""
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
 
 
-@dataclass(frozen=True, slots=True)
-class Dot:
-    """One estimate: x is what was said, with its interval, y what came; seconds."""
+class LogScale(Scale):
+    """A logarithmic scale; `low` and `high` are powers of ten."""
 
-    x: float
-    y: float
-    low: float | None
-    high: float | None
-    style: str
-    title: str
+    def at(self, value: float) -> float:
+        """Pixel of a value."""
+        return Scale.at(self, math.log10(max(value, 1e-300)))
+
+    def has(self, value: float) -> bool:
+        """Whether the value is inside."""
+        return self.low <= math.log10(value) <= self.high
+
+
+def log_scale(values: Iterable[float], start: float, end: float, least_decades: float = LEAST_DECADES) -> LogScale:
+    """A scale that holds all values, with a margin."""
+    logs = [math.log10(max(value, 1e-300)) for value in values]
+    middle, half = (min(logs) + max(logs)) / 2, (max(logs) - min(logs)) / 2
+    half = max(least_decades / 2, half * (1 + 2 * MARGIN))
+    return LogScale(middle - half, middle + half, start, end)
+
+
+def time_ticks(scale: LogScale) -> list[Tick]:
+    """Times with names, as many as there is room for."""
+    return _spaced(scale, [[(seconds, time_name(seconds)) for seconds in tier] for tier in TIMES], ROOM_ACROSS)
+
+
+def time_name(seconds: float) -> str:
+    """``2 h``, ``1 day``, ``30 days``."""
+    for size, unit in TIME_UNITS:
+        if seconds >= size:
+            plural = "s" if seconds > size and unit in ("day", "year") else ""
+            return f"{seconds / size:g} {unit}{plural}"
+    return format_duration(seconds)
+
+
+def usd_ticks(scale: LogScale) -> list[Tick]:
+    """Amounts with names, as many as there is room for."""
+    first, last = math.floor(scale.low), math.ceil(scale.high)
+    tiers = [[(f * 10.0**p, usd_name(f, p)) for p in range(first, last + 1)] for f in (1, 3, 2, 5, 1.5, 7)]
+    return _spaced(scale, tiers, ROOM_UP)
+
+
+def usd_name(factor: float, power: int) -> str:
+    """``$0.03``, ``$1``, ``$20k``."""
+    value = factor * 10.0**power
+    if value >= 1e4:
+        return f"${value / 1e6:g}M" if value >= 1e6 else f"${value / 1e3:g}k"
+    if power >= 0:
+        return f"${value:g}"
+    return f"${value:.{max(2, -power + (factor != int(factor)))}f}" if power >= -6 else f"${value:.0e}"
+
+
+def _spaced(scale: LogScale, tiers: Sequence[Sequence[Tick]], room: float) -> list[Tick]:
+    kept: list[Tick] = []
+    for tier in tiers:
+        for value, name in tier:
+            if scale.has(value) and all(abs(scale.at(value) - scale.at(other)) >= room for other, _ in kept):
+                kept.append((value, name))
+    return sorted(kept)
+
+
+def grid_up(width: int, scale: Scale, ticks: Iterable[Tick]) -> list[Markup]:
+    """Horizontal lines with their values at the left."""
+    parts = []
+    for value, name in ticks:
+        y = scale.at(value)
+        parts += [line("grid", LEFT, y, width - RIGHT, y), text(LEFT - 6, y + 4, name, anchor="end")]
+    return parts
+
+
+def grid_across(width: int, scale: Scale, ticks: Iterable[Tick], top: float, bottom: float) -> list[Markup]:
+    """Vertical lines with their values below."""
+    parts = []
+    for value, name in ticks:
+        x = scale.at(value)
+        anchor = "end" if x > width - RIGHT - 20 else "middle"
+        parts += [line("grid", x, top, x, bottom), text(min(x, width - 2), bottom + 17, name, anchor=anchor)]
+    return parts
+
+
+def usd_axis(most: float, count: int = 4) -> list[Tick]:
+    """Round amounts from 0 to at least `most`, with names."""
+    values = round_values(most, count)
+    step = values[1] - values[0]
+    return [(value, round_usd(value, step)) for value in values]
+
+
+def round_values(most: float, count: int = 4) -> list[float]:
+    """Round numbers from 0 to at least `most`."""
+    if most <= 0:
+        return [0.0, 1.0]
+    rough = most / count
+    power = 10 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.9999)
+    return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def round_usd(value: float, step: float) -> str:
+    """``$0.05``, ``$20``, ``$12k``, with as many digits as a `step` needs."""
+    if value >= 10_000:
+        return f"${value / 1000:g}k"
+    if value == 0:
+        return "$0"
+    if step >= 1 and step == int(step):
+        return f"${value:.0f}"
+    scaled = step / 10 ** math.floor(math.log10(step))
+    another_digit = step < 1 and abs(scaled - round(scaled)) > 1e-6  # 0.25
+    return f"${value:.{max(1, -math.floor(math.log10(step)) + another_digit)}f}"
 
 
 def day_name(day: date) -> str:
@@ -44,226 +226,16 @@ def day_name(day: date) -> str:
     return f"{day.day} {MONTHS[day.month - 1]}"
 
 
-def nice_ticks(largest: float, count: int = 4) -> list[float]:
-    """Round numbers from 0 to at least `largest`."""
-    if largest <= 0:
-        return [0.0, 1.0]
-    rough = largest / count
-    power = 10 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.9999)
-    return [step * number for number in range(math.ceil(largest / step - 1e-9) + 1)]
-
-
-def usd_tick(value: float, step: float) -> str:
-    """``$0.05``, ``$20``, ``$12k``."""
-    if value >= 10_000:
-        return f"${value / 1000:g}k"
-    digits = 0 if step >= 1 and step == int(step) else max(1, -math.floor(math.log10(step)) + (step < 1 and _odd(step)))
-    return f"${value:.{digits}f}" if value else "$0"
-
-
-def _odd(step: float) -> int:
-    """1 if the step needs another digit (0.25)."""
-    scaled = step / 10 ** math.floor(math.log10(step))
-    return int(abs(scaled - round(scaled)) > 1e-6)
-
-
-def stacked_bars(
-    width: int,
-    height: int,
-    days: Sequence[date],
-    series: Sequence[Series],
-    titles: Sequence[str],
-    *,
-    name: str,
-    text: str,
-) -> str:
-    """Bars over time.
-
-    Args:
-        width: In pixels.
-        height: In pixels.
-        days: First day of each bar.
-        series: From the bottom up.
-        titles: What each bar says when pointed at.
-        name: Of the picture, for those who cannot see it.
-        text: What it shows, for the same.
-    """
-    sums = [sum(values) for values in zip(*(s.values for s in series), strict=True)]
-    ticks = nice_ticks(max(sums, default=0))
-    across, up = _scales(width, height, len(days), ticks[-1])
-    slot = across(1) - across(0)
-    thick = max(1.0, min(slot * 0.78, 48))
-    parts = [_grid(width, ticks, up), _days(width, height, days, lambda i: across(i) + slot / 2)]
-    for index, title in enumerate(titles):
-        if not sums[index]:
-            continue
-        x, base, bars = across(index) + (slot - thick) / 2, 0.0, []
-        for part in series:
-            value = part.values[index]
-            if value > 0:
-                y = up(base + value)
-                bars.append(
-                    f'<rect class="{part.style}" x="{x:.1f}" y="{y:.1f}" width="{thick:.1f}" '
-                    f'height="{max(0.7, up(base) - y):.1f}"/>'
-                )
-                base += value
-        parts.append(f"<g><title>{escape(title)}</title>{''.join(bars)}</g>")
-    return picture(width, height, name, text, parts)
-
-
-def against(
-    width: int,
-    height: int,
-    days: Sequence[date],
-    stretches: Sequence[tuple[int, Sequence[float]]],
-    amount: float,
-    *,
-    name: str,
-    text: str,
-) -> str:
-    """What a budget has spent, adding up from the start of each of its periods, and its amount.
-
-    Args:
-        width: In pixels.
-        height: In pixels.
-        days: Of the picture.
-        stretches: Index of the first day of a period, and the sum at the end of each of its days.
-        amount: Of the budget.
-        name: Of the picture.
-        text: What it shows.
-    """
-    most = max((max(sums) for _, sums in stretches if sums), default=0.0)
-    ticks = nice_ticks(max(most, amount) * 1.02)
-    across, up = _scales(width, height, len(days), ticks[-1])
-    parts = [_grid(width, ticks, up), _days(width, height, days, across)]
-    for first, sums in stretches:
-        if not sums:
-            continue
-        points = [(across(first), up(0 if len(stretches) > 1 or sums[0] == 0 else sums[0]))]
-        points += [(across(first + i + 1), up(value)) for i, value in enumerate(sums)]
-        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        over = " over" if max(sums) >= amount else ""
-        area = f"{points[0][0]:.1f},{up(0):.1f} {line} {points[-1][0]:.1f},{up(0):.1f}"
-        parts.append(f'<polygon class="area{over}" points="{area}"/><polyline class="sum{over}" points="{line}"/>')
-    y = up(amount)
-    parts.append(f'<line class="amount" x1="{LEFT}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-    return picture(width, height, name, text, parts)
-
-
-def said_and_done(width: int, height: int, dots: Sequence[Dot], *, name: str, text: str) -> str:
-    """Estimate (across) and actual (up), both logarithmic, with the diagonal on which they agree."""
-    values = [value for dot in dots for value in (dot.x, dot.y)]
-    low, high = math.log10(min(values)), math.log10(max(values))
-    middle, half = (low + high) / 2, max(0.35, (high - low) / 2 * 1.08)
-    low, high = middle - half, middle + half
-    bottom = height - BOTTOM - 16
-
-    def across(value: float) -> float:
-        return LEFT + (min(max(math.log10(value), low), high) - low) / (high - low) * (width - LEFT - RIGHT)
-
-    def up(value: float) -> float:
-        return bottom - (min(max(math.log10(value), low), high) - low) / (high - low) * (bottom - TOP)
-
-    parts = []
-    known = [(t, n) for t, n in zip(TICK_TIMES, TICK_NAMES, strict=True) if low <= math.log10(t) <= high]
-    last = -1e9
-    for tick, label in known:
-        x, y = across(tick), up(tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
-        parts.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{bottom}"/>')
-        if x - last > 48:
-            parts.append(f'<text x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{label}</text>')
-            last = x
-    one, two = 10**low, 10**high
-    parts.append(
-        f'<line class="diagonal" x1="{across(one):.1f}" y1="{up(one):.1f}" x2="{across(two):.1f}" y2="{up(two):.1f}"/>'
-    )
-    middle_x = (LEFT + width - RIGHT) / 2
-    parts.append(f'<text class="label" x="{middle_x:.0f}" y="{height - 6}" text-anchor="middle">estimated</text>')
-    parts.append(f'<text class="label" x="{LEFT + 6}" y="{TOP + 10}">actual</text>')
-    parts += _clusters(dots, across, up) if len(dots) > MOST_POINTS else [_dot(dot, across, up) for dot in dots]
-    return picture(width, height, name, text, parts)
-
-
-def _dot(dot: Dot, across: Callable[[float], float], up: Callable[[float], float]) -> str:
-    x, y = across(dot.x), up(dot.y)
-    span = ""
-    if dot.low and dot.high:
-        span = f'<line class="span" x1="{across(dot.low):.1f}" x2="{across(dot.high):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    if dot.style == "cpu":  # another shape, not only another colour
-        mark = f'<rect class="dot cpu" x="{x - 3.5:.1f}" y="{y - 3.5:.1f}" width="7" height="7"/>'
-    else:
-        mark = f'<circle class="dot {dot.style}" cx="{x:.1f}" cy="{y:.1f}" r="4"/>'
-    return f"<g><title>{escape(dot.title)}</title>{span}{mark}</g>"
-
-
-def _clusters(dots: Sequence[Dot], across: Callable[[float], float], up: Callable[[float], float]) -> list[str]:
-    """One mark for all dots of a square of 14 pixels; its area goes with their number."""
-    found: dict[tuple[int, int, str], list[Dot]] = {}
-    for dot in dots:
-        found.setdefault((int(across(dot.x) // 14), int(up(dot.y) // 14), dot.style), []).append(dot)
-    most = max(map(len, found.values()))
-    parts = []
-    for (_, _, style), group in sorted(found.items()):
-        x = sum(across(dot.x) for dot in group) / len(group)
-        y = sum(up(dot.y) for dot in group) / len(group)
-        radius = max(1.5, 9 * math.sqrt(len(group) / most))
-        count = "1 run" if len(group) == 1 else f"{len(group)} runs"
-        mark = (
-            f'<rect class="dot {style}" x="{x - radius:.1f}" y="{y - radius:.1f}" width="{2 * radius:.1f}" '
-            f'height="{2 * radius:.1f}"/>'
-            if style == "cpu"
-            else f'<circle class="dot {style}" cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
-        )
-        parts.append(f"<g><title>{count}</title>{mark}</g>")
-    return parts
-
-
-def _scales(
-    width: int, height: int, count: int, largest: float
-) -> tuple[Callable[[float], float], Callable[[float], float]]:
-    inner, tall = width - LEFT - RIGHT, height - TOP - BOTTOM
-
-    def across(index: float) -> float:
-        return LEFT + inner * index / max(1, count)
-
-    def up(value: float) -> float:
-        return TOP + tall * (1 - value / largest)
-
-    return across, up
-
-
-def _grid(width: int, ticks: Sequence[float], up: Callable[[float], float]) -> str:
-    step = ticks[1] - ticks[0]
-    return "".join(
-        f'<line class="grid" x1="{LEFT}" x2="{width - RIGHT}" y1="{up(tick):.1f}" y2="{up(tick):.1f}"/>'
-        f'<text x="{LEFT - 6}" y="{up(tick) + 4:.1f}" text-anchor="end">{usd_tick(tick, step)}</text>'
-        for tick in ticks
-    )
-
-
-def _days(width: int, height: int, days: Sequence[date], place: Callable[[float], float]) -> str:
-    """Labels below, as many as there is room for."""
+def day_labels(width: int, height: int, days: Sequence[date], scale: Scale, offset: float = 0) -> list[Markup]:
+    """Days below a picture, as many as there is room for."""
     if not days:
-        return ""
+        return []
     long = (days[-1] - days[0]).days > 330
-    room = 78 if long else 62
-    step = max(1, math.ceil(len(days) * room / (width - LEFT - RIGHT)))
+    step = max(1, math.ceil(len(days) * (78 if long else 62) / (width - LEFT - RIGHT)))
     parts = []
     for index in range(0, len(days), step):
-        day = days[index]
-        label = f"{MONTHS[day.month - 1]} {day.year}" if long else day_name(day)
-        x = place(index)
+        day, x = days[index], scale.at(index) + offset
         if x <= width - RIGHT - 20:
-            parts.append(f'<text x="{max(x, 24):.1f}" y="{height - 8}" text-anchor="middle">{label}</text>')
-    return "".join(parts)
-
-
-def picture(width: int, height: int, name: str, text: str, parts: Sequence[str]) -> str:
-    """The frame: an image with a name and a text for those who cannot see it."""
-    return (
-        f'<svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        f'aria-label="{escape(name)}: {escape(text)}">{"".join(parts)}</svg>'
-    )
+            name = f"{MONTHS[day.month - 1]} {day.year}" if long else day_name(day)
+            parts.append(text(max(x, 24), height - 8, name))
+    return parts

@@ -16,6 +16,7 @@ from costgpu.render.estimate_phrases import (
     extra_phrase,
     model_phrase,
     plural_unit,
+    prediction_notes,
     steps_phrase,
     waiting_phrase,
 )
@@ -49,7 +50,7 @@ def verdict_text(
     """
     blocks = [wrap(verdict.sentence), _measured(profile), _table(verdict, today)]
     blocks += besides
-    notes = list(dict.fromkeys([*profile.notes, *verdict.notes, *_offer_notes(verdict)]))
+    notes = list(dict.fromkeys([*profile.notes, *verdict.notes, *prediction_notes(verdict)]))
     if notes:
         blocks.append("\n".join(wrap(note, "- ") for note in notes))
     if explain:
@@ -57,14 +58,6 @@ def verdict_text(
     if log:
         blocks.append(f"The script's output: {log}")
     return "\n\n".join(blocks)
-
-
-def _offer_notes(verdict: Verdict) -> list[str]:
-    found = []
-    for word, prediction in (("CPU", verdict.best_cpu), ("GPU", verdict.best_gpu)):
-        if prediction is not None:
-            found += [f"The {word} figure: {note}." for note in prediction.notes]
-    return found
 
 
 def _measured(profile: WorkloadProfile) -> str:

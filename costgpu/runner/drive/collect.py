@@ -1,76 +1,128 @@
-"""Outputs on their way home: what was sent, what is coming, and what a machine that is gone has left."""
+"""Brings the outputs of a finished job home, from its machine, or what a machine that is gone has left elsewhere."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing
+from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
 from costgpu.ledger.codec import from_json, to_json
-from costgpu.models.job import FileEntry, Outputs
+from costgpu.models.job import EndReason, FileEntry, Outputs
 from costgpu.models.run import EventKind, RunState
-from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
-from costgpu.runner.files.safe_move import is_file_with
-from costgpu.runner.files.select import printable
-from costgpu.runner.machine.host import Fetches, Selection
+from costgpu.runner.drive.context import CAN_DETACH, RunContext
+from costgpu.runner.drive.liveness import await_connection, check_alive
+from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
+from costgpu.runner.files.safe_move import has_content
+from costgpu.runner.files.select import printable_path
+from costgpu.runner.machine.host import OutputSource
+from costgpu.runner.timeouts import RECONNECT_SECONDS
 from costgpu.units import format_size
-
-if TYPE_CHECKING:
-    from costgpu.runner.drive.loop import Driver
 
 _LISTED = 5
 
 
-def rescue(driver: Driver) -> None:
-    """Of a machine that is gone: brings home what had arrived already, or is in the bucket. Never in the way of the end."""
-    view, depot = driver.view, driver.tools.depot
-    if view.collected or view.state not in (RunState.RUNNING, RunState.COLLECTING):
+def collect(context: RunContext) -> None:
+    """Brings the outputs home, verified; then the machine has done its work."""
+    if not context.view.collected:
+        try:
+            _fetch_outputs(context)
+        except HostUnreachable as error:
+            if context.seconds_disconnected() > RECONNECT_SECONDS:
+                _keep_machine(context, error)
+            await_connection(context, error)
+            return
+        except ProviderError:
+            raise
+        except CostGpuError as error:  # no space here, a damaged file: the outputs stay safe where they are
+            _keep_machine(context, error)
+        except OSError as error:
+            _keep_machine(context, RunError(f"The logs and outputs cannot be kept here: {error.strerror or error}."))
+    view = context.view
+    if not view.spec.auto_shutdown and not context.cancelling:
+        check_alive(context, context.provider().describe(context.instance))
+        context.leave()
+        return
+    context.end((view.status.reason if view.status else None) or EndReason.SUCCEEDED)
+
+
+def _fetch_outputs(context: RunContext) -> None:
+    view, host = context.view, context.connection()
+    context.observer.waiting(view, "bringing outputs home")
+    host.fetch_logs(context.folder)
+    outputs = host.outputs()
+    if outputs.missing and view.status is not None and view.status.exit_code == 0:
+        context.error = context.error or OutputsMissing(
+            f"The job ended well, but {', '.join(outputs.missing)} is not there.",
+            hint="--outputs are paths or patterns relative to the working folder.",
+        )
+    _expect_outputs(context.folder, outputs.files)
+    placed = _place(context, host, outputs.files)
+    if outputs.unreadable:
+        raise unreadable_error(outputs)
+    _record_collected(context, placed, outputs.missing)
+    with contextlib.suppress(CostGpuError):
+        host.collected()
+
+
+def recover_outputs(context: RunContext) -> None:
+    """Brings home what a machine that is gone has sent already, or left in the bucket. Never in the way of the end."""
+    view, bucket = context.view, context.services.bucket
+    if view.collected or view.state not in CAN_DETACH:
         return
     try:
-        entries = read_entries(driver.folder)
-        host: Fetches | None = Arrived() if view.state is RunState.COLLECTING and entries is not None else None
-        if host is None and depot is not None and (rescued := depot.rescue(view, driver.folder)) is not None:
-            status, entries, host = rescued
+        entries = _expected_outputs(context.folder)
+        source: OutputSource | None = None
+        if view.state is RunState.COLLECTING and entries is not None:
+            source = DownloadedOutputs()
+        elif bucket is not None and (recovered := bucket.recover(view, context.folder)) is not None:
+            status, entries, source = recovered
             if view.state is RunState.RUNNING:
-                driver.record.add(EventKind.FINISHED, **to_json(status))
+                context.journal.add(EventKind.FINISHED, **to_json(status))
             if status.detail:
-                driver.observer.note(status.detail)
-        if host is not None and entries is not None:
-            landed(driver, host, entries, ())
+                context.observer.note(status.detail)
+        if source is not None and entries is not None:
+            _record_collected(context, _place(context, source, entries), ())
     except (CostGpuError, OSError) as error:
         where = view.spec.bucket or f"{view.spec.workdir}/.costgpu/incoming"
-        driver.observer.note(f"What is left of the outputs is in {where}: {error}")
+        context.observer.note(f"What is left of the outputs is in {where}: {error}")
 
 
-def landed(driver: Driver, host: Fetches, entries: Sequence[FileEntry], missing: Sequence[str]) -> None:
-    """Puts outputs into the working folder and records that these are all."""
-    found = land(driver, host, entries)
-    driver.record.add(
+def _place(context: RunContext, source: OutputSource, entries: Sequence[FileEntry]) -> PlacedOutputs:
+    """Puts outputs into the working folder and tells whoever watches."""
+    view = context.view
+    placed = fetch_and_place(source, entries, workdir=Path(view.spec.workdir), run_id=view.run_id)
+    context.error = context.error or placed.problem
+    context.observer.note(placed_summary(placed, view.spec.workdir, view.run_id))
+    return placed
+
+
+def _record_collected(context: RunContext, placed: PlacedOutputs, missing: Sequence[str]) -> None:
+    context.journal.add(
         EventKind.COLLECTED,
-        files=found.files,
-        bytes=found.bytes,
-        replaced=len(found.replaced),
-        stuck=len(found.stuck),
+        files=placed.files,
+        bytes=placed.bytes,
+        replaced=len(placed.replaced),
+        stuck=len(placed.stuck),
         missing=list(missing),
     )
 
 
-def land(driver: Driver, host: Fetches, entries: Sequence[FileEntry]) -> PlacedOutputs:
-    """Puts outputs into the working folder and tells whoever watches."""
-    view = driver.view
-    found = bring_home(
-        host, entries, workdir=Path(view.spec.workdir), sent=read_sent(driver.folder), run_id=view.run_id
-    )
-    driver.error = driver.error or found.problem
-    driver.observer.note(landed_words(found, view.spec.workdir, view.run_id))
-    return found
+def _keep_machine(context: RunContext, error: CostGpuError) -> None:
+    """Leaves the outputs where they are, and the machine with them."""
+    run_id = context.view.run_id
+    error.hint = (
+        f"{error.hint} The outputs wait on the machine until {context.lease_until:%Y-%m-%d %H:%M} UTC, when it is ended:"
+        f" costgpu fetch {run_id}; to give them up: costgpu cancel --now {run_id}"
+    ).strip()
+    context.journal.add(EventKind.DETACHED, because=error.message)
+    raise error
 
 
-def unreadable(outputs: Outputs) -> OutputsMissing:
+def unreadable_error(outputs: Outputs) -> OutputsMissing:
     """The error to show for what is on the machine and cannot be read there."""
-    shown = "; ".join(f"{printable(path)} ({why})" for path, why in sorted(outputs.unreadable.items())[:_LISTED])
+    shown = "; ".join(f"{printable_path(path)} ({why})" for path, why in sorted(outputs.unreadable.items())[:_LISTED])
     more = len(outputs.unreadable) - _LISTED
     return OutputsMissing(
         f"Outputs cannot be read on the machine: {shown}{f'; and {more} more' if more > 0 else ''}.",
@@ -78,54 +130,37 @@ def unreadable(outputs: Outputs) -> OutputsMissing:
     )
 
 
-class Arrived:
-    """A machine that is gone, of whose outputs all may be here already."""
+def placed_summary(placed: PlacedOutputs, home: str, run_id: str) -> str:
+    """What came home, in a sentence."""
+    if not placed.files:
+        return "No outputs: the job has made or changed no files."
+    files = "1 file" if placed.files == 1 else f"{placed.files} files"
+    text = f"{files} ({format_size(placed.bytes)}) came home to {home}."
+    if placed.replaced:
+        text += f" {len(placed.replaced)} that were there are kept in .costgpu/replaced/{run_id}."
+    return text
+
+
+class DownloadedOutputs:
+    """An `OutputSource` for a machine that is gone: all of its outputs may be here already."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Raises `HostUnreachable` if one is not."""
         for entry in entries:
-            if not is_file_with(folder / entry.path, entry):
+            if not has_content(folder / entry.path, entry):
                 raise HostUnreachable(f"{entry.path} had not arrived when the machine ended")
 
 
-def write_sent(folder: Path, selection: Selection) -> None:
-    """Remembers what was sent, so that a file changed meanwhile is known from one that was not."""
-    text = json.dumps({entry.path: entry.sha256 for entry in selection.files})
-    fresh = folder / "sent.json.new"
-    fresh.write_text(text)
-    fresh.replace(folder / "sent.json")
-
-
-def read_sent(folder: Path) -> dict[str, str]:
-    """Path -> sha256 of what was sent; empty if it is not known any more."""
-    try:
-        sent = json.loads((folder / "sent.json").read_text())
-    except (OSError, ValueError):
-        return {}
-    return {str(path): str(checksum) for path, checksum in sent.items()}
-
-
-def write_entries(folder: Path, entries: Sequence[FileEntry]) -> None:
+def _expect_outputs(folder: Path, entries: Sequence[FileEntry]) -> None:
     """Remembers what is coming home, so that a killed client's successor can finish it without the machine."""
     fresh = folder / "outputs.json.new"
     fresh.write_text(json.dumps(to_json(list(entries))))
     fresh.replace(folder / "outputs.json")
 
 
-def read_entries(folder: Path) -> tuple[FileEntry, ...] | None:
-    """What was coming home; None if that had not begun."""
+def _expected_outputs(folder: Path) -> tuple[FileEntry, ...] | None:
+    """What was coming home when a client was killed; None if that had not begun."""
     try:
         return tuple(from_json(FileEntry, one) for one in json.loads((folder / "outputs.json").read_text()))
     except (OSError, ValueError, CostGpuError):
         return None
-
-
-def landed_words(found: PlacedOutputs, home: str, run_id: str) -> str:
-    """What came home, in a sentence."""
-    if not found.files:
-        return "No outputs: the job has made or changed no files."
-    files = "1 file" if found.files == 1 else f"{found.files} files"
-    text = f"{files} ({format_size(found.bytes)}) came home to {home}."
-    if found.replaced:
-        text += f" {len(found.replaced)} that were there are kept in .costgpu/replaced/{run_id}."
-    return text

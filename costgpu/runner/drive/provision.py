@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from costgpu.errors import (
     CapTooSmall,
@@ -18,47 +17,47 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.ledger.codec import to_json
-from costgpu.models.instance import Instance
+from costgpu.models.instance import CreateRequest, Instance
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, EventKind, RunState
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
-from costgpu.runner.drive import termination
-from costgpu.runner.drive.receipt import close, request_of
+from costgpu.runner.drive.context import RunContext
+from costgpu.runner.drive.receipt import close_run
+from costgpu.runner.end_instance import clean_up, end_instance
 from costgpu.runner.lease import LEAST_JOB_SECONDS, boot_seconds
-
-if TYPE_CHECKING:
-    from costgpu.runner.drive.loop import Driver
-
-CREATE_SECONDS = 300.0  # how long an unanswered create call is repeated
+from costgpu.runner.machine.boot_script import boot_script
+from costgpu.runner.machine.host import Keys
+from costgpu.runner.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
 
 
-def attempt(driver: Driver) -> None:
+def choose_place(context: RunContext) -> None:
     """Chooses the next place and records the create call before it is made; closes the run if there is none."""
-    place = None if driver.cancelling or driver.error is not None else _next_place(driver)
+    place = None if context.cancelling or context.error is not None else _next_place(context)
     if place is None:
-        driver.error = driver.error or _nothing_left(driver)
-        close(driver, _reason(driver), EndedBy.NOTHING_CREATED, ())
+        context.error = context.error or _nothing_left(context)
+        close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, ())
         return
     index, zone = place
-    option = driver.view.options[index]
-    number = len(driver.view.refusals) + 1
+    option = context.view.options[index]
+    number = len(context.view.refusals) + 1
     try:
-        account = driver.account(driver.tools.provider(option.offer.provider))
+        account = context.account(context.services.provider(option.offer.provider))
     except ProviderError as error:
-        driver.error = error
-        close(driver, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        context.error = error
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
         return
-    until = driver.tools.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
-    driver.keys()
-    driver.asked, driver.asked_at = f"{driver.view.run_id}-{number}", None
-    driver.record.add(
+    until = context.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
+    context.keys()
+    context.own_token, context.create_called_at = f"{context.view.run_id}-{number}", None
+    context.journal.add(
         EventKind.ATTEMPTED,
         attempt=number,
-        token=f"{driver.view.run_id}-{number}",
+        token=context.own_token,
         option=index,
         zone=zone,
         lease_until=until.replace(microsecond=0).isoformat(),
-        allow_from=driver.tools.allow_from(option.offer.provider),
+        allow_from=context.services.allow_from(option.offer.provider),
         account=account,
         offer=to_json(option.offer),
         lifetime_seconds=option.lease.lifetime_seconds,
@@ -67,27 +66,28 @@ def attempt(driver: Driver) -> None:
     )
 
 
-def create(driver: Driver) -> None:
+def create_instance(context: RunContext) -> None:
     """Makes the create call, again and again while it is not answered.
 
     A refusal proves that nothing was created only if no call before it, by whatever process, went unanswered.
     """
-    driver.record.refresh()
-    if driver.view.state is not RunState.PROVISIONING:
+    context.journal.refresh()
+    if context.view.state is not RunState.PROVISIONING:
         return  # ended from another computer while this one slept
-    provider, request, clock = driver.provider(), request_of(driver), driver.tools.clock
-    certain = driver.asked == request.token
+    provider, clock = context.provider(), context.clock
+    request = create_request(context.view, context.keys())
+    certain = context.own_token == request.token
     left = (request.lease_until - clock.now()).total_seconds()
     if not certain and left < boot_seconds(request.offer) + LEAST_JOB_SECONDS:
         late = CapTooSmall(f"Of the lease of run {request.run_id} too little is left to boot a machine.")
-        driver.end(EndReason.UNCLAIMED, EndedBy.CLIENT, late)  # only looked for, not created
+        context.end(EndReason.UNCLAIMED, error=late)  # only looked for, not created
         return
     zone = f" in {request.zone or request.offer.region}"
-    driver.observer.waiting(driver.view, f"asking {provider.name} for {request.offer.instance_type}{zone}")
+    context.observer.waiting(context.view, f"asking {provider.name} for {request.offer.instance_type}{zone}")
 
     def call() -> Instance:
         nonlocal certain
-        driver.asked_at = clock.monotonic()
+        context.create_called_at = clock.monotonic()
         try:
             return provider.create(request)
         except (Throttled, Unreachable):
@@ -97,38 +97,64 @@ def create(driver: Driver) -> None:
     try:
         instance = retry_provider_call(clock, call, limit_seconds=CREATE_SECONDS)
     except Unreachable as error:
-        driver.end(EndReason.PROVISION_FAILED, EndedBy.CLIENT, error)  # it may exist: looked for from there
+        context.end(EndReason.PROVISION_FAILED, error=error)  # it may exist: looked for from there
         return
     except ProviderError as error:
-        found = None if certain else find(driver)
+        found = None if certain else find_created(context)
         if found is None:
-            _refused(driver, error)
-            termination.clean_up(provider, request.run_id, request.offer.region, clock)
+            _record_refusal(context, error)
+            clean_up(provider, request.run_id, request.offer.region, clock)
             return
         instance = found
-    created(driver, instance)
+    record_instance(context, instance)
 
 
-def _refused(driver: Driver, error: ProviderError) -> None:
-    driver.record.add(EventKind.REFUSED, error=type(error).__name__, message=error.message)
+def create_request(view: RunView, keys: Keys) -> CreateRequest:
+    """The create call of the current attempt: the same each time, in each process."""
+    tried, option = view.attempt, view.option
+    assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
+    spec = registry.spec(option.offer.provider)
+    waits = spec.watchdog_delay_seconds
+    script = boot_script(
+        deadline=tried.lease_until + timedelta(seconds=waits),
+        lifetime_seconds=option.lease.lifetime_seconds + waits,
+        user_public_key=keys.user_public if spec.over_ssh else "",
+        host_private_key=keys.host_private if spec.over_ssh else "",
+        host_public_key=keys.host_public if spec.over_ssh else "",
+    )
+    return CreateRequest(
+        run_id=view.run_id,
+        token=tried.token,
+        name=view.name,
+        owner=view.owner,
+        offer=option.offer,
+        zone=tried.zone,
+        disk_gib=option.disk_gib,
+        lease_until=tried.lease_until,
+        boot_script=script,
+        allow_from=tried.allow_from,
+        tags=view.spec.tags,
+    )
+
+
+def _record_refusal(context: RunContext, error: ProviderError) -> None:
+    context.journal.add(EventKind.REFUSED, error=type(error).__name__, message=error.message)
     if isinstance(error, NoCapacity):
-        driver.observer.note(error.message)
+        context.observer.note(error.message)
     else:
-        driver.error = error
+        context.error = error
 
 
-def created(driver: Driver, instance: Instance) -> None:
+def record_instance(context: RunContext, instance: Instance) -> None:
     """Records the id, before anything is waited for."""
-    layers = to_json(driver.provider().layers(request_of(driver)))
-    while driver.view.instance is None:
-        if driver.view.state is RunState.CLOSED:  # from another computer: nobody would come for it
-            termination.terminate(driver.provider(), instance.ref, driver.tools.clock)
-            termination.confirm(
-                driver.provider(), instance.ref, driver.tools.clock, known_since=driver.tools.clock.now()
-            )
+    provider = context.provider()
+    layers = to_json(provider.layers(create_request(context.view, context.keys())))
+    while context.view.instance is None:
+        if context.view.state is RunState.CLOSED:  # from another computer: nobody would come for it
+            end_instance(provider, instance.ref, context.clock, known_since=context.clock.now())
             return
         with contextlib.suppress(LedgerConflict):  # somebody has written meanwhile: the id is not to be lost
-            driver.record.add(
+            context.journal.add(
                 EventKind.CREATED,
                 **to_json(instance.ref),
                 zone=instance.zone,
@@ -138,34 +164,35 @@ def created(driver: Driver, instance: Instance) -> None:
             )
 
 
-def find(driver: Driver) -> Instance | None:
+def find_created(context: RunContext) -> Instance | None:
     """The machine of a create call whose answer was lost, looked for until it would have to be visible.
 
     Counted from the last call: this process's own, or the last that another one can have made.
     """
-    tried = driver.view.attempt
+    tried = context.view.attempt
     assert tried is not None  # noqa: S101 - provisioning has one
-    provider, request, clock = driver.provider(), request_of(driver), driver.tools.clock
-    own = driver.asked == tried.token
-    last = clock.monotonic() - (clock.now() - tried.at).total_seconds() + (0.0 if own else CREATE_SECONDS)
-    last = max(last, driver.asked_at if driver.asked_at is not None else last)
+    provider, clock = context.provider(), context.clock
+    request = create_request(context.view, context.keys())
+    since_attempt = (clock.now() - tried.at).total_seconds()
+    last_call = clock.monotonic() - since_attempt + (0.0 if context.own_token == tried.token else CREATE_SECONDS)
+    if context.create_called_at is not None:
+        last_call = max(last_call, context.create_called_at)
     while True:
         found = retry_provider_call(clock, lambda: provider.find(request), limit_seconds=CREATE_SECONDS)
-        if found is not None or clock.monotonic() - last > termination.UNKNOWN_SECONDS:
+        if found is not None or clock.monotonic() - last_call > VISIBLE_SECONDS:
             return found
-        driver.observer.waiting(driver.view, "making sure that no machine was created")
-        clock.sleep(3.0)
+        context.observer.waiting(context.view, "making sure that no machine was created")
+        clock.sleep(FIND_POLL_SECONDS)
 
 
-def _next_place(driver: Driver) -> tuple[int, str | None] | None:
+def _next_place(context: RunContext) -> tuple[int, str | None] | None:
     """The first option and zone that have not refused."""
-    tried = {(index, zone) for index, zone, _ in driver.view.refusals}
-    for index, option in enumerate(driver.view.options):
-        provider = driver.tools.provider(option.offer.provider)
+    tried = {(index, zone) for index, zone, _ in context.view.refusals}
+    for index, option in enumerate(context.view.options):
         try:
-            zones = provider.zones(option.offer)
+            zones = context.services.provider(option.offer.provider).zones(option.offer)
         except InvalidRequest as error:
-            driver.observer.note(error.message)
+            context.observer.note(error.message)
             continue
         for zone in zones:
             if (index, zone) not in tried:
@@ -173,21 +200,21 @@ def _next_place(driver: Driver) -> tuple[int, str | None] | None:
     return None
 
 
-def _nothing_left(driver: Driver) -> CostGpuError:
-    if driver.cancelling:
+def _nothing_left(context: RunContext) -> CostGpuError:
+    if context.cancelling:
         return RunCancelled("Cancelled before anything was created.")
-    if not driver.view.refusals:
+    if not context.view.refusals:
         return InvalidRequest("There is no place to launch in.")
-    index, zone, message = driver.view.refusals[-1]
-    offer = driver.view.options[index].offer
+    index, zone, message = context.view.refusals[-1]
+    offer = context.view.options[index].offer
     return NoCapacity(
-        f"No machine was free in any of {len(driver.view.refusals)} places. The last one, {offer.instance_type} in"
+        f"No machine was free in any of {len(context.view.refusals)} places. The last one, {offer.instance_type} in"
         f" {zone or offer.region}: {message}",
         hint="Try again later, or allow more: another --infra or --gpus, or no --spot.",
     )
 
 
-def _reason(driver: Driver) -> EndReason:
-    if isinstance(driver.error, RunCancelled):
+def _reason(error: CostGpuError) -> EndReason:
+    if isinstance(error, RunCancelled):
         return EndReason.CANCELLED
-    return EndReason.NO_CAPACITY if isinstance(driver.error, NoCapacity) else EndReason.PROVISION_FAILED
+    return EndReason.NO_CAPACITY if isinstance(error, NoCapacity) else EndReason.PROVISION_FAILED

@@ -1,67 +1,66 @@
-"""The create call as it was made, and the receipt that closes a run."""
+"""The receipt that closes a run: the proof of its end, and the safeguards that stood behind it."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
 
 from costgpu.ledger.codec import to_json
-from costgpu.models.instance import CreateRequest
+from costgpu.models.instance import Safeguard
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, EventKind
-from costgpu.providers import registry
-from costgpu.runner.drive import termination
-from costgpu.runner.machine.boot_script import boot_script
-
-if TYPE_CHECKING:
-    from costgpu.runner.drive.loop import Driver
+from costgpu.models.run import EndedBy, EventKind, Receipt, RunView
+from costgpu.runner.drive.context import RunContext
 
 
-def request_of(driver: Driver) -> CreateRequest:
-    """The create call of the current attempt: the same each time, in each process."""
-    view = driver.view
-    tried, option = view.attempt, view.option
-    assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
-    keys = driver.keys()
-    spec = registry.spec(option.offer.provider)
-    waits = spec.watchdog_delay_seconds
-    script = boot_script(
-        deadline=tried.lease_until + timedelta(seconds=waits),
-        lifetime_seconds=option.lease.lifetime_seconds + waits,
-        user_public_key=keys.user_public if spec.over_ssh else "",
-        host_private_key=keys.host_private if spec.over_ssh else "",
-        host_public_key=keys.host_public if spec.over_ssh else "",
-    )
-    return CreateRequest(
+def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: tuple[str, ...]) -> None:
+    """Writes the receipt of a run whose end is confirmed, or that never had a machine."""
+    view = context.view
+    seconds, cost = view.metered(context.clock.now())
+    made = view.instance is not None
+    receipt = Receipt(
         run_id=view.run_id,
-        token=tried.token,
-        name=view.name,
-        owner=view.owner,
-        offer=option.offer,
-        zone=tried.zone,
-        disk_gib=option.disk_gib,
-        lease_until=tried.lease_until,
-        boot_script=script,
-        allow_from=tried.allow_from,
-        tags=view.spec.tags,
-    )
-
-
-def close(driver: Driver, reason: EndReason, by: EndedBy, left: tuple[str, ...]) -> None:
-    """Writes the receipt."""
-    receipt = termination.receipt_for(
-        driver.view,
-        termination.all_layers(driver.view),
+        instance=view.instance,
+        instance_type=view.option.offer.instance_type if made and view.option else "",
+        layers=_safeguards(view),
         reason=reason,
         ended_by=by,
-        left_behind=left,
-        now=driver.tools.clock.now(),
+        requested_at=view.ending_at,
+        confirmed_state=view.confirmed_state,
+        confirmed_at=view.confirmed_at,
+        provider_reason=view.provider_reason,
+        left_behind=left_behind,
+        metered_seconds=round(seconds, 1) if made else 0.0,
+        metered_cost_usd=cost if made else Decimal(0),
+        metered_at_most=view.ended_before,
     )
-    driver.record.add(
+    context.journal.add(
         EventKind.CLOSED,
         reason=reason.value,
         ended_by=by.value,
         metered_seconds=receipt.metered_seconds,
         metered_cost_usd=str(receipt.metered_cost_usd),
         receipt=to_json(receipt),
+    )
+
+
+def _safeguards(view: RunView) -> tuple[Safeguard, ...]:
+    """Those that the provider armed, and those that are the same everywhere."""
+    if view.instance is None:
+        return ()
+    agent, client, reaper = common_safeguards(view.lease_until)
+    return (*view.layers, replace(agent, armed=view.synced), replace(client, armed=not view.detached), reaper)
+
+
+def common_safeguards(until: datetime | None) -> tuple[Safeguard, Safeguard, Safeguard]:
+    """Agent, client and reaper."""
+    return (
+        Safeguard(
+            name="agent",
+            armed=True,
+            deadline=until,
+            detail="on the machine: job over and nobody there, idle, out of time, disk full, preempted",
+        ),
+        Safeguard(name="client", armed=True, detail="terminates when the job is over, and waits for proof"),
+        Safeguard(name="reap", armed=True, deadline=until, detail="costgpu reap ends it by its tag, from any computer"),
     )

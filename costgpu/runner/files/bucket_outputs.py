@@ -67,7 +67,7 @@ class BucketOutputs:
             f" it cannot put outputs into {url} by itself."
         )
 
-    def rescue(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
+    def recover(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
         """Unpacks what the machine has left there; logs go into the run's private folder.
 
         Raises:

@@ -1,8 +1,8 @@
 """Ignore rules in git's syntax, decided entry by entry from the top of a tree down, as git does. Imports nothing of ours.
 
-pathspec translates the patterns. Its own matching answers for whole paths, where a rule for a folder also holds for
-everything below; git asks for each folder on the way, so that a deeper rule can decide otherwise. The walk in `sync`
-does that, and here every rule is asked about the entry itself only.
+Libraries such as pathspec answer for whole paths, where a rule for a folder also holds for everything below; git asks
+for each folder on the way, so that a deeper rule can decide otherwise. The walk in `select` does that, and here every
+rule is asked about the entry itself only.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
-_EVERYTHING = "."  # pathspec's regular expression for ** and the like
 _SPECIAL = re.compile(r"[*?\[\\]")
-_STARS = re.compile(r"\*{3,}")
+_STARS = re.compile(r"\*+")
+_TRAILING_SPACES = re.compile(r"((?:[^\\]|\\.)*?) +", re.DOTALL)  # those that no backslash protects
 _BYTES = frozenset(map(chr, range(256)))
 _NAMED_SET = re.compile(r"\[:([^\]]*):\]")
 _NAMED: dict[str, Callable[[str], bool]] = {
@@ -43,13 +41,13 @@ class _Rule:
     ignores: bool
     folders_only: bool
     by_name: bool
-    regex: re.Pattern[str] | None  # None matches everything
+    regex: re.Pattern[str]
     prefix: str  # literal start of what a rule by path can match
 
     def matches(self, path: str, name: str, is_folder: bool) -> bool:
         if self.folders_only and not is_folder:
             return False
-        return self.regex is None or self.regex.fullmatch(name if self.by_name else path) is not None
+        return self.regex.fullmatch(name if self.by_name else path) is not None
 
 
 class RuleFile:
@@ -147,7 +145,9 @@ def as_bytes(text: str) -> str:
 
 
 def _parse(line: str) -> _Rule | None:
-    pattern = _trimmed(as_bytes(line))
+    line = as_bytes(line)
+    trimmed = _TRAILING_SPACES.fullmatch(line)
+    pattern = trimmed[1] if trimmed is not None else line
     if not pattern or pattern.startswith("#"):
         return None
     ignores = not pattern.startswith("!")
@@ -157,53 +157,46 @@ def _parse(line: str) -> _Rule | None:
     by_name = "/" not in pattern
     if not pattern or pattern.endswith("/") or "//" in pattern:  # no path looks like that
         return None
+    pattern = pattern.removeprefix("/")
     special = _SPECIAL.search(pattern)
-    prefix = pattern[: special.start() if special else None].lstrip("/")
-    regex = _translated(pattern, by_name=by_name)
+    regex = _translated(pattern)
     if regex is None:
         return None
-    compiled = None if regex == _EVERYTHING else re.compile(regex, re.DOTALL)
-    return _Rule(ignores, folders_only, by_name, compiled, prefix)
+    prefix = pattern[: special.start() if special else None]
+    return _Rule(ignores, folders_only, by_name, re.compile(regex, re.DOTALL), prefix)
 
 
-def _translated(pattern: str, *, by_name: bool) -> str | None:
-    """What pathspec makes of the pattern, after what it reads unlike git was put differently; None matches nothing."""
-    without_sets = _without_odd_sets(pattern)
-    if without_sets is None:
-        return None
-    pattern = _STARS.sub("**", without_sets)
-    if not by_name and "/" not in pattern:
-        pattern = f"/{pattern}"
-    if pattern[0] in "!#":
-        pattern = f"\\{pattern}"
-    if pattern.endswith("/**"):
-        pattern += "/*"  # what is in a folder is meant, not the folder
-    if pattern[-1].isspace() and not pattern.endswith("\\ "):
-        pattern = f"{pattern[:-1]}[{pattern[-1]}]"  # pathspec would strip what git does not
-    try:
-        regex, _ = GitIgnoreSpecPattern.pattern_to_regex(pattern)
-    except ValueError:
-        return None
-    return None if regex is None else str(regex)
-
-
-def _without_odd_sets(pattern: str) -> str | None:
-    r"""Spells sets like ``[!a-c]`` out as ``[de...]``: in git they never hold a slash, and know ``[:alpha:]`` and ``\\``."""
-    found, position = "", 0
+def _translated(pattern: str) -> str | None:
+    """The pattern as a regular expression; None if it matches nothing."""
+    regex, position = "", 0
     while position < len(pattern):
-        if pattern[position] == "\\":
-            found += pattern[position : position + 2]
-            position += 2
-        elif pattern[position] == "[":
-            parsed = _parse_set(pattern, position + 1)
+        start = position
+        if stars := _STARS.match(pattern, start):
+            position = stars.end()
+            begins = start == 0 or pattern[start - 1] == "/"
+            if len(stars[0]) == 1 or not begins or pattern[position : position + 1] not in ("", "/"):
+                regex += "[^/]*"
+            elif position == len(pattern):
+                regex += ".+"  # what is in a folder is meant, not the folder
+            else:
+                regex += "(?:.*/)?"
+                position += 1
+        elif pattern[start] == "[":
+            parsed = _parse_set(pattern, start + 1)
             if parsed is None:
                 return None
             members, position = parsed
-            found += _spelt(members)
-        else:
-            found += pattern[position]
+            regex += f"[{''.join(map(re.escape, sorted(members)))}]" if members else "(?!)"
+        elif pattern[start] == "?":
+            regex += "[^/]"
             position += 1
-    return found
+        else:
+            position += pattern[start] == "\\"
+            if position == len(pattern):
+                return None
+            regex += re.escape(pattern[position])
+            position += 1
+    return regex
 
 
 def _parse_set(pattern: str, start: int) -> tuple[set[str], int] | None:
@@ -239,32 +232,7 @@ def _parse_set(pattern: str, start: int) -> tuple[set[str], int] | None:
     return members - {"/"}, position + 1
 
 
-def _spelt(members: set[str]) -> str:
-    """A set as pathspec hands it on to a regular expression: no ranges, and every character where it has no meaning."""
-    if len(members) < 2:
-        return "".join(f"\\{one}" for one in members) if members else "[!\0-\xff]"
-    plain = sorted(members - set("]^!-["))
-    return "[" + "".join([*("]" * ("]" in members)), *plain, *(one for one in "[^!-" if one in members)]) + "]"
-
-
-def _trimmed(line: str) -> str:
-    """Without spaces at the end that no backslash protects."""
-    end, position = len(line), 0
-    spaces_from: int | None = None
-    while position < end:
-        if line[position] == " ":
-            spaces_from = position if spaces_from is None else spaces_from
-        else:
-            if line[position] == "\\":
-                position += 1
-                if position == end:
-                    return line
-            spaces_from = None
-        position += 1
-    return line[:spaces_from]
-
-
 def _any(rules: Iterable[_Rule]) -> re.Pattern[str] | None:
     """One expression that matches wherever one of the rules does: most entries match none."""
-    parts = [".*" if rule.regex is None else rule.regex.pattern.replace("?P<ps_d>", "?:") for rule in rules]
-    return re.compile("|".join(f"(?:{part})" for part in parts), re.DOTALL) if parts else None
+    parts = [f"(?:{rule.regex.pattern})" for rule in rules]
+    return re.compile("|".join(parts), re.DOTALL) if parts else None

@@ -13,15 +13,15 @@ import re
 import secrets
 import shutil
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from costgpu.errors import OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
-from costgpu.runner.files.safe_move import has_size, is_file_with, move_across, put_new, sha256_of, to_disk
-from costgpu.runner.files.select import format_bytes, printable
-from costgpu.runner.machine.host import Fetches
+from costgpu.runner.files.safe_move import has_content, has_size, move_across, put_new, to_disk
+from costgpu.runner.files.select import format_bytes, printable_path
+from costgpu.runner.machine.host import OutputSource
 
 OWN_FOLDER = ".costgpu"
 _SPARE_BYTES = 16 * 1024 * 1024  # left free on the disk
@@ -31,29 +31,8 @@ _TRIES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
-    """A file of the user's in whose place an output was put.
-
-    Attributes:
-        path: Relative to the working folder.
-        kept_at: Where it is now.
-        as_sent: Whether it is what was sent to the machine: then the job, and only the job, has changed it.
-    """
-
-    path: str
-    kept_at: Path
-    as_sent: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stuck:
-    """An output that is here, whole and verified, but could not be put in its place.
-
-    Attributes:
-        path: Relative to the working folder.
-        staged_at: Where it is.
-        why: What is in the way.
-    """
+    """An output that is here, whole and verified, but could not be put in its place: why, and where it is."""
 
     path: str
     staged_at: Path
@@ -65,15 +44,15 @@ class PlacedOutputs:
     """What came home. All of it is on this machine: the other one may end.
 
     Attributes:
-        files: Outputs in their places.
-        bytes: Of those.
-        replaced: What was in their places, kept.
+        files: Number of outputs in their places.
+        bytes: Size of those.
+        replaced: Where that is kept which was in their places.
         stuck: Outputs that are here, but not in their places.
     """
 
     files: int
     bytes: int
-    replaced: tuple[Replaced, ...] = ()
+    replaced: tuple[Path, ...] = ()
     stuck: tuple[Stuck, ...] = ()
 
     @property
@@ -81,7 +60,7 @@ class PlacedOutputs:
         """The error to show if some outputs are not in their places."""
         if not self.stuck:
             return None
-        shown = "; ".join(f"{printable(one.path)}: {one.why}" for one in self.stuck[:_LISTED])
+        shown = "; ".join(f"{printable_path(one.path)}: {one.why}" for one in self.stuck[:_LISTED])
         more = f"; and {len(self.stuck) - _LISTED} more" if len(self.stuck) > _LISTED else ""
         folder = os.path.commonpath([one.staged_at.parent for one in self.stuck])
         return RunError(
@@ -90,16 +69,13 @@ class PlacedOutputs:
         )
 
 
-def bring_home(
-    host: Fetches, entries: Sequence[FileEntry], *, workdir: Path, sent: Mapping[str, str], run_id: str
-) -> PlacedOutputs:
+def fetch_and_place(host: OutputSource, entries: Sequence[FileEntry], *, workdir: Path, run_id: str) -> PlacedOutputs:
     """Brings the outputs into the working folder.
 
     Args:
         host: The machine that has them.
         entries: What to bring, with checksums.
         workdir: The folder that they belong into; made if it is not there.
-        sent: Path -> sha256 of what was sent to the machine.
         run_id: Names the folder under ``.costgpu/replaced`` that keeps what was in the way.
 
     Raises:
@@ -110,35 +86,34 @@ def bring_home(
     if not _RUN_ID.fullmatch(run_id):
         raise RunError(f"{run_id!r} is not the name of a run.")
     _check_paths(entries)
-    landing = _Landing(workdir.absolute(), sent, run_id)
+    placement = _Placement(workdir.absolute(), run_id)
     try:
-        landing.prepare()
-        landing.stage(host, entries)
+        placement.prepare()
+        placement.stage(host, entries)
     except OSError as exc:
         raise RunError(
             f"The outputs cannot be written to {workdir}: {exc.strerror or exc}"
             + (f" ({exc.filename})." if exc.filename else "."),
-            hint=f"Free or unlock the folder and fetch again; the machine still has them. {landing.staged_words()}".strip(),
+            hint=f"Free or unlock the folder and fetch again; the machine still has them.{placement.staged_words()}",
         ) from exc
-    return landing.place(entries)
+    return placement.place(entries)
 
 
 class _InTheWay(Exception):
     """Why an output cannot be put in its place; in words."""
 
 
-class _Landing:
-    """One call of `bring_home`."""
+class _Placement:
+    """One call of `fetch_and_place`."""
 
-    def __init__(self, workdir: Path, sent: Mapping[str, str], run_id: str) -> None:
+    def __init__(self, workdir: Path, run_id: str) -> None:
         self._workdir = workdir
-        self._sent = sent
         self._own = workdir / OWN_FOLDER
         self._incoming = self._own / "incoming" / run_id
         self._kept = self._own / "replaced" / run_id
         self._staged: dict[str, Path] = {}  # output -> where it is staged
         self._clashing: dict[str, str] = {}  # output -> the one that this file system cannot tell it from
-        self._again: list[Replaced] = []
+        self._kept_again: list[Path] = []  # under a second name
         self._made: set[Path] = set()  # folders
 
     def prepare(self) -> None:
@@ -153,14 +128,14 @@ class _Landing:
 
     def staged_words(self) -> str:
         """Where the part is that has come already."""
-        return f"What has come is in {self._incoming}." if any(self._incoming.glob("*")) else ""
+        return f" What has come is in {self._incoming}." if any(self._incoming.glob("*")) else ""
 
-    def stage(self, host: Fetches, entries: Sequence[FileEntry]) -> None:
+    def stage(self, host: OutputSource, entries: Sequence[FileEntry]) -> None:
         """Fetches what is neither in its place nor staged yet; all of it is then on disk."""
         lacking, missing = [], 0
         for group in _groups(entries, _folding(self._incoming)):
             folder = self._incoming / str(group.number)
-            these = [entry for entry in group.entries if not is_file_with(self._workdir / entry.path, entry)]
+            these = [entry for entry in group.entries if not has_content(self._workdir / entry.path, entry)]
             lacking.append((folder, these))
             self._staged.update({entry.path: folder / entry.path for entry in these})
             self._clashing.update(group.clashes)
@@ -197,19 +172,21 @@ class _Landing:
         return PlacedOutputs(
             files=len(placed),
             bytes=sum(entry.size for entry in placed),
-            replaced=(*self._kept_before(entries), *self._again),
+            replaced=(*self._kept_before(entries), *self._kept_again),
             stuck=tuple(stuck),
         )
 
     def _place(self, entry: FileEntry, staged: Path) -> None:
         if entry.path in self._clashing:
-            raise _InTheWay(f"this file system does not tell its name from {printable(self._clashing[entry.path])}")
+            raise _InTheWay(
+                f"this file system does not tell its name from {printable_path(self._clashing[entry.path])}"
+            )
         folder = self._folder_for(entry.path)
         target = folder / entry.path.rpartition("/")[2]
         for _ in range(_TRIES):  # somebody may put a new file there while the old one is moved
             if target.is_dir() and not target.is_symlink():
                 raise _InTheWay("a folder of that name is there")
-            if is_file_with(target, entry):
+            if has_content(target, entry):
                 return
             if os.path.lexists(target):
                 self._keep(target, entry.path)
@@ -257,23 +234,11 @@ class _Landing:
                 raise
             move_across(target, kept)
         if number:
-            self._again.append(Replaced(path=path, kept_at=kept, as_sent=self._is_as_sent(path, kept)))
+            self._kept_again.append(kept)
 
-    def _kept_before(self, entries: Sequence[FileEntry]) -> list[Replaced]:
+    def _kept_before(self, entries: Sequence[FileEntry]) -> list[Path]:
         """What this call and killed ones before it have kept, each under its own name."""
-        if not self._kept.is_dir():
-            return []
-        return [
-            Replaced(path=entry.path, kept_at=kept, as_sent=self._is_as_sent(entry.path, kept))
-            for entry in entries
-            if os.path.lexists(kept := self._kept / entry.path)
-        ]
-
-    def _is_as_sent(self, path: str, kept: Path) -> bool:
-        try:
-            return path in self._sent and not kept.is_symlink() and sha256_of(kept) == self._sent[path]
-        except OSError:
-            return False
+        return [kept for entry in entries if os.path.lexists(kept := self._kept / entry.path)]
 
     def _tidy(self, *, anything_left: bool) -> None:
         if anything_left:

@@ -67,7 +67,7 @@ def has_size(path: Path, size: int) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
-def is_file_with(path: Path, entry: FileEntry) -> bool:
+def has_content(path: Path, entry: FileEntry) -> bool:
     """Whether the regular file is there with this very content."""
     try:
         return has_size(path, entry.size) and sha256_of(path) == entry.sha256

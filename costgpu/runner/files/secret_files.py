@@ -10,49 +10,14 @@ from fnmatch import fnmatchcase, translate
 
 # Secrets by name, the first that matches counts. What is meant to be shared is spared: .env.example and the like.
 _SHARED = {"example", "sample", "template", "dist", "defaults", "schema"}
-_SECRET_NAMES = (
-    ".env*",
-    "*.env",
-    "id_rsa*",
-    "id_dsa*",
-    "id_ecdsa*",
-    "id_ed25519*",
-    "*.pem",
-    "*.key",
-    "*.p12",
-    "*.pfx",
-    "*.ppk",
-    "*.jks",
-    "*.keystore",
-    "*.kdbx",
-    ".netrc",
-    "_netrc",
-    ".pgpass",
-    ".my.cnf",
-    ".pypirc",
-    ".npmrc",
-    ".git-credentials",
-    ".htpasswd",
-    ".vault-token",
-    "credentials",
-    "credentials.json",
-    "credentials.csv",
-    "credentials.toml",
-    "credentials.y*ml",
-    "credentials.ini",
-    "*_accesskeys.csv",
-    "rootkey.csv",
-    "client_secret*.json",
-    "*service[-_]account*.json",
-    "application_default_credentials.json",
-    "kaggle.json",
-    "secrets.toml",
-    "secrets.json",
-    "secrets.y*ml",
-    ".boto",
-    ".s3cfg",
-    "*.tfstate",
-)
+_PATTERNS = """
+    .env* *.env id_rsa* id_dsa* id_ecdsa* id_ed25519* *.pem *.key *.p12 *.pfx *.ppk *.jks *.keystore *.kdbx .netrc
+    _netrc .pgpass .my.cnf .pypirc .npmrc .git-credentials .htpasswd .vault-token credentials credentials.json
+    credentials.csv credentials.toml credentials.y*ml credentials.ini *_accesskeys.csv rootkey.csv
+    client_secret*.json *service[-_]account*.json application_default_credentials.json kaggle.json secrets.toml
+    secrets.json secrets.y*ml .boto .s3cfg *.tfstate
+"""
+_SECRET_NAMES = tuple(_PATTERNS.split())
 _ANY_SECRET = re.compile("|".join(map(translate, _SECRET_NAMES)))
 _SECRET_FOLDERS = {".aws", ".ssh", ".gnupg", ".kube", ".azure", ".gcloud", ".kaggle", ".huggingface", ".oci"}
 _OTHER_FOLDERS = {
@@ -68,24 +33,11 @@ ENVIRONMENT_PARTS = {"pyvenv.cfg", "bin", "include", "lib", "lib64", "Scripts", 
 PRIVATE_KEY = "secrets: a private key inside"
 
 # Recreated at will, or a tool's own record: left behind unless a ! rule asks for them.
-DISPENSABLE = (
-    "__pycache__/",
-    "*.py[co]",
-    ".ipynb_checkpoints/",
-    ".mypy_cache/",
-    ".pytest_cache/",
-    ".ruff_cache/",
-    ".hypothesis/",
-    ".tox/",
-    ".nox/",
-    ".eggs/",
-    "*.egg-info/",
-    ".DS_Store",
-    "wandb/run-*/",
-    "wandb/offline-run-*/",
-    "wandb/latest-run",
-    "wandb/debug*.log",
-)
+_CACHES = """
+    __pycache__/ *.py[co] .ipynb_checkpoints/ .mypy_cache/ .pytest_cache/ .ruff_cache/ .hypothesis/ .tox/ .nox/
+    .eggs/ *.egg-info/ .DS_Store wandb/run-*/ wandb/offline-run-*/ wandb/latest-run wandb/debug*.log
+"""
+DISPENSABLE = tuple(_CACHES.split())
 
 _KEY_BLOCK = re.compile(rb"^[ \t]*-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----[ \t]*\r?$", re.MULTILINE)
 _SERVICE_ACCOUNT = re.compile(rb'"private_key"\s*:\s*"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----')

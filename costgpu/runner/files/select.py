@@ -263,12 +263,12 @@ def _read(top: str, path: str) -> FileEntry | str | None:
             mode = stat.S_IMODE(after.st_mode) & 0o777
             return reason or FileEntry(path=path, size=size, sha256=digest.hexdigest(), mode=mode)
     raise SyncRefused(
-        f"{printable(path)} keeps changing while it is read.",
+        f"{printable_path(path)} keeps changing while it is read.",
         hint=f"Wait until nothing writes to it. {_HINT}, if the job does not need it.",
     )
 
 
-def printable(path: str) -> str:
+def printable_path(path: str) -> str:
     """The path as a message can show it: control characters and bytes that are no text are escaped."""
     return path if path.isprintable() else ascii(path)
 
@@ -286,7 +286,7 @@ def _check_folder(workdir: Path) -> None:
 
 
 def _leaving(links: dict[str, str]) -> SyncRefused:
-    shown = [f"{printable(path)} -> {printable(target)}" for path, target in list(links.items())[:_LISTED]]
+    shown = [f"{printable_path(path)} -> {printable_path(target)}" for path, target in list(links.items())[:_LISTED]]
     more = f", and {len(links) - _LISTED} more" if len(links) > _LISTED else ""
     what = "A link leads" if len(links) == 1 else f"{len(links)} links lead"
     return SyncRefused(
@@ -302,7 +302,7 @@ def _too_large(files: list[tuple[str, int]], total: int, limit: int) -> SyncRefu
     for path, size in files:
         parts = path.split("/")
         sizes["/".join(parts[:2]) + "/" if len(parts) > 2 else parts[0] + ("/" if len(parts) == 2 else "")] += size
-    largest = ", ".join(f"{printable(name)} {format_bytes(size)}" for name, size in sizes.most_common(_LISTED))
+    largest = ", ".join(f"{printable_path(name)} {format_bytes(size)}" for name, size in sizes.most_common(_LISTED))
     return SyncRefused(
         f"The working folder holds {format_bytes(total)} in {len(files)} files, and {format_bytes(limit)} may be sent. "
         f"The largest: {largest}.",

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged, SyncRefused
-from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, JobStatus, Outputs
+from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, JobStatus, LogStream, Outputs
 from costgpu.runner.agent.log_stream import HEADER, MAGIC, POSITION
 from costgpu.runner.agent.main import REPLY
 from costgpu.runner.files.download import fetch_verified
 from costgpu.runner.files.tar import tar_stream
 from costgpu.runner.machine.agent_bundle import agent_file, agent_sha256
-from costgpu.runner.machine.host import Completed, LogPosition, Selection, Stream, Transport
+from costgpu.runner.machine.host import Completed, LogPosition, Selection, Transport
 
 LOG_NAMES = frozenset({"stdout.log", "stderr.log"})
 _NOT_FOUND = 127
@@ -208,20 +208,20 @@ class AgentHost:
         """SIGTERM, grace, SIGKILL; returns at once."""
         self._call("cancel")
 
-    def follow(self, position: LogPosition, sink: Callable[[Stream, bytes], None]) -> JobStatus:
+    def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
         """Hands every byte from `position` on to `sink`; returns when the job is over.
 
         Raises:
             HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
         """
         argv = [*self._agent, "follow", str(position.stdout), str(position.stderr)]
-        expected = {Stream.STDOUT: position.stdout, Stream.STDERR: position.stderr}
+        expected = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
         with self._transport.stream(argv) as chunks:
             for kind, payload in _frames(_watched(chunks, self._patience.silence)):
                 if kind == b"s":
                     return _status(json.loads(payload))
                 if kind in b"oe":
-                    stream = Stream.STDOUT if kind == b"o" else Stream.STDERR
+                    stream = LogStream.STDOUT if kind == b"o" else LogStream.STDERR
                     (at,) = POSITION.unpack_from(payload)
                     data = payload[POSITION.size :]
                     if at != expected[stream]:
@@ -229,7 +229,7 @@ class AgentHost:
                     expected[stream] += len(data)
                     sink(stream, data)
                 else:
-                    sink(Stream.STDOUT, b"")  # a sign of life: whoever watches can look at the clock
+                    sink(LogStream.STDOUT, b"")  # a sign of life: whoever watches can look at the clock
         raise HostUnreachable("The connection to the machine ended while the job was running.")
 
     def outputs(self) -> Outputs:

@@ -12,11 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from costgpu.models import job
 from costgpu.models.instance import Instance
-from costgpu.models.job import FileEntry, JobOrder, JobStatus, Outputs
-
-Stream = job.Stream
+from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +96,7 @@ class Transport(Protocol):
         """Idempotent."""
 
 
-class Fetches(Protocol):
+class OutputSource(Protocol):
     """Whatever outputs can be fetched from."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
@@ -131,7 +128,7 @@ class Host(Protocol):
     def status(self) -> JobStatus:
         """Now. Also tells the agent that a client is there."""
 
-    def follow(self, position: LogPosition, sink: Callable[[Stream, bytes], None]) -> JobStatus:
+    def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
         """Hands every byte from `position` on to `sink` as it comes; returns when the job is over.
 
         While the job is silent `sink` gets empty bytes now and then; it may raise to end the call.

@@ -16,7 +16,7 @@ except ImportError:  # no advisory locks on this system: the ledger's sequence n
 
 
 @contextlib.contextmanager
-def driving(folder: Path) -> Iterator[None]:
+def lock_run(folder: Path) -> Iterator[None]:
     """Holds the run whose private folder this is.
 
     Raises:
@@ -46,7 +46,7 @@ def is_driven(folder: Path) -> bool:
     if not (folder / "driver.lock").exists():
         return False
     try:
-        with driving(folder):
+        with lock_run(folder):
             return False
     except RunBusy:
         return True

@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Protocol
 
+from costgpu.models.job import LogStream
 from costgpu.models.run import RunView
-from costgpu.runner.machine.host import Stream
 
 
 class Answer(StrEnum):
@@ -26,7 +26,7 @@ class Observer(Protocol):
     def waiting(self, view: RunView, what: str) -> None:
         """Called about once a second while the engine waits for something."""
 
-    def output(self, stream: Stream, data: bytes) -> None:
+    def output(self, stream: LogStream, data: bytes) -> None:
         """What the job wrote, unchanged."""
 
     def note(self, text: str) -> None:
@@ -45,7 +45,7 @@ class NullObserver:
     def waiting(self, _view: RunView, what: str) -> None:
         """Nothing."""
 
-    def output(self, stream: Stream, data: bytes) -> None:
+    def output(self, stream: LogStream, data: bytes) -> None:
         """Nothing."""
 
     def note(self, text: str) -> None:

@@ -61,10 +61,10 @@ def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) ->
 def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
     """The profile of a kind of work or of a language model that is not here."""
     from costgpu.estimate.reference_profiles import language_model_profile, like_profile
-    from costgpu.measure.host_info import describe_machine_plainly
+    from costgpu.measure.host_info import measure_host
     from costgpu.pricing.references import reference
 
-    created, machine = now.isoformat(timespec="seconds"), describe_machine_plainly()
+    created, machine = now.isoformat(timespec="seconds"), measure_host().machine
     if request.params is not None and request.tokens is not None:
         parameters = parse_count(request.params, what="--params")
         tokens = parse_count(request.tokens, what="--tokens")
@@ -91,7 +91,7 @@ def _measure_script(request: EstimateRequest, reporter: Reporter) -> tuple[Workl
 
 
 def _measure_program(request: EstimateRequest, reporter: Reporter) -> tuple[WorkloadProfile, str]:
-    from costgpu.measure.log.measure_command import measure_command
+    from costgpu.measure.log.command import measure_command
 
     if request.steps is not None or request.python is not None:
         raise UsageError("--steps and --python are for Python scripts.", hint=f"{request.command[0]} runs as it is.")

@@ -11,10 +11,11 @@ from pathlib import Path
 from costgpu.errors import UsageError
 from costgpu.estimate.verdict import Preferences
 from costgpu.models.prediction import Objective
+from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.units import parse_duration, parse_usd
 
-MEASURE_FOR = "30s"
-START_LIMIT = "180s"
+MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
+START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
 TABLE_ROWS = 8
 MOST_STEPS = 1e15
 

@@ -56,7 +56,7 @@ class SpeedHistory:
         from costgpu.config import load_settings
         from costgpu.ledger.records.estimates import Estimate, record_estimate
         from costgpu.render.text.estimate import prediction_value
-        from costgpu.runner.launch import whoami
+        from costgpu.runner.launch import current_owner
 
         data = {
             "choice": verdict.choice,
@@ -68,7 +68,7 @@ class SpeedHistory:
             "recommended": prediction_value(verdict.recommended, now.date()),
         }
         try:
-            owner = load_settings(Path.cwd()).owner or whoami()
+            owner = load_settings(Path.cwd()).owner or current_owner()
             estimate = Estimate(at=now, workload=profile.workload, name=profile.script, owner=owner, data=data)
             record_estimate(self._ledger, estimate)
         except CostGpuError as error:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from costgpu.errors import HostUnreachable, RunError
 from costgpu.models.run import RunView
+from costgpu.runner.adopt import adopt, job_status, log_tail
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.launch import driver_for, load, status_of, tail_position
-from costgpu.runner.state.lock import driving
+from costgpu.runner.find_run import load_run
+from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
@@ -20,11 +21,11 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver
         RunBusy: Another process drives it; see `watch_run`.
         Detached: The observer has left it.
     """
-    with driving(context.tools.folder / view.run_id):
-        view = load(context.ledger, view.run_id)
-        driver = driver_for(view, context.ledger, context.tools, observer, environment_again(view.spec))
-        if status := status_of(view, context.tools):
-            driver.position = tail_position(status)
+    with lock_run(context.tools.folder / view.run_id):
+        view = load_run(context.ledger, view.run_id)
+        driver = adopt(view, context.ledger, context.tools, observer, environment_again(view.spec))
+        if status := job_status(view, context.tools):
+            driver.context.log_position = log_tail(status)
         observer.changed(driver.view)
         driver.drive()
     return driver
@@ -37,10 +38,10 @@ def watch_run(context: AppContext, view: RunView, observer: Observer) -> int:
         raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
     with connection(context, instance) as host:
         try:
-            status = host.follow(tail_position(host.status()), observer.output)
+            status = host.follow(log_tail(host.status()), observer.output)
         except HostUnreachable:
             # Whoever drives the run has seen the job's end before us, and may have ended the machine.
-            known = load(context.ledger, view.run_id).status
+            known = load_run(context.ledger, view.run_id).status
             if known is None:
                 raise
             status = known

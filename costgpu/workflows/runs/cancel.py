@@ -5,11 +5,12 @@ from __future__ import annotations
 from costgpu.models.instance import Instance
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
-from costgpu.runner.drive import termination
-from costgpu.runner.drive.loop import Detached, Driver
-from costgpu.runner.launch import driver_for, status_of, tail_position
+from costgpu.runner.adopt import adopt, job_status, log_tail
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.end_instance import clean_up, end_instance
 from costgpu.runner.state.journal import RunJournal
-from costgpu.runner.state.lock import driving
+from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
@@ -31,11 +32,11 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
         RunBusy: Another process drives it; see `cancel_driven`.
     """
     try:
-        with driving(context.tools.folder / view.run_id):
-            driver = driver_for(view, context.ledger, context.tools, observer, None)
-            driver.cancelling = now
-            if status := status_of(view, context.tools):
-                driver.position = tail_position(status, 0)  # what it wrote before is for costgpu logs
+        with lock_run(context.tools.folder / view.run_id):
+            driver = adopt(view, context.ledger, context.tools, observer, None)
+            driver.context.cancelling = now
+            if status := job_status(view, context.tools):
+                driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
             driver.cancel()
             return driver
     except Detached:
@@ -58,6 +59,5 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
 def cancel_by_tag(context: AppContext, instance: Instance) -> tuple[str, ...]:
     """Terminates a machine that the ledger does not know; returns the names of what could not be removed with it."""
     provider, ref, clock = context.provider(instance.ref.provider), instance.ref, context.clock
-    termination.terminate(provider, ref, clock)
-    termination.confirm(provider, ref, clock, known_since=instance.launched_at)
-    return termination.clean_up(provider, instance.run_id, ref.region, clock)
+    end_instance(provider, ref, clock, known_since=instance.launched_at)
+    return clean_up(provider, instance.run_id, ref.region, clock)

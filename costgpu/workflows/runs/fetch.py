@@ -8,8 +8,8 @@ from pathlib import Path
 from costgpu.errors import RunError
 from costgpu.models.instance import Instance
 from costgpu.models.run import RunView
-from costgpu.runner.drive import collect
-from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
+from costgpu.runner.drive.collect import placed_summary, unreadable_error
+from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
@@ -51,8 +51,8 @@ def _from_machine(context: AppContext, instance: Instance, home: Path) -> Fetche
     with connection(context, instance) as host:
         host.fetch_logs(folder)
         outputs = host.outputs()
-        landed = bring_home(host, outputs.files, workdir=home, sent=collect.read_sent(folder), run_id=run_id)
-    unread = collect.unreadable(outputs) if outputs.unreadable else None
+        landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)
+    unread = unreadable_error(outputs) if outputs.unreadable else None
     until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
     stays = f"Its machine stays until {until}; costgpu cancel {run_id} ends it now."
     return Fetched(remarks=[_words(landed, home, run_id), stays], problem=unread or landed.problem)
@@ -60,17 +60,17 @@ def _from_machine(context: AppContext, instance: Instance, home: Path) -> Fetche
 
 def _from_bucket(context: AppContext, view: RunView | None, run_id: str, home: Path) -> Fetched:
     folder = context.tools.folder / run_id
-    rescued = context.tools.depot.rescue(view, folder) if view is not None and context.tools.depot else None
+    rescued = context.tools.bucket.recover(view, folder) if view is not None and context.tools.bucket else None
     if rescued is None:
         raise RunError(
             f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",
             hint="Outputs live with their machine, unless --bucket was given.",
         )
     status, entries, host = rescued
-    landed = bring_home(host, entries, workdir=home, sent=collect.read_sent(folder), run_id=run_id)
+    landed = fetch_and_place(host, entries, workdir=home, run_id=run_id)
     remarks = [status.detail] if status.detail else []
     return Fetched(remarks=[*remarks, _words(landed, home, run_id)], problem=landed.problem)
 
 
 def _words(landed: PlacedOutputs, home: Path, run_id: str) -> str:
-    return collect.landed_words(landed, str(home), run_id)
+    return placed_summary(landed, str(home), run_id)

@@ -9,7 +9,9 @@ from costgpu.errors import CostGpuError, HostUnreachable, RunNotFound
 from costgpu.models.instance import Instance
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.launch import find, provider_of, whoami
+from costgpu.runner.adopt import provider_of
+from costgpu.runner.find_run import resolve_run
+from costgpu.runner.launch import current_owner
 from costgpu.runner.machine.host import Host
 from costgpu.runner.machine.keys import load_keys
 from costgpu.workflows.context import AppContext
@@ -17,7 +19,7 @@ from costgpu.workflows.context import AppContext
 
 def find_run(context: AppContext, text: str) -> RunView | TaggedInstance:
     """A run by its id, name or machine: as the ledger tells it or, without one, as its machine's tags do."""
-    return find(text, context.ledger, context.providers, lambda: context.settings.owner or whoami())
+    return resolve_run(text, context.ledger, context.providers, lambda: context.settings.owner or current_owner())
 
 
 def recorded_run(context: AppContext, text: str) -> RunView:

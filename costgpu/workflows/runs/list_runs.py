@@ -79,11 +79,11 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
     alone = [view for view in here if not is_driven(folders[view.run_id])]
     if not alone:
         return []
-    from costgpu.runner.launch import status_of
+    from costgpu.runner.adopt import job_status
 
     now = context.clock.now()
     with ThreadPoolExecutor(8) as pool:  # each may take seconds to answer
-        answers = list(pool.map(lambda view: status_of(view, context.tools), alone))
+        answers = list(pool.map(lambda view: job_status(view, context.tools), alone))
     lines = []
     for view, status in zip(alone, answers, strict=True):
         what = "goes on without a client"

@@ -23,7 +23,7 @@ from costgpu.models.instance import CreateRequest, Identity
 from costgpu.models.job import JobSpec
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
-from costgpu.runner.drive.termination import common_layers
+from costgpu.runner.drive.receipt import common_safeguards
 from costgpu.runner.files.select import select
 from costgpu.runner.plan import Limits, Place, options_for
 from costgpu.workflows.context import AppContext
@@ -191,9 +191,9 @@ def make_plan(
         allow_from=context.tools.allow_from(first.offer.provider),
         tags=spec.tags,
     )
-    layers = (*provider.layers(request), *common_layers(request.lease_until))
-    if spec.bucket and context.tools.depot is not None:
-        warning = context.tools.depot.check(spec.bucket, request.lease_until)
+    layers = (*provider.layers(request), *common_safeguards(request.lease_until))
+    if spec.bucket and context.tools.bucket is not None:
+        warning = context.tools.bucket.check(spec.bucket, request.lease_until)
         notes = [*notes, warning] if warning else notes
     try:
         provider.check(request)

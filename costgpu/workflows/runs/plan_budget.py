@@ -20,10 +20,10 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
         return plan, None
     from costgpu.ledger.records.budget_store import all_budgets
     from costgpu.render.text.budget import plan_note
-    from costgpu.runner.launch import whoami
+    from costgpu.runner.launch import current_owner
     from costgpu.runner.spending import gather, selection, shipped_prices, state_of
 
-    owner, refusal, notes = context.settings.owner or whoami(), None, []
+    owner, refusal, notes = context.settings.owner or current_owner(), None, []
     try:
         mine = [
             stored.budget

@@ -22,7 +22,9 @@ from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.render.text.reap import count_text, rate_text
-from costgpu.runner.launch import collect_finished, expected, load, whoami
+from costgpu.runner.adopt import collect_finished
+from costgpu.runner.find_run import expected_machine, load_run
+from costgpu.runner.launch import current_owner
 from costgpu.runner.reap import Only, end_orphans, look
 from costgpu.runner.spending import shipped_prices
 from costgpu.runner.state.observer import Observer
@@ -104,7 +106,7 @@ def _only(context: AppContext, request: ReapRequest) -> Only:
             raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
         except OverflowError as error:
             raise UsageError(f"--older-than: {request.older_than} is before the calendar begins.") from error
-    return Only(before=before, owner=(context.settings.owner or whoami()) if request.mine else "")
+    return Only(before=before, owner=(context.settings.owner or current_owner()) if request.mine else "")
 
 
 class LedgerMemory:
@@ -119,7 +121,7 @@ class LedgerMemory:
         """The run; None if the ledger does not know it or cannot say."""
         if run_id not in self._views and not self._broken:
             try:
-                self._views[run_id] = load(self._context.ledger, run_id)
+                self._views[run_id] = load_run(self._context.ledger, run_id)
             except (ConfigError, LedgerError) as error:
                 self._broken = True
                 self._context.reporter.note(f"{error.message} {TAGS_ONLY}")
@@ -160,7 +162,7 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
     hidden: dict[tuple[str, str], list[str]] = {}
     with contextlib.suppress(ConfigError, LedgerError):
         for run_id, events in context.ledger.events_of(context.ledger.open_runs()).items():
-            if (machine := expected(events)) is None or machine.provider == "local":
+            if (machine := expected_machine(events)) is None or machine.provider == "local":
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
             name, account = machine.provider, machine.account
             if name in asked:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from costgpu.models.run import Plan
 from costgpu.providers import registry
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.launch import launch, whoami
+from costgpu.runner.launch import current_owner, launch
 from costgpu.runner.state.observer import Observer
 from costgpu.units import parse_duration
 from costgpu.workflows.context import AppContext, app_context
@@ -63,7 +63,7 @@ def start_run(
         context.ledger,
         context.tools,
         observer,
-        owner=context.settings.owner or whoami(),
+        owner=context.settings.owner or current_owner(),
         environment=planned.environment,
         detach=detach,
         run_id=run_id,

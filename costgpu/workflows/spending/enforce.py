@@ -8,7 +8,8 @@ from costgpu.config import runs_folder
 from costgpu.errors import CostGpuError, RunBusy
 from costgpu.models.run import RunView
 from costgpu.render.text.budget import Standing
-from costgpu.runner.launch import load, whoami
+from costgpu.runner.find_run import load_run
+from costgpu.runner.launch import current_owner
 from costgpu.runner.machine.keys import USER_KEY
 from costgpu.runner.machine_cost import Machine
 from costgpu.runner.spending import Spending, counted
@@ -59,9 +60,9 @@ class Enforcement:
     def _owner(self) -> str:
         """The user's name in the owner tag."""
         try:
-            return self._context.settings.owner or whoami()
+            return self._context.settings.owner or current_owner()
         except CostGpuError:
-            return whoami()
+            return current_owner()
 
     def _cancel(self, machine: Machine, why: str) -> None:
         """Through the runner: the job is asked to end, its outputs are downloaded, the machine is terminated."""
@@ -78,15 +79,14 @@ class Enforcement:
         self._done(f"ended: {what}: {why}; {home}")
 
     def _end_by_tag(self, machine: Machine, why: str) -> None:
-        from costgpu.runner.drive import termination
+        from costgpu.runner.end_instance import clean_up, end_instance
 
         ref, clock = machine.ref, self._context.clock
         assert ref is not None  # noqa: S101 - what is known by its tag has a name
         try:
             provider = self._context.provider(ref.provider)
-            termination.terminate(provider, ref, clock)
-            termination.confirm(provider, ref, clock, known_since=machine.started_at)
-            left = termination.clean_up(provider, machine.run_id, ref.region, clock)
+            end_instance(provider, ref, clock, known_since=machine.started_at)
+            left = clean_up(provider, machine.run_id, ref.region, clock)
         except CostGpuError as error:
             self._not_ended(_name(machine), error.message)
             return
@@ -95,7 +95,7 @@ class Enforcement:
 
     def _name_only(self, machine: Machine, whose: str, why: str) -> None:
         """Others' machines, and runs whose outputs only another computer can download."""
-        from costgpu.runner.drive.termination import end_by_hand
+        from costgpu.runner.end_instance import end_by_hand
 
         if machine.recorded:
             how = f"costgpu cancel {machine.run_id} where it was launched; elsewhere its outputs are lost"
@@ -134,7 +134,7 @@ def end_run(context: AppContext, run_id: str) -> RunView | None:
     Raises:
         CostGpuError: It goes on, or its end is not confirmed.
     """
-    view = load(context.ledger, run_id)
+    view = load_run(context.ledger, run_id)
     try:
         driver = cancel_run(context, view, NullObserver())
     except RunBusy:

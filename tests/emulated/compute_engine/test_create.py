@@ -16,28 +16,23 @@ from costgpu.models.instance import InstanceState
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulators.compute_engine.api import _VERBS
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.compute_engine.create_requests import SLICE, T4, V100, cpu_offer, offer, request
 
 
-@pytest.fixture
-def gcp(gce: RunningGce) -> GcpProvider:
-    return GcpProvider(clock=SystemClock())
-
-
-def look(gce: RunningGce, path: str) -> Any:
+def look(gce: RunningComputeEngine, path: str) -> Any:
     with urllib.request.urlopen(f"{gce.url}/compute/v1/projects/{PROJECT}/{path}", timeout=10) as reply:
         return json.load(reply)
 
 
-def rules(gce: RunningGce, run_id: str) -> list[dict[str, Any]]:
+def rules(gce: RunningComputeEngine, run_id: str) -> list[dict[str, Any]]:
     """The firewall rules that a run's machine falls under, the decisive one first."""
     rows = look(gce, "global/firewalls")["items"]
     mine = [row for row in rows if f"costgpu-{run_id}" in row.get("targetTags", ())]
     return sorted(mine, key=lambda row: int(row["priority"]))
 
 
-def test_everything_that_ends_the_machine_is_in_the_one_call(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_everything_that_ends_the_machine_is_in_the_one_call(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     wanted = request(tags={"team": "vision", "Cost Center": "Ä 12", TAG_RUN: "forged"})
     instance = gcp.create(wanted)
     [made] = gce.instances()
@@ -70,7 +65,7 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(gce: RunningGce, gc
     assert insert["params"]["requestId"]
 
 
-def test_nobody_else_gets_in(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_nobody_else_gets_in(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     wanted = request(cpu_offer())
     instance = gcp.create(wanted)
     allow, deny = rules(gce, wanted.run_id)
@@ -100,7 +95,7 @@ def test_nobody_else_gets_in(gce: RunningGce, gcp: GcpProvider) -> None:
     ],
 )
 def test_the_image_has_what_the_machine_needs(
-    gce: RunningGce, gcp: GcpProvider, what: Any, zone: str, family: str
+    gce: RunningComputeEngine, gcp: GcpProvider, what: Any, zone: str, family: str
 ) -> None:
     instance = gcp.create(request(what, zone=zone))
     assert (instance.instance_type, instance.zone) == (what.instance_type, zone)
@@ -115,7 +110,7 @@ def test_the_image_has_what_the_machine_needs(
         assert attached[0]["acceleratorCount"] == 2
 
 
-def test_an_image_of_ones_own(gce: RunningGce) -> None:
+def test_an_image_of_ones_own(gce: RunningComputeEngine) -> None:
     mine = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
     provider = GcpProvider(clock=SystemClock(), image=mine)
     provider.create(request(offer()))
@@ -126,7 +121,7 @@ def test_an_image_of_ones_own(gce: RunningGce) -> None:
         nowhere.check(request(cpu_offer()))
 
 
-def test_spot(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_spot(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     instance = gcp.create(request(cpu_offer(spot=True)))
     assert instance.spot
     limit = gce.instances()[0]["row"]["scheduling"]
@@ -134,7 +129,7 @@ def test_spot(gce: RunningGce, gcp: GcpProvider) -> None:
     assert limit["instanceTerminationAction"] == "DELETE"
 
 
-def test_no_capacity_is_told_seconds_later_and_leaves_nothing(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_no_capacity_is_told_seconds_later_and_leaves_nothing(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     zones = gcp.zones(offer())
     assert zones == ("us-central1-a", "us-central1-b", "us-central1-c")
     gce.shortage("g2-standard-4", "us-central1-a")
@@ -150,7 +145,7 @@ def test_no_capacity_is_told_seconds_later_and_leaves_nothing(gce: RunningGce, g
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_over_the_quota(gce: RunningGce, gcp: GcpProvider, early: bool) -> None:
+def test_over_the_quota(gce: RunningComputeEngine, gcp: GcpProvider, early: bool) -> None:
     gce.early_quotas(on=early)
     gce.quota("us-central1", "NVIDIA_L4_GPUS", 0)
     gce.quota("us-central1", "PREEMPTIBLE_NVIDIA_L4_GPUS", 0)
@@ -165,7 +160,7 @@ def test_over_the_quota(gce: RunningGce, gcp: GcpProvider, early: bool) -> None:
     assert "g2-standard-4 needs 1" in before.value.message
 
 
-def test_the_quota_of_all_regions(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_the_quota_of_all_regions(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     gce.quota("global", "GPUS_ALL_REGIONS", 0)
     with pytest.raises(QuotaExceeded, match="GPUS_ALL_REGIONS") as caught:
         gcp.check(request(offer()))
@@ -184,7 +179,7 @@ def test_the_quota_of_all_regions(gce: RunningGce, gcp: GcpProvider) -> None:
 )
 @pytest.mark.parametrize("action", ["regions.list", "instances.insert"])
 def test_what_a_person_can_mend(
-    gce: RunningGce, gcp: GcpProvider, action: str, code: str, kind: type[ProviderError], says: str
+    gce: RunningComputeEngine, gcp: GcpProvider, action: str, code: str, kind: type[ProviderError], says: str
 ) -> None:
     gce.fault({"action": action, "code": code, "times": -1})
     with pytest.raises(kind) as caught:
@@ -194,14 +189,14 @@ def test_what_a_person_can_mend(
     assert not gce.alive()
 
 
-def test_a_missing_permission_has_a_name(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_missing_permission_has_a_name(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     gce.forbid("compute.instances.create")
     with pytest.raises(AuthError, match=r"compute\.instances\.create is not allowed") as caught:
         gcp.create(request(cpu_offer()))
     assert "role.yaml" in caught.value.hint
 
 
-def test_the_role_that_is_shipped_allows_all_of_it(gce: RunningGce, gcp: GcpProvider, root: Path) -> None:
+def test_the_role_that_is_shipped_allows_all_of_it(gce: RunningComputeEngine, gcp: GcpProvider, root: Path) -> None:
     lines = (root / "providers" / "gcp" / "role.yaml").read_text().splitlines()
     allowed = {line.removeprefix("- ") for line in lines if line.startswith("- ")}
     wanted = request(offer(spot=True))
@@ -224,7 +219,7 @@ def test_the_role_that_is_shipped_allows_all_of_it(gce: RunningGce, gcp: GcpProv
     assert len(asked) > 15
 
 
-def test_an_operation_that_cannot_be_followed(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_an_operation_that_cannot_be_followed(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     wanted = request(cpu_offer())
     gce.settings(insert_seconds=1.0)
     gce.fault({"action": "zoneOperations.get", "code": "backendError", "times": 2})
@@ -243,7 +238,7 @@ def test_an_operation_that_cannot_be_followed(gce: RunningGce, gcp: GcpProvider)
     ],
 )
 def test_after_the_call_is_accepted_no_error_means_that_nothing_was_made(
-    gce: RunningGce, gcp: GcpProvider, action: str, skip: int, code: str, status: int | None
+    gce: RunningComputeEngine, gcp: GcpProvider, action: str, skip: int, code: str, status: int | None
 ) -> None:
     wanted = request(cpu_offer())
     gce.settings(insert_seconds=1.0)
@@ -255,7 +250,7 @@ def test_after_the_call_is_accepted_no_error_means_that_nothing_was_made(
     assert len(gce.instances()) == 1
 
 
-def test_a_later_attempt_brings_its_rules_up_to_date(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_later_attempt_brings_its_rules_up_to_date(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     first = request(cpu_offer())
     gcp.create(first)
     later = first.lease_until + timedelta(hours=3)
@@ -266,7 +261,7 @@ def test_a_later_attempt_brings_its_rules_up_to_date(gce: RunningGce, gcp: GcpPr
         assert f"{TAG_LEASE}={int(later.timestamp())} " in f"{rule['description']} "
 
 
-def test_what_google_does_not_have(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_what_google_does_not_have(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     with pytest.raises(InvalidRequest, match="no region 'us-central'") as caught:
         gcp.zones(cpu_offer(region="us-central"))
     assert "us-central1" in caught.value.hint
@@ -285,7 +280,7 @@ def test_what_google_does_not_have(gce: RunningGce, gcp: GcpProvider) -> None:
     assert not gce.instances()
 
 
-def test_a_disk_too_small_for_its_image(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_disk_too_small_for_its_image(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     least = gcp.minimum_disk_gib(request(offer()))
     assert least > 10
     with pytest.raises(InvalidRequest, match=f"needs {least} GiB"):
@@ -293,12 +288,12 @@ def test_a_disk_too_small_for_its_image(gce: RunningGce, gcp: GcpProvider) -> No
     gcp.check(request(offer(), disk_gib=least))
 
 
-def test_older_accelerators_keep_a_driver_that_knows_them(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_older_accelerators_keep_a_driver_that_knows_them(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     instance = gcp.create(request(offer("n1-standard-8+V100:1", vcpus=8, accelerator=V100)))
     assert instance.instance_type == "n1-standard-8+V100:1"
 
 
-def test_the_id_comes_before_the_machine_runs(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_the_id_comes_before_the_machine_runs(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     gce.settings(insert_seconds=30.0)
     instance = gcp.create(request(cpu_offer(), lease_until=SystemClock().now() + timedelta(hours=1)))
     assert instance.state is InstanceState.PENDING

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.compute_engine.google_client import ZONE, Google, done, is_done, reason, refused, soon
 
 
 @pytest.fixture
-def google(gce: RunningGce) -> Google:
+def google(gce: RunningComputeEngine) -> Google:
     return Google(gce)
 
 
 # -- a life --------------------------------------------------------------------------------------------------------------
 
 
-def test_an_operation_goes_its_way_and_the_instance_with_it(gce: RunningGce, google: Google) -> None:
+def test_an_operation_goes_its_way_and_the_instance_with_it(gce: RunningComputeEngine, google: Google) -> None:
     gce.settings(pending_seconds=600.0, insert_seconds=1200.0)
     operation = google.insert()
     assert operation.status.name == "PENDING"
@@ -45,7 +45,7 @@ def test_an_operation_goes_its_way_and_the_instance_with_it(gce: RunningGce, goo
     assert reason(refused(404, google.delete)) == "notFound"
 
 
-def test_a_disk_that_is_not_deleted_with_its_instance_is_left(gce: RunningGce, google: Google) -> None:
+def test_a_disk_that_is_not_deleted_with_its_instance_is_left(gce: RunningComputeEngine, google: Google) -> None:
     google.made(auto_delete=False)
     error = refused(400, google.disks.delete_unary, project=PROJECT, zone=ZONE, disk="vm")
     assert reason(error) == "resourceInUseByAnotherResource"
@@ -57,7 +57,7 @@ def test_a_disk_that_is_not_deleted_with_its_instance_is_left(gce: RunningGce, g
     assert gce.leftovers() == []
 
 
-def test_a_spot_instance_is_preempted(gce: RunningGce, google: Google) -> None:
+def test_a_spot_instance_is_preempted(gce: RunningComputeEngine, google: Google) -> None:
     stop = {"provisioning_model": "SPOT", "instance_termination_action": "STOP", "on_host_maintenance": "TERMINATE"}
     google.made(spot=True)
     google.made(name="stays", scheduling={**stop, "automatic_restart": False})
@@ -91,7 +91,7 @@ def test_stop_and_start(google: Google) -> None:
     assert google.get().status == "RUNNING"
 
 
-def test_deleted_while_it_is_made(gce: RunningGce, google: Google) -> None:
+def test_deleted_while_it_is_made(gce: RunningComputeEngine, google: Google) -> None:
     gce.settings(insert_seconds=600.0)
     operation = google.insert()
     gce.until(lambda: google.names() == ["vm"])
@@ -105,7 +105,7 @@ def test_deleted_while_it_is_made(gce: RunningGce, google: Google) -> None:
 # -- once, and not twice -------------------------------------------------------------------------------------------------
 
 
-def test_a_request_id_makes_one_instance(gce: RunningGce, google: Google) -> None:
+def test_a_request_id_makes_one_instance(gce: RunningComputeEngine, google: Google) -> None:
     token = str(uuid.uuid4())
     until: dict[str, Any] = {"scheduling": {"termination_time": soon(900), "instance_termination_action": "DELETE"}}
     first = google.insert(request_id=token, **until)
@@ -130,7 +130,7 @@ def test_a_refused_request_does_not_use_its_id_up(google: Google) -> None:
     done(google.wait(google.insert(request_id=token)))
 
 
-def test_two_inserts_of_one_name_at_once(gce: RunningGce, google: Google) -> None:
+def test_two_inserts_of_one_name_at_once(gce: RunningComputeEngine, google: Google) -> None:
     gce.settings(pending_seconds=600.0)
     both = [google.insert(), google.insert()]
     gce.settings(pending_seconds=0.02)
@@ -142,7 +142,7 @@ def test_two_inserts_of_one_name_at_once(gce: RunningGce, google: Google) -> Non
 # -- no ------------------------------------------------------------------------------------------------------------------
 
 
-def test_no_capacity_comes_in_the_operation(gce: RunningGce, google: Google) -> None:
+def test_no_capacity_comes_in_the_operation(gce: RunningComputeEngine, google: Google) -> None:
     gce.shortage("nvidia-tesla-t4", ZONE)
     operation = google.wait(google.insert(kind="n1-standard-4", gpu="nvidia-tesla-t4"))
     [error] = operation.error.errors
@@ -164,7 +164,7 @@ def test_no_capacity_comes_in_the_operation(gce: RunningGce, google: Google) -> 
     assert next(e.error_info for e in plain.error_details if e.error_info.reason).metadatas["zonesAvailable"] == ""
 
 
-def test_quotas_count_what_runs(gce: RunningGce, google: Google) -> None:
+def test_quotas_count_what_runs(gce: RunningComputeEngine, google: Google) -> None:
     gce.quota("us-central1", "NVIDIA_T4_GPUS", 1)
     gce.quota("us-central1", "PREEMPTIBLE_NVIDIA_T4_GPUS", 0)
     t4 = {"kind": "n1-standard-4", "gpu": "nvidia-tesla-t4"}
@@ -187,7 +187,7 @@ def test_quotas_count_what_runs(gce: RunningGce, google: Google) -> None:
     assert google.names() == ["third", "vm"], "one that is deleted within days may use preemptible quota"
 
 
-def test_gpus_of_all_regions_and_quotas_in_the_request(gce: RunningGce, google: Google) -> None:
+def test_gpus_of_all_regions_and_quotas_in_the_request(gce: RunningComputeEngine, google: Google) -> None:
     gce.quota("global", "GPUS_ALL_REGIONS", 0)
     [error] = google.wait(google.insert(kind="g2-standard-4", scheduling=_ends())).error.errors
     assert error.message == "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally."
@@ -231,7 +231,9 @@ def _ends(seconds: float = 600, **more: Any) -> dict[str, Any]:
         ({"disks": []}, "boot disk"),
     ],
 )
-def test_wrong_values_are_refused_at_once(gce: RunningGce, google: Google, fields: dict[str, Any], words: str) -> None:
+def test_wrong_values_are_refused_at_once(
+    gce: RunningComputeEngine, google: Google, fields: dict[str, Any], words: str
+) -> None:
     error = refused(400, google.insert, **fields)
     assert words in error.message
     assert gce.instances() == []
@@ -255,7 +257,7 @@ def test_what_is_named_must_be_there(google: Google) -> None:
 # -- requests ------------------------------------------------------------------------------------------------------------
 
 
-def test_secrets_are_not_recorded(gce: RunningGce, google: Google) -> None:
+def test_secrets_are_not_recorded(gce: RunningComputeEngine, google: Google) -> None:
     google.made(script="#!/bin/sh\n# secret\n")
     assert "secret" not in str([row["params"] for row in gce.requests()])
 
@@ -265,7 +267,7 @@ def test_methods_that_are_not_emulated_say_so(google: Google) -> None:
     assert "not emulated" in error.message
 
 
-def test_two_callers_are_told_apart(gce: RunningGce) -> None:
+def test_two_callers_are_told_apart(gce: RunningComputeEngine) -> None:
     """By the address that they ask: on one machine, nothing else differs."""
     Google(gce).names()
     Google(gce, "localhost").names()

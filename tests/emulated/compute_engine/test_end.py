@@ -12,28 +12,28 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
-from costgpu.models.instance import Instance, InstanceState, OrphanedResource
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.compute_engine.create_requests import cpu_offer, offer, request
 
 
-@pytest.fixture
-def gcp(gce: RunningGce) -> GcpProvider:
-    return GcpProvider(clock=SystemClock())
-
-
-def running(gce: RunningGce, gcp: GcpProvider, **changes: Any) -> Instance:
+def running(gce: RunningComputeEngine, gcp: GcpProvider, **changes: Any) -> Instance:
     what = changes.pop("what", None) or cpu_offer()
     ref = gcp.create(request(what, **changes)).ref
     gce.until(lambda: seen(gcp, ref) is InstanceState.RUNNING)
+    return shown(gcp, ref)
+
+
+def shown(gcp: GcpProvider, ref: InstanceRef) -> Instance:
+    """As Google shows it now."""
     found = gcp.describe(ref)
     assert found is not None
     return found
 
 
-def seen(gcp: GcpProvider, ref: Any) -> InstanceState | None:
+def seen(gcp: GcpProvider, ref: InstanceRef) -> InstanceState | None:
     found = gcp.describe(ref)
     return found.state if found is not None else None
 
@@ -42,7 +42,7 @@ def name(instance: Instance) -> str:
     return instance.ref.instance_id.partition("/")[2]
 
 
-def post(gce: RunningGce, path: str, document: dict[str, Any]) -> None:
+def post(gce: RunningComputeEngine, path: str, document: dict[str, Any]) -> None:
     asked = urllib.request.Request(
         f"{gce.url}/compute/v1/projects/{PROJECT}/{path}",
         json.dumps(document).encode(),
@@ -52,12 +52,11 @@ def post(gce: RunningGce, path: str, document: dict[str, Any]) -> None:
         pass
 
 
-def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.power_off(name(made))
     gce.until(lambda: seen(gcp, made.ref) is InstanceState.STOPPED)
-    off = gcp.describe(made.ref)
-    assert off is not None
+    off = shown(gcp, made.ref)
     assert off.by_guest
     assert not off.preempted
     assert off.endpoint is None
@@ -72,14 +71,13 @@ def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningGce, gcp: G
     assert not [each for each in owned.leftovers if each.kind == "disk"]
     gcp.terminate(made.ref)
     gce.until(lambda: not gce.alive())
-    gone = gcp.describe(made.ref)
-    assert gone is not None
+    gone = shown(gcp, made.ref)
     assert gone.state is InstanceState.TERMINATED
     assert gone.by_guest
     assert not gce.leftovers() or all(each.startswith("firewalls/") for each in gce.leftovers())
 
 
-def test_google_does_not_delete_it_at_its_deadline_then(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_google_does_not_delete_it_at_its_deadline_then(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     """Why the machine's own watchdog waits for Google's deadline."""
     made = running(gce, gcp)
     gce.power_off(name(made))
@@ -89,7 +87,7 @@ def test_google_does_not_delete_it_at_its_deadline_then(gce: RunningGce, gcp: Gc
     assert seen(gcp, made.ref) is InstanceState.STOPPED
 
 
-def test_google_deletes_a_running_one_at_its_deadline(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_google_deletes_a_running_one_at_its_deadline(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.settings(shutdown_seconds=1.0)
     gce.advance(2 * 3600)
@@ -101,14 +99,13 @@ def test_google_deletes_a_running_one_at_its_deadline(gce: RunningGce, gcp: GcpP
 
     gce.until(over)
     assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = gcp.describe(made.ref)
-    assert last is not None
+    last = shown(gcp, made.ref)
     assert last.state is InstanceState.TERMINATED
     assert not last.by_guest
     assert not last.preempted
 
 
-def test_preempted_is_told_apart_from_every_other_end(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_preempted_is_told_apart_from_every_other_end(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp, what=cpu_offer(spot=True))
     gce.settings(shutdown_seconds=0.5)
     gce.preempt(name(made))
@@ -120,15 +117,14 @@ def test_preempted_is_told_apart_from_every_other_end(gce: RunningGce, gcp: GcpP
 
     gce.until(over)
     assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = gcp.describe(made.ref)
-    assert last is not None
+    last = shown(gcp, made.ref)
     assert last.preempted
     assert last.reason == "Instance was preempted."
     assert last.state is InstanceState.TERMINATED
 
 
 @pytest.mark.parametrize("by", ["us", "somebody"])
-def test_deleted_is_deleted(gce: RunningGce, gcp: GcpProvider, by: str) -> None:
+def test_deleted_is_deleted(gce: RunningComputeEngine, gcp: GcpProvider, by: str) -> None:
     made = running(gce, gcp)
     if by == "us":
         gcp.terminate(made.ref)
@@ -140,15 +136,14 @@ def test_deleted_is_deleted(gce: RunningGce, gcp: GcpProvider, by: str) -> None:
         with urllib.request.urlopen(asked, timeout=10):
             pass
     gce.until(lambda: not gce.alive())
-    last = gcp.describe(made.ref)
-    assert last is not None
+    last = shown(gcp, made.ref)
     assert (last.state, last.preempted, last.by_guest) == (InstanceState.TERMINATED, False, False)
     assert last.reason
     assert last.ended_at is not None
     assert GcpProvider(clock=SystemClock()).describe(made.ref) == last
 
 
-def test_without_the_zones_operations_the_unknown_stays_unknown(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_without_the_zones_operations_the_unknown_stays_unknown(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gcp.terminate(made.ref)
     gce.until(lambda: not gce.alive())
@@ -156,7 +151,7 @@ def test_without_the_zones_operations_the_unknown_stays_unknown(gce: RunningGce,
     assert gcp.describe(made.ref) is None
 
 
-def test_a_second_deletion_during_the_first(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_second_deletion_during_the_first(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.settings(shutdown_seconds=600.0)
     gcp.terminate(made.ref)
@@ -168,7 +163,7 @@ def test_a_second_deletion_during_the_first(gce: RunningGce, gcp: GcpProvider) -
     gce.until(lambda: not gce.alive())
 
 
-def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     gce.forbid("compute.instances.delete")
     with pytest.raises(AuthError, match=r"compute\.instances\.delete") as caught:
@@ -182,7 +177,7 @@ def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningGce, gcp
     gce.until(lambda: not gce.alive())
 
 
-def leave(gce: RunningGce, run_id: str) -> None:
+def leave(gce: RunningComputeEngine, run_id: str) -> None:
     """A disk, a snapshot and an address that a run's machine has left, and the like of somebody else's."""
     for who, labels in (("ours", {TAG_RUN: run_id, "costgpu-owner": "ann"}), ("theirs", {"costgpu": run_id})):
         post(gce, "zones/us-central1-b/disks", {"name": f"{who}-d", "sizeGb": "200", "labels": labels})
@@ -192,7 +187,7 @@ def leave(gce: RunningGce, run_id: str) -> None:
         )
 
 
-def test_what_a_run_leaves_is_found_and_removed(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_what_a_run_leaves_is_found_and_removed(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     leave(gce, "r1")
     wait: Callable[[], bool] = lambda: len(gce.leftovers()) == 6  # noqa: E731
     gce.until(wait)
@@ -218,7 +213,7 @@ def test_what_a_run_leaves_is_found_and_removed(gce: RunningGce, gcp: GcpProvide
             )
 
 
-def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = running(gce, gcp)
     waiting = gcp.clean_up(made.run_id, "us-central1")
     assert {each.kind for each in waiting} == {"disk", "firewall rule"}
@@ -229,7 +224,7 @@ def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningGce, gcp: GcpPro
     assert not gce.leftovers()
 
 
-def test_more_than_a_page(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_more_than_a_page(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     gce.page(2)
     made = {gcp.create(request(cpu_offer(), zone=f"us-central1-{letter}")).ref for letter in "abcfab"}
     owned = gcp.list_owned()
@@ -239,7 +234,7 @@ def test_more_than_a_page(gce: RunningGce, gcp: GcpProvider) -> None:
 
 
 @pytest.mark.parametrize("partial", [True, False])
-def test_a_zone_that_is_out_hides_no_other(gce: RunningGce, gcp: GcpProvider, partial: bool) -> None:
+def test_a_zone_that_is_out_hides_no_other(gce: RunningComputeEngine, gcp: GcpProvider, partial: bool) -> None:
     made = gcp.create(request(cpu_offer()))
     gce.unreachable("europe-west4-b", partial=partial)
     owned = gcp.list_owned()
@@ -251,7 +246,7 @@ def test_a_zone_that_is_out_hides_no_other(gce: RunningGce, gcp: GcpProvider, pa
         gcp.clean_up(made.run_id, "us-central1")
 
 
-def test_a_kind_that_may_not_be_listed_hides_no_machine(gce: RunningGce, gcp: GcpProvider) -> None:
+def test_a_kind_that_may_not_be_listed_hides_no_machine(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     made = gcp.create(request(cpu_offer()))
     gce.forbid("compute.snapshots.list")
     owned = gcp.list_owned()
@@ -260,7 +255,7 @@ def test_a_kind_that_may_not_be_listed_hides_no_machine(gce: RunningGce, gcp: Gc
     assert owned.all_instances_known
 
 
-def test_a_wrong_clock_here_ends_nothing(gce: RunningGce, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_clock_here_ends_nothing(gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """An hour ahead of Google, a machine that cannot be seen for a moment is not taken to be gone."""
 
     class Ahead(SystemClock):

@@ -15,7 +15,7 @@ from costgpu.providers import aws as package
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.ec2.create_requests import H100, cpu_offer, offer, request
 
 boto3 = sdk.boto3()
@@ -28,14 +28,14 @@ def fresh() -> AwsProvider:
     return AwsProvider(clock=SystemClock())
 
 
-def test_the_identity_is_told_with_its_source(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_the_identity_is_told_with_its_source(cloud: RunningEc2, aws: AwsProvider) -> None:
     identity = aws.identity()
     assert (identity.provider, identity.account, identity.source) == ("aws", "123456789012", "environment variables")
     assert identity.principal.startswith("arn:aws:")
     assert "AKIA" not in repr(identity)
 
 
-def test_a_profile_is_honoured_and_named(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_profile_is_honoured_and_named(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "config").write_text(
         "[profile research]\nregion = eu-west-1\naws_access_key_id = AKIARESEARCH\naws_secret_access_key = s\n"
     )
@@ -51,7 +51,7 @@ def test_a_profile_is_honoured_and_named(cloud: RunningCloud, monkeypatch: pytes
     assert "list-profiles" in caught.value.hint
 
 
-def test_no_credentials(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_credentials(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     for question in (fresh().identity, lambda: fresh().create(request()), lambda: fresh().terminate(SOMETHING)):
@@ -63,13 +63,13 @@ def test_no_credentials(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) ->
     assert cloud.calls() == []
 
 
-def test_half_a_pair_of_keys(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_pair_of_keys(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     with pytest.raises(AuthError, match="SECRET"):
         fresh().identity()
 
 
-def test_expired_credentials_are_said_by_every_question(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_expired_credentials_are_said_by_every_question(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = aws.create(request())
     cloud.expire("AKIAEMULATED")
     questions: list[Any] = [
@@ -91,7 +91,7 @@ def test_expired_credentials_are_said_by_every_question(cloud: RunningCloud, aws
 
 
 @pytest.mark.parametrize("code", ["AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "OptInRequired"])
-def test_keys_that_aws_does_not_accept(cloud: RunningCloud, aws: AwsProvider, code: str) -> None:
+def test_keys_that_aws_does_not_accept(cloud: RunningEc2, aws: AwsProvider, code: str) -> None:
     cloud.fault({"code": code, "message": "not validated", "status": 401, "times": -1})
     with pytest.raises(AuthError, match=rf"does not accept these credentials.*{code}"):
         aws.describe(SOMETHING)
@@ -110,7 +110,7 @@ def test_keys_that_aws_does_not_accept(cloud: RunningCloud, aws: AwsProvider, co
     ],
 )
 def test_every_failure_has_its_class(
-    cloud: RunningCloud, aws: AwsProvider, fault: dict[str, Any], kind: type[ProviderError]
+    cloud: RunningEc2, aws: AwsProvider, fault: dict[str, Any], kind: type[ProviderError]
 ) -> None:
     cloud.fault({"action": "DescribeInstances", "times": -1, **fault})
     with pytest.raises(ProviderError) as caught:
@@ -120,21 +120,21 @@ def test_every_failure_has_its_class(
     assert caught.value.__cause__ is not None
 
 
-def test_an_unknown_refusal_of_the_create_call_is_not_called_no_capacity(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_an_unknown_refusal_of_the_create_call_is_not_called_no_capacity(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.fault({"action": "RunInstances", "code": "SomethingNew", "message": "we made this up"})
     with pytest.raises(ProviderError, match="SomethingNew: we made this up") as caught:
         aws.create(request())
     assert type(caught.value) is ProviderError
 
 
-def test_nobody_at_the_address(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_at_the_address(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(Unreachable, match="No answer from AWS"):
         fresh().describe(SOMETHING)
 
 
 @pytest.mark.parametrize("region", ["us-esat-1", "moon-base-1", "US-EAST-1", "us east 1"])
-def test_a_region_that_does_not_exist(cloud: RunningCloud, aws: AwsProvider, region: str) -> None:
+def test_a_region_that_does_not_exist(cloud: RunningEc2, aws: AwsProvider, region: str) -> None:
     with pytest.raises(InvalidRequest, match=f"AWS has no region '{region}'") as caught:
         aws.create(request(offer(region=region)))
     assert "us-east-1" in caught.value.hint
@@ -143,7 +143,7 @@ def test_a_region_that_does_not_exist(cloud: RunningCloud, aws: AwsProvider, reg
     assert "ec2:RunInstances" not in cloud.calls()
 
 
-def test_a_configured_region_that_does_not_exist(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_region_that_does_not_exist(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-esat-1")
     with pytest.raises(InvalidRequest, match="AWS_DEFAULT_REGION"):
         fresh().identity()
@@ -159,7 +159,7 @@ def test_a_configured_region_that_does_not_exist(cloud: RunningCloud, monkeypatc
     ],
 )
 def test_the_quota_is_told_with_its_value_and_where_to_ask(
-    cloud: RunningCloud, aws: AwsProvider, what: Any, code: str, limit: int, name: str
+    cloud: RunningEc2, aws: AwsProvider, what: Any, code: str, limit: int, name: str
 ) -> None:
     cloud.quota("us-east-1", code, limit)
     for question in (aws.create, aws.check):
@@ -175,7 +175,7 @@ def test_the_quota_is_told_with_its_value_and_where_to_ask(
     assert not cloud.instances()
 
 
-def test_a_quota_that_other_machines_use_up_is_told_by_the_create_call(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_quota_that_other_machines_use_up_is_told_by_the_create_call(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.quota("us-east-1", "L-DB2E81BA", 6)
     aws.create(request())
     second = request(run_id="second00000a")
@@ -184,7 +184,7 @@ def test_a_quota_that_other_machines_use_up_is_told_by_the_create_call(cloud: Ru
         aws.create(second)
 
 
-def test_a_quota_that_may_not_be_read_is_no_obstacle(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_quota_that_may_not_be_read_is_no_obstacle(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.fault({"service": "servicequotas", "code": "AccessDeniedException", "times": -1})
     aws.check(request())
     cloud.quota("us-east-1", "L-DB2E81BA", 0)
@@ -192,7 +192,7 @@ def test_a_quota_that_may_not_be_read_is_no_obstacle(cloud: RunningCloud, aws: A
         aws.create(request())
 
 
-def test_all_pages_and_all_regions(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_all_pages_and_all_regions(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.quota("eu-west-1", "L-1216C47A", 10_000)
     image = boto3.client("ssm", region_name="eu-west-1").get_parameter(
         Name="/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
@@ -218,7 +218,7 @@ def test_all_pages_and_all_regions(cloud: RunningCloud, aws: AwsProvider) -> Non
     assert len(asked) > 15
 
 
-def test_only_the_configured_regions(cloud: RunningCloud) -> None:
+def test_only_the_configured_regions(cloud: RunningEc2) -> None:
     aws = AwsProvider(clock=SystemClock(), regions=["us-west-2"])
     for number, region in enumerate(("us-east-1", "us-west-2")):
         aws.create(request(offer(region=region), run_id=f"run00000000{number}"))
@@ -226,7 +226,7 @@ def test_only_the_configured_regions(cloud: RunningCloud) -> None:
     assert [each.ref.region for each in aws.list_owned(["us-east-1"]).instances] == ["us-east-1"]
 
 
-def test_a_region_that_fails_is_named_and_hides_nothing(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_region_that_fails_is_named_and_hides_nothing(cloud: RunningEc2, aws: AwsProvider) -> None:
     for number, region in enumerate(("us-east-1", "eu-west-1")):
         aws.create(request(offer(region=region), run_id=f"run00000000{number}"))
     cloud.fault(
@@ -262,7 +262,7 @@ def narrowed(document: dict[str, Any], without: str = "") -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": [allowed]}
 
 
-def as_user(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, without: str = "") -> None:
+def as_user(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, without: str = "") -> None:
     """From here on this process is a user who has the shipped policy, less one action."""
     iam = boto3.client("iam")
     iam.create_user(UserName="trainer")
@@ -274,7 +274,7 @@ def as_user(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, without: str =
     cloud.enforce_permissions()
 
 
-def journey(cloud: RunningCloud, role: str) -> None:
+def journey(cloud: RunningEc2, role: str) -> None:
     """Every call of a run, from the first question to the last sweep."""
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
     wanted = request(offer(spot=True))
@@ -295,14 +295,14 @@ def journey(cloud: RunningCloud, role: str) -> None:
 
 
 @pytest.fixture
-def role(cloud: RunningCloud) -> str:
+def role(cloud: RunningEc2) -> str:
     document = json.dumps({"Version": "2012-10-17", "Statement": []})
     made = boto3.client("iam").create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
     return str(made["Role"]["Arn"])
 
 
 def test_the_shipped_policy_is_enough_for_the_whole_journey(
-    cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, role: str
+    cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
     as_user(cloud, monkeypatch)
     journey(cloud, role)
@@ -321,7 +321,7 @@ def test_the_shipped_policy_is_enough_for_the_whole_journey(
     ],
 )
 def test_an_action_that_is_missing_is_named(
-    cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, role: str, action: str
+    cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, role: str, action: str
 ) -> None:
     as_user(cloud, monkeypatch, without=action)
     with pytest.raises(AuthError) as caught:

@@ -21,7 +21,7 @@ from costgpu.ledger.schema import billed
 from costgpu.providers.aws.billing import CostExplorer
 from tests.cli.here import told
 from tests.emulated.ec2.test_account import as_user
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 
 START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 4, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -44,7 +44,7 @@ def day(number: int, *, estimated: bool = False, **usd: str) -> dict[str, Any]:
     }
 
 
-def says(cloud: RunningCloud, *pages: dict[str, Any]) -> None:
+def says(cloud: RunningEc2, *pages: dict[str, Any]) -> None:
     """What Cost Explorer answers to the next questions."""
     request = urllib.request.Request(
         f"{cloud.url}/moto-api/static/ce/cost-and-usage-results",
@@ -58,7 +58,7 @@ def page(*days: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"ResultsByTime": list(days), "DimensionValueAttributes": [], **more}
 
 
-def asked(cloud: RunningCloud) -> list[dict[str, Any]]:
+def asked(cloud: RunningEc2) -> list[dict[str, Any]]:
     return [row for row in cloud.requests() if row["action"] == "GetCostAndUsage"]
 
 
@@ -68,11 +68,11 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def bills(cloud: RunningCloud, clock: ManualClock, tmp_path: Path) -> CostExplorer:
+def bills(cloud: RunningEc2, clock: ManualClock, tmp_path: Path) -> CostExplorer:
     return CostExplorer(clock=clock, cache=tmp_path / "kept")
 
 
-def test_days_and_runs_and_what_has_no_run(cloud: RunningCloud, bills: CostExplorer, clock: ManualClock) -> None:
+def test_days_and_runs_and_what_has_no_run(cloud: RunningEc2, bills: CostExplorer, clock: ManualClock) -> None:
     says(cloud, page(day(0, none="10.5", aaaa="0.3052441000"), day(1, aaaa="0"), day(2, estimated=True, bbbb="2E-7")))
     bill = bills.billed(START, END)
     rows = [(row.run_id, row.start, row.end, row.amount_usd, row.estimated) for row in bill.rows]
@@ -93,7 +93,7 @@ def test_days_and_runs_and_what_has_no_run(cloud: RunningCloud, bills: CostExplo
     }
 
 
-def test_all_pages_are_read_and_counted(cloud: RunningCloud, bills: CostExplorer) -> None:
+def test_all_pages_are_read_and_counted(cloud: RunningEc2, bills: CostExplorer) -> None:
     says(cloud, page(day(0, aaaa="1"), NextPageToken="more"), page(day(0, bbbb="2")))
     bill = bills.billed(START, END)
     assert {row.run_id: row.amount_usd for row in bill.rows} == {"aaaa": 1, "bbbb": 2}
@@ -101,13 +101,13 @@ def test_all_pages_are_read_and_counted(cloud: RunningCloud, bills: CostExplorer
     assert [row["params"].get("NextPageToken") for row in asked(cloud)] == [None, "more"]
 
 
-def test_a_token_that_comes_again_is_no_reason_to_pay_for_ever(cloud: RunningCloud, bills: CostExplorer) -> None:
+def test_a_token_that_comes_again_is_no_reason_to_pay_for_ever(cloud: RunningEc2, bills: CostExplorer) -> None:
     says(cloud, *[page(day(0, aaaa="1"), NextPageToken="same")] * 5)
     assert bills.billed(START, END).requests == 2
 
 
 def test_an_answer_is_kept_for_six_hours_and_shows_its_age(
-    cloud: RunningCloud, bills: CostExplorer, clock: ManualClock, tmp_path: Path
+    cloud: RunningEc2, bills: CostExplorer, clock: ManualClock, tmp_path: Path
 ) -> None:
     assert bills.kept(START, END) is None
     says(cloud, page(day(0, aaaa="1", none="3")))
@@ -132,7 +132,7 @@ def test_an_answer_is_kept_for_six_hours_and_shows_its_age(
         assert bills.kept(START, END) is None
 
 
-def test_an_answer_that_cannot_be_kept_is_an_answer(cloud: RunningCloud, clock: ManualClock, tmp_path: Path) -> None:
+def test_an_answer_that_cannot_be_kept_is_an_answer(cloud: RunningEc2, clock: ManualClock, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     says(cloud, page(day(0, aaaa="1")))
     bills = CostExplorer(clock=clock, cache=tmp_path / "file")
@@ -141,7 +141,7 @@ def test_an_answer_that_cannot_be_kept_is_an_answer(cloud: RunningCloud, clock: 
     assert (tmp_path / "file").read_text() == "not a folder"
 
 
-def test_a_tag_that_is_not_activated_is_told_with_what_to_do(cloud: RunningCloud, bills: CostExplorer) -> None:
+def test_a_tag_that_is_not_activated_is_told_with_what_to_do(cloud: RunningEc2, bills: CostExplorer) -> None:
     says(cloud, page(day(0, none="4.2"), day(1, none="4.2")))
     note = bills.billed(START, END).note
     assert "costgpu-run" in note
@@ -176,7 +176,7 @@ def test_a_tag_that_is_not_activated_is_told_with_what_to_do(cloud: RunningCloud
     ],
 )
 def test_failures_have_their_class(
-    cloud: RunningCloud, bills: CostExplorer, fault: dict[str, Any], kind: type[ProviderError], words: str
+    cloud: RunningEc2, bills: CostExplorer, fault: dict[str, Any], kind: type[ProviderError], words: str
 ) -> None:
     cloud.fault({"action": "GetCostAndUsage", "times": -1, **fault})
     with pytest.raises(ProviderError) as caught:
@@ -189,7 +189,7 @@ def test_failures_have_their_class(
     assert bills.kept(START, END) is None
 
 
-def test_another_currency_is_refused(cloud: RunningCloud, bills: CostExplorer) -> None:
+def test_another_currency_is_refused(cloud: RunningEc2, bills: CostExplorer) -> None:
     answer = page(day(0, aaaa="1"))
     answer["ResultsByTime"][0]["Groups"][0]["Metrics"]["UnblendedCost"]["Unit"] = "CNY"
     says(cloud, answer)
@@ -197,7 +197,7 @@ def test_another_currency_is_refused(cloud: RunningCloud, bills: CostExplorer) -
         bills.billed(START, END)
 
 
-def test_only_days_that_have_begun_can_be_asked_for(cloud: RunningCloud, bills: CostExplorer) -> None:
+def test_only_days_that_have_begun_can_be_asked_for(cloud: RunningEc2, bills: CostExplorer) -> None:
     for start, end in (
         (START + timedelta(hours=1), END),
         (START.replace(tzinfo=None), END),
@@ -212,9 +212,7 @@ def test_only_days_that_have_begun_can_be_asked_for(cloud: RunningCloud, bills: 
     assert asked(cloud)[0]["params"]["TimePeriod"]["End"] == "2026-11-22"
 
 
-def test_the_shipped_policy_allows_it(
-    cloud: RunningCloud, bills: CostExplorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_shipped_policy_allows_it(cloud: RunningEc2, bills: CostExplorer, monkeypatch: pytest.MonkeyPatch) -> None:
     as_user(cloud, monkeypatch)
     assert bills.billed(START, END).rows == ()
 
@@ -226,14 +224,14 @@ class TestCommand:
     def here(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.chdir(tmp_path)
 
-    def test_nobody_pays_without_a_word(self, cloud: RunningCloud) -> None:
+    def test_nobody_pays_without_a_word(self, cloud: RunningEc2) -> None:
         code, out, err = told("ledger", "billed")
         assert (code, out) == (7, "")
         assert "$0.01 a request" in err
         assert "-y" in err
         assert not asked(cloud)
 
-    def test_metered_beside_billed_is_shown_and_stored(self, cloud: RunningCloud) -> None:
+    def test_metered_beside_billed_is_shown_and_stored(self, cloud: RunningEc2) -> None:
         month = datetime.now(UTC).replace(day=1)
         start = f"{month:%Y-%m-01}"
         answer = day(0, aaaa="1.25", none="40")
@@ -266,14 +264,14 @@ class TestCommand:
             "40.000000000",
         )
 
-    def test_a_refusal_is_an_error_with_the_action(self, cloud: RunningCloud) -> None:
+    def test_a_refusal_is_an_error_with_the_action(self, cloud: RunningEc2) -> None:
         cloud.fault({"action": "GetCostAndUsage", "code": "AccessDeniedException", "times": -1})
         code, out, err = told("ledger", "billed", "--yes")
         assert (code, out) == (41, "")
         assert "ce:GetCostAndUsage" in err
 
     @pytest.mark.parametrize("words", [("--month", "2026"), ("--month", "9999-12"), ("--stored", "--fresh")])
-    def test_what_cannot_be_meant(self, cloud: RunningCloud, words: tuple[str, ...]) -> None:
+    def test_what_cannot_be_meant(self, cloud: RunningEc2, words: tuple[str, ...]) -> None:
         code, out, err = told("ledger", "billed", *words)
         assert (code, out) == (2, ""), err
         assert not asked(cloud)

@@ -10,13 +10,13 @@ import pytest
 from costgpu.errors import AuthError, InvalidRequest, Unreachable
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.bucket import S3Bucket
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 
 boto3 = sdk.boto3()
 
 
 @pytest.fixture
-def bucket(cloud: RunningCloud) -> S3Bucket:
+def bucket(cloud: RunningEc2) -> S3Bucket:
     boto3.client("s3").create_bucket(Bucket="costgpu-lab")
     return S3Bucket("s3://costgpu-lab/team/runs/")
 
@@ -39,13 +39,13 @@ def test_what_is_put_comes_home_as_it_was(bucket: S3Bucket, tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["outputs.tar"]
 
 
-def test_a_bucket_without_a_prefix(cloud: RunningCloud) -> None:
+def test_a_bucket_without_a_prefix(cloud: RunningEc2) -> None:
     boto3.client("s3").create_bucket(Bucket="costgpu-plain")
     put(S3Bucket("s3://costgpu-plain").presign_put("a", 60), b"x")
     assert boto3.client("s3").get_object(Bucket="costgpu-plain", Key="a")["Body"].read() == b"x"
 
 
-def test_the_region_of_the_bucket_signs(cloud: RunningCloud) -> None:
+def test_the_region_of_the_bucket_signs(cloud: RunningEc2) -> None:
     boto3.client("s3", region_name="eu-west-1").create_bucket(
         Bucket="costgpu-eu", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"}
     )
@@ -58,7 +58,7 @@ def test_what_is_no_bucket(url: str) -> None:
         S3Bucket(url)
 
 
-def test_a_bucket_that_is_not_there(cloud: RunningCloud) -> None:
+def test_a_bucket_that_is_not_there(cloud: RunningEc2) -> None:
     with pytest.raises(InvalidRequest, match="no bucket costgpu-nowhere"):
         S3Bucket("s3://costgpu-nowhere/x").presign_put("a", 60)
 
@@ -81,7 +81,7 @@ def test_a_name_that_another_one_begins_with(bucket: S3Bucket) -> None:
     assert bucket.exists("r1/logs.tar.gz.part")
 
 
-def test_credentials_and_network_are_told_apart(cloud: RunningCloud, bucket: S3Bucket, tmp_path: Path) -> None:
+def test_credentials_and_network_are_told_apart(cloud: RunningEc2, bucket: S3Bucket, tmp_path: Path) -> None:
     bucket.presign_put("a", 60)
     cloud.fault({"action": "ListObjects", "drop": True, "times": -1})
     with pytest.raises(Unreachable):

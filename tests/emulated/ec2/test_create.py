@@ -16,13 +16,13 @@ from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.retry import retry_provider_call
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.ec2.create_requests import T4G, V100, cpu_offer, offer, request
 
 boto3 = sdk.boto3()
 
 
-def test_everything_that_ends_the_machine_is_in_the_one_call(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_everything_that_ends_the_machine_is_in_the_one_call(cloud: RunningEc2, aws: AwsProvider) -> None:
     wanted = request(tags={"team": "vision", TAG_RUN: "forged"})
     instance = aws.create(wanted)
     [made] = cloud.instances()
@@ -56,9 +56,7 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(cloud: RunningCloud
     assert [row["GroupId"] for row in interface["Groups"]] == [group["GroupId"]]
 
 
-def test_it_returns_before_the_machine_runs_and_describe_shows_it_come_up(
-    cloud: RunningCloud, aws: AwsProvider
-) -> None:
+def test_it_returns_before_the_machine_runs_and_describe_shows_it_come_up(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.settings(pending_seconds=600.0)
     wanted = request()
     instance = aws.create(wanted)
@@ -90,7 +88,7 @@ def test_it_returns_before_the_machine_runs_and_describe_shows_it_come_up(
         (offer("c7g.large", vcpus=2, accelerator=None, architecture="arm64"), "ubuntu-24.04-arm64"),
     ],
 )
-def test_the_image_fits_the_machine(cloud: RunningCloud, aws: AwsProvider, what: object, image: str) -> None:
+def test_the_image_fits_the_machine(cloud: RunningEc2, aws: AwsProvider, what: object, image: str) -> None:
     aws.create(request(what))  # type: ignore[arg-type]
     [made] = cloud.instances()
     [found] = boto3.client("ec2").describe_images(ImageIds=[made["image"]])["Images"]
@@ -98,7 +96,7 @@ def test_the_image_fits_the_machine(cloud: RunningCloud, aws: AwsProvider, what:
 
 
 def test_the_older_ubuntu_where_the_newer_is_not_published(
-    cloud: RunningCloud, aws: AwsProvider, monkeypatch: pytest.MonkeyPatch
+    cloud: RunningEc2, aws: AwsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_older = "/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/hvm/ebs-gp2/ami-id"
     monkeypatch.setattr("costgpu.providers.aws.images.UBUNTU", only_older)
@@ -107,7 +105,7 @@ def test_the_older_ubuntu_where_the_newer_is_not_published(
     assert "22.04" in found["Name"]
 
 
-def test_an_image_of_ones_own(cloud: RunningCloud) -> None:
+def test_an_image_of_ones_own(cloud: RunningEc2) -> None:
     name = "/aws/service/canonical/ubuntu/server/22.04/stable/current/amd64/hvm/ebs-gp2/ami-id"
     AwsProvider(clock=SystemClock(), image=name).create(request())
     made = cloud.instances()[0]["image"]
@@ -115,13 +113,13 @@ def test_an_image_of_ones_own(cloud: RunningCloud) -> None:
     assert [row["image"] for row in cloud.instances()] == [made, made]
 
 
-def test_no_public_image_has_a_driver_for_old_accelerators(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_no_public_image_has_a_driver_for_old_accelerators(cloud: RunningEc2, aws: AwsProvider) -> None:
     with pytest.raises(InvalidRequest, match=r"no image with a driver for p3\.2xlarge \(V100\)"):
         aws.create(request(offer("p3.2xlarge", accelerator=V100)))
     assert not [name for name in cloud.calls() if "Create" in name or "Run" in name]
 
 
-def test_user_data_is_a_boothook_as_given(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_user_data_is_a_boothook_as_given(cloud: RunningEc2, aws: AwsProvider) -> None:
     aws.create(request(boot_script="#!/bin/sh\necho ünï\n"))
     aws.create(request(run_id="second00000a", boot_script="echo no shebang\n"))
     first, second = (base64.b64decode(row["user_data"]).decode() for row in cloud.instances())
@@ -129,7 +127,7 @@ def test_user_data_is_a_boothook_as_given(cloud: RunningCloud, aws: AwsProvider)
     assert second == "#cloud-boothook\n#!/bin/sh\necho no shebang\n"
 
 
-def test_long_user_data_is_compressed_and_too_long_is_refused(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_long_user_data_is_compressed_and_too_long_is_refused(cloud: RunningEc2, aws: AwsProvider) -> None:
     script = "#!/bin/sh\n" + "echo the same line again\n" * 2000
     aws.create(request(boot_script=script))
     data = base64.b64decode(cloud.instances()[0]["user_data"])
@@ -143,7 +141,7 @@ def test_long_user_data_is_compressed_and_too_long_is_refused(cloud: RunningClou
     assert not [group for group in groups if group["GroupName"] == "costgpu-second00000a"]
 
 
-def test_a_lost_reply_before_ec2_shows_the_instance_is_one_instance(cloud: RunningCloud) -> None:
+def test_a_lost_reply_before_ec2_shows_the_instance_is_one_instance(cloud: RunningEc2) -> None:
     cloud.settings(invisible_seconds=60.0)
     cloud.fault({"action": "RunInstances", "when": "after", "drop": True, "times": 2})
     clock, wanted = SystemClock(), request()
@@ -153,7 +151,7 @@ def test_a_lost_reply_before_ec2_shows_the_instance_is_one_instance(cloud: Runni
     assert cloud.calls().count("ec2:RunInstances") == 3
 
 
-def test_a_reply_that_takes_too_long_is_uncertain(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reply_that_takes_too_long_is_uncertain(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("costgpu.providers.aws.session.READ_SECONDS", 2.0)
     aws, wanted = AwsProvider(clock=SystemClock()), request()
     cloud.fault({"action": "RunInstances", "hang_seconds": 5.0})
@@ -163,21 +161,21 @@ def test_a_reply_that_takes_too_long_is_uncertain(cloud: RunningCloud, monkeypat
     assert aws.create(wanted).ref.instance_id == cloud.instances()[0]["id"]
 
 
-def test_the_create_call_is_made_once_for_each_decision_of_the_caller(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_the_create_call_is_made_once_for_each_decision_of_the_caller(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.fault({"action": "RunInstances", "code": "InternalError", "times": -1})
     with pytest.raises(Unreachable):
         aws.create(request())
     assert cloud.calls().count("ec2:RunInstances") == 1
 
 
-def test_other_calls_are_repeated_a_few_times(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_other_calls_are_repeated_a_few_times(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.fault({"action": "DescribeInstances", "code": "RequestLimitExceeded", "times": 2})
     instance = aws.create(request())
     assert cloud.calls().count("ec2:DescribeInstances") == 3
     assert instance.ref.instance_id == cloud.instances()[0]["id"]
 
 
-def test_a_token_of_another_request_is_not_taken_for_ours(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_token_of_another_request_is_not_taken_for_ours(cloud: RunningEc2, aws: AwsProvider) -> None:
     first = aws.create(request())
     cloud.settings(invisible_seconds=0.0)
     other = replace(request(cpu_offer()), token=request().token)
@@ -186,7 +184,7 @@ def test_a_token_of_another_request_is_not_taken_for_ours(cloud: RunningCloud, a
     assert len(cloud.instances()) == 1
 
 
-def test_a_token_whose_instance_does_not_show_yet_stays_uncertain(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_token_whose_instance_does_not_show_yet_stays_uncertain(cloud: RunningEc2, aws: AwsProvider) -> None:
     first = aws.create(request())
     cloud.settings(invisible_seconds=30.0)
     changed = replace(request(), disk_gib=120)
@@ -196,7 +194,7 @@ def test_a_token_whose_instance_does_not_show_yet_stays_uncertain(cloud: Running
     assert aws.create(changed).ref == first.ref
 
 
-def test_an_image_that_was_replaced_meanwhile_makes_no_second_machine(cloud: RunningCloud) -> None:
+def test_an_image_that_was_replaced_meanwhile_makes_no_second_machine(cloud: RunningEc2) -> None:
     names = [
         f"/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"
         for release in ("22.04", "24.04")
@@ -209,14 +207,14 @@ def test_an_image_that_was_replaced_meanwhile_makes_no_second_machine(cloud: Run
     assert len(cloud.instances()) == 1
 
 
-def test_aws_chooses_the_zone_where_there_is_capacity(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_aws_chooses_the_zone_where_there_is_capacity(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.shortage("g5.xlarge", "us-east-1a")
     instance = aws.create(request())
     assert instance.zone is not None
     assert instance.zone != "us-east-1a"
 
 
-def test_where_to_try(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_where_to_try(cloud: RunningEc2, aws: AwsProvider) -> None:
     first, *others = aws.zones(offer())
     assert first is None
     assert others == sorted(others, key=str)
@@ -233,7 +231,7 @@ def test_where_to_try(cloud: RunningCloud, aws: AwsProvider) -> None:
     assert "us-east-1b" not in AwsProvider(clock=SystemClock()).zones(offer())
 
 
-def test_a_zone_that_was_named_is_used(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_zone_that_was_named_is_used(cloud: RunningEc2, aws: AwsProvider) -> None:
     assert aws.create(request(zone="us-east-1b")).zone == "us-east-1b"
     cloud.until(lambda: bool(cloud.instances("running")))
     assert cloud.instances()[0]["public_ip"].startswith("54.")
@@ -252,7 +250,7 @@ def test_a_zone_that_was_named_is_used(cloud: RunningCloud, aws: AwsProvider) ->
     ],
 )
 def test_no_capacity_leaves_nothing_and_is_said_at_once(
-    cloud: RunningCloud, aws: AwsProvider, shortage: tuple[str, str] | None, zone: str | None, said: str
+    cloud: RunningEc2, aws: AwsProvider, shortage: tuple[str, str] | None, zone: str | None, said: str
 ) -> None:
     if shortage:
         cloud.shortage(*shortage)
@@ -266,13 +264,13 @@ def test_no_capacity_leaves_nothing_and_is_said_at_once(
 
 
 @pytest.mark.parametrize("code", ["InsufficientHostCapacity", "SpotMaxPriceTooLow", "UnfulfillableCapacity"])
-def test_other_words_for_no_capacity(cloud: RunningCloud, aws: AwsProvider, code: str) -> None:
+def test_other_words_for_no_capacity(cloud: RunningEc2, aws: AwsProvider, code: str) -> None:
     cloud.fault({"action": "RunInstances", "code": code, "message": "none free"})
     with pytest.raises(NoCapacity, match="none free"):
         aws.create(request())
 
 
-def test_a_subnet_of_ones_own(cloud: RunningCloud) -> None:
+def test_a_subnet_of_ones_own(cloud: RunningEc2) -> None:
     ec2 = boto3.client("ec2")
     vpc = ec2.create_vpc(CidrBlock="10.7.0.0/16")["Vpc"]["VpcId"]
     subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.7.1.0/24", AvailabilityZone="us-east-1b")["Subnet"]["SubnetId"]
@@ -292,7 +290,7 @@ def test_a_subnet_of_ones_own(cloud: RunningCloud) -> None:
         AwsProvider(clock=SystemClock(), subnet="subnet-0000000").create(request(run_id="third000000a"))
 
 
-def test_default_subnets_that_give_no_address_are_named_in_the_call(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_default_subnets_that_give_no_address_are_named_in_the_call(cloud: RunningEc2, aws: AwsProvider) -> None:
     ec2 = boto3.client("ec2")
     for row in ec2.describe_subnets()["Subnets"]:
         ec2.modify_subnet_attribute(SubnetId=row["SubnetId"], MapPublicIpOnLaunch={"Value": False})
@@ -303,7 +301,7 @@ def test_default_subnets_that_give_no_address_are_named_in_the_call(cloud: Runni
     assert described.endpoint is not None
 
 
-def test_no_default_vpc_is_said_with_the_remedy(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_no_default_vpc_is_said_with_the_remedy(cloud: RunningEc2, aws: AwsProvider) -> None:
     ec2 = boto3.client("ec2")
     for row in ec2.describe_subnets()["Subnets"]:
         ec2.delete_subnet(SubnetId=row["SubnetId"])
@@ -312,19 +310,19 @@ def test_no_default_vpc_is_said_with_the_remedy(cloud: RunningCloud, aws: AwsPro
     assert "create-default-vpc --region us-east-1" in caught.value.hint
 
 
-def test_a_disk_that_is_too_small_for_the_image(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_disk_that_is_too_small_for_the_image(cloud: RunningEc2, aws: AwsProvider) -> None:
     with pytest.raises(InvalidRequest, match=r"A disk of 20 GiB is too small: the image ami-[0-9a-f]+ needs 60 GiB"):
         aws.create(request(disk_gib=20))
     assert aws.minimum_disk_gib(request()) == 60
     assert not cloud.instances()
 
 
-def test_an_unknown_type(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_an_unknown_type(cloud: RunningEc2, aws: AwsProvider) -> None:
     with pytest.raises(InvalidRequest, match=r"Invalid value 'c99\.huge' for InstanceType"):
         aws.create(request(offer("c99.huge", accelerator=None)))
 
 
-def test_spot_is_one_time_and_tagged(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_spot_is_one_time_and_tagged(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = aws.create(request(offer(spot=True)))
     assert instance.spot
     [call] = [row["params"] for row in cloud.requests() if row["action"] == "RunInstances"]
@@ -335,7 +333,7 @@ def test_spot_is_one_time_and_tagged(cloud: RunningCloud, aws: AwsProvider) -> N
     assert {"Key": TAG_RUN, "Value": "r7k2m9x4q1ab"} in spot["Tags"]
 
 
-def test_a_group_that_ec2_does_not_know_everywhere_yet(cloud: RunningCloud) -> None:
+def test_a_group_that_ec2_does_not_know_everywhere_yet(cloud: RunningEc2) -> None:
     clock = ManualClock()
     not_yet = {"code": "InvalidGroup.NotFound", "message": "The security group does not exist", "times": 2}
     cloud.fault({"action": "AuthorizeSecurityGroupIngress", **not_yet}, {"action": "RunInstances", **not_yet})
@@ -344,7 +342,7 @@ def test_a_group_that_ec2_does_not_know_everywhere_yet(cloud: RunningCloud) -> N
     assert clock.monotonic() == pytest.approx(2.0)
 
 
-def test_a_second_attempt_of_a_run_uses_the_same_group(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_second_attempt_of_a_run_uses_the_same_group(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.fault({"action": "RunInstances", "when": "before", "drop": True})
     with pytest.raises(Unreachable):
         aws.create(request())
@@ -354,14 +352,14 @@ def test_a_second_attempt_of_a_run_uses_the_same_group(cloud: RunningCloud, aws:
     assert len(cloud.instances()) == 1
 
 
-def test_a_group_of_somebody_else_with_that_name_is_left_alone(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_group_of_somebody_else_with_that_name_is_left_alone(cloud: RunningEc2, aws: AwsProvider) -> None:
     boto3.client("ec2").create_security_group(GroupName="costgpu-r7k2m9x4q1ab", Description="theirs")
     with pytest.raises(InvalidRequest, match="is not costgpu's"):
         aws.create(request())
     assert not cloud.instances()
 
 
-def test_an_address_that_is_none(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_an_address_that_is_none(cloud: RunningEc2, aws: AwsProvider) -> None:
     with pytest.raises(InvalidRequest, match="not an address range"):
         aws.create(request(allow_from="my laptop"))
     assert not cloud.instances()

@@ -16,7 +16,7 @@ import pytest
 from costgpu.clock import SystemClock
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.ec2.create_requests import request
 from tests.emulators.emulator_client import ROOT
 from tests.emulators.faults import lives
@@ -30,7 +30,7 @@ from datetime import UTC, datetime, timedelta
 from costgpu.clock import SystemClock
 from costgpu.providers.aws.provider import AwsProvider
 from tests.emulator.create_requests import request
-from costgpu.providers.aws import AwsProvider
+from costgpu.providers.aws.provider import AwsProvider
 from tests.emulators.ec2.create_requests import request
 sys.stdin.readline()
 AwsProvider(clock=SystemClock()).create(request(lease_until=datetime(2027, 1, 1, tzinfo=UTC)))
@@ -46,7 +46,7 @@ def launch(token: str = "", **more: Any) -> str:
     return str(boto3.client("ec2").run_instances(**call)["Instances"][0]["InstanceId"])
 
 
-def start_client(cloud: RunningCloud) -> subprocess.Popen[str]:
+def start_client(cloud: RunningEc2) -> subprocess.Popen[str]:
     environment = {**os.environ, **cloud.environment()}
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(CLIENT)],
@@ -64,7 +64,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, out
 
 
-def test_tokens(cloud: RunningCloud) -> None:
+def test_tokens(cloud: RunningEc2) -> None:
     first = launch("a")
     assert launch("a") == first
     assert launch("b") != first
@@ -75,7 +75,7 @@ def test_tokens(cloud: RunningCloud) -> None:
     assert [each["InstanceId"] for row in found["Reservations"] for each in row["Instances"]] == [first]
 
 
-def test_a_refused_call_does_not_use_its_token_up(cloud: RunningCloud) -> None:
+def test_a_refused_call_does_not_use_its_token_up(cloud: RunningEc2) -> None:
     cloud.quota("us-east-1", "L-1216C47A", 0)
     with pytest.raises(sdk.exceptions().ClientError, match="VcpuLimitExceeded"):
         launch("a")
@@ -83,7 +83,7 @@ def test_a_refused_call_does_not_use_its_token_up(cloud: RunningCloud) -> None:
     assert launch("a", InstanceType="c7i.xlarge")
 
 
-def test_faults_are_counted_skipped_and_matched(cloud: RunningCloud) -> None:
+def test_faults_are_counted_skipped_and_matched(cloud: RunningEc2) -> None:
     ec2 = boto3.client("ec2", config=sdk.config(retries={"total_max_attempts": 1}))
     cloud.fault({"action": "DescribeRegions", "code": "Boo", "times": 2, "skip": 1})
     outcomes = []
@@ -100,7 +100,7 @@ def test_faults_are_counted_skipped_and_matched(cloud: RunningCloud) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_fault_before_executes_nothing_and_one_after_does(cloud: RunningCloud, when: str) -> None:
+def test_a_fault_before_executes_nothing_and_one_after_does(cloud: RunningEc2, when: str) -> None:
     cloud.fault({"action": "CreateSecurityGroup", "code": "Boo", "when": when})
     with pytest.raises(sdk.exceptions().ClientError, match="Boo"):
         boto3.client("ec2").create_security_group(GroupName="x", Description="x")
@@ -108,7 +108,7 @@ def test_a_fault_before_executes_nothing_and_one_after_does(cloud: RunningCloud,
     assert ("x" in names) is (when == "after")
 
 
-def test_what_moto_does_not_have_is_refused_in_the_protocols_own_form(cloud: RunningCloud) -> None:
+def test_what_moto_does_not_have_is_refused_in_the_protocols_own_form(cloud: RunningEc2) -> None:
     with pytest.raises(sdk.exceptions().ClientError, match="UnsupportedOperation"):
         boto3.client("ec2").get_spot_placement_scores(InstanceTypes=["g5.xlarge"], TargetCapacity=1)
     with pytest.raises(sdk.exceptions().ClientError) as caught:
@@ -116,7 +116,7 @@ def test_what_moto_does_not_have_is_refused_in_the_protocols_own_form(cloud: Run
     assert sdk.code_of(caught.value) == "ResourceNotFoundException"
 
 
-def test_a_client_is_killed_before_and_after_each_of_its_calls(cloud: RunningCloud) -> None:
+def test_a_client_is_killed_before_and_after_each_of_its_calls(cloud: RunningEc2) -> None:
     """Counts the calls of a create, kills at each, and repeats the create: always exactly one instance."""
     wanted = request(lease_until=datetime(2027, 1, 1, tzinfo=UTC))
     assert finish(start_client(cloud)) == (0, "created\n")
@@ -142,7 +142,7 @@ def test_a_client_is_killed_before_and_after_each_of_its_calls(cloud: RunningClo
 
 def test_the_cloud_ends_with_its_starter() -> None:
     script = (
-        "from tests.emulators.ec2.client import RunningCloud; c = RunningCloud.launch();"
+        "from tests.emulators.ec2.client import RunningEc2; c = RunningEc2.launch();"
         " print(c._process.pid, flush=True); import os; os._exit(0)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)

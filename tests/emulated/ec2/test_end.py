@@ -13,7 +13,7 @@ from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.ec2.create_requests import offer, request
 
 boto3 = sdk.boto3()
@@ -21,17 +21,24 @@ boto3 = sdk.boto3()
 RUN = "r7k2m9x4q1ab"
 
 
-def running(cloud: RunningCloud, aws: AwsProvider, **what: Any) -> Instance:
+def running(cloud: RunningEc2, aws: AwsProvider, **what: Any) -> Instance:
     instance = aws.create(request(**what))
     cloud.until(lambda: instance.ref.instance_id in {row["id"] for row in cloud.instances("running")})
     return instance
 
 
-def ended(cloud: RunningCloud, instance: Instance) -> None:
+def seen(aws: AwsProvider, instance: Instance) -> Instance:
+    """As AWS shows it now."""
+    found = aws.describe(instance.ref)
+    assert found is not None
+    return found
+
+
+def ended(cloud: RunningEc2, instance: Instance) -> None:
     cloud.until(lambda: instance.ref.instance_id in {row["id"] for row in cloud.instances("terminated")})
 
 
-def foreign(cloud: RunningCloud) -> InstanceRef:
+def foreign(cloud: RunningEc2) -> InstanceRef:
     image = boto3.client("ssm").get_parameter(
         Name="/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
     )["Parameter"]["Value"]
@@ -40,26 +47,24 @@ def foreign(cloud: RunningCloud) -> InstanceRef:
 
 
 @pytest.fixture
-def role(cloud: RunningCloud) -> str:
+def role(cloud: RunningEc2) -> str:
     trust = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     made = boto3.client("iam").create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
     return str(made["Role"]["Arn"])
 
 
-def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.settings(shutdown_seconds=600.0)
     instance = running(cloud, aws)
     aws.terminate(instance.ref)
-    asked = aws.describe(instance.ref)
-    assert asked is not None
+    asked = seen(aws, instance)
     assert asked.state is InstanceState.TERMINATING
     assert asked.endpoint is None
     aws.terminate(instance.ref)
     cloud.settings(shutdown_seconds=0.05)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert over.state is InstanceState.TERMINATED
     assert over.reason == "Client.UserInitiatedShutdown: User initiated shutdown"
     assert not over.preempted
@@ -67,7 +72,7 @@ def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningC
     assert not boto3.client("ec2").describe_volumes()["Volumes"]
 
 
-def test_an_instance_that_ec2_does_not_show_yet_is_not_taken_for_gone(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_an_instance_that_ec2_does_not_show_yet_is_not_taken_for_gone(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.settings(invisible_seconds=60.0)
     instance = aws.create(request())
     assert aws.describe(instance.ref) is None
@@ -79,7 +84,7 @@ def test_an_instance_that_ec2_does_not_show_yet_is_not_taken_for_gone(cloud: Run
     ended(cloud, instance)
 
 
-def test_after_a_while_unknown_means_gone(cloud: RunningCloud) -> None:
+def test_after_a_while_unknown_means_gone(cloud: RunningEc2) -> None:
     clock = ManualClock()
     aws = AwsProvider(clock=clock)
     instance = aws.create(request())
@@ -89,7 +94,7 @@ def test_after_a_while_unknown_means_gone(cloud: RunningCloud) -> None:
     assert len(cloud.alive()) == 1
 
 
-def test_foreign_machines_are_never_touched(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_foreign_machines_are_never_touched(cloud: RunningEc2, aws: AwsProvider) -> None:
     theirs = foreign(cloud)
     with pytest.raises(InvalidRequest, match="was not created by costgpu"):
         aws.terminate(theirs)
@@ -106,7 +111,7 @@ def test_foreign_machines_are_never_touched(cloud: RunningCloud, aws: AwsProvide
     assert "ec2:TerminateInstances" not in cloud.calls()
 
 
-def test_a_refused_termination_names_the_instance_and_the_command(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_refused_termination_names_the_instance_and_the_command(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = running(cloud, aws)
     cloud.change(instance.ref.instance_id, disable_api_termination=True)
     with pytest.raises(ProviderError, match="may not be terminated") as caught:
@@ -116,54 +121,49 @@ def test_a_refused_termination_names_the_instance_and_the_command(cloud: Running
     assert "billing" in caught.value.hint
 
 
-def test_power_off_from_within_terminates(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_power_off_from_within_terminates(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = running(cloud, aws)
     cloud.power_off(instance.ref.instance_id)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert "Client.InstanceInitiatedShutdown" in over.reason
     assert not over.preempted
 
 
-def test_a_machine_that_stops_instead_of_ending_shows_that(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_machine_that_stops_instead_of_ending_shows_that(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = running(cloud, aws)
     cloud.change(instance.ref.instance_id, instance_initiated_shutdown_behavior="stop")
     cloud.power_off(instance.ref.instance_id)
     cloud.until(lambda: bool(cloud.instances("stopped")))
-    described = aws.describe(instance.ref)
-    assert described is not None
+    described = seen(aws, instance)
     assert described.state is InstanceState.STOPPED
 
 
 @pytest.mark.parametrize("guest_goes_first", [False, True])
 def test_a_machine_that_aws_took_back_is_preempted(
-    cloud: RunningCloud, aws: AwsProvider, *, guest_goes_first: bool
+    cloud: RunningEc2, aws: AwsProvider, *, guest_goes_first: bool
 ) -> None:
     instance = running(cloud, aws, what=offer(spot=True))
     cloud.interrupt(instance.ref.instance_id, notice_seconds=30 if guest_goes_first else 0.1)
     if guest_goes_first:
-        still = aws.describe(instance.ref)
-        assert still is not None
+        still = seen(aws, instance)
         assert not still.preempted
         cloud.power_off(instance.ref.instance_id)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert over.preempted
     assert ("Spot Instance interruption" in over.reason) is not guest_goes_first
 
 
-def test_a_spot_machine_that_we_ended_is_not_preempted(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_spot_machine_that_we_ended_is_not_preempted(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = running(cloud, aws, what=offer(spot=True))
     aws.terminate(instance.ref)
     ended(cloud, instance)
-    over = aws.describe(instance.ref)
-    assert over is not None
+    over = seen(aws, instance)
     assert not over.preempted
 
 
-def test_the_console(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_the_console(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.settings(pending_seconds=600.0)
     instance = aws.create(request())
     assert aws.console(instance.ref) == ""
@@ -174,7 +174,7 @@ def test_the_console(cloud: RunningCloud, aws: AwsProvider) -> None:
     assert "Linux version" in aws.console(instance.ref)
 
 
-def test_the_group_goes_when_the_machine_is_gone_and_not_before(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_the_group_goes_when_the_machine_is_gone_and_not_before(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.settings(shutdown_seconds=600.0)
     instance = running(cloud, aws)
     waiting = aws.clean_up(RUN, "us-east-1")
@@ -190,7 +190,7 @@ def test_the_group_goes_when_the_machine_is_gone_and_not_before(cloud: RunningCl
 
 
 def test_stray_disks_interfaces_and_addresses_of_ours_are_found_and_removed(
-    cloud: RunningCloud, aws: AwsProvider
+    cloud: RunningEc2, aws: AwsProvider
 ) -> None:
     ec2 = boto3.client("ec2")
 
@@ -213,7 +213,7 @@ def test_stray_disks_interfaces_and_addresses_of_ours_are_found_and_removed(
     assert [row["VolumeId"] for row in ec2.describe_volumes()["Volumes"]] == [theirs]
 
 
-def test_open_access_leaves_one_address_only(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_open_access_leaves_one_address_only(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = running(cloud, aws)
     ec2 = boto3.client("ec2")
     [group] = ec2.describe_security_groups(Filters=[{"Name": f"tag:{TAG_RUN}", "Values": [RUN]}])["SecurityGroups"]
@@ -236,7 +236,7 @@ def test_open_access_leaves_one_address_only(cloud: RunningCloud, aws: AwsProvid
     assert rules() == [(22, [], ["2001:db8::7/128"])]
 
 
-def test_without_a_role_the_plan_says_that_there_is_no_schedule(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_without_a_role_the_plan_says_that_there_is_no_schedule(cloud: RunningEc2, aws: AwsProvider) -> None:
     wanted = request()
     call, watchdog, schedule = aws.layers(wanted)
     assert (call.name, call.armed) == ("create call", True)
@@ -247,7 +247,7 @@ def test_without_a_role_the_plan_says_that_there_is_no_schedule(cloud: RunningCl
     assert not [name for name in cloud.calls() if name.startswith("scheduler:")]
 
 
-def test_the_schedule_is_armed_right_after_the_create_call_and_fires(cloud: RunningCloud, role: str) -> None:
+def test_the_schedule_is_armed_right_after_the_create_call_and_fires(cloud: RunningEc2, role: str) -> None:
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
     wanted = request(lease_seconds=7200)
     assert aws.layers(wanted)[2].armed
@@ -271,7 +271,7 @@ def test_the_schedule_is_armed_right_after_the_create_call_and_fires(cloud: Runn
     assert not boto3.client("scheduler").list_schedules()["Schedules"]
 
 
-def test_a_schedule_that_cannot_be_armed_is_told_and_not_fatal(cloud: RunningCloud) -> None:
+def test_a_schedule_that_cannot_be_armed_is_told_and_not_fatal(cloud: RunningEc2) -> None:
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn="arn:aws:iam::123456789012:role/not-there")
     wanted = request()
     instance = aws.create(wanted)
@@ -281,7 +281,7 @@ def test_a_schedule_that_cannot_be_armed_is_told_and_not_fatal(cloud: RunningClo
     assert "execution role" in layer.detail
 
 
-def test_a_create_call_that_is_repeated_after_a_crash_arms_the_schedule(cloud: RunningCloud, role: str) -> None:
+def test_a_create_call_that_is_repeated_after_a_crash_arms_the_schedule(cloud: RunningEc2, role: str) -> None:
     wanted = request()
     AwsProvider(clock=SystemClock()).create(wanted)  # as a process that died before it came to that
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
@@ -291,7 +291,7 @@ def test_a_create_call_that_is_repeated_after_a_crash_arms_the_schedule(cloud: R
     assert len(cloud.instances()) == 1
 
 
-def test_the_schedule_of_a_living_machine_stays_and_that_of_a_dead_one_goes(cloud: RunningCloud, role: str) -> None:
+def test_the_schedule_of_a_living_machine_stays_and_that_of_a_dead_one_goes(cloud: RunningEc2, role: str) -> None:
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
     instance = running(cloud, aws)
     assert "schedule" in {each.kind for each in aws.clean_up(RUN, "us-east-1")}
@@ -303,7 +303,7 @@ def test_the_schedule_of_a_living_machine_stays_and_that_of_a_dead_one_goes(clou
     assert not boto3.client("scheduler").list_schedules()["Schedules"]
 
 
-def test_schedules_of_others_are_left_alone(cloud: RunningCloud, role: str) -> None:
+def test_schedules_of_others_are_left_alone(cloud: RunningEc2, role: str) -> None:
     client = boto3.client("scheduler")
     for name in ("costgpu-dashboard", f"costgpu-{RUN}-report"):
         client.create_schedule(

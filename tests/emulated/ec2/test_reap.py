@@ -19,7 +19,7 @@ from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told
 from tests.emulated.ec2.test_account import as_user
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.ec2.create_requests import cpu_offer, request
 from tests.emulators.ec2.planted_orphans import KINDS, LOOK_ALIKE, Planted, boto3, launched, ours
 from tests.runner.examples import intent
@@ -45,7 +45,7 @@ def of_kind(document: dict[str, Any], what: str = "leftovers") -> Counter[tuple[
 
 
 @pytest.fixture
-def foreign(cloud: RunningCloud) -> Iterator[list[Planted]]:
+def foreign(cloud: RunningEc2) -> Iterator[list[Planted]]:
     """Look-alikes beside everything, which are all there afterwards."""
     found = []
     for region in REGIONS:
@@ -82,7 +82,7 @@ def hours_later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("ledger", ["none", "closed", "damaged"])
 def test_orphans_of_every_kind_in_several_regions_are_found_and_ended_and_nothing_else(
-    cloud: RunningCloud, aws: AwsProvider, foreign: list[Planted], hours_later: None, ledger: str
+    cloud: RunningEc2, aws: AwsProvider, foreign: list[Planted], hours_later: None, ledger: str
 ) -> None:
     left = plant()
     orphan, stopped = (
@@ -127,7 +127,7 @@ def test_orphans_of_every_kind_in_several_regions_are_found_and_ended_and_nothin
     assert (code, document["orphans"], document["leftovers"]) == (0, [], []), err
 
 
-def test_what_it_costs_is_said_and_summed(cloud: RunningCloud) -> None:
+def test_what_it_costs_is_said_and_summed(cloud: RunningEc2) -> None:
     region = Planted("us-east-1")
     region.everything(GONE, ours(GONE, PAST), name=f"costgpu-{GONE}")
     region.ec2().create_volume(
@@ -170,7 +170,7 @@ def test_what_it_costs_is_said_and_summed(cloud: RunningCloud) -> None:
 
 
 def test_a_living_run_keeps_everything_that_carries_its_tag_wherever_it_is(
-    cloud: RunningCloud, aws: AwsProvider, hours_later: None
+    cloud: RunningEc2, aws: AwsProvider, hours_later: None
 ) -> None:
     launched(cloud, aws, request(cpu_offer(region="us-west-2"), run_id=GONE))
     left = plant(lease=None)
@@ -181,9 +181,7 @@ def test_a_living_run_keeps_everything_that_carries_its_tag_wherever_it_is(
     assert len(cloud.instances("running")) == 1
 
 
-def test_things_without_a_lease_go_once_their_run_has_no_machine_anywhere(
-    cloud: RunningCloud, hours_later: None
-) -> None:
+def test_things_without_a_lease_go_once_their_run_has_no_machine_anywhere(cloud: RunningEc2, hours_later: None) -> None:
     left = plant(lease=None)
     cloud.fault({"action": "DescribeInstances", "region": "us-west-2", "drop": True, "times": -1})
     code, document, _ = reap("--yes")
@@ -196,7 +194,7 @@ def test_things_without_a_lease_go_once_their_run_has_no_machine_anywhere(
     assert [planted.there() for planted in left] == [{}, {}, {}]
 
 
-def test_new_things_without_a_lease_are_left_alone(cloud: RunningCloud) -> None:
+def test_new_things_without_a_lease_are_left_alone(cloud: RunningEc2) -> None:
     [left, *_] = plant(lease=None)
     _, document, _ = reap("--yes", "--infra", "aws/us-east-1")
     told_age = {"disk", "snapshot", "key pair", "schedule"}
@@ -205,7 +203,7 @@ def test_new_things_without_a_lease_are_left_alone(cloud: RunningCloud) -> None:
 
 
 def test_a_fresh_lease_protects_things_and_machines_of_runs_that_nobody_here_knows(
-    cloud: RunningCloud, aws: AwsProvider, hours_later: None
+    cloud: RunningEc2, aws: AwsProvider, hours_later: None
 ) -> None:
     launched(cloud, aws, request(cpu_offer(region="eu-west-1"), run_id="fresh000000a"))
     left = Planted("us-east-1")
@@ -216,7 +214,7 @@ def test_a_fresh_lease_protects_things_and_machines_of_runs_that_nobody_here_kno
     assert len(cloud.instances("running")) == 1
 
 
-def test_one_region_that_fails_is_reported_and_hides_nothing(cloud: RunningCloud) -> None:
+def test_one_region_that_fails_is_reported_and_hides_nothing(cloud: RunningEc2) -> None:
     left = plant()
     orphan = Planted("us-east-1").instance(ours("orphan00000a", PAST))[0]
     cloud.fault({"region": "eu-west-1", "drop": True, "times": -1})
@@ -236,7 +234,7 @@ def test_one_region_that_fails_is_reported_and_hides_nothing(cloud: RunningCloud
 
 
 @pytest.mark.parametrize("action", ["DescribeSnapshots", "DescribeKeyPairs"])
-def test_a_kind_that_may_not_be_listed_is_not_asked_and_hides_no_other(cloud: RunningCloud, action: str) -> None:
+def test_a_kind_that_may_not_be_listed_is_not_asked_and_hides_no_other(cloud: RunningEc2, action: str) -> None:
     plant()
     denied = {"code": "UnauthorizedOperation", "message": "You are not authorized", "status": 403, "times": -1}
     cloud.fault({"action": action, **denied})
@@ -252,7 +250,7 @@ def test_a_kind_that_may_not_be_listed_is_not_asked_and_hides_no_other(cloud: Ru
     assert list(document["unreachable"]) == [f"aws/us-east-1 ({kind})"]
 
 
-def test_with_no_permission_to_look_at_all_nothing_is_said_to_be_well(cloud: RunningCloud) -> None:
+def test_with_no_permission_to_look_at_all_nothing_is_said_to_be_well(cloud: RunningEc2) -> None:
     cloud.fault({"action": "DescribeInstances", "code": "UnauthorizedOperation", "status": 403, "times": -1})
     code, document, err = reap()
     assert code == 46
@@ -260,7 +258,7 @@ def test_with_no_permission_to_look_at_all_nothing_is_said_to_be_well(cloud: Run
     assert "may be billing" in err
 
 
-def test_a_machine_that_cannot_be_ended_is_the_worst(cloud: RunningCloud) -> None:
+def test_a_machine_that_cannot_be_ended_is_the_worst(cloud: RunningEc2) -> None:
     protected, other = (Planted("us-east-1").instance(ours(run, PAST))[0] for run in ("aaaa", "bbbb"))
     cloud.change(protected, disable_api_termination=True)
     code, document, err = reap("--yes")
@@ -270,7 +268,7 @@ def test_a_machine_that_cannot_be_ended_is_the_worst(cloud: RunningCloud) -> Non
     assert "may not be terminated" in document["failed"][protected]
 
 
-def test_a_thing_that_cannot_be_removed_is_told(cloud: RunningCloud) -> None:
+def test_a_thing_that_cannot_be_removed_is_told(cloud: RunningEc2) -> None:
     [left, *_] = plant()
     cloud.fault({"action": "DeleteSnapshot", "code": "UnauthorizedOperation", "status": 403, "times": -1})
     code, document, err = reap("--yes", "--infra", "aws/us-east-1")
@@ -280,7 +278,7 @@ def test_a_thing_that_cannot_be_removed_is_told(cloud: RunningCloud) -> None:
     assert set(left.there()) == {"snapshot", "schedule"}
 
 
-def test_a_tag_that_was_taken_away_in_between_saves_the_thing(cloud: RunningCloud, aws: AwsProvider) -> None:
+def test_a_tag_that_was_taken_away_in_between_saves_the_thing(cloud: RunningEc2, aws: AwsProvider) -> None:
     [left, *_] = plant()
     found = {each.kind: each for each in aws.list_owned(["us-east-1"]).leftovers}
     assert set(found) == KINDS
@@ -298,7 +296,7 @@ def test_a_tag_that_was_taken_away_in_between_saves_the_thing(cloud: RunningClou
     assert left.there() == left.things
 
 
-def test_what_is_part_of_something_is_not_left_over(cloud: RunningCloud) -> None:
+def test_what_is_part_of_something_is_not_left_over(cloud: RunningEc2) -> None:
     """A disk of ours on somebody's machine, and an address of ours on it: in use, and not ours to take away."""
     region = Planted("us-east-1")
     theirs = region.instance({"Name": "somebodys"})[0]
@@ -312,7 +310,7 @@ def test_what_is_part_of_something_is_not_left_over(cloud: RunningCloud) -> None
     assert set(region.there()) == {"disk", "address", "instance", "schedule"}
 
 
-def test_many_machines_take_as_many_calls_as_one(cloud: RunningCloud) -> None:
+def test_many_machines_take_as_many_calls_as_one(cloud: RunningEc2) -> None:
     cloud.quota("us-east-1", "L-1216C47A", 10_000)
     region, made = Planted("us-east-1"), []
     for count in (1, 199):
@@ -328,7 +326,7 @@ def test_many_machines_take_as_many_calls_as_one(cloud: RunningCloud) -> None:
     assert pages == {"1000"}  # the most that EC2 allows: a thousand machines are one page
 
 
-def test_a_second_page_is_read(cloud: RunningCloud, aws: AwsProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_page_is_read(cloud: RunningEc2, aws: AwsProvider, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(instances.PAGES["PaginationConfig"], "PageSize", 5)
     region = Planted("us-east-1")
     for number in range(7):
@@ -339,7 +337,7 @@ def test_a_second_page_is_read(cloud: RunningCloud, aws: AwsProvider, monkeypatc
 
 
 def test_the_shipped_policy_is_enough_to_find_and_remove_everything(
-    cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, hours_later: None
+    cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, hours_later: None
 ) -> None:
     left = plant()
     Planted("us-east-1").instance(ours("orphan00000a", PAST))
@@ -355,9 +353,7 @@ def test_the_shipped_policy_is_enough_to_find_and_remove_everything(
 
 
 @pytest.mark.parametrize("action", ["ec2:DeleteSnapshot", "ec2:DeleteKeyPair", "ec2:DescribeSnapshots"])
-def test_a_permission_that_is_missing_is_named(
-    cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch, action: str
-) -> None:
+def test_a_permission_that_is_missing_is_named(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
     plant()
     as_user(cloud, monkeypatch, without=action)
     _, document, _ = reap("--yes", "--infra", "aws/us-east-1")
@@ -366,7 +362,7 @@ def test_a_permission_that_is_missing_is_named(
     assert "is not allowed" in said
 
 
-def test_what_is_mine_and_what_is_old(cloud: RunningCloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_mine_and_what_is_old(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
     region = Planted("us-east-1")
     mine = region.instance(ours("mine0000000a", PAST, "ann@laptop"))[0]
     region.instance(ours("bobs0000000a", PAST, "bob@desk"))

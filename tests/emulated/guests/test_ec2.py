@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.guest_control import InGuest
 from tests.emulators.guests.login import OneRunKeys
@@ -22,7 +21,7 @@ def keys(tmp_path: Path) -> OneRunKeys:
 
 
 @pytest.fixture
-def ec2(guest_cloud: RunningCloud) -> Any:
+def ec2(guest_cloud: RunningEc2) -> Any:
     import boto3
 
     return boto3.client("ec2")
@@ -60,37 +59,6 @@ def address_of(ec2: Any, keys: OneRunKeys, instance_id: str) -> str:
     return address
 
 
-def test_an_instance_that_powers_itself_off_is_terminated(ec2: Any, keys: OneRunKeys) -> None:
-    instance_id = launch(ec2, keys, "echo hello from the hook >/dev/console")
-    address = address_of(ec2, keys, instance_id)
-    assert "hello from the hook" in ec2.get_console_output(InstanceId=instance_id)["Output"]
-    keys.ssh(address, "systemctl poweroff")
-    ended = wait_for_state(ec2, instance_id, "terminated")
-    assert ended["StateReason"]["Code"] == "Client.InstanceInitiatedShutdown"
-    assert guest_control.running() == []
-
-
-def test_a_terminated_instance_is_off(ec2: Any, keys: OneRunKeys) -> None:
-    instance_id = launch(ec2, keys)
-    address_of(ec2, keys, instance_id)
-    ec2.terminate_instances(InstanceIds=[instance_id])
-    ended = wait_for_state(ec2, instance_id, "terminated")
-    assert ended["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
-    guest_control.until(lambda: guest_control.running() == [], 10)
-
-
-def test_a_spot_instance_is_told_before_it_is_taken_back(guest_cloud: RunningCloud, ec2: Any, keys: OneRunKeys) -> None:
-    spot = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}}
-    instance_id = launch(ec2, keys, InstanceMarketOptions=spot)
-    address = address_of(ec2, keys, instance_id)
-    guest_cloud.interrupt(instance_id, notice_seconds=10)
-    token = "curl -sX PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' http://169.254.169.254/latest/api/token"
-    ask = "http://169.254.169.254/latest/meta-data/spot/instance-action"
-    notice = keys.ssh(address, f'curl -s -H "X-aws-ec2-metadata-token: $({token})" {ask}').stdout
-    assert json.loads(notice)["action"] == "terminate"
-    assert wait_for_state(ec2, instance_id, "terminated")["StateReason"]["Code"] == "Server.SpotInstanceTermination"
-
-
 def test_a_stopped_instance_keeps_its_disk(ec2: Any, keys: OneRunKeys) -> None:
     instance_id = launch(ec2, keys)
     keys.ssh(address_of(ec2, keys, instance_id), "touch /root/kept")
@@ -101,7 +69,7 @@ def test_a_stopped_instance_keeps_its_disk(ec2: Any, keys: OneRunKeys) -> None:
     assert keys.ssh(address_of(ec2, keys, instance_id), "ls /root").stdout == "kept\n"
 
 
-def test_a_new_account_has_no_guests(guest_cloud: RunningCloud, ec2: Any, keys: OneRunKeys) -> None:
+def test_a_new_account_has_no_guests(guest_cloud: RunningEc2, ec2: Any, keys: OneRunKeys) -> None:
     instance_id = launch(ec2, keys)
     guest_control.until(lambda: InGuest(instance_id).leader)
     guest_cloud.reset()

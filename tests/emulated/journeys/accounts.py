@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tests.emulators.compute_engine.client import RunningGce
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.compute_engine.client import RunningComputeEngine
+from tests.emulators.ec2.client import RunningEc2
 
-Cloud = RunningCloud | RunningGce
+Cloud = RunningEc2 | RunningComputeEngine
 _STATES = {
     "PROVISIONING": "pending",
     "STAGING": "pending",
@@ -52,7 +52,7 @@ class Account(Protocol):
 class AwsAccount:
     """The emulated account of AWS."""
 
-    cloud: RunningCloud
+    cloud: RunningEc2
     infra: str = "aws/us-east-1"
     kind: str = "t3.micro"
     cap: str = "0.01"
@@ -72,7 +72,7 @@ class AwsAccount:
 class GcpAccount:
     """The emulated project of Google Cloud."""
 
-    cloud: RunningGce
+    cloud: RunningComputeEngine
     infra: str = "gcp/us-central1"
     kind: str = "e2-standard-2"
     cap: str = "0.03"
@@ -89,4 +89,4 @@ class GcpAccount:
 
 
 def account_of(cloud: Cloud) -> Account:
-    return GcpAccount(cloud) if isinstance(cloud, RunningGce) else AwsAccount(cloud)
+    return GcpAccount(cloud) if isinstance(cloud, RunningComputeEngine) else AwsAccount(cloud)

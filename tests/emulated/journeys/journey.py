@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from tests.emulated.journeys.accounts import Account, Cloud, account_of
-from tests.emulators.compute_engine.client import RunningGce
+from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.emulator_client import ROOT
 from tests.emulators.guests import guest_control, namespace
 from tests.emulators.guests.guest_control import InGuest
@@ -101,7 +101,7 @@ class Client:
 class Person:
     """Somebody with a computer and credentials."""
 
-    cloud: Any  # where: a `RunningCloud` or a `RunningGce`
+    cloud: Any  # where: a `RunningEc2` or a `RunningComputeEngine`
     folder: Path  # of everything that is theirs
     key: str  # requests of theirs are known by it; see `Account.key`
     extra: dict[str, str] = field(default_factory=dict)  # more variables of their environment
@@ -205,6 +205,10 @@ class Person:
         """Of their job, unless they give it another one."""
         return self.folder.name.replace("_", "-")[:40]
 
+    def fault(self, action: str, **more: Any) -> None:
+        """Something goes wrong with the requests of theirs; see `faults.Fault`."""
+        self.cloud.fault({"action": action, "access_key": self.key, **more}, add=True)
+
     def run_id(self, name: str = "") -> str:
         """Of the job's newest run, as the ledger has it; empty if it has none."""
         rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run DESC", name or self.name)
@@ -275,7 +279,7 @@ def leftovers(cloud: Cloud) -> list[str]:
     """Rules and disks of ours that are still there, in every region that was used."""
     import boto3
 
-    if isinstance(cloud, RunningGce):
+    if isinstance(cloud, RunningComputeEngine):
         return [each.partition("/")[2] for each in cloud.leftovers()]
     found = []
     for region in sorted({each["region"] for each in cloud.instances()}):

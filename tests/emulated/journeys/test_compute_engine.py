@@ -10,7 +10,7 @@ import pytest
 from costgpu.errors import OrphansFound, Preempted
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import KILLABLE, Journeys, Person, hurry, until
-from tests.emulators.compute_engine.client import RunningGce
+from tests.emulators.compute_engine.client import RunningComputeEngine
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -36,7 +36,7 @@ LONG_NOTICE_SECONDS = 120.0
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(begin: Begin, guest_gce_process: RunningGce) -> Iterator[None]:
+def all_at_once(begin: Begin, guest_gce_process: RunningComputeEngine) -> Iterator[None]:
     yield from begin(guest_gce_process)
 
 
@@ -85,46 +85,6 @@ print("done")
     allowed = [rule["sourceRanges"] for rule in rules if rule.get("allowed")]
     assert allowed == [["198.18.0.1/32"]]
     assert [rule["sourceRanges"] for rule in rules if rule.get("denied")] == [["0.0.0.0/0"]]
-
-
-@journeys
-def detach_and_attach(person: Person) -> None:
-    person.write(WAITS)
-    client = person.launch("-d")
-    assert client.wait() == 0, str(client)
-    run_id = person.run_id()
-    assert person.do("jobs").says("goes on without a client")
-    person.guest().run("touch", "/opt/costgpu/work/go")
-    attached = person.do("attach", run_id)
-    assert attached.out == b"begun\ndone\n"
-    assert attached.says("Receipt")
-    assert person.holds("model.bin", "weights")
-    ended(person)
-
-
-@journeys
-def the_reply_to_the_create_call_is_lost(person: Person) -> None:
-    person.write(QUICK)
-    lost = {"action": "instances.insert", "when": "after", "drop": True, "access_key": person.key}
-    person.cloud.fault(lost, add=True)
-    client = person.launch()
-    assert client.wait() == 0, str(client)
-    assert (person.work / "model.bin").exists()
-    ended(person)
-
-
-@journeys
-def killed_at_the_create_call(person: Person) -> None:
-    """The machine is made, nobody hears of it, and the client is dead: its record is enough for `reap`."""
-    person.write(QUICK)
-    client = person.launch()
-    person.cloud.kill(client.process.pid, 1, "after", access_key=person.key, action="instances.insert")
-    assert client.wait() == -9, str(client)
-    until(lambda: [each["state"] for each in person.instances()] == ["running"], 30, "the machine runs")
-    reaped(person)
-    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "it is gone")
-    assert left(person) == []
-    assert person.events()[-1] == "closed"
 
 
 def calls(person: Person) -> list[str]:
@@ -224,17 +184,6 @@ def a_spot_machine_is_taken_from_nobody(person: Person) -> None:
 
 
 @journeys
-def no_capacity_in_the_first_zone(person: Person) -> None:
-    person.write(QUICK)
-    kind = "e2-standard-4"
-    person.cloud.shortage(kind, "us-central1-a")
-    client = person.launch(kind=kind, cap="0.05")
-    assert client.wait() == 0, str(client)
-    assert [each["zone"] for each in person.instances()] == ["us-central1-b"]
-    ended(person)
-
-
-@journeys
 def a_quota_says_no(person: Person) -> None:
     person.write(QUICK)
     client = person.launch(kind="a2-ultragpu-1g", cap="5")
@@ -262,7 +211,7 @@ def an_operation_fails(person: Person) -> None:
 @journeys
 def an_api_that_is_not_enabled(person: Person) -> None:
     person.write(QUICK)
-    person.cloud.fault({"code": "api-disabled", "times": -1, "access_key": person.key}, add=True)
+    person.fault("*", code="api-disabled", times=-1)
     client = person.launch()
     assert client.wait() != 0
     assert client.says("gcloud services enable compute.googleapis.com"), str(client)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import KILLABLE, Client, Journeys, Person, bucket, until
 from tests.emulated.journeys.test_ec2 import WAITS, ended, receipt
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
 from tests.emulators.guests.guest_control import InGuest
@@ -28,7 +29,7 @@ DEFECTS = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(begin: Begin, guest_cloud_process: RunningCloud) -> Iterator[None]:
+def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]:
     for kind, traits in DEFECTS.items():
         guest_control.set_traits(traits, kind)
     yield from begin(guest_cloud_process)
@@ -49,33 +50,30 @@ def moved(person: Person) -> tuple[tuple[str, ...], Path]:
     return (*KILLABLE, "--clock", str(file), "--"), file
 
 
-@journeys
-def sshd_never_comes_up(person: Person) -> None:
+def no_answer(person: Person, kind: str, on_console: str) -> Client:
+    """A machine that never lets anybody in."""
     person.write("pass")
     command, clock = moved(person)
-    client = person.launch(kind="c5.large", cap="0.10", command=command)
+    client = person.launch(kind=kind, cap="0.10", command=command)
     guest = person.guest()
-    until(lambda: "multi-user" in guest_control.consoles()[guest.instance_id], 60)
+    until(lambda: on_console in guest_control.consoles()[guest.instance_id], 60)
     client.until(lambda: "created" in person.events(), what="it is recorded")
     clock.write_text("601")
     assert client.wait() == 52, str(client)
-    assert client.says(f"{guest.instance_id} did not answer within 10 min")
-    assert client.says("Its console said last:")
     ended(person)
+    return client
+
+
+@journeys
+def sshd_never_comes_up(person: Person) -> None:
+    client = no_answer(person, "c5.large", "multi-user")
+    assert client.says("did not answer within 10 min")
+    assert client.says("Its console said last:")
 
 
 @journeys
 def the_kernel_panics(person: Person) -> None:
-    person.write("pass")
-    command, clock = moved(person)
-    client = person.launch(kind="m5.large", cap="0.10", command=command)
-    guest = person.guest()
-    until(lambda: "Kernel panic" in guest_control.consoles()[guest.instance_id], 60)
-    client.until(lambda: "created" in person.events(), what="it is recorded")
-    clock.write_text("601")
-    assert client.wait() == 52, str(client)
-    assert client.says("Kernel panic - not syncing")
-    ended(person)
+    assert no_answer(person, "m5.large", "Kernel panic").says("Kernel panic - not syncing")
 
 
 @journeys
@@ -113,18 +111,8 @@ def another_host_answers_later(person: Person) -> None:
 
 @journeys
 def no_capacity_here_and_elsewhere_some(person: Person) -> None:
-    person.cloud.fault(
-        {
-            "action": "RunInstances",
-            "region": "us-east-1",
-            "access_key": person.key,
-            "times": -1,
-            "skip": 1,
-            "code": "InsufficientInstanceCapacity",
-            "message": "We currently do not have sufficient c7g.medium capacity.",
-        },
-        add=True,
-    )
+    code, words = "InsufficientInstanceCapacity", "We currently do not have sufficient c7g.medium capacity."
+    person.fault("RunInstances", region="us-east-1", times=-1, skip=1, code=code, message=words)
     person.write("open('model', 'w').write('x')")
     client = person.launch(kind="c7g.medium", cap="0.10", infra=("aws/us-east-1", "aws/us-west-2"))
     assert client.wait() == 0, str(client)
@@ -144,16 +132,6 @@ def no_capacity_here_and_elsewhere_some(person: Person) -> None:
 
 
 @journeys
-def no_capacity_anywhere(person: Person) -> None:
-    person.cloud.shortage("t3.nano")
-    person.write("pass")
-    client = person.launch(kind="t3.nano")
-    assert client.wait() == 42, str(client)
-    assert client.says("do not have sufficient t3.nano capacity")
-    ended(person, instances=0)
-
-
-@journeys
 def no_quota(person: Person) -> None:
     person.cloud.quota("eu-west-1", "L-1216C47A", 0)
     person.write("pass")
@@ -162,16 +140,8 @@ def no_quota(person: Person) -> None:
     for words in ("Running On-Demand Standard", "eu-west-1", "hint:"):
         assert client.says(words), f"{words}\n{client}"
     assert person.events() == []
-    person.cloud.fault(
-        {
-            "action": "RunInstances",
-            "access_key": person.key,
-            "skip": 1,
-            "code": "VcpuLimitExceeded",
-            "message": "You have requested more vCPU capacity than your current vCPU limit of 2 allows.",
-        },
-        add=True,
-    )
+    words = "You have requested more vCPU capacity than your current vCPU limit of 2 allows."
+    person.fault("RunInstances", skip=1, code="VcpuLimitExceeded", message=words)
     client = person.launch()
     assert client.wait() == 43, str(client)
     assert client.says("vCPU limit of 2 allows")
@@ -179,31 +149,9 @@ def no_quota(person: Person) -> None:
 
 
 @journeys
-def the_reply_is_lost(person: Person) -> None:
-    person.cloud.fault(
-        {"action": "RunInstances", "access_key": person.key, "skip": 1, "times": 1, "when": "after", "drop": True},
-        add=True,
-    )
-    person.write("open('model', 'w').write('x')")
-    client = person.launch()
-    assert client.wait() == 0, str(client)
-    assert (person.work / "model").exists()
-    ended(person, instances=1)
-
-
-@journeys
 def terminate_is_refused(person: Person) -> None:
-    person.cloud.fault(
-        {
-            "action": "TerminateInstances",
-            "access_key": person.key,
-            "times": -1,
-            "code": "UnauthorizedOperation",
-            "message": "You are not authorized to perform this operation.",
-            "status": 403,
-        },
-        add=True,
-    )
+    words = "You are not authorized to perform this operation."
+    person.fault("TerminateInstances", times=-1, code="UnauthorizedOperation", message=words, status=403)
     person.write("open('model', 'w').write('x')")
     client = person.launch()
     assert client.wait() == 47, str(client)
@@ -274,19 +222,13 @@ def a_wrong_clock(person: Person) -> None:
     guest = person.guest()
     guest.shift_clock(-6 * 3600)
     assert client.wait() == 0, str(client)
-    assert int(guest.run("python3", "-c", "import time; print(int(time.time()))").stdout) < guest_time() - 5 * 3600
+    assert int(guest.run("python3", "-c", "import time; print(int(time.time()))").stdout) < time.time() - 5 * 3600
     lived, lifetime = (guest.run("cat", f"/opt/costgpu/{name}").stdout.split() for name in ("life", "limits"))
     assert int(lived[0]) < 120
     assert 900 < int(lifetime[1]) < 1800
     guest.run("touch", "/opt/costgpu/work/go")
     assert b"done" in person.do("attach", person.name).out
     ended(person)
-
-
-def guest_time() -> float:
-    import time
-
-    return time.time()
 
 
 @journeys
@@ -301,28 +243,6 @@ def a_reboot(person: Person) -> None:
     assert person.holds("partial", "half")
     assert person.facts("finished")["reason"] == "job_failed"
     assert "restarted" in person.facts("finished")["detail"]
-    ended(person)
-
-
-@journeys
-def max_duration(person: Person) -> None:
-    person.write(WAITS)
-    client = person.launch("--max-duration", "30s", cap="0.10")
-    assert client.wait() == 62, str(client)
-    assert client.says("--max-duration")
-    assert person.holds("checkpoint", "saved")
-    assert receipt(person)["reason"] == "max_duration"
-    ended(person)
-
-
-@journeys
-def idle(person: Person) -> None:
-    person.write("import time; open('partial', 'w').write('half'); time.sleep(600)")
-    client = person.launch("--idle-duration", "20s", "--grace", "1s")
-    assert client.wait() == 62, str(client)
-    assert client.says("--idle-duration")
-    assert person.holds("partial", "half")
-    assert receipt(person)["reason"] == "idle"
     ended(person)
 
 
@@ -350,26 +270,6 @@ def no_python(person: Person) -> None:
     client = person.launch(kind="c6a.large", cap="0.10")
     assert client.wait() == 55, str(client)
     assert client.says("no Python 3.8 or newer")
-    ended(person)
-
-
-@journeys
-def setup_fails(person: Person) -> None:
-    person.write("print('never')")
-    client = person.launch("--setup", "echo set-up cannot find it >&2; exit 5")
-    assert client.wait() == 57, str(client)
-    assert b"set-up cannot find it" in client.err
-    assert client.out == b""
-    ended(person)
-
-
-@journeys
-def outputs_missing(person: Person) -> None:
-    person.write("open('model', 'w').write('x')")
-    client = person.launch("--outputs", "model", "--outputs", "checkpoints/*.pt")
-    assert client.wait() == 58, str(client)
-    assert client.says("checkpoints/*.pt is not there")
-    assert (person.work / "model").exists()
     ended(person)
 
 

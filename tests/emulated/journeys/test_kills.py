@@ -32,9 +32,9 @@ from tests.emulated.journeys.kill_points import (
     sample,
 )
 from tests.emulated.journeys.kill_setup import Cron, KillSetup, Witness
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.compute_engine.google_client import Google, done
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.guest_control import InGuest
 
@@ -55,21 +55,21 @@ AROUND = {
 """Which call of a method: before or after it is executed."""
 
 
-def new_setup(cloud: RunningCloud | RunningGce, folder: Path) -> KillSetup:
+def new_setup(cloud: RunningEc2 | RunningComputeEngine, folder: Path) -> KillSetup:
     guest_control.set_traits(None)
     cloud.reset()
     return KillSetup(cloud=cloud, folder=folder, witness=Witness())
 
 
 @pytest.fixture
-def aws_setup(guest_cloud_process: RunningCloud, tmp_path: Path) -> Iterator[KillSetup]:
+def aws_setup(guest_cloud_process: RunningEc2, tmp_path: Path) -> Iterator[KillSetup]:
     made = new_setup(guest_cloud_process, tmp_path)
     yield made
     made.close()
 
 
 @pytest.fixture
-def gcp_setup(guest_gce_process: RunningGce, tmp_path: Path) -> Iterator[KillSetup]:
+def gcp_setup(guest_gce_process: RunningComputeEngine, tmp_path: Path) -> Iterator[KillSetup]:
     made = new_setup(guest_gce_process, tmp_path)
     yield made
     made.close()
@@ -258,7 +258,7 @@ def gcp_cases(writes: list[str]) -> Iterator[Case]:
 @pytest.mark.timeout(600)
 def test_kills_on_google_cloud(gcp_setup: KillSetup, record_property: Callable[[str, object], None]) -> None:
     setup, began = gcp_setup, time.monotonic()
-    assert isinstance(setup.cloud, RunningGce)
+    assert isinstance(setup.cloud, RunningComputeEngine)
     foreigners_on_google_cloud(Google(setup.cloud))
     requests, writes = points_of_a_journey(setup)
     assert {f"compute:{action}" for action, _ in AROUND} <= set(requests), requests

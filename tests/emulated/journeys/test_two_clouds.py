@@ -10,17 +10,19 @@ import pytest
 
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import Client, Journeys, Person
-from tests.emulators.compute_engine.client import RunningGce
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.compute_engine.client import RunningComputeEngine
+from tests.emulators.ec2.client import RunningEc2
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
 PLACES = ("--infra", "aws/us-east-1", "--infra", "gcp/us-central1")
-aws: list[RunningCloud] = []
+aws: list[RunningEc2] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def all_at_once(begin: Begin, guest_gce_process: RunningGce, guest_cloud_process: RunningCloud) -> Iterator[None]:
+def all_at_once(
+    begin: Begin, guest_gce_process: RunningComputeEngine, guest_cloud_process: RunningEc2
+) -> Iterator[None]:
     guest_cloud_process.reset()
     guest_cloud_process.shortage("g4dn.xlarge")
     aws[:] = [guest_cloud_process]

@@ -42,7 +42,6 @@ _KINDS = {
     "snapshots": "compute#snapshot",
     "firewalls": "compute#firewall",
     "networks": "compute#network",
-    "subnetworks": "compute#subnetwork",
     "machineTypes": "compute#machineType",
     "regions": "compute#region",
     "acceleratorTypes": "compute#acceleratorType",
@@ -52,7 +51,7 @@ _KINDS = {
     "globalOperations": "compute#operation",
     "operations": "compute#operation",
 }
-_SCOPE_OF = {"addresses": "region", "subnetworks": "region"}
+_SCOPE_OF = {"addresses": "region"}
 _ZONAL = ("instances", "disks", "machineTypes", "acceleratorTypes", "operations")
 _VERBS = {
     "insert": "create",
@@ -80,14 +79,10 @@ class Api:
         self._world, self._operations, self._instances, self._firewalls = world, operations, instances, firewalls
         self._writes: dict[str, Callable[[ApiCall], Row]] = {
             "instances.insert": instances.insert,
-            "instances.setLabels": instances.change,
-            "instances.setMetadata": instances.change,
-            "instances.setTags": instances.change,
             **{f"instances.{verb}": self._to_instance for verb in ("delete", "stop", "start")},
             "firewalls.insert": firewalls.insert,
             "firewalls.delete": firewalls.delete,
             "firewalls.patch": firewalls.patch,
-            "firewalls.update": firewalls.patch,
             **{f"{name}.insert": self._insert for name in ("disks", "addresses", "snapshots")},
             **{f"{name}.delete": self._delete for name in ("disks", "addresses", "snapshots")},
         }
@@ -115,7 +110,6 @@ class Api:
             "projects.testIamPermissions": self._held,
             "images.getFromFamily": self._family,
             "instances.getSerialPortOutput": self._serial,
-            "instances.getGuestAttributes": self._guest_attributes,
         }
         if call.action in special:
             return answer(special[call.action](call))
@@ -333,18 +327,6 @@ class Api:
             "next": str(len(text)),
             "selfLink": f"{HOST}/{vm.path}/serialPort",
         }
-
-    def _guest_attributes(self, call: ApiCall) -> Row:
-        vm = self._instances.get(call.params["project"], call.region, call.params["name"])
-        wanted = str(call.params.get("queryPath", ""))
-        items = [
-            {"namespace": key.partition("/")[0], "key": key.partition("/")[2], "value": value}
-            for key, value in vm.guest_attributes.items()
-            if key.startswith(wanted)
-        ]
-        if not items:
-            raise not_found(f"{vm.path}/guestAttributes/{wanted}")
-        return {"kind": "compute#guestAttributes", "queryPath": wanted, "queryValue": {"items": items}}
 
     # -- changing --------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from tests.emulators.emulator_client import RunningEmulator
 PROJECT = "costgpu-emulated"
 
 
-class RunningGce(RunningEmulator):
+class RunningComputeEngine(RunningEmulator):
     """An emulated project; `url` is where its API is. Actions of faults and kills are called ``instances.insert``."""
 
     server = "tests.emulators.compute_engine.server"

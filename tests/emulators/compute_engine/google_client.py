@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulators.compute_engine.client import PROJECT, RunningGce
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 
 ZONE = "us-central1-a"
 
@@ -16,7 +16,7 @@ ZONE = "us-central1-a"
 class Google:
     """The clients of one caller, made when they are needed."""
 
-    def __init__(self, gce: RunningGce, caller: str = "") -> None:
+    def __init__(self, gce: RunningComputeEngine, caller: str = "") -> None:
         self._endpoint = gce.environment(caller)["COSTGPU_GCP_ENDPOINT"]
 
     def __getattr__(self, name: str) -> Any:

@@ -10,12 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
-from tests.emulators.compute_engine import validation
 from tests.emulators.compute_engine.catalog import ACCELERATORS, last_part, region_of
 from tests.emulators.compute_engine.operations import OperationFailed, Operations, Scope, pool_exhausted, quota_exceeded
-from tests.emulators.compute_engine.project import Key, ProjectState, Row, fingerprint
+from tests.emulators.compute_engine.project import Key, ProjectState, Row
 from tests.emulators.compute_engine.quotas import exceeded
 from tests.emulators.compute_engine.vm import Vm, make
 from tests.emulators.compute_engine.wire import GoogleError, exists, invalid, not_found
@@ -283,31 +281,3 @@ class Instances:
     def _time_is_over(self, vm: Vm, row: Row) -> None:
         (self._delete if row["operationType"] == "delete" else self._halt)(vm)
         self.operations.finish(row)
-
-    # -- change --------------------------------------------------------------------------------------------------------
-
-    def change(self, call: ApiCall) -> Row:
-        """``setLabels``, ``setMetadata`` and ``setTags``."""
-        vm, body = self.get(call.params["project"], call.region, call.params["name"]), call.params["body"]
-        what = call.action.rpartition(".")[2]
-        if what == "setLabels":
-            validation.check_labels("labels", body.get("labels", {}))
-            old, given = vm.row["labelFingerprint"], body.get("labelFingerprint")
-            new: dict[str, Any] = {"labels": dict(body.get("labels", {})), "labelFingerprint": fingerprint()}
-        else:
-            name = "metadata" if what == "setMetadata" else "tags"
-            if what == "setMetadata":
-                validation.check_metadata(body)
-            old, given = vm.row[name]["fingerprint"], body.get("fingerprint")
-            new = {name: {**vm.row[name], "items": body.get("items", []), "fingerprint": fingerprint()}}
-        if given != old:
-            raise GoogleError(
-                412, "conditionNotMet", "Supplied fingerprint does not match current metadata fingerprint."
-            )
-
-        def work() -> None:
-            with self.world.lock:
-                vm.row.update(new)
-                self.changed(vm)
-
-        return self.operations.start(vm.scope, what, vm.row, work)

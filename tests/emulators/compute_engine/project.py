@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-from tests.emulators.compute_engine.catalog import REGIONS
 from tests.emulators.compute_engine.wire import HOST
 from tests.emulators.phases import Phases
 
@@ -55,7 +54,7 @@ class ProjectState(Phases):
         self.projects = {PROJECT}
         self.ahead = timedelta(0)
         self.stores: dict[str, dict[Key, Row]] = {
-            name: {} for name in ("disks", "addresses", "snapshots", "firewalls", "networks", "subnetworks")
+            name: {} for name in ("disks", "addresses", "snapshots", "firewalls", "networks")
         }
         self._addresses = itertools.count(int(ipaddress.ip_address("34.68.0.10")))
         self._private = itertools.count(int(ipaddress.ip_address("10.128.0.10")))
@@ -86,18 +85,6 @@ class ProjectState(Phases):
                 "direction": "INGRESS",
                 "disabled": False,
                 "logConfig": {"enable": False},
-            }
-        for number, region in enumerate(REGIONS):
-            place = f"{HOST}/projects/{project}/regions/{region}"
-            self.stores["subnetworks"][project, region, "default"] = {
-                **born,
-                "kind": "compute#subnetwork",
-                "id": new_id(),
-                "name": "default",
-                "region": place,
-                "network": f"{everywhere}/networks/default",
-                "ipCidrRange": f"10.{128 + 2 * number}.0.0/20",
-                "selfLink": f"{place}/subnetworks/default",
             }
 
     def now(self) -> datetime:

@@ -2,7 +2,7 @@
 
     python -m tests.emulators.compute_engine.server --port 8600 [--machines nspawn]
 
-Clients need the environment that `client.RunningGce.environment` names. ``/emu/...`` is the control side (see `control`).
+Clients need the environment that `RunningComputeEngine.environment` names. ``/emu/...`` is the control side.
 """
 
 from __future__ import annotations

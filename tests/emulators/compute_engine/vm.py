@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -27,7 +27,6 @@ class Vm:
     guest: str  # how the hypervisor calls it
     preempted: bool = False  # what its metadata say
     deleting: bool = False  # whether somebody has asked for its end
-    guest_attributes: dict[str, str] = field(default_factory=dict)
 
     @property
     def status(self) -> str:

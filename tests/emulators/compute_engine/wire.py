@@ -10,6 +10,7 @@ import json
 import re
 import urllib.parse
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.emulators.wire import ApiCall, Reply
@@ -69,15 +70,6 @@ def answer(document: Mapping[str, Any], code: int = 200) -> Reply:
     return Reply(f"{code} {'OK' if code == 200 else _STATUS.get(code, 'Error')}", headers, body)
 
 
-def _error_info(reason: str, domain: str, **metadata: str) -> dict[str, Any]:
-    kind = "type.googleapis.com/google.rpc.ErrorInfo"
-    return {"@type": kind, "reason": reason, "domain": domain, "metadata": metadata}
-
-
-def _console(what: str, url: str) -> dict[str, Any]:
-    return {"@type": "type.googleapis.com/google.rpc.Help", "links": [{"description": what, "url": url}]}
-
-
 def invalid(field: str, value: object, why: str) -> GoogleError:
     """400 for a value."""
     text = "true" if value is True else "false" if value is False else str(value)
@@ -98,95 +90,16 @@ def permission(name: str, path: str) -> GoogleError:
     return GoogleError(403, "forbidden", f"Required '{name}' permission for '{path}'")
 
 
-def api_disabled() -> GoogleError:
-    """403 for a project that does not use Compute Engine."""
-    url = f"https://console.developers.google.com/apis/api/compute.googleapis.com/overview?project={PROJECT_NUMBER}"
-    message = (
-        f"Compute Engine API has not been used in project {PROJECT_NUMBER} before or it is disabled. Enable it by visiting "
-        f"{url} then retry. If you enabled this API recently, wait a few minutes for the action to propagate to our systems "
-        "and retry."
-    )
-    info = _error_info(
-        "SERVICE_DISABLED",
-        "googleapis.com",
-        service="compute.googleapis.com",
-        consumer=f"projects/{PROJECT_NUMBER}",
-        serviceTitle="Compute Engine API",
-        containerInfo=PROJECT_NUMBER,
-        activationUrl=url,
-    )
-    local = {"@type": "type.googleapis.com/google.rpc.LocalizedMessage", "locale": "en-US", "message": message}
-    return GoogleError(
-        403,
-        "accessNotConfigured",
-        message,
-        domain="usageLimits",
-        help="https://console.developers.google.com",
-        details=[info, local, _console("Google developers console API activation", url)],
-    )
-
-
-def billing_disabled() -> GoogleError:
-    """403 for a project without a billing account."""
-    url = f"https://console.developers.google.com/billing/enable?project={PROJECT_NUMBER}"
-    message = (
-        f"This API method requires billing to be enabled. Please enable billing on project #{PROJECT_NUMBER} by visiting "
-        f"{url} then retry. If you enabled billing for this project recently, wait a few minutes for the action to "
-        "propagate to our systems and retry."
-    )
-    info = _error_info(
-        "BILLING_DISABLED", "googleapis.com", service="compute.googleapis.com", consumer=f"projects/{PROJECT_NUMBER}"
-    )
-    return GoogleError(403, "forbidden", message, details=[_console("Google developers console billing", url), info])
-
-
-def rate_limited() -> GoogleError:
-    """403: too many requests a minute, in the form that this API has for it."""
-    message = (
-        "Quota exceeded for quota metric 'Queries' and limit 'Queries per minute' of service 'compute.googleapis.com' for "
-        f"consumer 'project_number:{PROJECT_NUMBER}'."
-    )
-    info = _error_info(
-        "RATE_LIMIT_EXCEEDED",
-        "googleapis.com",
-        service="compute.googleapis.com",
-        consumer=f"projects/{PROJECT_NUMBER}",
-        quota_metric="compute.googleapis.com/default",
-        quota_limit="defaultPerMinutePerProject",
-        quota_location="global",
-        quota_limit_value="1500",
-    )
-    return GoogleError(403, "rateLimitExceeded", message, domain="usageLimits", details=[info])
-
-
-def unauthenticated() -> GoogleError:
-    """401: credentials that are not good any more."""
-    message = (
-        "Request had invalid authentication credentials. Expected OAuth 2 access token, login cookie or other valid "
-        "authentication credential. See https://developers.google.com/identity/sign-in/web/devconsole-project."
-    )
-    info = _error_info(
-        "ACCESS_TOKEN_EXPIRED",
-        "googleapis.com",
-        service="compute.googleapis.com",
-        method="compute.v1.InstancesService.Insert",
-    )
-    return GoogleError(401, "authError", message, details=[info])
-
-
-NAMED = {
-    "api-disabled": api_disabled,
-    "billing-disabled": billing_disabled,
-    "rate-limited": rate_limited,
-    "unauthenticated": unauthenticated,
-}
+NAMED: dict[str, dict[str, Any]] = json.loads(
+    Path(__file__).parents[1].joinpath("data/compute_engine_refusals.json").read_text()
+)
 """Refusals that a fault can name as its code."""
 
 
 def refusal(call: ApiCall, code: str, message: str, status: int | None = None) -> Reply:
     """What a fault answers: one of `NAMED`, or a plain document with that reason."""
     if code in NAMED:
-        return NAMED[code]().reply()
+        return GoogleError(**NAMED[code]).reply()
     return GoogleError(status or (503 if code == "backendError" else 400), code, message).reply()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.emulators.emulator_client import RunningEmulator
 
 
-class RunningCloud(RunningEmulator):
+class RunningEc2(RunningEmulator):
     """An emulated account; `url` is what AWS_ENDPOINT_URL must be."""
 
     server = "tests.emulators.ec2.server"

@@ -17,14 +17,16 @@ from moto.moto_api._internal.models import moto_api_backend
 from costgpu.providers.base import TAG_NAME
 from tests.emulators.control_side import ControlSide
 from tests.emulators.ec2.account import AccountState
-from tests.emulators.ec2.instances import Compute, all_instances
+from tests.emulators.ec2.instances import Ec2Instances, all_instances
 from tests.emulators.ec2.services import Scheduler
 from tests.emulators.faults import FaultInjector
 from tests.emulators.machines import NoGuests
 
 
 class Control(ControlSide):
-    def __init__(self, account: AccountState, faults: FaultInjector, compute: Compute, scheduler: Scheduler) -> None:
+    def __init__(
+        self, account: AccountState, faults: FaultInjector, compute: Ec2Instances, scheduler: Scheduler
+    ) -> None:
         super().__init__(account, faults)
         self._compute, self._scheduler = compute, scheduler
 

@@ -50,7 +50,7 @@ def vcpus(instance_type: str) -> int:
     return int(INSTANCE_TYPES[instance_type]["VCpuInfo"]["DefaultVCpus"])
 
 
-class Compute:
+class Ec2Instances:
     """The instances of all regions, over the machines that carry them."""
 
     def __init__(self, world: AccountState, machines: Machines) -> None:

@@ -12,7 +12,7 @@ from costgpu.models.instance import CreateRequest
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
-from tests.emulators.ec2.client import RunningCloud
+from tests.emulators.ec2.client import RunningEc2
 
 boto3 = sdk.boto3()
 UBUNTU = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
@@ -125,7 +125,7 @@ class Planted:
         return {kind: ids for kind, ids in found.items() if ids}
 
 
-def launched(cloud: RunningCloud, aws: AwsProvider, request: CreateRequest) -> str:
+def launched(cloud: RunningEc2, aws: AwsProvider, request: CreateRequest) -> str:
     instance_id = aws.create(request).ref.instance_id
     cloud.until(lambda: instance_id in {row["id"] for row in cloud.instances("running")})
     return instance_id

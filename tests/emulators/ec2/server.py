@@ -20,7 +20,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 
 from tests.emulators.ec2.account import AccountState
 from tests.emulators.ec2.control import Control
-from tests.emulators.ec2.instances import Compute
+from tests.emulators.ec2.instances import Ec2Instances
 from tests.emulators.ec2.permissions import install_simulation
 from tests.emulators.ec2.services import (
     Scheduler,
@@ -40,7 +40,7 @@ class Ec2Server(EmulatorServer):
 
     def __init__(self, machines: Machines) -> None:
         self.state, self.machines, self.faults = AccountState(), machines, FaultInjector()
-        compute, scheduler = Compute(self.state, machines), Scheduler(self.state)
+        compute, scheduler = Ec2Instances(self.state, machines), Scheduler(self.state)
         compute.install()
         scheduler.install()
         install_quotas(self.state)

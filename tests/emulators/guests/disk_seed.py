@@ -21,48 +21,7 @@ IMAGES = ("debian", "cloud-init", "no-python", "no-sshd", "no-user-data", "kerne
 MIB = 1024 * 1024
 Install = Callable[[Path, GuestSpec], None]
 
-BOOTHOOK = """[Unit]
-Description=User data, run first thing at every boot
-DefaultDependencies=no
-Wants=ssh.service
-After=systemd-remount-fs.service systemd-tmpfiles-setup.service systemd-journald.service
-Before=network-online.target ssh.service sysinit.target systemd-user-sessions.service shutdown.target
-Conflicts=shutdown.target
-[Service]
-Type=oneshot
-Environment=INSTANCE_ID={instance_id}
-ExecStart=/var/lib/cloud/instance/boothooks/part-001
-RemainAfterExit=yes
-TimeoutSec=0
-StandardOutput=journal+console
-"""
-SCRIPT = """[Unit]
-Description=User data, run at the end of the first boot
-After=network-online.target multi-user.target
-ConditionPathExists=!/var/lib/cloud/instance/sem/config_scripts_user
-[Service]
-Type=oneshot
-ExecStartPre=/bin/touch /var/lib/cloud/instance/sem/config_scripts_user
-ExecStart=/bin/sh -c '/var/lib/cloud/instance/scripts/part-001 2>&1 | tee -a /var/log/cloud-init-output.log'
-RemainAfterExit=yes
-TimeoutSec=0
-KillMode=process
-StandardOutput=journal+console
-"""
-PANIC = """#!/bin/sh
-echo '[    1.021337] VFS: Unable to mount root fs on unknown-block(0,0)'
-echo '[    1.021998] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)'
-while :; do sleep 3600; done
-"""
-DMIDECODE = """#!/bin/sh
-case "$*" in *uuid* | *serial*) echo ec2e1916-9099-7caf-fd21-012345abcdef ;; *) echo "Amazon EC2" ;; esac
-"""
-CLOUD_CFG = """datasource_list: [Ec2]
-datasource: {Ec2: {strict_id: false, metadata_urls: ["http://169.254.169.254"]}}
-network: {config: disabled}
-locale: C.UTF-8
-disable_root: false
-"""
+_FILES = Path(__file__).parents[1] / "data" / "guest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,11 +50,7 @@ class Traits:
 def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = None) -> None:
     """Writes a new disk's identity and contents into `root`, where it is mounted.
 
-    Args:
-        root: The new disk.
-        spec: Of the guest.
-        traits: Of the guest.
-        install: What brings the instance's script into the guest; None for AWS's user data.
+    `install` brings the instance's script into the guest; None for AWS's user data.
     """
     host = f"ip-{spec.private_ip.replace('.', '-')}"
     write(root, "etc/hostname", f"{host}\n")
@@ -116,7 +71,12 @@ def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = 
             link(root, unit, "/dev/null")
     elif traits.image == "kernel-panic":
         (root / "usr/lib/systemd/systemd").unlink()
-        write(root, "usr/lib/systemd/systemd", PANIC, 0o755)
+        write(root, "usr/lib/systemd/systemd", guest_file("kernel-panic.sh"), 0o755)
+
+
+def guest_file(name: str) -> str:
+    """Text of a unit or program that guests get."""
+    return (_FILES / name).read_text()
 
 
 def link(root: Path, name: str, target: str) -> None:
@@ -140,10 +100,10 @@ def _user_data(root: Path, spec: GuestSpec) -> None:
     (root / home / "sem").mkdir(parents=True)
     if text.startswith("#cloud-boothook"):
         write(root, f"{home}/boothooks/part-001", text.removeprefix("#cloud-boothook").lstrip(), 0o700)
-        unit, body = "testbed-boothook.service", BOOTHOOK.format(instance_id=spec.instance_id)
+        unit, body = "testbed-boothook.service", guest_file("boothook.service").format(instance_id=spec.instance_id)
     elif text.startswith("#!"):
         write(root, f"{home}/scripts/part-001", text, 0o700)
-        unit, body = "testbed-script.service", SCRIPT
+        unit, body = "testbed-script.service", guest_file("user-script.service")
     elif not text:
         return
     else:
@@ -170,9 +130,9 @@ def _gpus(root: Path, spec: GuestSpec) -> None:
 def _real_cloud_init(root: Path) -> None:
     """Debian's own cloud-init, made to believe that this container is an EC2 instance."""
     (root / "etc/cloud/cloud-init.disabled").unlink()
-    write(root, "etc/cloud/cloud.cfg.d/99-testbed.cfg", CLOUD_CFG)
+    write(root, "etc/cloud/cloud.cfg.d/99-testbed.cfg", guest_file("cloud.cfg"))
     write(root, "etc/cloud/ds-identify.cfg", "policy: enabled\n")
-    write(root, "usr/sbin/dmidecode", DMIDECODE, 0o755)
+    write(root, "usr/sbin/dmidecode", guest_file("dmidecode.sh"), 0o755)
     dmi = root / "usr/lib/python3/dist-packages/cloudinit/dmi.py"
     source = dmi.read_text(encoding="utf-8")
     if "if is_container():" not in source:

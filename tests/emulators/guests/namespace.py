@@ -60,13 +60,13 @@ def _enter(root: str, command: list[str]) -> int:
 
 
 def _with_cloud(command: list[str]) -> int:
-    from tests.emulators.compute_engine.client import RunningGce
-    from tests.emulators.ec2.client import RunningCloud
+    from tests.emulators.compute_engine.client import RunningComputeEngine
+    from tests.emulators.ec2.client import RunningEc2
 
-    clouds: list[RunningCloud | RunningGce] = []
+    clouds: list[RunningEc2 | RunningComputeEngine] = []
     try:
-        clouds.append(RunningCloud.launch(machines="nspawn", host=network.GATEWAY))
-        clouds.append(RunningGce.launch(machines="nspawn", host="0.0.0.0"))
+        clouds.append(RunningEc2.launch(machines="nspawn", host=network.GATEWAY))
+        clouds.append(RunningComputeEngine.launch(machines="nspawn", host="0.0.0.0"))
         CLOUD.write_text(
             json.dumps({name: value for each in clouds for name, value in each.environment().items()} | CALLER)
         )

@@ -52,7 +52,7 @@ class MetadataService(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class GuestEnvironment:
     """What is different from cloud to cloud."""
 
     bridge: str  # what its guests are plugged into
@@ -63,7 +63,7 @@ class House:
 class Guest:
     """One guest, from power-on to power-off, with its disk."""
 
-    def __init__(self, spec: GuestSpec, house: House, rules: Sequence[PacketRule] | None = None) -> None:
+    def __init__(self, spec: GuestSpec, house: GuestEnvironment, rules: Sequence[PacketRule] | None = None) -> None:
         self.spec = spec
         self.folder = GUESTS / spec.instance_id
         self._house = house
@@ -205,7 +205,7 @@ class NspawnMachines:
         house: Of another cloud; None for AWS.
     """
 
-    def __init__(self, house: House | None = None) -> None:
+    def __init__(self, house: GuestEnvironment | None = None) -> None:
         if not ROOTFS.exists():
             raise RuntimeError("guests need a testbed namespace: python -m tests.emulators.guests.namespace -- COMMAND")
         GUESTS.mkdir(exist_ok=True)
@@ -214,7 +214,7 @@ class NspawnMachines:
         self._lock = threading.Lock()
         self._running: dict[str, Guest] = {}
         self._ended: dict[str, Guest] = {}
-        self._house = house or House(network.BRIDGE, ec2_metadata_server.Metadata())
+        self._house = house or GuestEnvironment(network.BRIDGE, ec2_metadata_server.Metadata())
         self._metadata = self._house.metadata
         self._rules: dict[str, Sequence[PacketRule]] = {}
         self._server: http.server.ThreadingHTTPServer | None = None

@@ -61,15 +61,24 @@ def test_before_the_deadline_the_job_saves_and_at_it_the_machine_goes(machine: S
 
 def test_the_watchdogs_count_of_the_lifetime_counts_too(machine: SimulatedMachine) -> None:
     """The wall clock may be a day behind: then the deadline seems far away."""
-    home = Path(machine.home.path)
-    (home / "limits").write_text("9999999999 100 900\n")
+    home, deadline = Path(machine.home.path), machine.clock.time() + 86400
+    (home / "limits").write_text(f"{deadline:.0f} 100 900\n")
     (home / "life").write_text("0 boot-1 1000\n")
-    machine.start(deadline_epoch=machine.clock.time() + 86400)
+    machine.start(deadline_epoch=deadline)
     machine.advance(79)
     assert machine.reason() is None
     machine.advance(1)  # 20 s are left, and as many are for the outputs
     assert machine.reason() == "deadline"
     assert machine.advance(20) == "deadline"
+
+
+def test_where_the_provider_acts_at_the_deadline_the_agent_waits_beyond_it(machine: SimulatedMachine) -> None:
+    deadline = machine.clock.time() + 3600
+    Path(machine.home.file("limits")).write_text(f"{deadline + 60:.0f} 7200 900\n")
+    machine.start(deadline_epoch=deadline)
+    assert machine.advance(3640) is None
+    assert machine.reason() == "deadline"
+    assert machine.advance(10) == "deadline"  # shortly before the watchdog
 
 
 def test_a_job_that_does_nothing_is_ended(machine: SimulatedMachine, counters: SimpleNamespace) -> None:

@@ -93,15 +93,14 @@ def test_marks_that_do_not_belong_together_are_left_to_a_person(text: bytes) -> 
             change(text)
 
 
-def vixie(command: bytes) -> bytes:
-    """What cron of 1993 (and Debian's) hands to sh: an unescaped % ends it, \\% is %, \\\\ is \\."""
+def handed_to_sh(command: bytes, escapes: bytes) -> bytes:
+    """What cron hands to sh: an unescaped % ends it, and a backslash before one of `escapes` is dropped."""
     found, escaped = bytearray(), False
     for byte in command:
         if escaped:
-            if byte in b"%\\":
-                found[-1:] = bytes([byte])
-            else:
-                found.append(byte)
+            if byte in escapes:
+                found.pop()
+            found.append(byte)
             escaped = False
         elif byte == ord("%"):
             break
@@ -111,22 +110,7 @@ def vixie(command: bytes) -> bytes:
     return bytes(found)
 
 
-def cronie(command: bytes) -> bytes:
-    """What cronie hands to sh: the same, but \\\\ stays."""
-    found, escaped = bytearray(), False
-    for byte in command:
-        if escaped:
-            if byte == ord("%"):
-                found[-1:] = b"%"
-            else:
-                found.append(byte)
-            escaped = False
-        elif byte == ord("%"):
-            break
-        else:
-            found.append(byte)
-            escaped = byte == ord("\\")
-    return bytes(found)
+VIXIE, CRONIE = b"%\\", b"%"  # cron of 1993 (and Debian's) takes two backslashes for one, too
 
 
 def split_by_sh(command: bytes) -> list[bytes]:
@@ -147,8 +131,8 @@ def test_cron_and_sh_run_exactly_what_was_meant(words: list[bytes], variables: d
     prefix = QUARTER.cron.encode() + b" "
     assert text.startswith(prefix)
     assert b"\n" not in text
-    for model in (vixie, cronie):
-        assert split_by_sh(model(text.removeprefix(prefix))) == task.command, model.__name__
+    for escapes in (VIXIE, CRONIE):
+        assert split_by_sh(handed_to_sh(text.removeprefix(prefix), escapes)) == task.command
 
 
 def test_a_program_with_an_equals_sign_in_its_path_is_started_all_the_same(
@@ -159,7 +143,7 @@ def test_a_program_with_an_equals_sign_in_its_path_is_started_all_the_same(
     program.write_text('#!/bin/sh\nprintf "%s|" "$X" "$@"\n')
     program.chmod(0o755)
     text = line(QUARTER, Task(argv=[str(program).encode(), b"budget", b"check"], variables={b"X": b"1 %"}))
-    command = vixie(text.removeprefix(QUARTER.cron.encode() + b" "))
+    command = handed_to_sh(text.removeprefix(QUARTER.cron.encode() + b" "), VIXIE)
     done = subprocess.run(["sh", "-c", command], capture_output=True, check=True, text=True)
     assert done.stdout == "1 %|budget|check|"
 

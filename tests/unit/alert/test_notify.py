@@ -19,30 +19,34 @@ from costgpu.config import config_file
 from costgpu.errors import ConfigError
 
 SECRET = "hunter2"
+PYTHON = sys.executable
 
 
 @pytest.mark.parametrize(
     ("logged", "expected"),
     [
-        ("Failed to send Slack notification: Unauthorized., error=403.", "it refuses the credentials (HTTP 403)"),
-        ("Failed to send Discord notification: error=404.", "it knows no such address (HTTP 404)"),
+        ("Failed to send Slack notification: Unauthorized., error=403.", "credentials refused (HTTP 403)"),
+        ("Failed to send Discord notification: error=404.", "no such address (HTTP 404)"),
         ("Failed to send: , error=429.", "too many messages in a short time (HTTP 429)"),
-        ("error=503.", "it is in trouble (HTTP 503)"),
+        ("error=503.", "the service has failed (HTTP 503)"),
         (
             'https://hooks.slack.com:443 "POST /services/T/B/x HTTP/1.1" 418 0',
-            "it does not accept the message (HTTP 418)",
+            "message not accepted (HTTP 418)",
         ),
-        ("Socket Exception: (535, b'5.7.8 Error: authentication failed')", "it refuses the credentials"),
-        ("Socket Exception: (550, b'no such user hunter2')", "it does not accept the message (SMTP 550)"),
-        ("Socket Exception: [Errno -2] Name or service not known", "its name cannot be resolved"),
-        ("(Caused by NameResolutionError(...hunter2...))", "its name cannot be resolved"),
-        ("Socket Exception: [Errno 111] Connection refused", "it refuses the connection"),
-        ("Socket Exception: timed out", "it does not answer in time"),
-        ("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed", "its certificate is not trusted"),
-        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "no encrypted connection can be made"),
-        ("SMTP AUTH extension not supported by server.", "it offers no login"),
-        ("anything else with hunter2", "it did not take the message"),
-        ("", "it did not take the message"),
+        ("Socket Exception: (535, b'5.7.8 Error: authentication failed')", "credentials refused"),
+        ("Socket Exception: (550, b'no such user hunter2')", "message not accepted (SMTP 550)"),
+        ("Socket Exception: [Errno -2] Name or service not known", "the server's name cannot be resolved"),
+        ("(Caused by NameResolutionError(...hunter2...))", "the server's name cannot be resolved"),
+        ("Socket Exception: [Errno 111] Connection refused", "connection refused"),
+        ("Socket Exception: timed out", "no answer in time"),
+        (
+            "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: self-signed",
+            "the server's certificate is not trusted",
+        ),
+        ("[SSL: WRONG_VERSION_NUMBER] wrong version number", "no encrypted connection could be made"),
+        ("SMTP AUTH extension not supported by server.", "the server offers no login"),
+        ("anything else with hunter2", "message not accepted"),
+        ("", "message not accepted"),
     ],
 )
 def test_reasons(logged: str, expected: str) -> None:
@@ -51,7 +55,7 @@ def test_reasons(logged: str, expected: str) -> None:
 
 @given(st.text(alphabet=st.characters(exclude_characters="0123456789"), max_size=80))
 def test_a_reason_never_repeats_what_was_logged(logged: str) -> None:
-    known = {words for _, words in apprise_worker._WORDS} | {"it did not take the message"}
+    known = {words for _, words in apprise_worker._WORDS} | {"message not accepted"}
     assert apprise_worker.reason([logged]) in known
 
 
@@ -79,32 +83,45 @@ def test_titles_are_one_line_and_bodies_are_short() -> None:
     assert len(notify._text("x" * 5000)) == notify.LONGEST_BODY
 
 
-def test_the_address_travels_through_a_pipe_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = tmp_path / "seen.json"
-    spy = tmp_path / "python"
-    spy.write_text(
-        f"#!{sys.executable}\nimport json, os, sys\n"
+@pytest.fixture
+def python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The program that is started in the place of Python; a test writes it."""
+    program = tmp_path / "python"
+    program.touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    return program
+
+
+def test_the_address_travels_through_a_pipe_and_nowhere_else(python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = python.with_name("seen.json")
+    python.write_text(
+        f"#!{PYTHON}\nimport json, os, sys\n"
         f"json.dump([sys.argv, dict(os.environ), sys.stdin.read()], open({str(seen)!r}, 'w'))\n"
     )
-    spy.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(spy))
     monkeypatch.setenv("COSTGPU_ALERT_URLS", f"json://{SECRET}")
     (done,) = notify.deliver([f"json://{SECRET}"], "t", "b")
     argv, environment, piped = json.loads(seen.read_text())
     assert SECRET not in str(argv) + str(environment)
     assert json.loads(piped)["url"] == f"json://{SECRET}"
-    assert done == notify.Delivery(False, "unknown service", "the delivery broke off")
+    assert done == notify.Delivery(False, "unknown service", "the delivery was interrupted")
 
 
 @pytest.mark.parametrize("output", ["", "not json", '{"service": "mail"', "[]", "1", '"x"', "null"])
-def test_whatever_the_courier_says_it_is_a_delivery(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str
-) -> None:
-    spy = tmp_path / "python"
-    spy.write_text(f"#!/bin/sh\ncat <<'X'\n{output}\nX\n")
-    spy.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(spy))
+def test_whatever_the_worker_writes_it_is_a_delivery(python: Path, output: str) -> None:
+    python.write_text(f"#!/bin/sh\ncat <<'X'\n{output}\nX\n")
     assert not notify.deliver(["json://x"], "t", "b")[0].ok
+
+
+@pytest.mark.parametrize(
+    ("written", "service"), [(None, "unknown service"), (b'{"service": "mail", "problem": "", "usable": true}', "mail")]
+)
+def test_a_service_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch, written: bytes | None, service: str) -> None:
+    def hang(command: list[str], timeout: float, **_: object) -> None:
+        raise subprocess.TimeoutExpired(command, timeout, output=written)
+
+    monkeypatch.setattr(subprocess, "run", hang)
+    (done,) = notify.deliver(["json://x"], "t", "b")
+    assert done == notify.Delivery(False, service, "no answer within 30 s")
 
 
 def test_a_python_that_is_gone_is_a_failed_delivery(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, MachineUnusable, OutputsDamaged
 from costgpu.models.instance import InstanceState
-from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, Stream
+from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, LogStream
 from costgpu.models.run import EndedBy
 from costgpu.runner.machine.host import Host, LogPosition, Selection
 from tests.contract.harness import FakeHarness
@@ -32,7 +32,7 @@ class Machine:
         self.request = self.harness.request()
         self.ref = self.harness.client().create(self.request).ref
         self.clock.sleep(25)
-        self.heard: dict[Stream, bytes] = {Stream.STDOUT: b"", Stream.STDERR: b""}
+        self.heard: dict[LogStream, bytes] = {LogStream.STDOUT: b"", LogStream.STDERR: b""}
 
     def order(self, **changes: Any) -> JobOrder:
         made = JobOrder(
@@ -62,7 +62,7 @@ class Machine:
         host.start(self.order(**changes), {"TOKEN": "secret"}, uploads or {})
         return host
 
-    def sink(self, stream: Stream, data: bytes) -> None:
+    def sink(self, stream: LogStream, data: bytes) -> None:
         self.heard[stream] += data
 
     @property
@@ -112,7 +112,7 @@ def test_the_whole_journey(tmp_path: Path) -> None:
     assert (status.phase, status.reason, status.exit_code) == (JobPhase.FINISHED, EndReason.JOB_FAILED, 3)
     assert (status.stdout_bytes, status.stderr_bytes) == (8, 16)
     assert status.finished_epoch == pytest.approx((status.started_epoch or 0) + 120)
-    assert machine.heard == {Stream.STDOUT: b"one\ntwo\n", Stream.STDERR: b"collecting\nwarn\n"}
+    assert machine.heard == {LogStream.STDOUT: b"one\ntwo\n", LogStream.STDERR: b"collecting\nwarn\n"}
     outputs = host.outputs()
     assert [entry.path for entry in outputs.files] == ["out/model.pt"]
     assert outputs.missing == ("*.csv",)
@@ -133,9 +133,9 @@ def test_following_again_goes_on_where_it_was() -> None:
     class Enough(Exception):
         pass
 
-    def fed_up(stream: Stream, data: bytes) -> None:
+    def fed_up(stream: LogStream, data: bytes) -> None:
         machine.sink(stream, data)
-        if len(machine.heard[Stream.STDOUT]) >= 30:
+        if len(machine.heard[LogStream.STDOUT]) >= 30:
             raise Enough
 
     with pytest.raises(Enough):
@@ -145,9 +145,9 @@ def test_following_again_goes_on_where_it_was() -> None:
         host.status()
     machine.clock.sleep(33)
     position = LogPosition(stdout=27)
-    machine.heard[Stream.STDOUT] = machine.heard[Stream.STDOUT][:27]
+    machine.heard[LogStream.STDOUT] = machine.heard[LogStream.STDOUT][:27]
     machine.connect().follow(position, machine.sink)
-    assert machine.heard[Stream.STDOUT] == b"0123456789" * 10
+    assert machine.heard[LogStream.STDOUT] == b"0123456789" * 10
 
 
 @pytest.mark.parametrize(

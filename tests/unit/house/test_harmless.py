@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from costgpu.measure.probe import patching
 from costgpu.measure.probe.frameworks import boosting_hooks
 from costgpu.measure.probe.loops import progress_series
 
-probe: Any = progress_series
+hooks: Any = patching
+progress: Any = progress_series
 trees: Any = boosting_hooks
 
 
@@ -15,8 +17,8 @@ def test_what_fails_is_nothing() -> None:
     def fails(_: object) -> None:
         raise AttributeError("estimators_")
 
-    assert probe.harmless(fails)(1) is None
-    assert probe.harmless(lambda a, b=2: a + b)(1, b=4) == 5
+    assert hooks.harmless(fails)(1) is None
+    assert hooks.harmless(lambda a, b=2: a + b)(1, b=4) == 5
 
 
 def test_parameters_without_a_gpu_are_the_same_otherwise() -> None:
@@ -48,7 +50,7 @@ def test_a_booster_of_another_kind_is_updated_all_the_same() -> None:
     class Recorder:
         status = "running"
 
-    trees.attach_xgboost(probe.Beats(Recorder()))(module)
+    trees.attach_xgboost(progress.ProgressTracker(Recorder()))(module)
     booster = Booster()
     assert booster.update(None) is False
     assert booster.rounds == 1

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.cuda_errors import only_on_a_gpu, pretended, says_cuda, wants_launcher
-from costgpu.measure.profile.profile_builder import _framework, _pretended
+from costgpu.measure.cuda_errors import only_on_a_gpu, ran_on_fake_cuda, says_cuda, wants_launcher
 
 
-def crash(kind: str, message: str, **other: Any) -> dict[str, Any]:
+def crash(kind: str, message: str, **other: Any) -> Any:
     return {"status": "crashed", "kind": kind, "message": message, "trail": "", "missing": None} | other
 
 
@@ -77,7 +76,7 @@ def test_a_script_that_torchrun_starts(kind: str, message: str, wanted: bool) ->
 
 def test_what_did_not_crash_wants_no_launcher() -> None:
     assert not wants_launcher(None)
-    assert not wants_launcher({"status": "ended"})
+    assert not wants_launcher(crash("", "") | {"status": "ended"})
 
 
 SITE = '  File "/opt/py/lib/python3.11/site-packages/{}", line 3, in f\n'
@@ -124,85 +123,17 @@ SITE = '  File "/opt/py/lib/python3.11/site-packages/{}", line 3, in f\n'
         (crash("AssertionError", "Torch not compiled with CUDA enabled"), ""),
     ],
 )
-def test_what_runs_on_a_gpu_only(record: dict[str, Any], thing: str) -> None:
+def test_what_runs_on_a_gpu_only(record: Any, thing: str) -> None:
     assert only_on_a_gpu(record) == thing
 
 
 def test_a_kernel_package_that_fails_while_pretending_is_the_reason() -> None:
     record = crash("ValueError", "Pointer argument cannot be accessed", trail=SITE.format("triton/runtime/jit.py"))
-    assert only_on_a_gpu(record | {"torch": {"pretended": True}}) == "Triton kernels"
-
-
-def test_pretended_is_what_the_probe_says() -> None:
-    assert pretended({"torch": {"pretended": True}})
-    assert not pretended({"torch": {"pretended": False}})
-    assert not pretended({"torch": None})
-    assert not pretended({})
-
-
-# ----------------------------------------------------------------------------------------- facts of the profile
-
-
-def record(ops: list[dict[str, Any]], device: str = "cpu", **torch: Any) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "version": "2.13.0",
-        "cuda_build": None,
-        "float32_matmul_precision": "highest",
-        "matmul_tf32": False,
-        "conv_tf32": True,
-        "autocast": [],
-        "compiled": 0,
-    }
-    return {"python": "3.11", "torch": facts | torch, "phases": [{"ops": ops, "device": device}]}
-
-
-def op(name: str, *inputs: list[Any]) -> dict[str, Any]:
-    return {"op": name, "inputs": list(inputs)}
-
-
-def convolution(shape: list[int], strides: list[int]) -> dict[str, Any]:
-    return op("aten::convolution", [shape, strides, "float32"], [[8, shape[1], 3, 3], [1, 1, 1, 1], "float32"])
+    assert only_on_a_gpu(record | {"torch": {"fake_cuda": True}}) == "Triton kernels"
 
 
 @pytest.mark.parametrize(
-    ("row", "last"),
-    [
-        (convolution([2, 3, 8, 8], [192, 1, 24, 3]), True),
-        (convolution([2, 3, 4, 8, 8], [768, 1, 192, 24, 3]), True),
-        (convolution([2, 3, 8, 8], [192, 64, 8, 1]), False),
-        (convolution([2, 1, 8, 8], [64, 1, 8, 1]), False),  # one channel: any order is both
-        (convolution([2, 3, 1, 1], [3, 1, 1, 1]), False),
-        (op("aten::addmm", [[8, 8], [1, 8], "float32"]), False),
-    ],
+    ("torch", "expected"), [({"fake_cuda": True}, True), ({"fake_cuda": False}, False), (None, False)]
 )
-def test_channels_last_shows_in_the_strides(row: dict[str, Any], last: bool) -> None:
-    assert _framework(record([row])).channels_last is last
-
-
-def test_attention_shows_in_the_trace() -> None:
-    fused = _framework(record([op("aten::_scaled_dot_product_flash_attention_for_cpu")]))
-    with_dropout = _framework(record([op("aten::bmm"), op("aten::_safe_softmax")]))
-    assert fused.attention_kernels == with_dropout.attention_kernels == ["scaled_dot_product_attention"]
-    assert _framework(record([op("aten::bmm"), op("aten::_softmax")])).attention_kernels == []
-    assert _framework(record([], attention=["flash_attn"])).attention_kernels == ["flash_attn"]
-
-
-def test_the_device_that_measured() -> None:
-    assert _framework(record([], device="cuda")).device == "cuda"
-    assert _framework(record([])).device == "cpu"
-
-
-def test_records_of_before_have_no_such_facts() -> None:
-    found = _framework({**record([]), "phases": [{"ops": []}]})
-    assert (found.device, found.pretended, found.attention_kernels) == ("cpu", False, [])
-    assert _pretended(record([])) == []
-
-
-def test_the_notes_of_a_pretended_measurement() -> None:
-    casts = [{"device": "cuda", "dtype": "float16", "enabled": True}]
-    notes = _pretended(record([], pretended=True, autocast=casts, pretended_devices=4))
-    assert len(notes) == 3
-    assert "measured on the CPU" in notes[0]
-    assert "mixed precision" in notes[1]
-    assert "4 CUDA devices" in notes[2]
-    assert len(_pretended(record([], pretended=True, pretended_devices=1))) == 1
+def test_fake_cuda_is_what_the_probe_says(torch: Any, expected: bool) -> None:
+    assert ran_on_fake_cuda(crash("", "") | {"torch": torch}) is expected

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from costgpu.measure.session import end_everything
+from costgpu.measure.process_tree import end_everything
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs sh")
 

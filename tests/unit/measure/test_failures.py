@@ -38,19 +38,10 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def outcome(
-    log: Path, record: dict[str, Any] | None, *, printed: str = "", returncode: int = 0, timed_out: bool = False
-) -> Outcome:
+def outcome(log: Path, record: Any, *, printed: str = "", returncode: int = 0, timed_out: bool = False) -> Outcome:
     log.write_text(printed)
     return Outcome(
         record=record, returncode=returncode, timed_out=timed_out, log=log, scratch=log.parent, probe=log.parent
-    )
-
-
-def outcome_without_log(record: dict[str, Any] | None) -> Outcome:
-    missing = Path("/nowhere/output.log")
-    return Outcome(
-        record=record, returncode=0, timed_out=False, log=missing, scratch=missing.parent, probe=missing.parent
     )
 
 
@@ -63,7 +54,7 @@ def error_of(result: Outcome, request: Request = SCRIPT) -> ScriptError:
     return error
 
 
-def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> dict[str, Any]:
+def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> Any:
     """The record of an exception that left the script at `code`."""
     last = f"{kind}: {message}" if message else kind
     trail = f"Traceback (most recent call last):\n{FRAME}    {code}\n{last}\n"
@@ -78,11 +69,8 @@ def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> d
     return record | {"bases": [kind, "Exception"]} | other
 
 
-def stepped(steps: int, status: str = "cut", **other: Any) -> dict[str, Any]:
+def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
     return {"status": status, "phases": [{"steps": steps}], "wall_seconds": 1.5, "torch": {}} | other
-
-
-# ------------------------------------------------------------------------------------------------------ no failure
 
 
 @pytest.mark.parametrize("status", ["cut", "ended"])
@@ -90,67 +78,153 @@ def test_a_run_that_stepped_is_no_failure(log: Path, status: str) -> None:
     assert explain(outcome(log, stepped(2, status)), SCRIPT, PYTHON) is None
 
 
-# ------------------------------------------------------------------------------------------------- it did not step
+def never_stepped(**facts: Any) -> Any:
+    return {"status": "never_stepped", "phases": [], "where": ["outer", WHERE], **facts}
 
 
-def test_one_step_and_no_second() -> None:
-    where = "/w/train.py:9 in main: loss.backward()"
-    error = error_of(outcome_without_log(stepped(1, where=["outer", where])))
-    assert type(error) is NoTrainingStep
-    assert "one step" in error.message
-    assert where in error.hint
-    assert "--measure-for" in error.hint
+def exited(code: int, message: str = "") -> Any:
+    return {"status": "exited", "code": code, "message": message}
+
+
+def ended(torch: Any) -> Any:
+    return {"status": "ended", "phases": [], "wall_seconds": 0.25, "torch": torch}
+
+
+WHERE = "/w/data.py:40 in download: sleep(1)"
+USAGE = "usage: train.py [-h] --data DATA\ntrain.py: error: the following arguments are required: --data\n"
+REMARK = "No GPU found, training on the CPU\nThere is no data in ./data\n"
+NO_TIMM = crash("ModuleNotFoundError", "No module named 'timm'", "import timm", missing="timm", no_module=True)
+NO_NAME = "cannot import name 'foo' from 'torch' (/opt/py/lib/torch/__init__.py)"
+NO_PACKAGE = "ModuleNotFoundError: No module named 'pkg'\n"
+NO_MAIN = "No module named pkg.__main__; 'pkg' is a package and cannot be directly executed"
+NO_SCRIPT = "[Errno 2] No such file or directory: '/w/train.py'"
+NO_MEMORY = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000 bytes"
+HARM = "costgpu: the script opens /w/data.bin for change; it is too large to copy"
+NOT_PYTHON = '  File "/w/train.py", line 1\n    GIF89a\n    ^\n{}: invalid syntax\n'
+ASSERTS = f"Traceback (most recent call last):\n{FRAME}    assert torch.cuda.is_available()\n"
+MARKED = ASSERTS + "           ~~~~~~~~~~~~~~~~~~~~~~~^^\n"  # Python 3.13 and newer
+NO_SOURCE = 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nAssertionError\n'
+
+Case = tuple[Any, type[ScriptError], str, str]  # record, error, words of its message, words of its hint
+CASES: list[Case] = [
+    # it did not step
+    (stepped(1, where=[WHERE]), NoTrainingStep, "one step", WHERE),
+    (stepped(1), NoTrainingStep, "one step", "--measure-for"),
+    (never_stepped(manual=12, optimizers_made=1), NoTrainingStep, "12 backward passes but no optimizer step", WHERE),
+    (never_stepped(optimizers_made=1), NoTrainingStep, "made an optimizer but no step", "--start-limit"),
+    (never_stepped(versions={"torch": "2"}), NoTrainingStep, "not reach a training step in 180 s", "--start-limit"),
+    (never_stepped(versions={"jax": "0.10.2"}), NoTrainingStep, "did not reach a training step", WHERE),
+    (never_stepped(versions={}), NoTrainingStep, "did nothing in 180 s that can be counted", "tqdm"),
+    (never_stepped(versions={}), NoTrainingStep, "did nothing in 180 s that can be counted", "--step-pattern"),
+    (stepped(1, "ended"), NothingToMeasure, "single training step in 1.5 s", ""),
+    (ended(None), NothingToMeasure, "never imported torch", ""),
+    (ended({"processes_for_no_gpu": False}), NothingToMeasure, "without an optimizer step", ""),
+    (ended({"processes_for_no_gpu": True, "fake_cuda": False}), NeedsCuda, "one process for each", ""),
+    # it exited
+    (exited(7), ScriptCrashed, "status 7", "output.log"),
+    (exited(1, "CUDA is not available"), NeedsCuda, "CUDA is not available", ""),
+    # it crashed
+    (crash("AssertionError", trail=ASSERTS + "AssertionError\n"), NeedsCuda, "assert torch.cuda.is_available()", ""),
+    (crash("AssertionError", trail=MARKED + "AssertionError\n"), NeedsCuda, "assert torch.cuda.is_available()", ""),
+    (crash("AssertionError", trail=NO_SOURCE), ScriptCrashed, "AssertionError", ""),
+    (NO_TIMM, MissingImport, "'timm'", "pip install"),
+    (NO_TIMM, MissingImport, PYTHON.path, "--python"),
+    (crash("ImportError", NO_NAME, "from torch import foo", missing="torch"), ScriptCrashed, NO_NAME[:20], ""),
+    (crash("FileNotFoundError", NO_SCRIPT, trail="..."), ScriptNotFound, "/w/train.py", ""),
+    (
+        crash("FileNotFoundError", "[Errno 2] No such file: 'data.csv'", "open('data.csv')"),
+        ScriptCrashed,
+        "data.csv",
+        "",
+    ),
+    *[
+        (crash(kind, "bad (train.py, line 1)", trail=NOT_PYTHON.format(kind)), NotPython, f"({PYTHON.version})", "")
+        for kind in ("SyntaxError", "IndentationError", "TabError")
+    ],
+    (crash("UnicodeDecodeError", "'utf-8' codec can't decode byte 0xff", "read()"), ScriptCrashed, "0xff", ""),
+    (crash("EOFError", "EOF when reading a line", "name = input('run name? ')"), WaitsForInput, "stdin", ""),
+    (crash("EOFError", "Ran out of input", "pickle.load(stream)"), ScriptCrashed, "Ran out of input", ""),
+    (crash("MemoryError", bases=["MemoryError"]), OutOfMemory, "MemoryError", ""),
+    (crash("_ArrayMemoryError", "Unable to allocate 9 GiB", bases=["MemoryError"]), OutOfMemory, "9 GiB", ""),
+    (crash("RuntimeError", NO_MEMORY), OutOfMemory, NO_MEMORY, ""),
+    (crash("OSError", "[Errno 12] Cannot allocate memory"), OutOfMemory, "Cannot allocate memory", ""),
+    (crash("HarmError", HARM), WouldHarmFiles, HARM, "mode='r'"),
+    (
+        crash("ZeroDivisionError", "division by zero"),
+        ScriptCrashed,
+        "ZeroDivisionError: division by zero",
+        "output.log",
+    ),
+    *[
+        (crash("RuntimeError", message), NeedsCuda, message, "torch.cuda.is_available()")
+        for message in (
+            "Torch not compiled with CUDA enabled",
+            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+            "No CUDA GPUs are available",
+            "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.",
+            "CUDA is required for training",
+            "This script requires a GPU",
+            "This script needs a GPU",
+            "GPU is not available",
+            "Invalid device string: 'cuda:O'",
+        )
+    ],
+]
+
+
+@pytest.mark.parametrize(("record", "kind", "message", "hint"), CASES)
+def test_each_failure_is_its_own_error(
+    log: Path, record: Any, kind: type[ScriptError], message: str, hint: str
+) -> None:
+    error = error_of(outcome(log, record))
+    assert type(error) is kind
+    assert message in error.message
+    assert hint in error.hint
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("record", "kind", "message"),
     [
-        ({"manual": 12, "optimizers_made": 1}, "12 backward passes but no optimizer step"),
-        ({"manual": 0, "optimizers_made": 1}, "made an optimizer but no step"),
-        ({"manual": 0, "optimizers_made": 0, "versions": {"torch": "2.13.0"}}, "did not reach a training step"),
-        ({"versions": {"jax": "0.10.2"}}, "did not reach a training step"),
+        (
+            crash("ModuleNotFoundError", NO_PACKAGE[21:-1], missing="pkg", trail=NO_PACKAGE),
+            ScriptNotFound,
+            "'pkg.train'",
+        ),
+        (NO_TIMM, MissingImport, "'timm'"),
+        (crash("ImportError", NO_MAIN), ScriptNotFound, "'pkg' is a package"),
     ],
 )
-def test_no_step_within_the_limit(log: Path, facts: dict[str, Any], words: str) -> None:
-    where = "/w/data.py:40 in download: sleep(1)"
-    error = error_of(outcome(log, {"status": "never_stepped", "phases": [], "where": [where]} | facts))
-    assert type(error) is NoTrainingStep
-    assert words in error.message
-    assert "180 s" in error.message
-    assert where in error.hint
-    assert "--start-limit" in error.hint
+def test_a_module_that_cannot_be_run(log: Path, record: Any, kind: type[ScriptError], message: str) -> None:
+    error = error_of(outcome(log, record), MODULE)
+    assert type(error) is kind
+    assert message in error.message
 
 
-def test_a_script_that_trains_nothing_is_told_what_could_be_counted(log: Path) -> None:
-    error = error_of(outcome(log, {"status": "never_stepped", "phases": [], "where": [], "versions": {}}))
-    assert type(error) is NoTrainingStep
-    assert "did nothing in 180 s that can be counted" in error.message
-    assert "tqdm" in error.hint
-    assert "--step-pattern" in error.hint
+@pytest.mark.parametrize(
+    ("record", "printed", "returncode", "kind", "message"),
+    [
+        (None, "os._exit was called\n", 3, ScriptCrashed, "status 3"),
+        (None, "double free or corruption\n", -11, KilledBySignal, "SIGSEGV"),
+        (None, "double free or corruption\n", -6, KilledBySignal, "SIGABRT"),
+        (None, "double free or corruption\n", -63, KilledBySignal, "63"),
+        (None, "double free or corruption\n", -99, KilledBySignal, "signal 99"),
+        (ended(None), "accuracy 0.93\n", 0, NothingToMeasure, "never imported torch"),
+        (exited(2), USAGE, 0, ScriptCrashed, "does not accept its arguments"),
+        (exited(7), "no data in ./data\n", 0, ScriptCrashed, "status 7"),
+        (exited(1, "There is no data in ./data"), REMARK, 0, ScriptCrashed, "status 1"),
+    ],
+)
+def test_the_last_line_is_quoted(
+    log: Path, record: Any, printed: str, returncode: int, kind: type[ScriptError], message: str
+) -> None:
+    error = error_of(outcome(log, record, printed=printed, returncode=returncode))
+    assert type(error) is kind
+    assert message in error.message
+    assert error.message.endswith("    " + printed.splitlines()[-1])
 
 
-def test_it_hangs_in_native_code(log: Path) -> None:
-    error = error_of(outcome(log, None, timed_out=True, returncode=-9))
-    assert type(error) is NoTrainingStep, "costgpu itself ended it"
-    assert str(log) in error.hint
-
-
-def test_it_ended_after_one_step(log: Path) -> None:
-    error = error_of(outcome(log, stepped(1, "ended")))
-    assert type(error) is NothingToMeasure
-    assert "single training step in 1.5 s" in error.message
-
-
-@pytest.mark.parametrize(("torch", "words"), [(None, "never imported torch"), ({}, "without an optimizer step")])
-def test_it_ended_without_training(log: Path, torch: dict[str, Any] | None, words: str) -> None:
-    record = {"status": "ended", "phases": [], "wall_seconds": 0.25, "torch": torch}
-    error = error_of(outcome(log, record, printed="accuracy 0.93\n"))
-    assert type(error) is NothingToMeasure
-    assert words in error.message
-    assert "    accuracy 0.93" in error.message
-
-
-# ------------------------------------------------------------------------------------------------- it was ended
+def test_the_last_line_may_ask_for_a_gpu(log: Path) -> None:
+    assert type(error_of(outcome(log, exited(1), printed="No GPU found!\n"))) is NeedsCuda
 
 
 def test_killed_by_the_system(log: Path) -> None:
@@ -160,209 +234,10 @@ def test_killed_by_the_system(log: Path) -> None:
     assert "memory" in error.hint
 
 
-@pytest.mark.parametrize(("number", "name"), [(11, "SIGSEGV"), (6, "SIGABRT"), (63, "63"), (99, "signal 99")])
-def test_killed_by_another_signal(log: Path, number: int, name: str) -> None:
-    error = error_of(outcome(log, None, returncode=-number, printed="double free or corruption\n"))
-    assert type(error) is KilledBySignal
-    assert name in error.message
-    assert "    double free or corruption" in error.message
-
-
-def test_it_ended_past_the_probe(log: Path) -> None:
-    error = error_of(outcome(log, None, returncode=3, printed="os._exit was called\n"))
-    assert type(error) is ScriptCrashed
-    assert "status 3" in error.message
-    assert "    os._exit was called" in error.message
+def test_it_hangs_in_native_code(log: Path) -> None:
+    error = error_of(outcome(log, None, timed_out=True, returncode=-9))
+    assert type(error) is NoTrainingStep, "costgpu itself ended it"
     assert str(log) in error.hint
-
-
-# ---------------------------------------------------------------------------------------------------- it exited
-
-
-def test_it_does_not_accept_its_arguments(log: Path) -> None:
-    printed = "usage: train.py [-h] --data DATA\ntrain.py: error: the following arguments are required: --data\n"
-    error = error_of(outcome(log, {"status": "exited", "code": 2, "message": ""}, printed=printed))
-    assert type(error) is ScriptCrashed
-    assert "does not accept its arguments" in error.message
-    assert "    train.py: error: the following arguments are required: --data" in error.message
-
-
-def test_it_exited_with_a_status(log: Path) -> None:
-    error = error_of(outcome(log, {"status": "exited", "code": 7, "message": ""}, printed="no data in ./data\n"))
-    assert type(error) is ScriptCrashed
-    assert "status 7" in error.message
-    assert "    no data in ./data" in error.message
-
-
-def test_it_exited_for_want_of_a_gpu(log: Path) -> None:
-    said = error_of(outcome(log, {"status": "exited", "code": 1, "message": "CUDA is not available"}))
-    assert type(said) is NeedsCuda
-    assert "CUDA is not available" in said.message
-    printed = error_of(outcome(log, {"status": "exited", "code": 1, "message": ""}, printed="No GPU found!\n"))
-    assert type(printed) is NeedsCuda
-
-
-def test_a_remark_about_the_gpu_is_not_the_reason_to_exit(log: Path) -> None:
-    record = {"status": "exited", "code": 1, "message": "There is no data in ./data"}
-    error = error_of(outcome(log, record, printed="No GPU found, training on the CPU\nThere is no data in ./data\n"))
-    assert type(error) is ScriptCrashed
-
-
-# ---------------------------------------------------------------------------------------------------- it crashed
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Torch not compiled with CUDA enabled",
-        "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
-        "No CUDA GPUs are available",
-        "Attempting to deserialize object on a CUDA device but torch.cuda.is_available() is False.",
-        "CUDA is required for training",
-        "This script requires a GPU",
-        "This script needs a GPU",
-        "GPU is not available",
-        "Invalid device string: 'cuda:O'",
-    ],
-)
-def test_it_needs_cuda(log: Path, message: str) -> None:
-    error = error_of(outcome(log, crash("RuntimeError", message)))
-    assert type(error) is NeedsCuda
-    assert message[:150] in error.message
-    assert "torch.cuda.is_available()" in error.hint
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "    assert torch.cuda.is_available()\n",
-        "    assert torch.cuda.is_available()\n           ~~~~~~~~~~~~~~~~~~~~~~~^^\n",  # Python 3.13 and newer
-    ],
-    ids=["plain", "marked"],
-)
-def test_it_asserts_cuda(log: Path, lines: str) -> None:
-    trail = f"Traceback (most recent call last):\n{FRAME}{lines}AssertionError\n"
-    error = error_of(outcome(log, crash("AssertionError", trail=trail)))
-    assert type(error) is NeedsCuda
-    assert "assert torch.cuda.is_available()" in error.message
-
-
-def test_an_assertion_without_source(log: Path) -> None:
-    trail = 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nAssertionError\n'
-    assert type(error_of(outcome(log, crash("AssertionError", trail=trail)))) is ScriptCrashed
-
-
-def test_an_import_is_missing(log: Path) -> None:
-    record = crash("ModuleNotFoundError", "No module named 'timm'", "import timm", missing="timm", no_module=True)
-    error = error_of(outcome(log, record))
-    assert type(error) is MissingImport
-    assert "'timm'" in error.message
-    assert PYTHON.path in error.message
-    assert "pip install" in error.hint
-    assert "--python" in error.hint
-
-
-def test_a_name_that_a_package_lacks_is_not_a_missing_package(log: Path) -> None:
-    message = "cannot import name 'foo' from 'torch' (/opt/py/lib/torch/__init__.py)"
-    error = error_of(outcome(log, crash("ImportError", message, "from torch import foo", missing="torch")))
-    assert "'torch', which" not in error.message, "torch is there"
-    assert "cannot import name 'foo'" in error.message
-
-
-def test_there_is_no_such_module(log: Path) -> None:
-    record = crash("ModuleNotFoundError", "No module named 'pkg'", missing="pkg", no_module=True)
-    record["trail"] = "ModuleNotFoundError: No module named 'pkg'\n"
-    error = error_of(outcome(log, record), MODULE)
-    assert type(error) is ScriptNotFound
-    assert "'pkg.train'" in error.message
-
-
-def test_a_module_of_the_users_lacks_an_import(log: Path) -> None:
-    record = crash("ModuleNotFoundError", "No module named 'timm'", missing="timm", no_module=True)
-    assert type(error_of(outcome(log, record), MODULE)) is MissingImport
-
-
-def test_a_package_without_main(log: Path) -> None:
-    message = "No module named pkg.__main__; 'pkg' is a package and cannot be directly executed"
-    error = error_of(outcome(log, crash("ImportError", message)), MODULE)
-    assert type(error) is ScriptNotFound
-    assert "__main__.py" in error.hint
-
-
-def test_the_script_vanished(log: Path) -> None:
-    message = "[Errno 2] No such file or directory: '/w/train.py'"
-    record = crash("FileNotFoundError", message, trail=f"FileNotFoundError: {message}\n")
-    error = error_of(outcome(log, record))
-    assert type(error) is ScriptNotFound
-    assert "/w/train.py" in error.message
-
-
-def test_a_file_that_the_script_wants_is_not_the_script(log: Path) -> None:
-    record = crash("FileNotFoundError", "[Errno 2] No such file or directory: 'data.csv'", "open('data.csv')")
-    assert type(error_of(outcome(log, record))) is ScriptCrashed
-
-
-@pytest.mark.parametrize("kind", ["SyntaxError", "IndentationError", "TabError"])
-def test_it_is_not_python(log: Path, kind: str) -> None:
-    trail = f'  File "/w/train.py", line 1\n    GIF89a\n    ^\n{kind}: invalid syntax\n'
-    error = error_of(outcome(log, crash(kind, "invalid syntax (train.py, line 1)", trail=trail)))
-    assert type(error) is NotPython
-    assert "train.py, line 1" in error.message
-    assert PYTHON.version in error.message
-
-
-def test_a_data_file_in_another_encoding_is_not_the_script(log: Path) -> None:
-    message = "'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
-    error = error_of(outcome(log, crash("UnicodeDecodeError", message, "text = open('data.txt').read()")))
-    assert type(error) is ScriptCrashed
-
-
-def test_it_waits_for_input(log: Path) -> None:
-    error = error_of(outcome(log, crash("EOFError", "EOF when reading a line", "name = input('run name? ')")))
-    assert type(error) is WaitsForInput
-    assert "stdin" in error.message
-
-
-def test_a_truncated_pickle_is_not_input(log: Path) -> None:
-    error = error_of(outcome(log, crash("EOFError", "Ran out of input", "pickle.load(stream)")))
-    assert type(error) is ScriptCrashed
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "bases"),
-    [
-        ("MemoryError", "", ["MemoryError", "Exception"]),
-        ("_ArrayMemoryError", "Unable to allocate 93.1 GiB for an array", ["_ArrayMemoryError", "MemoryError"]),
-        (
-            "RuntimeError",
-            "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000 bytes",
-            ["RuntimeError"],
-        ),
-        ("OSError", "[Errno 12] Cannot allocate memory", ["OSError"]),
-    ],
-)
-def test_it_runs_out_of_memory(log: Path, kind: str, message: str, bases: list[str]) -> None:
-    error = error_of(outcome(log, crash(kind, message, bases=bases)))
-    assert type(error) is OutOfMemory
-    assert (message or kind) in error.message
-
-
-def test_it_would_harm_files(log: Path) -> None:
-    message = "costgpu: the script opens /w/data.bin for change; it is too large to copy"
-    error = error_of(outcome(log, crash("HarmError", message)))
-    assert type(error) is WouldHarmFiles
-    assert error.message == message
-    assert "mode='r'" in error.hint
-
-
-def test_any_other_exception(log: Path) -> None:
-    error = error_of(outcome(log, crash("ZeroDivisionError", "division by zero"), printed="epoch 1\nTraceback ...\n"))
-    assert type(error) is ScriptCrashed
-    assert "ZeroDivisionError: division by zero" in error.message
-    assert str(log) in error.hint
-
-
-# ---------------------------------------------------------------------------------------------------- its last lines
 
 
 def test_the_last_lines_are_quoted_and_no_more(log: Path) -> None:
@@ -379,5 +254,9 @@ def test_output_that_is_no_text(log: Path) -> None:
 
 
 def test_no_output_no_quote() -> None:
-    error = error_of(outcome_without_log(crash("ValueError", "odd")))
+    missing = Path("/nowhere/output.log")
+    result = Outcome(
+        record=crash("ValueError", "odd"), returncode=0, timed_out=False, log=missing, scratch=missing, probe=missing
+    )
+    error = error_of(result)
     assert error.message.endswith("crashed with ValueError: odd.")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from costgpu.measure.host_info import flops_per_cycle, local_accelerators
-from costgpu.measure.microbenchmark import COPY_BYTES, by_turns, copier
+from costgpu.measure.probe import microbenchmark
+
+benchmark: Any = microbenchmark  # for Python 3.8, without types
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,7 @@ def test_gpus_by_their_drivers_own_words(tmp_path: Path) -> None:
 
 
 def test_windows_are_sorted_rates() -> None:
-    found = by_turns({"one": (lambda: None, 1e9), "thousand": (lambda: sum(range(1000)), 1e12)}, 0.01)
+    found = benchmark.by_turns({"one": (lambda: None, 1e9), "thousand": (lambda: sum(range(1000)), 1e12)}, 0.01)
     for rates in found.values():
         assert rates == sorted(rates)
         assert len(rates) >= 5
@@ -55,14 +58,14 @@ def test_who_disturbs_for_a_moment_slows_some_windows_of_each_work_and_all_of_no
         nonlocal now
         now += 0.003 if 0.1 <= now < 0.22 else 0.001
 
-    monkeypatch.setattr("costgpu.measure.microbenchmark.time", SimpleNamespace(perf_counter=lambda: now))
-    for rates in by_turns(dict.fromkeys("abc", (work, 1e6)), 0.12).values():
+    monkeypatch.setattr("costgpu.measure.probe.microbenchmark.time", SimpleNamespace(perf_counter=lambda: now))
+    for rates in benchmark.by_turns(dict.fromkeys("abc", (work, 1e6)), 0.12).values():
         assert rates[0] < 0.4
         assert rates[-1] == pytest.approx(1.0)
 
 
 def test_the_copy_of_several_threads_counts_all_of_them() -> None:
-    copy = copier(2)
+    copy = benchmark.copier(2)
     began = time.perf_counter()
     copy()
-    assert COPY_BYTES / (time.perf_counter() - began) > 1e6
+    assert benchmark.COPY_BYTES / (time.perf_counter() - began) > 1e6

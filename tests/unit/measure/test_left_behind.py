@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.measure.session import _left_behind
+from costgpu.measure.scratch import left_behind
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ def test_only_what_tensorflow_would_have_removed_goes(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made = tmp_path / name
     made.write_text("x")
-    assert _left_behind(made, tmp_path / "scratch") is stays
+    assert left_behind(made, tmp_path / "scratch") is stays
     assert made.exists() is stays
 
 
@@ -33,5 +33,5 @@ def test_the_same_name_elsewhere_stays(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     made = tmp_path / "__autograph_generated_filec7v5l_j0.py"
     made.write_text("x")
-    assert _left_behind(made, tmp_path / "scratch")
+    assert left_behind(made, tmp_path / "scratch")
     assert made.exists()

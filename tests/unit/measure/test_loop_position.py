@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.loops import tqdm_and_loops
+from costgpu.measure.probe.loops import script_loops
 
-probe: Any = tqdm_and_loops  # for Python 3.8, without types
+probe: Any = script_loops  # for Python 3.8, without types
 
 
 def seen() -> list[tuple[float | None, float | None, bool]]:
     """Iterations in all, iterations so far, whether it may end earlier: of the caller's loops, outermost first."""
-    nest = probe.plain_nest(())
-    nest.frames = lambda frame: [frame]
-    loops = [probe.brief(loop) for loop in nest.snapshot(sys._getframe(1))]
+    stack = probe.plain_loop_stack(())
+    stack.frames = lambda frame: [frame]
+    loops = [probe.brief(loop) for loop in stack.snapshot(sys._getframe(1))]
     return [(loop["trips"], loop["index"], loop["early"]) for loop in loops]
 
 

@@ -1,4 +1,4 @@
-"""Phases from the probe's series of beats, from hand-made records."""
+"""Phases from the probe's progress series, from hand-made records."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.measure.profile.progress_series import beat_phase, framework_of, notes_of, parallel_share, usable
+from costgpu.measure.profile.progress_series import framework_of, notes_of, parallel_share, progress_phase, usable
 from costgpu.models.workload import GpuPath, TotalKind
 
 
 def series(
-    source: str = "xgboost", unit: str = "round", total: float | None = 100, beats: int = 12, **more: Any
-) -> dict[str, Any]:
+    source: str = "xgboost", unit: str = "round", total: float | None = 100, steps: int = 12, **more: Any
+) -> Any:
     facts = {"per_epoch": None, "may_stop": False, **more.pop("facts", {})}
     return {
         "source": source,
         "unit": unit,
         "total": total,
-        "beats": beats,
+        "steps": steps,
         "open": True,
-        "seconds": [0.5] * (beats - 1),
+        "seconds": [0.5] * (steps - 1),
         "lead": 0.5,
-        "total_seconds": 0.5 * (beats - 1),
         "label": "train.py:3",
         "facts": facts,
         "special": {},
@@ -35,10 +34,10 @@ def series(
     }
 
 
-def record(*beats: dict[str, Any], status: str = "cut", **more: Any) -> dict[str, Any]:
+def record(*series: Any, status: str = "cut", **more: Any) -> Any:
     return {
         "status": status,
-        "beats": list(beats),
+        "series": list(series),
         "loops": None,
         "versions": {},
         "wall_seconds": 10.0,
@@ -48,61 +47,61 @@ def record(*beats: dict[str, Any], status: str = "cut", **more: Any) -> dict[str
     }
 
 
-def loop(trips: Any, line: int = 2, **more: Any) -> dict[str, Any]:
+def loop(trips: Any, line: int = 2, **more: Any) -> Any:
     return {"file": "train.py", "line": line, "trips": trips, "source": "range(n)", "early": False, "index": 3, **more}
 
 
 def test_rounds_are_steps() -> None:
-    phase = beat_phase(record(series()))
+    phase = progress_phase(record(series()))
     assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.EXACT, 100)
     assert phase.step.median_seconds == 0.5
     assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
     assert phase.steps_observed == 12
 
 
-@pytest.mark.parametrize("beats", [0, 1, 2])
-def test_too_few_beats_are_no_measure(beats: int) -> None:
-    assert not usable(record(series(beats=max(beats, 1), seconds=[0.5] * max(0, beats - 1))))
+@pytest.mark.parametrize("seen", [0, 1, 2])
+def test_too_few_steps_are_no_measure(seen: int) -> None:
+    assert not usable(record(series(steps=max(seen, 1), seconds=[0.5] * max(0, seen - 1))))
 
 
 def test_what_may_stop_is_an_upper_bound_and_what_ended_is_known() -> None:
-    assert beat_phase(record(series(facts={"may_stop": True}))).total.kind is TotalKind.UPPER_BOUND
-    ended = beat_phase(record(series(facts={"may_stop": True}), status="ended"))
+    assert progress_phase(record(series(facts={"may_stop": True}))).total.kind is TotalKind.UPPER_BOUND
+    ended = progress_phase(record(series(facts={"may_stop": True}), status="ended"))
     assert (ended.total.kind, ended.total.steps) == (TotalKind.EXACT, 12)
 
 
 def test_the_loops_around_a_fit_multiply() -> None:
-    phase = beat_phase(record(series(around=[loop(5), loop(1)], openings=2)))
+    phase = progress_phase(record(series(around=[loop(5), loop(1)], openings=2)))
     assert (phase.total.steps, phase.total.steps_per_epoch) == (500, 100)
     assert "5 (train.py:2)" in phase.total.how
-    unread = beat_phase(record(series(around=[loop(None)], openings=2)))
+    unread = progress_phase(record(series(around=[loop(None)], openings=2)))
     assert (unread.total.kind, unread.total.steps_per_epoch) == (TotalKind.UNKNOWN, 100)
-    once = beat_phase(record(series(around=[loop(None)])))
+    once = progress_phase(record(series(around=[loop(None)])))
     assert once.total.steps == 100, "a loop that has not come round is not known to"
 
 
-@given(total=st.integers(1, 10**9), folds=st.integers(1, 50), beats=st.integers(3, 40))
-def test_a_total_is_never_less_than_what_was_seen(total: int, folds: int, beats: int) -> None:
-    found = beat_phase(record(series(total=total, beats=beats, around=[loop(folds)]))).total
+@given(total=st.integers(1, 10**9), folds=st.integers(1, 50), seen=st.integers(3, 40))
+def test_a_total_is_never_less_than_what_was_seen(total: int, folds: int, seen: int) -> None:
+    found = progress_phase(record(series(total=total, steps=seen, around=[loop(folds)]))).total
     assert found.steps is not None
-    assert found.steps >= beats
-    assert found.steps in (beats, total * folds)
+    assert found.steps >= seen
+    assert found.steps in (seen, total * folds)
 
 
-def bar(label: str, each: int | None, beats: int, outer: str = "") -> dict[str, Any]:
-    return series("tqdm", "it", None, beats, label=label, facts={"each": each, "outer": outer})
+def bar(label: str, total: int | None, steps: int, outer: str = "") -> Any:
+    return series("tqdm", "it", None, steps, label=label, facts={"total": total, "outer": outer})
 
 
 def test_nested_bars() -> None:
     inner, outer = bar("a.py:5", 300, 50, "a.py:4"), bar("a.py:4", 100, 0, "")
     outer["seconds"] = []
-    phase = beat_phase(record(inner, outer))
+    phase = progress_phase(record(inner, outer))
     assert (phase.total.steps, phase.total.steps_per_epoch, phase.gpu) == (30_000, 300, GpuPath.NONE)
-    fast = beat_phase(record(inner, bar("a.py:4", 100, 9)))
+    fast = progress_phase(record(inner, bar("a.py:4", 100, 9)))
     assert (fast.label, fast.total.steps) == ("a.py:4", 100)
-    nameless = beat_phase(record(bar("a.py:4", None, 9)))
+    nameless = progress_phase(record(bar("a.py:4", None, 9)))
     assert (nameless.total.kind, nameless.unit) == (TotalKind.UNKNOWN, "iteration")
-    assert beat_phase(record(inner, bar("a.py:4", None, 0))).total.steps is None
+    assert progress_phase(record(inner, bar("a.py:4", None, 0))).total.steps is None
 
 
 def test_keras_says_its_own_length_and_counts() -> None:
@@ -118,7 +117,7 @@ def test_keras_says_its_own_length_and_counts() -> None:
         "model_bytes": 4000,
     }
     kept = record(series("keras", "step", 1000, facts=facts), versions={"keras": "3.15.1"})
-    phase = beat_phase(kept)
+    phase = progress_phase(kept)
     assert phase.gpu is GpuPath.COUNTED
     assert phase.totals is not None
     assert (phase.totals.convolutions, phase.totals.dtype) == (0.25, "float16")
@@ -126,7 +125,7 @@ def test_keras_says_its_own_length_and_counts() -> None:
     assert phase.total.how == "epochs=20 × 50 steps"
     assert phase.optimizers[0].state_bytes == 8000
     assert framework_of(kept) == ("keras (jax)", "3.15.1")
-    without = beat_phase(record(series("keras", "step", 1000, facts={**facts, "totals": None})))
+    without = progress_phase(record(series("keras", "step", 1000, facts={**facts, "totals": None})))
     assert (without.gpu, without.totals) == (GpuPath.NONE, None)
     assert "could not be counted" in without.gpu_reason
 
@@ -135,22 +134,21 @@ def test_loops_of_the_script_itself() -> None:
     times = [[0.0, 10.0], [1.0, 20.0], [2.0, 40.0]]
     progress = {
         "loops": [loop(4, 2), loop(500, 3)],
-        "from": 10.0,
-        "to": 40.0,
+        "first": 10.0,
+        "last": 40.0,
         "seconds": 2.0,
-        "at": 1.0,
         "times": times,
     }
-    phase = beat_phase(record(loops=progress))
+    phase = progress_phase(record(loops=progress))
     assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 2000, 500)
     assert phase.step.mean_seconds == pytest.approx(2 / 30)
     assert phase.label == "train.py:3"
     early = {**progress, "loops": [loop(4, 2, early=True), loop(500, 3)]}
-    assert beat_phase(record(loops=early)).total.kind is TotalKind.UPPER_BOUND
+    assert progress_phase(record(loops=early)).total.kind is TotalKind.UPPER_BOUND
 
 
 def test_a_script_that_ends_is_one_run_if_it_did_something() -> None:
-    phase = beat_phase(record(status="ended"))
+    phase = progress_phase(record(status="ended"))
     assert (phase.unit, phase.total.steps, phase.step.median_seconds) == ("run", 1, 10)
     assert not usable(record(status="ended", wall_seconds=0.2))
     assert not usable(record(status="ended", cpu_seconds=0.1)), "it slept"
@@ -167,7 +165,7 @@ def test_a_script_that_ends_is_one_run_if_it_did_something() -> None:
     ],
 )
 def test_what_a_gpu_does_for_an_estimator(estimator: str, gpu: GpuPath, words: str) -> None:
-    phase = beat_phase(record(series("sklearn", "tree", 50, facts={"estimator": estimator})))
+    phase = progress_phase(record(series("sklearn", "tree", 50, facts={"estimator": estimator})))
     assert phase.gpu is gpu
     assert words in phase.gpu_reason
 

@@ -10,52 +10,24 @@ from hypothesis import strategies as st
 
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
+from tests.unit.measure.records import PATH, loop, shot
+from tests.unit.measure.records import phase as record_of_phase
 
 STEP = 0.1
 EPOCH_LINE, BATCH_LINE = 10, 12
-Special = dict[int, dict[str, Any]]
-
-
-def loop(line: int, trips: float | str | None) -> dict[str, Any]:
-    return {
-        "line": line,
-        "path": "/w/train.py",
-        "trips": trips,
-        "kind": "for",
-        "index": None,
-        "optimizers": False,
-    }
+Special = dict[int, Any]
 
 
 NESTED = (loop(EPOCH_LINE, 90), loop(BATCH_LINE, 1000))
 
 
 def phase(
-    seconds: list[float],
-    special: Special | None = None,
-    *,
-    loops: tuple[dict[str, Any], ...] = NESTED,
-    ahead: tuple[dict[str, Any], ...] = (),
-    **other: Any,
-) -> dict[str, Any]:
-    """A phase record of the probe with one batch per step."""
-    shots = [
-        {"anchor": n, "batches": n, "all_batches": n, "backwards": n, "steps": n, "loops": list(loops)}
-        for n in (1, 2, 3)
-    ]
-    record = {
-        "seconds": seconds,
-        "waits": [0.0] * len(seconds),
-        "special": {str(i): e for i, e in (special or {}).items()},
-        "snapshots": shots,
-        "ahead": {"later": [], "periodic": list(ahead)},
-        "optimizers": [],
-        "model": {},
-        "loader": None,
-        "batch": None,
-        "steps": len(seconds) + 1,
-    }
-    return record | other
+    seconds: list[float], special: Special | None = None, *, loops: Any = NESTED, upcoming: Any = (), **other: Any
+) -> Any:
+    """A phase with one batch per step."""
+    shots = [shot(n, *loops, batches=n) for n in (1, 2, 3)]
+    work = {"later": [], "periodic": list(upcoming)}
+    return record_of_phase(*shots, seconds=seconds, special=special, upcoming=work, **({"model": {}} | other))
 
 
 def steady(count: int, special: dict[int, float] | None = None) -> list[float]:
@@ -63,13 +35,13 @@ def steady(count: int, special: dict[int, float] | None = None) -> list[float]:
     return [STEP + (special or {}).get(i, 0.0) for i in range(count)]
 
 
-def work(kind: str, every: float | None, loop_line: int = BATCH_LINE, **other: Any) -> dict[str, Any]:
+def work(kind: str, every: float | None, loop_line: int = BATCH_LINE, **other: Any) -> Any:
     """Periodic work that the probe saw in the source."""
     record = {
         "kind": kind,
         "every": every,
         "loop_line": loop_line,
-        "path": "/w/train.py",
+        "path": PATH,
         "line": 20,
         "source": "evaluate",
     }
@@ -82,7 +54,7 @@ def total(steps: float | None = 90_000.0) -> Total:
 
 
 def found(
-    record: dict[str, Any],
+    record: Any,
     *,
     steps: float | None = 90_000.0,
     per_iteration: float = 1.0,
@@ -256,8 +228,8 @@ def test_a_checkpoint_every_so_many_steps() -> None:
     ids=["its gate", "in micro-batches", "no gate", "another's gate", "a shorter one would have come before"],
 )
 def test_a_checkpoint_seen_once(gates: tuple[float, ...], per_iteration: float, every: float) -> None:
-    ahead = tuple(work("checkpoint", gate) for gate in gates)
-    record = phase(steady(70, {49: 0.5}), {49: {"save": 0.5}}, ahead=ahead)
+    upcoming = tuple(work("checkpoint", gate) for gate in gates)
+    record = phase(steady(70, {49: 0.5}), {49: {"save": 0.5}}, upcoming=upcoming)
     checkpoint = found(record, per_iteration=per_iteration)[ExtraKind.CHECKPOINT]
     assert (checkpoint.rhythm, checkpoint.every) == (Rhythm.STEPS, every)
 
@@ -292,16 +264,16 @@ def test_what_was_timed_adds_up(seconds: list[float]) -> None:
 
 
 def test_a_validation_that_was_not_reached() -> None:
-    ahead = (work("validation", None, EPOCH_LINE, batches=60, batch_size=64),)
-    validation = found(phase(steady(30), ahead=ahead), batch_size=32)[ExtraKind.VALIDATION]
+    upcoming = (work("validation", None, EPOCH_LINE, batches=60, batch_size=64),)
+    validation = found(phase(steady(30), upcoming=upcoming), batch_size=32)[ExtraKind.VALIDATION]
     assert (validation.rhythm, validation.every, validation.measured) == (Rhythm.EPOCH, 1.0, False)
     assert validation.seconds_each == pytest.approx(60 * STEP / 3 * 64 / 32), "forward passes of twice the batch"
 
 
 def test_a_validation_is_not_as_many_steps_but_as_many_batches() -> None:
     """With four batches to a step, one batch takes a quarter of the step."""
-    ahead = (work("validation", None, EPOCH_LINE, batches=60, batch_size=32),)
-    record = phase(steady(30), ahead=ahead)
+    upcoming = (work("validation", None, EPOCH_LINE, batches=60, batch_size=32),)
+    record = phase(steady(30), upcoming=upcoming)
     for n, snapshot in enumerate(record["snapshots"]):
         snapshot.update(batches=4 * n, all_batches=4 * n)
     validation = found(record, per_iteration=4.0)[ExtraKind.VALIDATION]
@@ -310,13 +282,15 @@ def test_a_validation_is_not_as_many_steps_but_as_many_batches() -> None:
 
 def test_a_validation_that_was_seen_is_not_counted_again() -> None:
     event = {"opened": 2, "validation": 0.8}
-    ahead = (work("validation", None, EPOCH_LINE, batches=60, batch_size=64),)
-    validation = found(phase(steady(45, {19: 0.8, 39: 0.8}), {19: event, 39: event}, ahead=ahead))[ExtraKind.VALIDATION]
+    upcoming = (work("validation", None, EPOCH_LINE, batches=60, batch_size=64),)
+    validation = found(phase(steady(45, {19: 0.8, 39: 0.8}), {19: event, 39: event}, upcoming=upcoming))[
+        ExtraKind.VALIDATION
+    ]
     assert validation.measured
 
 
 def test_a_gated_evaluation_that_was_timed_before_the_first_step() -> None:
-    validation = found(phase(steady(30), ahead=(work("gated", 250.0),)), before=1.5)[ExtraKind.VALIDATION]
+    validation = found(phase(steady(30), upcoming=(work("gated", 250.0),)), before=1.5)[ExtraKind.VALIDATION]
     assert (validation.rhythm, validation.every, validation.seconds_each) == (Rhythm.STEPS, 250.0, 1.5)
     assert validation.measured
 
@@ -324,7 +298,7 @@ def test_a_gated_evaluation_that_was_timed_before_the_first_step() -> None:
 def test_a_checkpoint_that_was_not_reached() -> None:
     record = phase(
         steady(30),
-        ahead=(work("checkpoint", 5.0, EPOCH_LINE),),
+        upcoming=(work("checkpoint", 5.0, EPOCH_LINE),),
         model={"bytes": 400_000_000},
         optimizers=[{"state_bytes": 800_000_000}],
     )
@@ -335,22 +309,22 @@ def test_a_checkpoint_that_was_not_reached() -> None:
 
 @pytest.mark.parametrize(("steps", "count"), [(400.0, 0), (None, 1), (2000.0, 1)])
 def test_work_that_comes_after_the_end_never_comes(steps: float | None, count: int) -> None:
-    assert len(found(phase(steady(30), ahead=(work("gated", 500.0),)), steps=steps, before=1.0)) == count
+    assert len(found(phase(steady(30), upcoming=(work("gated", 500.0),)), steps=steps, before=1.0)) == count
 
 
 def test_a_gate_on_micro_batches_counts_in_steps() -> None:
-    record = phase(steady(30), ahead=(work("gated", 100.0),))
+    record = phase(steady(30), upcoming=(work("gated", 100.0),))
     assert found(record, per_iteration=4.0, before=1.0)[ExtraKind.VALIDATION].every == 25.0
 
 
 def test_work_around_the_epochs_comes_after_all_of_them() -> None:
     loops = (loop(5, 3), loop(EPOCH_LINE, 8), loop(BATCH_LINE, 1000))
-    ahead = (work("validation", None, 5, batches=30, batch_size=32),)
-    validation = found(phase(steady(30), loops=loops, ahead=ahead))[ExtraKind.VALIDATION]
+    upcoming = (work("validation", None, 5, batches=30, batch_size=32),)
+    validation = found(phase(steady(30), loops=loops, upcoming=upcoming))[ExtraKind.VALIDATION]
     assert (validation.rhythm, validation.every) == (Rhythm.EPOCH, 8.0)
 
 
 def test_work_after_all_loops_comes_once() -> None:
-    ahead = (work("validation", None, 99, batches=30, batch_size=32),)
-    validation = found(phase(steady(30), ahead=ahead))[ExtraKind.VALIDATION]
+    upcoming = (work("validation", None, 99, batches=30, batch_size=32),)
+    validation = found(phase(steady(30), upcoming=upcoming))[ExtraKind.VALIDATION]
     assert validation.rhythm is Rhythm.RUN

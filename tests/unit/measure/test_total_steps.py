@@ -1,767 +1,205 @@
-"""The number of steps, from hand-made snapshots, against loops that really run.
-
-One file of more than 400 lines: the builders of snapshots and the loops that use them are one argument.
-"""
+"""The number of steps, from hand-made snapshots."""
 
 from __future__ import annotations
 
 import copy
-import sys
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import FrameType, SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
-from hypothesis import strategies as st
 
-from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, observed_epoch, total_steps
 from costgpu.models.workload import Total, TotalKind
+from tests.unit.measure.records import bound, counter, loop, phase, shot
 
-SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
-MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-
-
-# ------------------------------------------------------------------------------------------- what the probe writes
-
-
-def loop(line: int, kind: str = "for", trips: float | str | None = None, **other: Any) -> dict[str, Any]:
-    """One loop of a snapshot, as the probe records it."""
-    record: dict[str, Any] = {
-        "file": "train.py",
-        "path": "/home/me/train.py",
-        "line": line,
-        "kind": kind,
-        "function": "<module>",
-        "depth": 0,
-        "library": False,
-        "trips": trips,
-        "why": "",
-        "index": None,
-        "start": 0,
-        "stride": 1,
-        "bounds": [],
-        "early_exit": [],
-        "optimizers": False,
-        "ragged": False,
-        "varies": False,
-        "source": f"range({trips})",
-    }
-    return record | other
+EXACT, UNKNOWN, UPPER = TotalKind.EXACT, TotalKind.UNKNOWN, TotalKind.UPPER_BOUND
+LIBRARY: dict[str, Any] = {"library": True, "depth": 2, "path": "/lib/trainer.py", "file": "trainer.py"}
+PATIENCE = {"line": 30, "test": "bad > patience", "clock": False}
+DEADLINE = PATIENCE | {"clock": True}
 
 
-def counter(text: str, **other: Any) -> dict[str, Any]:
-    """One side of a comparison, as the probe records it."""
-    info: dict[str, Any] = {
-        "text": text,
-        "increment": None,
-        "increment_line": None,
-        "loop_line": None,
-        "reset_line": None,
-        "targets": [],
-    }
-    return info | other
+def seen(make: Callable[[int], list[Any]], *, batches: int = 0, anchors: Any = (1, 2, 3), **other: Any) -> Any:
+    """A phase with the loops that `make` gives at each of these steps, which draw so many batches each."""
+    return phase(*(shot(n, *make(n), batches=batches * n) for n in anchors), **other)
 
 
-def bound(
-    how: str,
-    line: int,
-    operator: str,
-    left: float,
-    right: float,
-    sides: tuple[dict[str, Any], dict[str, Any]],
-    step_line: int,
-) -> dict[str, Any]:
-    """A comparison that ends a loop, as the probe records it."""
-    return {
-        "how": how,
-        "line": line,
-        "test": f"{sides[0]['text']} {operator} {sides[1]['text']}",
-        "operator": operator,
-        "left": left,
-        "right": right,
-        "counters": list(sides),
-        "step_line": step_line,
-    }
+def nested(*trips: Any, outer: Any = None, **inner: Any) -> Any:
+    """Loops in each other, on lines 10, 11, ..., of which the innermost counts iterations."""
+
+    def make(n: int) -> list[Any]:
+        loops = [loop(10 + place, count, index=0, target=f"i{place}") for place, count in enumerate(trips)]
+        loops[0].update(outer or {})
+        loops[-1].update({"index": n - 1} | inner)
+        return loops
+
+    return seen(make)
 
 
-def shot(anchor: int, *loops: dict[str, Any], batches: int = 0) -> dict[str, Any]:
-    return {
-        "anchor": anchor,
-        "batches": batches,
-        "all_batches": batches,
-        "backwards": anchor,
-        "steps": anchor,
-        "loops": list(loops),
-    }
+def loss_falls(n: int) -> list[Any]:
+    """`if loss < 0.5: break` in a loop of 500."""
+    ends = bound("break", 15, "<", {1: 2.0, 2: 1.9, 3: 1.2, 5: 1.1}[n], 0.5, (counter("loss"), counter("0.5")), 12)
+    return [loop(10, 500, index=n - 1, target="i", bounds=[ends])]
 
 
-def phase(
-    *shots: dict[str, Any],
-    loader: dict[str, Any] | None = None,
-    special: dict[str, dict[str, Any]] | None = None,
-    steps: int | None = None,
-) -> dict[str, Any]:
-    made = shots[-1]["anchor"] if shots else 2
-    return {
-        "snapshots": list(shots),
-        "steps": made if steps is None else steps,
-        "loader": loader,
-        "special": special or {},
-    }
+def raised_elsewhere(n: int) -> list[Any]:
+    """state.step, raised in another function, by two with every step."""
+    ends = bound("while", 10, "<", 2 * n, 100, (counter("state.step"), counter("100")), 12)
+    return [loop(10, None, "while", bounds=[ends], source="state.step < 100")]
 
 
-# ----------------------------------------------------------------------------------------------- loops that really run
+def breaks_at(limit: int, operator: str, trips: int) -> Callable[[int], list[Any]]:
+    """`step` counts from 0 in a loop that it ends, below the step."""
+
+    def make(n: int) -> list[Any]:
+        counts = counter("step", increment=1, increment_line=13, loop_line=10)
+        ends = bound("break", 14, operator, n - 1, limit, (counts, counter(str(limit))), 12)
+        return [loop(10, trips, index=n - 1, target="i", bounds=[ends])]
+
+    return make
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A training script's loops.
+def breaks_on_variable(operator: str) -> Callable[[int], list[Any]]:
+    """`if i >= 20: break` of an inner loop, above the step."""
 
-    Attributes:
-        outer: Around the inner loop: nothing, ``for`` over epochs, ``while epoch < N``, or ``while c < limit``.
-        epochs: Of the outer loop.
-        inner: ``range``, ``enumerate``, ``loader``, ``while`` (on the counter), ``forever`` or nothing.
-        trips: Of an inner ``for``.
-        order: Of the statements of the inner body: ``inc``, ``check``, ``step``.
-        operator: Of the test that ends the loop.
-        start: Of the counter, and `by` its increment.
-        limit: Of the counter.
-        flipped: Written with the limit on the left.
-        accumulate: Micro-batches per step.
-        gated: The counter is raised with the step, not with every micro-batch.
-        resets: The counter starts anew in every epoch.
-        inner_only: The test leaves the inner loop only, although the counter lives on.
-    """
+    def make(n: int) -> list[Any]:
+        ends = bound("break", 12, operator, n - 1, 20, (counter("i", targets=[11]), counter("20")), 14)
+        return [loop(10, 4, index=0, target="epoch"), loop(11, 500, index=n - 1, target="i", bounds=[ends])]
 
-    outer: str = ""
-    epochs: int = 1
-    inner: str = "range"
-    trips: int = 1
-    order: tuple[str, ...] = ("step",)
-    operator: str = ">="
-    start: int = 0
-    by: int = 1
-    limit: int = 0
-    flipped: bool = False
-    accumulate: int = 1
-    gated: bool = False
-    resets: bool = False
-    inner_only: bool = False
-
-    @property
-    def leave(self) -> str:
-        """A counter of one epoch leaves the epoch, one of the whole run leaves the function."""
-        return "return" if self.outer == "for" and not self.resets and not self.inner_only else "break"
-
-    @property
-    def test(self) -> str:
-        sides = (str(self.limit), MIRROR[self.operator], "c") if self.flipped else ("c", self.operator, str(self.limit))
-        return " ".join(sides)
+    return make
 
 
-def write(shape: Shape) -> tuple[str, dict[str, int]]:
-    """The script of a shape, and on which line each part of it is."""
-    lines, at = ["def train(step, loader):"], dict[str, int]()
-    raised = f"c {'-' if shape.by < 0 else '+'}= {abs(shape.by)}"
-
-    def put(indent: int, text: str, name: str = "") -> None:
-        lines.append("    " * indent + text)
-        if name:
-            at[name] = len(lines)
-
-    put(1, f"c = {shape.start}")
-    put(1, "epoch = 0")
-    level = 1
-    if shape.outer:
-        heads = {"for": f"for epoch in range({shape.epochs}):", "while epochs": f"while epoch < {shape.epochs}:"}
-        put(1, heads.get(shape.outer, f"while {shape.test}:"), "outer")
-        level = 2
-        put(2, "loader.laps += 1")
-        if shape.resets:
-            put(2, f"c = {shape.start}", "reset")
-        if shape.outer == "while epochs":
-            put(2, "epoch += 1", "epoch")
-    heads = {
-        "range": f"for i in range({shape.trips}):",
-        "enumerate": "for i, x in enumerate(loader):",
-        "loader": "for x in loader:",
-        "while": f"while {shape.test}:",
-        "forever": "while True:",
-    }
-    put(level, heads[shape.inner], "inner")
-    inside = level + 1
-    if shape.inner == "loader" and shape.accumulate > 1:
-        put(inside, f"ready = loader.at % {shape.accumulate} == 0")
-    for part in shape.order:
-        if part == "inc" and not shape.gated:
-            put(inside, raised, "inc")
-        elif part == "check":
-            put(inside, f"if {shape.test}:", "check")
-            put(inside + 1, shape.leave)
-        elif part == "step":
-            deep = inside
-            if shape.accumulate > 1:
-                micro = {
-                    "loader": "ready",
-                    "while": f"c % {shape.accumulate} == 0",
-                    "forever": f"c % {shape.accumulate} == 0",
-                }
-                put(inside, f"if {micro.get(shape.inner, f'(i + 1) % {shape.accumulate} == 0')}:")
-                deep = inside + 1
-            if shape.gated and shape.order.index("inc") < shape.order.index("step"):
-                put(deep, raised)
-            put(deep, "step(locals())", "step")
-            if shape.gated and shape.order.index("inc") > shape.order.index("step"):
-                put(deep, raised)
-    return "\n".join(lines) + "\n", at
+def library_loops(n: int) -> list[Any]:
+    exits = [PATIENCE | {"test": "self.should_stop"}]
+    outer = loop(200, None, "while", early_exit=exits, source="not done", **LIBRARY)
+    return [outer, loop(210, 40, index=n - 1, target="i", **LIBRARY)]
 
 
-class Loader:
-    """Counts what it hands out, how often it is opened, and the laps of the outer loop."""
-
-    def __init__(self, length: int) -> None:
-        self.length, self.drawn, self.opened, self.laps, self.at = length, 0, 0, 0, 0
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Any:
-        self.opened += 1
-        for item in range(self.length):
-            self.at, self.drawn = item + 1, self.drawn + 1
-            yield item
-
-
-class TooLong(Exception):
-    """The shape does not end."""
-
-
-@dataclass
-class Run:
-    """What a run of a shape did: all of its steps, and for each the variables at that moment."""
-
-    steps: int
-    seen: list[dict[str, Any]]
-
-
-def run(shape: Shape, most: int = 3000) -> Run:
-    """Runs the shape's script to its end."""
-    loader, seen = Loader(shape.trips), list[dict[str, Any]]()
-
-    def step(variables: dict[str, Any]) -> None:
-        counts = {"drawn": loader.drawn, "opened": loader.opened, "laps": loader.laps}
-        seen.append({k: variables.get(k) for k in ("c", "epoch", "i")} | counts)
-        if len(seen) > most:
-            raise TooLong
-
-    space: dict[str, Any] = {}
-    exec(write(shape)[0], space)
-    space["train"](step, loader)
-    return Run(len(seen), seen)
-
-
-def snapshot(shape: Shape, at: dict[str, int], variables: dict[str, Any], anchor: int) -> dict[str, Any]:
-    """What the probe would write at that step."""
-
-    def limit_of(how: str, line: int) -> dict[str, Any]:
-        raised = "inc" in at
-        left = counter(
-            "c",
-            increment=shape.by if raised else None,
-            increment_line=at.get("inc"),
-            loop_line=at["inner"] if raised else None,
-            reset_line=at["outer"] if shape.resets else None,
-        )
-        right = counter(str(shape.limit))
-        values = (variables["c"], shape.limit)
-        if shape.flipped:
-            left, right, values = right, left, values[::-1]
-        operator = MIRROR[shape.operator] if shape.flipped else shape.operator
-        return bound(how, line, operator, *values, (left, right), at["step"])
-
-    loops = []
-    if shape.outer == "for":
-        loops.append(loop(at["outer"], trips=shape.epochs, index=variables["epoch"], target="epoch"))
-    elif shape.outer == "while epochs":
-        epochs = counter("epoch", increment=1, increment_line=at["epoch"], loop_line=at["outer"])
-        ends = bound(
-            "while",
-            at["outer"],
-            "<",
-            variables["epoch"],
-            shape.epochs,
-            (epochs, counter(str(shape.epochs))),
-            at["step"],
-        )
-        loops.append(loop(at["outer"], "while", bounds=[ends], source=ends["test"]))
-    elif shape.outer == "while steps":
-        loops.append(loop(at["outer"], "while", bounds=[limit_of("while", at["outer"])], source=shape.test))
-    checks = [limit_of(shape.leave, at["check"])] if "check" in at else []
-    if shape.outer and shape.leave == "return":
-        loops[0]["bounds"] += checks  # a return leaves every loop of the function
-    if shape.inner in ("range", "enumerate"):
-        inner = loop(at["inner"], trips=shape.trips, index=variables["i"], target="i", bounds=list(checks))
-    elif shape.inner == "loader":
-        inner = loop(at["inner"], trips=shape.trips, bounds=list(checks), source="loader")
-    elif shape.inner == "while":
-        inner = loop(at["inner"], "while", bounds=[limit_of("while", at["inner"]), *checks], source=shape.test)
-    else:
-        inner = loop(at["inner"], "while", "inf", bounds=list(checks), source="True")
-    return shot(anchor, *loops, inner, batches=variables["drawn"])
-
-
-def measured(shape: Shape, whole: Run, observed: int) -> dict[str, Any]:
-    """The phase that the probe would have recorded of the first `observed` steps."""
-    at = write(shape)[1]
-    taken = [n for n in range(1, observed + 1) if n in SNAPSHOT_AT] + [observed]
-    shots = [snapshot(shape, at, whole.seen[n - 1], n) for n in taken]
-    uses_loader = shape.inner in ("enumerate", "loader")
-    mark = "opened" if uses_loader else "epoch" if shape.outer == "for" else ""
-    special = {
-        str(n - 1): {"opened": 1} for n in range(1, observed) if mark and whole.seen[n][mark] != whole.seen[n - 1][mark]
-    }
-    return phase(*shots, loader={"length": shape.trips} if uses_loader else None, special=special)
-
-
-@st.composite
-def shapes(draw: st.DrawFn, *, accumulation: bool) -> Shape:
-    """Loops as people write them; every one ends by itself."""
-    inner = draw(st.sampled_from(["range", "enumerate", "loader", "while", "forever"]))
-    outer = draw(st.sampled_from(["", "for", "while epochs", "while steps"]))
-    counted = inner in ("while", "forever") or outer == "while steps" or draw(st.booleans())
-    if outer == "while steps":
-        assume(inner not in ("while", "forever"))
-        order = draw(st.permutations(["inc", "step"]))
-        ends = "while"
-    elif inner == "while":
-        order, ends = draw(st.permutations(["inc", "step"])), "while"
-    elif counted:
-        order, ends = draw(st.permutations(["inc", "check", "step"])), "check"
-    else:
-        order, ends = ["step"], ""
-    resets = bool(counted and outer in ("for", "while epochs") and (outer == "while epochs" or draw(st.booleans())))
-    many = draw(st.integers(2, 40))
-    by, start = draw(st.integers(1, 3)), draw(st.sampled_from([0, 1, -2]))
-    down = draw(st.booleans())
-    operator = draw(st.sampled_from(["<", "<=", "!="] if ends == "while" else [">=", ">", "=="]))
-    exact = operator in ("!=", "==")
-    assume(not (exact and outer == "while steps"))  # the test would be jumped over inside the inner loop
-    limit = start + by * many + (0 if exact else draw(st.integers(0, by - 1)))
-    trips = draw(st.integers(1, 30))
-    accumulate, gated = 1, False
-    if accumulation:
-        accumulate = draw(st.integers(2, 4))
-        assume(inner not in ("range", "enumerate", "loader") or trips >= 2 * accumulate)
-        if inner in ("while", "forever"):
-            assume(by == 1)
-        elif counted:
-            gated = draw(st.booleans())
-    if down:  # counts down to the mirrored limit
-        start, limit, by, operator = -start, -limit, -by, MIRROR[operator]
-    return Shape(
-        outer=outer,
-        epochs=draw(st.integers(1, 5)),
-        inner=inner,
-        trips=trips,
-        order=tuple(order),
-        operator=operator,
-        start=start,
-        by=by,
-        limit=limit,
-        flipped=draw(st.booleans()),
-        accumulate=accumulate,
-        gated=gated,
-        resets=resets,
+def accumulated(per_step: int, trips: int, **inner: Any) -> Any:
+    """Seven epochs of so many micro-batches."""
+    return seen(
+        lambda n: [loop(10, 7, index=0, target="epoch"), loop(11, trips, index=n * per_step - 1, target="i", **inner)]
     )
 
 
-def check(shape: Shape, share: float) -> None:
-    try:
-        whole = run(shape)
-    except TooLong:
-        assume(False)
-    assume(whole.steps >= 4)
-    assume(shape.accumulate == 1 or whole.seen[0]["laps"] == whole.seen[1]["laps"])  # else see the test below
-    observed = max(3, min(whole.steps - 1, round(share * whole.steps)))
-    event(f"{shape.outer or 'alone'} / {shape.inner}")
-    found = total_steps(measured(shape, whole, observed), ended=False)
-    words = f"{found}\n{write(shape)[0]}"
-    assert found.steps is not None, words
-    if shape.gated and shape.resets and found.kind is TotalKind.UPPER_BOUND:
-        assert found.steps >= whole.steps, words  # a counter out of sight that starts anew is followed with difficulty
-        return
-    assert found.kind is TotalKind.EXACT, words
-    assert abs(found.steps - whole.steps) <= out_of_sight(shape), words
+UNREAD = [loop(10, 7, index=0), loop(11, source="stream()")]
+UNREAD_EPOCHS = [loop(10, source="forever_maybe()"), loop(11, 40)]
+LOADER = [loop(10, 7, index=0), loop(11, 43)]
+WAITS = [loop(10, None, "while", source="loss > 0.1", early_exit=[PATIENCE | {"test": "loss > 0.1"}])]
+OWN_IN_LIBRARY = [loop(200, None, "while", source="not done", **LIBRARY), loop(11, source="stream()")]
+OPENED = {24: {"opened": 1}, 49: {"opened": 1}}
+
+Case = tuple[Any, TotalKind, float | None, float | None, str]  # record, kind, steps, of an epoch, words
+CASES: dict[str, Case] = {
+    "trip counts multiply": (nested(3, 40), EXACT, 120, 40, "3 (train.py:10) × 40 (train.py:11)"),
+    "of three loops": (nested(2, 5, 30), EXACT, 300, 30, ""),
+    "a critic's five steps are no epoch": (nested(1000, 5), EXACT, 5000, None, ""),
+    "accumulation": (accumulated(4, 40), EXACT, 70, 10, " / 4 per step"),
+    "a rest is dropped": (accumulated(4, 43), EXACT, 70, 10, " / 4 per step"),
+    "three of ten": (accumulated(3, 10), EXACT, 21, None, " / 3 per step"),
+    "no accumulation": (accumulated(1, 10), EXACT, 70, 10, "7 (train.py:10) × 10 (train.py:11)"),
+    "a rest that steps too": (accumulated(4, 43, ragged=True), EXACT, 77, 11, ""),
+    "range(100, 0, -5), a step at every second": (
+        seen(lambda n: [loop(10, 20, index=105 - 10 * n, start=100, stride=-5, target="i")]),
+        EXACT,
+        10,
+        None,
+        "",
+    ),
+    "accumulation by the batches drawn": (seen(lambda n: LOADER, batches=4, loader={"length": 43}), EXACT, 70, 10, ""),
+    "an epoch as long as the one seen": (seen(lambda n: UNREAD, special=OPENED), EXACT, 175, 25, ""),
+    "a replay buffer that fills for 100 iterations": (
+        seen(lambda n: [loop(10, 1000, index=99 + n, target="i")]),
+        EXACT,
+        900,
+        None,
+        "",
+    ),
+    "a curriculum": (nested(5, 40, varies=True), TotalKind.APPROXIMATE, 200, 40, "train.py:11"),
+    "no loop": (seen(lambda n: []), UNKNOWN, None, None, "no loop"),
+    "a length that cannot be read": (seen(lambda n: UNREAD_EPOCHS), UNKNOWN, None, 40, "train.py:10 (forever_maybe())"),
+    "the script's, not the library's": (seen(lambda n: OWN_IN_LIBRARY), UNKNOWN, None, None, "train.py:11 (stream())"),
+    "a while that waits for the loss": (seen(lambda n: WAITS), UNKNOWN, None, None, "loss > 0.1"),
+    "for ever": (nested("inf", 40), TotalKind.UNBOUNDED, None, 40, "train.py:10"),
+    "as good as for ever": (nested(10**10, 40), TotalKind.UNBOUNDED, None, 40, "train.py:10"),
+    "for ever until something stops it": (
+        nested("inf", 40, outer={"early_exit": [PATIENCE]}),
+        TotalKind.UNBOUNDED,
+        None,
+        40,
+        "bad > patience (line 30)",
+    ),
+    "an early exit of the inner loop": (nested(5, 40, early_exit=[PATIENCE]), UPPER, 200, 40, "; it may stop earlier"),
+    "an early exit by the clock": (
+        nested(5, 40, early_exit=[DEADLINE]),
+        UPPER,
+        200,
+        40,
+        "; it may stop earlier (line 30: bad > patience)",
+    ),
+    "an early exit of the outer loop": (
+        nested(5, 40, outer={"early_exit": [PATIENCE]}),
+        UPPER,
+        200,
+        40,
+        "may stop earlier (line 30: bad > patience)",
+    ),
+    "a test on what moves unevenly": (seen(loss_falls, anchors=(1, 2, 3, 5)), UPPER, 500, None, "line 15: loss < 0.5"),
+    "a break at >= 20": (seen(breaks_on_variable(">=")), EXACT, 80, 20, ""),
+    "a break at > 20": (seen(breaks_on_variable(">")), EXACT, 84, 21, ""),
+    "a break at == 20": (seen(breaks_on_variable("==")), EXACT, 80, 20, ""),
+    "a limit below the length": (seen(breaks_at(30, "==", 500)), EXACT, 30, None, "step == 30"),
+    "a limit above the length": (seen(breaks_at(900, "==", 500)), EXACT, 500, None, ""),
+    "loops of a library": (seen(library_loops), EXACT, 40, 40, ""),
+    "a loop over optimizers": (
+        seen(lambda n: [loop(10, 500, index=n - 1, target="i"), loop(12, 3, optimizers=True)]),
+        EXACT,
+        500,
+        None,
+        "",
+    ),
+    "what was seen is the least": (nested(2, 10) | {"steps": 25}, EXACT, 25, 10, ""),
+    "no epoch is longer than the whole": (nested(7) | {"special": {"24": {"opened": 1}}}, EXACT, 7, None, ""),
+}
 
 
-def out_of_sight(shape: Shape) -> int:
-    """Steps by which the total may be off where a counter is raised out of sight: before the step, or after it?"""
-    if not shape.gated:
-        return 0
-    if shape.outer == "while steps":  # then the last epoch may be one too many
-        return shape.trips // shape.accumulate
-    return shape.epochs if shape.resets else 1
-
-
-@settings(max_examples=400, deadline=None)
-@given(shapes(accumulation=False), st.floats(0, 1))
-def test_the_total_is_the_number_of_steps_that_the_loops_make(shape: Shape, share: float) -> None:
-    check(shape, share)
-
-
-@settings(max_examples=400, deadline=None)
-@given(shapes(accumulation=True), st.floats(0, 1))
-def test_the_total_with_gradient_accumulation(shape: Shape, share: float) -> None:
-    check(shape, share)
-
-
-def read_by_the_probe(shape: Shape, folder: Path, most: int = 40) -> list[dict[str, Any]]:
-    """The loops that the probe itself sees at each step of the shape's script."""
-    text, loader = write(shape)[0], Loader(shape.trips)
-    path = folder / f"{abs(hash(text))}.py"
-    path.write_text(text)
-    make_nest: Any = LoopStack
-    nest = make_nest(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
-
-    def only_the_script(frame: FrameType) -> list[FrameType]:
-        return [frame]
-
-    nest.frames = only_the_script
-    shots: list[dict[str, Any]] = []
-
-    def step(variables: dict[str, Any]) -> None:
-        if len(shots) < most:
-            shots.append(shot(len(shots) + 1, *nest.snapshot(sys._getframe(1)), batches=loader.drawn))
-
-    space: dict[str, Any] = {}
-    exec(compile(text, str(path), "exec"), space)
-    space["train"](step, loader)
-    return shots
-
-
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(shape=shapes(accumulation=False) | shapes(accumulation=True))
-def test_the_snapshots_are_those_of_the_probe(shape: Shape, tmp_path: Path) -> None:
-    try:
-        whole = run(shape)
-    except TooLong:
-        assume(False)
-    at = write(shape)[1]
-    mine = [snapshot(shape, at, seen, n) for n, seen in enumerate(whole.seen[:40], 1)]
-    place = (
-        "file",
-        "path",
-        "function",
-        "depth",
-        "library",
-        "why",
-        "source",
-    )  # where the script is, and how it is cited
-    for taken in (mine, theirs := read_by_the_probe(shape, tmp_path)):
-        for record in (record for one in taken for record in one["loops"]):
-            for key in place:
-                record.pop(key)
-    assert mine == theirs, write(shape)[0]
-
-
-STEPS_BY_COUNTER = Shape(outer="while steps", inner="enumerate", trips=12, operator="<", accumulate=3)
-EPOCHS_BY_COUNTER = Shape(outer="for", epochs=5, inner="range", trips=12, operator=">=", accumulate=3)
-ONE_STEP_PER_EPOCH = Shape(outer="for", epochs=5, inner="range", trips=4, accumulate=4)
-
-
-@pytest.mark.parametrize(
-    ("shape", "steps"),
-    [
-        # a global step, raised with the optimizer's, ends the run: the test is made between whole epochs of 4 steps
-        (replace(STEPS_BY_COUNTER, order=("step", "inc"), limit=18, gated=True), 20),
-        # the same with a count of micro-batches: 50 of them are a whole fifth epoch
-        (replace(STEPS_BY_COUNTER, order=("step", "inc"), limit=50), 20),
-        # at most five of eight steps in each of five epochs, counted from 0 in each
-        (replace(EPOCHS_BY_COUNTER, order=("inc", "step", "check"), trips=24, limit=5, gated=True, resets=True), 25),
-        # 31 micro-batches in epochs of 12: 4 + 4 steps, and 7 that make 2
-        (replace(EPOCHS_BY_COUNTER, order=("step", "inc", "check"), limit=31, trips=12), 10),
-        # 17 micro-batches in epochs of 11: 3 steps (2 are left over), and 6 that make 2
-        (replace(EPOCHS_BY_COUNTER, order=("step", "inc", "check"), limit=17, trips=11), 5),
-        # all of an epoch is one step
-        (ONE_STEP_PER_EPOCH, 5),
-        (replace(ONE_STEP_PER_EPOCH, trips=5), 5),
-        (replace(ONE_STEP_PER_EPOCH, inner="enumerate"), 5),
-        (replace(ONE_STEP_PER_EPOCH, inner="loader"), 5),
-    ],
-)
-def test_accumulation_that_is_easily_miscounted(shape: Shape, steps: int) -> None:
-    whole = run(shape)
-    assert whole.steps == steps, write(shape)[0]
-    found = total_steps(measured(shape, whole, 3), ended=False)
-    assert (found.kind, found.steps) == (TotalKind.EXACT, steps), f"{found}\n{write(shape)[0]}"
-
-
-@pytest.mark.parametrize(("order", "steps"), [(("check", "step", "inc"), 50), (("step", "inc", "check"), 57)])
-def test_a_break_leaves_its_own_loop_only(order: tuple[str, ...], steps: int) -> None:
-    """Each of the seven epochs after the third begins: above the step it breaks at once, below it after one more."""
-    shape = Shape(outer="for", epochs=10, inner="range", trips=20, order=order, limit=50, inner_only=True)
-    whole = run(shape)
-    assert whole.steps == steps, write(shape)[0]
-    total = total_steps(measured(shape, whole, 9), ended=False)
-    assert (total.kind, total.steps) == (TotalKind.EXACT, steps), f"{total}\n{write(shape)[0]}"
-
-
-# ----------------------------------------------------------------------------------------------- loops made by hand
-
-
-def nested(*trips: float | str | None, anchors: tuple[int, ...] = (1, 2, 3), **inner: Any) -> dict[str, Any]:
-    """Loops in each other, on lines 10, 11, ..., of which the innermost counts iterations."""
-    shots = []
-    for n in anchors:
-        loops = [loop(10 + place, trips=count, index=0, target=f"i{place}") for place, count in enumerate(trips)]
-        loops[-1].update(index=n - 1, **inner)
-        shots.append(shot(n, *loops))
-    return phase(*shots)
-
-
-def exit_when(test: str, *, clock: bool = False) -> dict[str, Any]:
-    return {"line": 30, "test": test, "clock": clock}
-
-
-def found(record: dict[str, Any], *, ended: bool = False) -> Total:
+def found(record: Any, *, ended: bool = False) -> Total:
     return total_steps(record, ended=ended)
 
 
-def test_trip_counts_multiply() -> None:
-    total = found(nested(3, 40))
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 120.0, 40.0)
-    assert total.how == "3 (train.py:10) × 40 (train.py:11)"
-    assert total.loops == ["train.py:10 for … in range(3): 3", "train.py:11 for … in range(40): 40"]
-    assert found(nested(2, 5, 30)).steps == 300.0
-
-
-def test_the_innermost_loop_of_a_few_steps_is_no_epoch() -> None:
-    """A critic's five steps."""
-    assert found(nested(1000, 5)).steps_per_epoch is None
-
-
-def test_a_run_that_ended_is_known() -> None:
-    record = nested(3, 40)
-    record["steps"] = 77
-    total = found(record, ended=True)
-    assert (total.kind, total.steps, total.how) == (TotalKind.EXACT, 77.0, "it ran to its end")
-
-
-def test_a_run_that_ended_knows_its_epochs() -> None:
-    loops = [loop(10, trips=None, kind="while"), loop(11, trips=20)]
-    record = phase(*(shot(n, *loops, batches=n) for n in (1, 2, 3)), steps=60, loader={"length": 20})
-    assert found(record, ended=True).steps_per_epoch == 20.0
-
-
-@pytest.mark.parametrize(("per_step", "trips", "steps"), [(4, 40, 10), (4, 43, 10), (3, 10, 3), (1, 10, 10)])
-def test_accumulation_by_the_loop_variable(per_step: int, trips: int, steps: int) -> None:
-    shots = [
-        shot(n, loop(10, trips=7, index=0, target="epoch"), loop(11, trips=trips, index=n * per_step - 1, target="i"))
-        for n in (1, 2, 3)
-    ]
-    total = found(phase(*shots))
-    assert (total.kind, total.steps) == (TotalKind.EXACT, 7.0 * steps)
-    assert (f" / {per_step} per step" in total.how) is (per_step > 1)
-
-
-def test_accumulation_by_the_loop_variable_of_another_start_and_stride() -> None:
-    """for i in range(100, 0, -5): 20 iterations, a step at every second."""
-    shots = [shot(n, loop(10, trips=20, index=105 - 10 * n, start=100, stride=-5, target="i")) for n in (1, 2, 3)]
-    assert found(phase(*shots)).steps == 10.0
-
-
-def test_accumulation_by_the_batches_that_were_drawn() -> None:
-    shots = [shot(n, loop(10, trips=7, index=0), loop(11, trips=43), batches=4 * n) for n in (1, 2, 3)]
-    total = found(phase(*shots, loader={"length": 43}))
-    assert (total.steps, total.steps_per_epoch) == (70.0, 10.0)
-
-
-def test_a_partial_group_at_the_end_of_an_epoch_may_step_too() -> None:
-    """`if (i + 1) % 4 == 0 or i + 1 == len(loader)`."""
-    shots = [shot(n, loop(10, trips=7, index=0), loop(11, trips=43, index=4 * n - 1, ragged=True)) for n in (1, 2, 3)]
-    assert found(phase(*shots)).steps == 77.0
-
-
-def test_an_epoch_of_unknown_length_is_as_long_as_the_one_that_was_seen() -> None:
-    loops = [loop(10, trips=7, index=0), loop(11, trips=None, source="stream()")]
-    record = phase(*(shot(n, *loops) for n in (1, 2, 3)), special={"24": {"opened": 1}, "49": {"opened": 1}})
+@pytest.mark.parametrize("name", CASES)
+def test_the_total(name: str) -> None:
+    record, kind, steps, each, words = CASES[name]
+    before = copy.deepcopy(record)
     total = found(record)
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 175.0, 25.0)
+    assert (total.kind, total.steps, total.steps_per_epoch) == (kind, steps, each)
+    assert words in total.how
+    assert record == before, "the record is left as it was"
 
 
-def test_a_loop_that_begins_to_train_late() -> None:
-    """A replay buffer that fills up for 100 of 1,000 iterations."""
-    shots = [shot(n, loop(10, trips=1000, index=99 + n, target="i")) for n in (1, 2, 3)]
-    assert found(phase(*shots)).steps == 900.0
-
-
-def test_a_length_that_changes_from_epoch_to_epoch() -> None:
-    record = nested(5, 40, varies=True)
-    total = found(record)
-    assert (total.kind, total.steps) == (TotalKind.APPROXIMATE, 200.0)
-    assert "train.py:11" in total.how
-
-
-def test_no_loop_around_the_step() -> None:
-    total = found(phase(shot(1), shot(2)))
-    assert (total.kind, total.steps, total.loops) == (TotalKind.UNKNOWN, None, [])
-    assert "no loop" in total.how
-
-
-def test_a_length_that_cannot_be_read() -> None:
-    record = nested(None, 40)
-    for taken in record["snapshots"]:
-        taken["loops"][0]["source"] = "forever_maybe()"
-    total = found(record)
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.UNKNOWN, None, 40.0)
-    assert "train.py:10 (forever_maybe())" in total.how
-
-
-def test_a_while_that_waits_for_the_loss() -> None:
-    shots = [
-        shot(n, loop(10, "while", None, source="loss > 0.1", early_exit=[exit_when("loss > 0.1")])) for n in (1, 2)
-    ]
-    total = found(phase(*shots))
-    assert (total.kind, total.steps) == (TotalKind.UNKNOWN, None)
-    assert "loss > 0.1" in total.how
-
-
-@pytest.mark.parametrize("trips", ["inf", 10**10])
-def test_a_loop_that_means_for_ever(trips: float | str) -> None:
-    total = found(nested(trips, 40))
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.UNBOUNDED, None, 40.0)
-    assert "train.py:10" in total.how
-
-
-def test_a_loop_for_ever_that_something_stops() -> None:
-    record = nested("inf", 40)
-    for taken in record["snapshots"]:
-        taken["loops"][0]["early_exit"] = [exit_when("patience == 0")]
-    total = found(record)
-    assert total.kind is TotalKind.UNBOUNDED
-    assert "patience == 0 (line 30)" in total.how
-
-
-@pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize("clock", [False, True])
-def test_an_early_exit_makes_an_upper_bound(place: int, clock: bool) -> None:
-    record = nested(5, 40)
-    for taken in record["snapshots"]:
-        taken["loops"][place]["early_exit"] = [exit_when("bad > patience", clock=clock)]
-    total = found(record)
-    assert (total.kind, total.steps) == (TotalKind.UPPER_BOUND, 200.0)
-    assert total.how.endswith("; it may stop earlier (line 30: bad > patience)")
-
-
-def test_a_test_on_what_moves_unevenly_is_an_early_exit() -> None:
-    shots = []
-    for n, loss in ((1, 2.0), (2, 1.9), (3, 1.2), (5, 1.1)):
-        ends = bound("break", 15, "<", loss, 0.5, (counter("loss"), counter("0.5")), 12)
-        shots.append(shot(n, loop(10, trips=500, index=n - 1, target="i", bounds=[ends])))
-    total = found(phase(*shots))
-    assert (total.kind, total.steps) == (TotalKind.UPPER_BOUND, 500.0)
-    assert "line 15: loss < 0.5" in total.how
+def test_the_loops_are_described() -> None:
+    assert found(nested(3, 40)).loops == ["train.py:10 for … in range(3): 3", "train.py:11 for … in range(40): 40"]
+    assert len(found(CASES["a loop over optimizers"][0]).loops) == 1
 
 
 def test_a_counter_that_is_raised_out_of_sight_is_followed() -> None:
-    """state.step, raised in another function, by two with every step."""
-    shots = []
-    for n in (1, 2, 3, 5):
-        ends = bound("while", 10, "<", 2 * n, 100, (counter("state.step"), counter("100")), 12)
-        shots.append(shot(n, loop(10, "while", None, bounds=[ends], source="state.step < 100")))
-    total = found(phase(*shots))
-    assert total.kind is TotalKind.EXACT
+    total = found(seen(raised_elsewhere, anchors=(1, 2, 3, 5)))
+    assert total.kind is EXACT
     assert total.steps in (50.0, 51.0), "whether the test comes before or after the rise is out of sight too"
     assert "state.step < 100" in total.how
 
 
-@pytest.mark.parametrize(("operator", "steps"), [(">=", 20), (">", 21), ("==", 20)])
-def test_a_break_on_the_loop_variable_is_per_epoch(operator: str, steps: int) -> None:
-    """`if i >= 20: break`, above the step."""
-    shots = []
-    for n in (1, 2, 3):
-        ends = bound("break", 12, operator, n - 1, 20, (counter("i", targets=[11]), counter("20")), 14)
-        inner = loop(11, trips=500, index=n - 1, target="i", bounds=[ends])
-        shots.append(shot(n, loop(10, trips=4, index=0, target="epoch"), inner))
-    total = found(phase(*shots))
-    assert (total.kind, total.steps) == (TotalKind.EXACT, 4.0 * steps)
-
-
-def test_the_lower_of_two_limits_holds() -> None:
-    """`for i in range(500)` with `if step == limit: break`, limit above or below."""
-    for limit, steps in ((30, 30.0), (900, 500.0)):
-        shots = []
-        for n in (1, 2, 3):
-            counts = counter("step", increment=1, increment_line=13, loop_line=10)
-            ends = bound("break", 14, "==", n - 1, limit, (counts, counter(str(limit))), 12)
-            shots.append(shot(n, loop(10, trips=500, index=n - 1, target="i", bounds=[ends])))
-        assert found(phase(*shots)).steps == steps
-
-
-def test_loops_of_a_library() -> None:
-    """A trainer's `while not done` runs once for all that is known; its early exits are its own affair."""
-    library: dict[str, Any] = {"library": True, "depth": 2, "path": "/lib/trainer.py", "file": "trainer.py"}
-    shots = []
-    for n in (1, 2, 3):
-        outer = loop(200, "while", None, early_exit=[exit_when("self.should_stop")], source="not done", **library)
-        shots.append(shot(n, outer, loop(210, trips=40, index=n - 1, target="i", **library)))
-    total = found(phase(*shots))
-    assert (total.kind, total.steps) == (TotalKind.EXACT, 40.0)
-
-
-def test_a_length_that_cannot_be_read_is_the_scripts_not_the_librarys() -> None:
-    library = loop(200, "while", None, source="not done", library=True, file="trainer.py", path="/lib/trainer.py")
-    shots = [shot(n, library, loop(11, trips=None, source="stream()")) for n in (1, 2, 3)]
-    total = found(phase(*shots))
-    assert (total.kind, total.steps) == (TotalKind.UNKNOWN, None)
-    assert "train.py:11 (stream())" in total.how
-
-
-def test_a_loop_over_optimizers_is_no_loop_of_steps() -> None:
-    shots = [
-        shot(n, loop(10, trips=500, index=n - 1, target="i"), loop(12, trips=3, optimizers=True, source="optimizers"))
-        for n in (1, 2, 3)
-    ]
-    total = found(phase(*shots))
-    assert (total.steps, len(total.loops)) == (500.0, 1)
-
-
-def test_what_was_seen_is_the_least() -> None:
-    record = nested(2, 10)
-    record["steps"] = 25
-    assert found(record).steps == 25.0
-
-
-def test_an_epoch_is_never_longer_than_the_whole() -> None:
-    record = nested(7)
-    record["special"] = {"24": {"opened": 1}}
-    assert found(record).steps_per_epoch is None
-
-
-def test_the_record_is_left_as_it_was() -> None:
-    shots = []
-    for n, loss in ((1, 2.0), (2, 1.9), (3, 1.2)):
-        ends = bound("break", 15, "<", loss, 0.5, (counter("loss"), counter("0.5")), 12)
-        exits = [exit_when("stop")]
-        shots.append(shot(n, loop(10, trips=500, index=n - 1, bounds=[ends], early_exit=exits)))
-    record = phase(*shots)
-    before = copy.deepcopy(record)
-    first = found(record)
-    assert record == before
-    assert found(record) == first
-
-
-# ------------------------------------------------------------------------------------------------------------- parts
+def test_a_run_that_ended_is_known_and_knows_its_epochs() -> None:
+    total = found(nested(3, 40) | {"steps": 77}, ended=True)
+    assert (total.kind, total.steps, total.how) == (EXACT, 77.0, "it ran to its end")
+    loops = [loop(10, None, "while"), loop(11, 20)]
+    assert found(seen(lambda n: loops, batches=1, steps=60, loader={"length": 20}), ended=True).steps_per_epoch == 20.0
 
 
 @pytest.mark.parametrize(
     ("opened", "expected"), [([], None), ([24], 25.0), ([24, 49, 74], 25.0), ([24, 49, 80], 31.0), ([4, 104], 100.0)]
 )
 def test_the_epoch_that_was_seen(opened: list[int], expected: float | None) -> None:
-    special = {str(i): {"opened": 1} for i in opened} | {"7": {"save": 0.5}}
+    special = {i: {"opened": 1} for i in opened} | {7: {"save": 0.5}}
     assert observed_epoch(phase(shot(1), special=special)) == expected
 
 

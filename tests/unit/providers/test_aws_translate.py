@@ -22,7 +22,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.translate import denied_action, translate
+from costgpu.providers.aws.sdk import denied_action, translate
 
 foreign = sdk.exceptions()
 ResponseParserError = sdk.foreign()[2]

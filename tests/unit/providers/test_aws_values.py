@@ -18,8 +18,8 @@ from costgpu.models.instance import CreateRequest, InstanceState
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.aws import launch, quotas
-from costgpu.providers.aws.images import parameters_for
 from costgpu.providers.aws.instances import instance_from
+from costgpu.providers.aws.launch import parameters_for
 from costgpu.providers.aws.network import _permission, _same, _without
 from costgpu.providers.aws.termination_schedule import run_of, schedule_name
 from costgpu.providers.caller_address import caller_address

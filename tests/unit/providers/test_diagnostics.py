@@ -38,7 +38,9 @@ from costgpu.models.diagnostics import (
 )
 from costgpu.providers import registry
 from costgpu.providers.aws import diagnostics as aws
+from costgpu.providers.aws.facts import policy
 from costgpu.providers.gcp import diagnostics as gcp
+from costgpu.providers.gcp.facts import role
 from costgpu.render.text.doctor import FREE, Place, doctor_json, doctor_text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -154,14 +156,14 @@ def test_the_policies_are_printed_as_shipped() -> None:
         ("aws", "costgpu.providers.aws", "policy.json"),
         ("gcp", "costgpu.providers.gcp", "role.yaml"),
     ):
-        policy = registry.spec(name).policy
-        assert policy is not None
-        assert policy().encode() == resources.files(package).joinpath(file).read_bytes()
+        printed = registry.spec(name).policy
+        assert printed is not None
+        assert printed().encode() == resources.files(package).joinpath(file).read_bytes()
     assert registry.spec("local").policy is None
 
 
 def test_every_action_of_the_policy_is_asked_with_real_resources_and_its_conditions_met() -> None:
-    document = json.loads(aws.policy())
+    document = json.loads(policy())
     asked = aws.questions(document, "123456789012", "eu-west-1")
     assert len(asked) == len(document["Statement"])
     for question, statement in zip(asked, document["Statement"], strict=True):
@@ -196,8 +198,8 @@ def test_what_no_run_works_without() -> None:
 
 
 def test_the_permissions_of_the_role_are_read() -> None:
-    found = gcp.permissions_in(gcp.role())
-    assert len(found) == len(set(found)) == gcp.role().count("\n- ")
+    found = gcp.permissions_in(role())
+    assert len(found) == len(set(found)) == role().count("\n- ")
     assert {"compute.instances.create", "compute.instances.delete", "compute.firewalls.create"} <= set(found)
     assert set(found) >= gcp.NOT_NEEDED
     assert all(name.startswith("compute.") and " " not in name for name in found)

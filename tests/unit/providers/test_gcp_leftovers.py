@@ -15,13 +15,13 @@ from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
 from costgpu.models.instance import InstanceRef
 from costgpu.models.offer import Accelerator
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.gcp import provider, quotas, storage
+from costgpu.providers.gcp import inventory, quotas
 from costgpu.providers.gcp.images import Images
-from costgpu.providers.gcp.labels import label_value
+from costgpu.providers.gcp.launch import label_value
 from costgpu.providers.gcp.network import caller
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
-from costgpu.runner.drive import termination
+from costgpu.runner.end_instance import end_by_hand, request_termination
 from costgpu.runner.reap import label_form
 from tests.emulators.compute_engine.create_requests import L4, T4, V100, cpu_offer, offer
 
@@ -60,9 +60,9 @@ def test_newer_families_are_found_by_themselves() -> None:
         "common-cu129-ubuntu-2404-nvidia-580",
     )
     images = Images(clients)
-    assert images.find(offer()).path == "projects/d/global/images/common-cu130-ubuntu-2404-nvidia-590-v1"
+    assert images.find(offer()).name == "projects/d/global/images/common-cu130-ubuntu-2404-nvidia-590-v1"
     old = images.find(offer("n1-standard-8+V100:1", accelerator=V100))
-    assert old.path == "projects/d/global/images/common-cu129-ubuntu-2404-nvidia-580-v1"
+    assert old.name == "projects/d/global/images/common-cu129-ubuntu-2404-nvidia-580-v1"
     none: Any = Listed()
     with pytest.raises(InvalidRequest, match="none of the families"):
         Images(none).find(offer())
@@ -119,11 +119,11 @@ def test_what_is_used_already_counts() -> None:
 
 def test_what_disks_cost() -> None:
     balanced = compute_v1.Disk({"size_gb": 100, "type_": "https://x/zones/z/diskTypes/pd-balanced"})
-    assert storage.disk_usd_per_hour(balanced) == pytest.approx(10 / 730, abs=1e-6)
+    assert inventory.disk_usd_per_hour(balanced) == pytest.approx(10 / 730, abs=1e-6)
     hyper = {"size_gb": 100, "type_": "hyperdisk-balanced", "provisioned_iops": 4000, "provisioned_throughput": 240}
-    assert storage.disk_usd_per_hour(compute_v1.Disk(hyper)) == pytest.approx((8 + 5 + 4) / 730, abs=1e-6)
+    assert inventory.disk_usd_per_hour(compute_v1.Disk(hyper)) == pytest.approx((8 + 5 + 4) / 730, abs=1e-6)
     unheard = compute_v1.Disk({"size_gb": 1, "type_": "pd-unheard-of"})
-    assert storage.disk_usd_per_hour(unheard) == pytest.approx(0.17 / 730, abs=1e-6)
+    assert inventory.disk_usd_per_hour(unheard) == pytest.approx(0.17 / 730, abs=1e-6)
 
 
 @pytest.mark.parametrize("text", ["", "everybody", "300.1.1.1", "2001:db8::1"])
@@ -186,9 +186,9 @@ def test_identities(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_how_to_end_one_by_hand() -> None:
     ref = InstanceRef(provider="gcp", region="us-central1", instance_id="us-central1-a/costgpu-r1-1")
     by_hand = "gcloud compute instances delete costgpu-r1-1 --zone us-central1-a --quiet"
-    assert termination.end_by_hand(ref) == provider.end_by_hand(ref) == by_hand
+    assert end_by_hand(ref) == by_hand
     of_run = by_hand.replace(" --quiet", " --project research-42 --quiet")
-    assert termination.end_by_hand(ref, "research-42") == provider.end_by_hand(ref, "research-42") == of_run
+    assert end_by_hand(ref, "research-42") == of_run
 
 
 def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,7 +203,7 @@ def test_by_hand_means_the_project_of_the_credentials(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Clients, "read", lambda *_, **__: row)
     monkeypatch.setattr(Clients, "write", refused)
     with pytest.raises(TerminationUnconfirmed) as caught:
-        termination.terminate(adapter, ref, ManualClock())
+        request_termination(adapter, ref, ManualClock())
     assert "--project research-42" in caught.value.hint
     with pytest.raises(AuthError) as inner:
         adapter.terminate(ref)

@@ -23,7 +23,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.translate import refusal_of, refused, translate
+from costgpu.providers.gcp.sdk import refusal_of, refused, translate
 
 api, auth = sdk.api_errors(), sdk.auth_errors()
 ParseError = sdk.foreign()[3]

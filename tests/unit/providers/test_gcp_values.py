@@ -18,14 +18,14 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest, InstanceRef, InstanceState
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.base import OUR_TAGS
+from costgpu.providers.common import Image
 from costgpu.providers.gcp import launch
-from costgpu.providers.gcp.images import Image, families_for
-from costgpu.providers.gcp.instances import instance_from, split_id
-from costgpu.providers.gcp.labels import facts_from, facts_of, label_value, labels_of, metadata_value, tags_from
-from costgpu.providers.gcp.operations import GUEST, PREEMPTED, history_from
+from costgpu.providers.gcp.images import families_for
+from costgpu.providers.gcp.instances import GUEST, PREEMPTED, history_from, instance_from, split_id
+from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, labels_of, metadata_value, tags_from
 from tests.emulators.compute_engine.create_requests import T4, offer, request
 
-IMAGE = Image(path="projects/ubuntu-os-cloud/global/images/ubuntu-1", root_gib=10, architecture="x86_64")
+IMAGE = Image(name="projects/ubuntu-os-cloud/global/images/ubuntu-1", root_gib=10, architecture="x86_64")
 LABEL_KEY, LABEL_VALUE = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")
 PLAIN = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=60)
 

@@ -212,18 +212,18 @@ def test_a_list_of_runs() -> None:
     assert jobs_text([], [], NOW) == "No runs. costgpu run train.py starts one."
 
 
+END = "2026-03-01 14:00 UTC"
+
+
 @pytest.mark.parametrize(
     ("changes", "end"),
     [
         ({}, "When the job is over, its outputs go to s3://ada/runs and the machine ends itself."),
         (
             {"bucket": ""},
-            (
-                "When the job is over, its outputs stay on the machine, which ends itself at 2026-03-01 14:00 UTC:"
-                " fetch them first."
-            ),
+            f"When the job is over, its outputs stay on the machine, which ends itself at {END}: fetch them first.",
         ),
-        ({"auto_shutdown": False}, "The machine stays until 2026-03-01 14:00 UTC, unless you end it."),
+        ({"auto_shutdown": False}, f"The machine stays until {END}, unless you end it."),
     ],
 )
 def test_a_detached_run_says_how_to_come_back(changes: dict[str, Any], end: str) -> None:

@@ -48,7 +48,7 @@ def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> None:
 
 def rescued(folder: Path, view: Any) -> tuple[Any, ...] | None:
     opened: Any = FakeBucket(folder / "bucket")
-    return BucketOutputs(ManualClock(), lambda url: opened).rescue(view, folder / "run")
+    return BucketOutputs(ManualClock(), lambda url: opened).recover(view, folder / "run")
 
 
 @pytest.fixture

@@ -18,20 +18,11 @@ from costgpu.models.job import JobPhase, JobStatus
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.providers.base import Provider
-from costgpu.runner.drive.loop import Detached
-from costgpu.runner.launch import (
-    collect_finished,
-    driver_for,
-    find,
-    job_name,
-    launch,
-    load,
-    new_run_id,
-    status_of,
-    tail_position,
-    whoami,
-)
-from costgpu.runner.state.lock import driving
+from costgpu.runner.adopt import adopt, collect_finished, job_status, log_tail
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.find_run import load_run, resolve_run
+from costgpu.runner.launch import current_owner, job_name, launch, new_run_id
+from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud, JobScript
 from tests.runner.examples import START, facts_of, intent
@@ -70,7 +61,7 @@ def nobody() -> Sequence[Provider]:
 
 
 def found_view(text: str, book: Shelf) -> RunView:
-    found = find(text, book, nobody)
+    found = resolve_run(text, book, nobody)
     assert isinstance(found, RunView)
     return found
 
@@ -126,9 +117,9 @@ def test_an_owner_is_always_known(monkeypatch: pytest.MonkeyPatch) -> None:
     def nameless() -> str:
         raise KeyError("uid")
 
-    assert "@" in whoami()
+    assert "@" in current_owner()
     monkeypatch.setattr("getpass.getuser", nameless)
-    assert whoami().startswith("unknown@")
+    assert current_owner().startswith("unknown@")
 
 
 class TestFind:
@@ -150,7 +141,7 @@ class TestFind:
         book.put("abc1")
         book.put("abd2")
         with pytest.raises(RunNotFound, match="could be 2 runs: abd2, abc1"):
-            find("ab", book, nobody)
+            resolve_run("ab", book, nobody)
 
     def test_by_name_the_open_one_else_the_newest(self) -> None:
         book = Shelf()
@@ -166,19 +157,19 @@ class TestFind:
         book.put("a", "resnet")
         book.put("b", "resnet")
         with pytest.raises(RunNotFound, match="could be 2 runs"):
-            find("resnet", book, nobody)
+            resolve_run("resnet", book, nobody)
 
     @pytest.mark.parametrize("text", ["", " ", "nope"])
     def test_nothing_is_meant_by_nothing(self, world: World, text: str) -> None:
         world.detached("abc")
         with pytest.raises(RunNotFound) as caught:
-            find(text, world.book, world.providers)
+            resolve_run(text, world.book, world.providers)
         assert "costgpu jobs" in caught.value.hint
 
     def test_by_instance_id_with_all_that_the_ledger_knows(self, world: World) -> None:
         world.detached("abc")
         (instance,) = world.cloud.instances_of("abc")
-        found = find(instance.ref.instance_id, world.book, world.providers)
+        found = resolve_run(instance.ref.instance_id, world.book, world.providers)
         assert isinstance(found, RunView)
         assert found.run_id == "abc"
 
@@ -188,7 +179,7 @@ class TestFind:
         world.cloud.add_foreign(tags={"Name": "train"})
         world.detached("abc")
         (instance,) = world.cloud.instances_of("abc")
-        found = find(text or instance.ref.instance_id, book, world.providers, owner=lambda: "me")
+        found = resolve_run(text or instance.ref.instance_id, book, world.providers, owner=lambda: "me")
         assert isinstance(found, TaggedInstance)
         assert found.instance.ref == instance.ref
 
@@ -198,34 +189,34 @@ class TestFind:
         (instance,) = world.cloud.instances_of("abc")
         machine = instance.ref.instance_id
         with pytest.raises(RunNotFound, match=rf"no run of you@here.* abc \({machine}\) of me@here") as caught:
-            find(text, Shelf(), world.providers, owner=lambda: "you@here")
+            resolve_run(text, Shelf(), world.providers, owner=lambda: "you@here")
         assert "whole run id" in caught.value.hint
         for whole in ("abc", machine):
-            assert isinstance(find(whole, Shelf(), world.providers, owner=lambda: "you@here"), TaggedInstance)
+            assert isinstance(resolve_run(whole, Shelf(), world.providers, owner=lambda: "you@here"), TaggedInstance)
 
     def test_several_machines_are_no_answer_either(self, world: World) -> None:
         world.detached("abc")
         world.detached("abd")
         with pytest.raises(RunNotFound, match="could be 2 machines"):
-            find("train", Shelf(), world.providers, owner=lambda: "me@here")
+            resolve_run("train", Shelf(), world.providers, owner=lambda: "me@here")
 
     def test_a_machine_that_is_gone_is_nobodys(self, world: World) -> None:
         world.detached("abc")
         world.cloud.terminate_by_somebody(world.cloud.alive()[0].ref.instance_id)
         world.cloud.clock.sleep(60)
         with pytest.raises(RunNotFound):
-            find("abc", Shelf(), world.providers)
+            resolve_run("abc", Shelf(), world.providers)
 
     def test_a_damaged_ledger_is_told(self, world: World) -> None:
         with pytest.raises(RunNotFound) as caught:
-            find("abc", Damaged(), world.providers)
+            resolve_run("abc", Damaged(), world.providers)
         assert "the file is damaged" in caught.value.hint
 
     def test_a_provider_that_fails_does_not_hide_the_others(self, world: World) -> None:
         world.detached("abc")
         broken = FakeCloud(ManualClock())
         broken.faults.next("list_owned", error=ProviderError("broken"), times=9)
-        found = find("abc", Shelf(), lambda: [broken.provider(), world.cloud.provider()])
+        found = resolve_run("abc", Shelf(), lambda: [broken.provider(), world.cloud.provider()])
         assert isinstance(found, TaggedInstance)
 
 
@@ -258,37 +249,37 @@ class TestLaunch:
 
     def test_one_driver_at_a_time(self, world: World) -> None:
         world.detached("abc")
-        with driving(world.tools.folder / "abc"), pytest.raises(RunBusy), driving(world.tools.folder / "abc"):
+        with lock_run(world.tools.folder / "abc"), pytest.raises(RunBusy), lock_run(world.tools.folder / "abc"):
             pass
 
 
 class TestComingBack:
     def test_an_unknown_run(self) -> None:
         with pytest.raises(RunNotFound):
-            load(Shelf(), "abc")
+            load_run(Shelf(), "abc")
 
     def test_the_ledger_knows_who_left_and_who_came(self, world: World) -> None:
         world.detached("abc")
-        assert load(world.book, "abc").detached
-        driver = driver_for(load(world.book, "abc"), world.book, world.tools, NullObserver(), {})
+        assert load_run(world.book, "abc").detached
+        driver = adopt(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {})
         assert not driver.view.detached
         assert driver.drive().state is RunState.CLOSED
         assert (world.work / "model.pt").read_bytes() == b"w"
 
     def test_the_status_of_a_run(self, world: World) -> None:
         world.detached("abc")
-        view = load(world.book, "abc")
-        status = status_of(view, world.tools)
+        view = load_run(world.book, "abc")
+        status = job_status(view, world.tools)
         assert status is not None
         assert status.phase is JobPhase.RUNNING
         world.cloud.cut_network(10)
-        assert status_of(view, world.tools) is None
-        assert status_of(replace(view, state=RunState.BOOTING), world.tools) is None
+        assert job_status(view, world.tools) is None
+        assert job_status(replace(view, state=RunState.BOOTING), world.tools) is None
         assert world.book.rows["abc"][-1].kind is EventKind.DETACHED  # looking writes nothing
 
     def test_the_end_of_a_long_log_is_enough(self) -> None:
         status = JobStatus(phase=JobPhase.RUNNING, stdout_bytes=10_000, stderr_bytes=10)
-        position = tail_position(status)
+        position = log_tail(status)
         assert (position.stdout, position.stderr) == (10_000 - 4096, 0)
 
 
@@ -305,19 +296,19 @@ class TestCollectFinished:
     def test_a_run_that_somebody_drives_is_left_alone(self, world: World) -> None:
         world.detached("abc")
         world.cloud.clock.sleep(700)
-        with driving(world.tools.folder / "abc"):
+        with lock_run(world.tools.folder / "abc"):
             assert collect_finished(world.book, world.tools, NullObserver()) == []
         assert world.cloud.alive()
 
     def test_a_run_of_another_computer_is_left_alone(self, world: World) -> None:
         world.book.put("elsewhere")
         assert collect_finished(world.book, world.tools, NullObserver()) == []
-        assert load(world.book, "elsewhere").state is RunState.INTENT
+        assert load_run(world.book, "elsewhere").state is RunState.INTENT
 
     def test_a_machine_that_was_kept_on_purpose_is_kept(self, world: World) -> None:
         world.detached("abc", auto_shutdown=False)
         world.cloud.clock.sleep(700)
-        driver = driver_for(load(world.book, "abc"), world.book, world.tools, NullObserver(), {})
+        driver = adopt(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {})
         with pytest.raises(Detached):
             driver.drive()
         assert (world.work / "model.pt").exists()

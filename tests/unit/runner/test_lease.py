@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import Lease
-from costgpu.runner.lease import POWER_OFF_SECONDS, boot_seconds, extras_usd_per_hour, lease_for
+from costgpu.runner.lease import boot_seconds, extras_usd_per_hour, lease_for
 from costgpu.runner.plan import Limits, Place, options_for, this_machine
+from costgpu.runner.timeouts import POWER_OFF_SECONDS
 
 GPU = Offer(
     provider="aws",

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from costgpu.errors import HostUnreachable, OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
 from costgpu.runner.files import place_outputs
-from costgpu.runner.files.place_outputs import PlacedOutputs, bring_home
-from costgpu.runner.machine.host import Host
+from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 
 RUN = "k3x9abcdefgh"
 
@@ -56,9 +55,8 @@ def entry(path: str, data: bytes) -> FileEntry:
     return FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def land(machine: Machine, workdir: Path, sent: Mapping[str, bytes] | None = None, run_id: str = RUN) -> PlacedOutputs:
-    checksums = {path: hashlib.sha256(data).hexdigest() for path, data in (sent or {}).items()}
-    return bring_home(cast(Host, machine), machine.entries, workdir=workdir, sent=checksums, run_id=run_id)
+def land(machine: Machine, workdir: Path, run_id: str = RUN) -> PlacedOutputs:
+    return fetch_and_place(machine, machine.entries, workdir=workdir, run_id=run_id)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -105,18 +103,13 @@ def test_what_is_the_same_is_left_alone(work: Path) -> None:
 
 def test_what_is_different_is_kept(work: Path) -> None:
     (work / "out").mkdir()
-    (work / "out/as sent").write_bytes(b"old1")
-    (work / "out/changed").write_bytes(b"old2")
-    (work / "appeared").write_bytes(b"old3")
-    machine = Machine({"out/as sent": b"new1", "out/changed": b"new2", "appeared": b"new3", "fresh": b"new4"})
-    landed = land(machine, work, {"out/as sent": b"old1", "out/changed": b"what was sent"})
+    (work / "out/changed").write_bytes(b"old1")
+    (work / "appeared").write_bytes(b"old2")
+    machine = Machine({"out/changed": b"new1", "appeared": b"new2", "fresh": b"new3"})
+    landed = land(machine, work)
     kept = work / ".costgpu/replaced" / RUN
-    assert [(one.path, one.kept_at, one.as_sent) for one in landed.replaced] == [
-        ("out/as sent", kept / "out/as sent", True),
-        ("out/changed", kept / "out/changed", False),
-        ("appeared", kept / "appeared", False),
-    ]
-    assert contents(kept) == {"out/as sent": b"old1", "out/changed": b"old2", "appeared": b"old3"}
+    assert landed.replaced == (kept / "out/changed", kept / "appeared")
+    assert contents(kept) == {"out/changed": b"old1", "appeared": b"old2"}
     assert {path: data for path, data in contents(work).items() if not path.startswith(".costgpu")} == machine.files
     assert (work / ".costgpu/.gitignore").read_text() == "*\n", "git does not see any of it"
 
@@ -130,7 +123,7 @@ def test_a_second_landing_keeps_what_changed_in_between(work: Path) -> None:
     (work / "a").write_bytes(b"three")
     landed = land(machine, work)
     assert contents(work / ".costgpu/replaced" / RUN) == {"a": b"one", "a.1": b"two", "a.2": b"three"}
-    assert [one.kept_at.name for one in landed.replaced] == ["a", "a.2"]
+    assert [kept.name for kept in landed.replaced] == ["a", "a.2"]
     assert (work / "a").read_bytes() == b"output"
 
 
@@ -142,7 +135,7 @@ def test_a_link_in_the_place_is_kept_and_not_followed(work: Path, tmp_path: Path
     assert (tmp_path / "precious").read_bytes() == b"precious"
     assert (work / "a").read_bytes() == b"output"
     assert not (work / "a").is_symlink()
-    assert [one.kept_at.is_symlink() for one in landed.replaced] == [True, True]
+    assert [kept.is_symlink() for kept in landed.replaced] == [True, True]
 
 
 def stuck(landed: PlacedOutputs) -> dict[str, str]:
@@ -398,7 +391,7 @@ def test_killed_at_every_step_nothing_is_lost_and_the_next_call_finishes(
         found = contents(work)
         assert {path: found[path] for path in machine.files} == machine.files
         assert found["untouched"] == b"u"
-        assert {one.path for one in landed.replaced} == {"a", "deep/b"}
+        assert {path.name for path in landed.replaced} == {"a", "b"}
         kept = contents(work / ".costgpu/replaced" / RUN)
         assert kept == {"a": b"user a", "deep/b": b"user b"}
         assert not (work / ".costgpu/incoming").exists()
@@ -461,7 +454,7 @@ def test_whatever_is_there_and_whatever_comes_nothing_is_lost(
             (work / path).parent.mkdir(parents=True, exist_ok=True)
             (work / path).write_bytes(data)
         for _ in range(times):
-            landed = land(Machine(outputs), work, users)
+            landed = land(Machine(outputs), work)
         found = contents(work)
         kept = contents(work / ".costgpu/replaced" / RUN) if landed.replaced else {}
         held = {one.path: one for one in landed.stuck}
@@ -470,5 +463,5 @@ def test_whatever_is_there_and_whatever_comes_nothing_is_lost(
         for path, data in outputs.items():
             assert (held[path].staged_at.read_bytes() if path in held else found[path]) == data
         assert landed.files == len(outputs) - len(held)
-        assert {one.path for one in landed.replaced} == set(kept)
-        assert all(one.as_sent for one in landed.replaced)
+        folder = work / ".costgpu/replaced" / RUN
+        assert {path.relative_to(folder).as_posix() for path in landed.replaced} == set(kept)

@@ -544,4 +544,4 @@ def test_sizes_are_short(size: float) -> None:
 
 @given(st.text())
 def test_a_path_in_a_message_is_one_line(path: str) -> None:
-    assert module.printable(path).isprintable()
+    assert module.printable_path(path).isprintable()

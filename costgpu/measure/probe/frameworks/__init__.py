@@ -1,1 +1,1 @@
-"""Hooks into the frameworks that scripts train with."""
+"""TorchHooks into the frameworks that scripts train with."""

@@ -5,11 +5,11 @@ import sys
 ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
 
 
-class Asked:
+class GpuRequests:
     """One per process; the result takes `facts`."""
 
     def __init__(self):
-        self.pretended = False
+        self.fake_cuda = False
         self.devices = set()  # indices of CUDA devices that the script names
         self.attention = {}  # kernels that it chooses, in order
         self.processes_for_no_gpu = False  # it starts one process per GPU, and so none here
@@ -26,7 +26,7 @@ class Asked:
         def spawn(fn, args=(), nprocs=1, *others, **kwargs):
             if nprocs == 0:
                 self.processes_for_no_gpu = True
-            if self.pretended and nprocs == 1 and kwargs.get("join", others[0] if others else True):
+            if self.fake_cuda and nprocs == 1 and kwargs.get("join", others[0] if others else True):
                 return fn(0, *args)  # in this process, where its steps are seen
             return inner(fn, args, nprocs, *others, **kwargs)
 
@@ -39,13 +39,13 @@ class Asked:
             if sys.modules.get(name) is not None:
                 found[name] = True
         return {
-            "pretended": self.pretended,
-            "pretended_devices": len(self.devices),
-            "pretend_failures": self.failures[:5],
+            "fake_cuda": self.fake_cuda,
+            "fake_cuda_devices": len(self.devices),
+            "fake_cuda_failures": self.failures[:5],
             "attention": list(found),
             "cudnn_benchmark": bool(getattr(getattr(torch.backends, "cudnn", None), "benchmark", False)),
             "processes_for_no_gpu": self.processes_for_no_gpu,
         }
 
 
-ASKED = Asked()
+GPU_REQUESTS = GpuRequests()

@@ -4,39 +4,28 @@ import os
 import sys
 import threading
 
-from ..loops.progress_series import harmless, patched
 from ..op_tracer import clock
+from ..patching import harmless, patch
 
-HEAVY = (
-    "dot_general",
-    "conv_general_dilated",
-    "gather",
-    "scatter",
-    "sort",
-    "fft",
-    "cumsum",
-    "cumlogsumexp",
-    "cummax",
-    "argmax",
-    "argmin",
-    "dynamic_update_slice",
-    "concatenate",
-    "select_and_scatter_add",
-    "top_k",
+HEAVY = frozenset(
+    (
+        "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"
+        " dynamic_update_slice concatenate select_and_scatter_add top_k"
+    ).split()
 )
 
 
-class Jax:
+class JaxHooks:
     """Wraps `jax.jit` and `jax.pmap`; only functions of the script's own count, at their outermost call."""
 
-    def __init__(self, beats):
-        self.beats = beats
+    def __init__(self, progress):
+        self.progress = progress
         self.depth = 0
 
     def attach(self, module):
         self.jax = module
         for name in ("jit", "pmap"):
-            patched(module, name, self.make)
+            patch(module, name, self.make)
 
     def make(self, jit):
         followed = self
@@ -45,17 +34,17 @@ class Jax:
             if fun is None or not callable(fun):
                 return lambda inner: jit_and_follow(inner, *args, **kwargs)
             made = jit(fun, *args, **kwargs)
-            place = own_function(fun, followed.beats.recorder.config)
-            return made if place is None else Followed(made, followed, place)
+            place = own_function(fun, followed.progress.recorder.config)
+            return made if place is None else CountedFunction(made, followed, place)
 
         return jit_and_follow
 
     def called(self, compiled, place, args, kwargs):
-        recorder = self.beats.recorder
+        recorder = self.progress.recorder
         if self.depth or recorder.status != "running" or threading.get_ident() != recorder.thread or self.tracing():
             return compiled(*args, **kwargs)
-        series = self.beats.keyed.get(("jax", place))
-        shapes = self.shapes(args, kwargs) if series is None or series.beats < 2 else None
+        series = self.progress.keyed.get(("jax", place))
+        shapes = self.shapes(args, kwargs) if series is None or series.steps < 2 else None
         self.depth += 1
         begin = clock()
         try:
@@ -69,24 +58,20 @@ class Jax:
     @harmless
     def stepped(self, series, compiled, place, shapes, begin, frame):
         if series is None:
-            series = self.beats.open(
+            series = self.progress.open(
                 "jax",
                 "step",
                 None,
                 key=("jax", place),
-                function=place,
                 may_stop=False,
                 per_epoch=None,
                 busy=0.0,
-                devices=[str(d.platform) for d in self.jax.devices()],
-                parameters=None,
-                batch=None,
             )
-        if series.beats:
+        if series.steps:
             series.facts["busy"] += clock() - begin
-        if shapes is not None and series.beats == 1:
+        if shapes is not None and series.steps == 1:
             self.count(series, compiled, shapes)
-        self.beats.beat(series, frame=frame)
+        self.progress.step(series, frame=frame)
 
     def tracing(self):
         try:
@@ -110,7 +95,7 @@ class Jax:
         begin = clock()
         try:
             traced = compiled.trace(*shapes[0], **shapes[1])
-            totals = Totals()
+            totals = JaxprTotals()
             totals.add(traced.jaxpr.jaxpr, 1.0)
             totals.ends(traced.jaxpr.jaxpr)
             series.facts["totals"] = totals.record()
@@ -118,11 +103,11 @@ class Jax:
             series.facts["cost_analysis_flops"] = float(analysis.get("flops") or 0.0)
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
             series.facts["uncounted"] = "{}: {}".format(type(error).__name__, error)[:200]
-        series.facts["counting_seconds"] = clock() - begin
-        self.beats.muted(series, clock() - begin)
+        if series.last is not None:
+            series.last += clock() - begin  # the counting is not the script's work
 
 
-class Followed:
+class CountedFunction:
     """A jitted function that is counted; everything else of it is the original's."""
 
     def __init__(self, compiled, jax, place):
@@ -141,7 +126,7 @@ class Followed:
         return lambda *args, **kwargs: jax.called(bound, place, args, kwargs)
 
 
-class Totals:
+class JaxprTotals:
     """FLOPs and bytes of a jaxpr; loops of known length count with it, element-wise ops are fused into what follows."""
 
     def __init__(self):

@@ -7,15 +7,16 @@ import time
 import types
 
 from ..op_tracer import clock
-from ..sandbox.fake_cuda import Pretend
-from .gpu_requests import ASKED
+from ..sandbox.fake_cuda import FakeCuda
+from .gpu_requests import GPU_REQUESTS
 
 
-class Hooks:
+class TorchHooks:
     """Wraps torch's optimizers, backward passes, data loading, saving and modules; each call goes to the recorder."""
 
     def __init__(self, recorder, guard):
         self.recorder, self.guard = recorder, guard
+        self.in_backward = False
 
     def attach(self, torch):
         self.attach_optimizers(torch)
@@ -23,9 +24,9 @@ class Hooks:
         self.attach_data(torch)
         self.attach_saving(torch)
         self.attach_modules(torch)
-        ASKED.attach(torch)
-        if self.recorder.config.get("pretend"):
-            Pretend(ASKED, self.recorder.libraries).attach(torch)
+        GPU_REQUESTS.attach(torch)
+        if self.recorder.config.get("fake_cuda"):
+            FakeCuda(GPU_REQUESTS, self.recorder.libraries).attach(torch)
 
     def attach_optimizers(self, torch):
         recorder, hooks = self.recorder, self
@@ -70,10 +71,10 @@ class Hooks:
         optimizer.step = types.MethodType(step, optimizer)  # schedulers of that time take it apart
 
     def attach_backward(self, torch):
-        inner, recorder = torch.autograd.backward, self.recorder
+        inner, recorder, hooks = torch.autograd.backward, self.recorder, self
 
         def backward(*args, **kwargs):
-            outer, recorder.in_backward = recorder.in_backward, True
+            nested, hooks.in_backward = hooks.in_backward, True
             tracing = recorder.tracing
             if tracing is not None:
                 tracing.pause()
@@ -81,12 +82,12 @@ class Hooks:
             try:
                 return inner(*args, **kwargs)
             finally:
-                recorder.in_backward = outer
+                hooks.in_backward = nested
                 recorder.backwards += 1
                 if tracing is not None:
                     tracing.phase = "forward"
                     tracing.resume()
-                if not outer:
+                if not nested:
                     recorder.after_backward()
 
         torch.autograd.backward = backward
@@ -121,8 +122,7 @@ class Hooks:
                 it = start(loader)
             finally:
                 recorder.add("loader_start", clock() - begin)
-            recorder.loader_seen[id(it)] = loader
-            recorder.events.setdefault("opened", []).append(id(loader))
+            recorder.loaders.open(it, loader)
             return it
 
         iterator.__next__ = __next__
@@ -202,7 +202,7 @@ class Hooks:
         recorder, module = self.recorder, torch.nn.Module
         train, busy = module.train, [False]
 
-        def patched(self, mode=True):
+        def set_mode(self, mode=True):
             if busy[0]:
                 return train(self, mode)
             busy[0] = True
@@ -212,7 +212,7 @@ class Hooks:
                 busy[0] = False
                 recorder.mode_changed(mode)
 
-        module.train = patched
+        module.train = set_mode
         cast = getattr(torch, "autocast", None)
         if cast is not None:
             entered, made = cast.__enter__, cast.__init__
@@ -242,5 +242,3 @@ class Hooks:
                     self.hook_again(torch.optim.Optimizer)
 
             torch.compile = compile_
-
-    # -- events between two anchors

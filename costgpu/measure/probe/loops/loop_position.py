@@ -11,17 +11,9 @@ NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-def position(record, node, scope, source, evaluator):
-    """Iterations of the loop in all, and so far (None for what cannot be read); whether it may end earlier.
-
-    Args:
-        record: Of the loop, as the nest has it.
-        node: Of its source.
-        scope: The function or module around it.
-        source: Of its file.
-        evaluator: In the variables of its frame.
-    """
-    counted = [of_counter(bound, record, node, scope, source) for bound in record["bounds"]]
+def position(record, node, place):
+    """Iterations of the loop in all, and so far (None for what cannot be read); whether it may end earlier."""
+    counted = [of_counter(bound, record, node, place) for bound in record["bounds"]]
     early = bool(record["early_exit"]) or None in counted
     if record["kind"] == "while":
         trips, at = min((one for one in counted if one is not None), default=(None, None))
@@ -30,12 +22,12 @@ def position(record, node, scope, source, evaluator):
     if record["index"] is not None and record["stride"]:
         return trips, (record["index"] - record["start"]) / record["stride"], early
     try:
-        return trips, of_item(node, evaluator), early
+        return trips, of_item(node, place.evaluator), early
     except Exception:  # noqa: BLE001 - objects of the user's may raise anything when they are looked at
         return trips, None, early
 
 
-def of_counter(bound, record, node, scope, source):
+def of_counter(bound, record, node, place):
     """Of `while t < n` with `t += 1`, and of `if t == n: break`: in all and so far; None if it does not count."""
     sides = [
         side
@@ -53,7 +45,7 @@ def of_counter(bound, record, node, scope, source):
     operator = bound["operator"] if bound["how"] == "while" else NEGATED[bound["operator"]]
     if sides[0] == 1:
         operator = MIRRORED[operator]
-    start = assigned_before(scope, counter["text"], node.lineno, source)
+    start = assigned_before(place.scope, counter["text"], node.lineno, place.source)
     if start is None:
         if step < 0:
             return None

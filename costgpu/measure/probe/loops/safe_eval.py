@@ -35,20 +35,7 @@ class Evaluator:
         ast.Is: lambda a, b: a is b,
         ast.IsNot: lambda a, b: a is not b,
     }
-    PURE = {
-        "range",
-        "len",
-        "int",
-        "float",
-        "min",
-        "max",
-        "abs",
-        "round",
-        "sum",
-        "bool",
-        "math.ceil",
-        "math.floor",
-    }
+    PURE = frozenset("range len int float min max abs round sum bool math.ceil math.floor".split())
 
     def __init__(self, local, globals_, torch=None):
         self.local, self.globals, self.torch = local, globals_, torch
@@ -134,26 +121,12 @@ class Evaluator:
             return FOREVER
         return function(*values)
 
-    WRAPPERS = {
-        "enumerate",
-        "tqdm",
-        "tqdm.tqdm",
-        "tqdm_notebook",
-        "tqdm.notebook.tqdm",
-        "notebook_tqdm",
-        "track",
-        "iter",
-        "list",
-        "reversed",
-        "sorted",
-        "tuple",
-        "progress_bar",
-        "master_bar",
-        "alive_it",
-        "auto.tqdm",
-        "tqdm.auto.tqdm",
-        "rich_track",
-    }
+    WRAPPERS = frozenset(
+        (
+            "enumerate tqdm tqdm.tqdm tqdm_notebook tqdm.notebook.tqdm notebook_tqdm track iter list reversed"
+            " sorted tuple progress_bar master_bar alive_it auto.tqdm tqdm.auto.tqdm rich_track"
+        ).split()
+    )
     ENDLESS = {"count", "itertools.count", "cycle", "itertools.cycle", "iter_forever", "infinite"}
 
     def trips(self, node):

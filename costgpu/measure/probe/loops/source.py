@@ -180,10 +180,7 @@ def depends_on_outer(loop, enclosing):
         if outer is loop or not isinstance(outer, ast.For) or outer.lineno >= loop.lineno:
             continue
         known = names_in(outer.target, ast.Store)
-        for statement in own_statements(outer.body):  # twice over: assignments come in any order here
-            if isinstance(statement, ast.Assign) and names_in(statement.value, ast.Load) & known:
-                known |= set().union(*(names_in(t, ast.Store) for t in statement.targets))
-        for statement in own_statements(outer.body):
+        for statement in 2 * list(own_statements(outer.body)):  # twice over: assignments come in any order here
             if isinstance(statement, ast.Assign) and names_in(statement.value, ast.Load) & known:
                 known |= set().union(*(names_in(t, ast.Store) for t in statement.targets))
         if isinstance(loop.iter, (ast.Name, ast.Call)) and names_in(loop.iter, ast.Load) & (

@@ -8,39 +8,43 @@ from .call_binding import bind_call
 from .safe_eval import Evaluator, Unknown, dotted
 from .source import Source, encloses, encloses_step, following, literal_values, training_functions
 
+SMALL_CALLS = frozenset(  # what is gated by `if n % every` to report, and takes no time to speak of
+    (
+        "print format item info write len log add_scalar append time set_postfix set_description display join"
+        " round zero_grad step unscale_ update clip_grad_norm_ str float int perf_counter avg mean sum debug flush"
+        " range exp max min get_last_lr"
+    ).split()
+)
+SAVING_CALLS = ("save", "save_checkpoint", "save_model")
 
-class Ahead:
+
+class UpcomingWork:
     """Reads the source around the live stack for work that is still to come."""
 
-    def __init__(self, torch, nest):
-        self.torch, self.nest = torch, nest
+    def __init__(self, torch, loop_stack):
+        self.torch, self.loop_stack = torch, loop_stack
 
-    def ahead(self, frame, training_loader):
+    def read(self, frame, training_loader):
+        """Later training phases, and periodic work of the loops around the step."""
         later, periodic = [], []
-        for live in self.nest.frames(frame):
+        for live in self.loop_stack.frames(frame):
             path = live.f_code.co_filename
-            source = Source.of(path)
-            if source is None or self.nest.is_library(path):
-                continue
-            scope = source.scope(live.f_code)
+            source = Source.of(path) if not self.loop_stack.is_library(path) else None
+            scope = source.scope(live.f_code) if source is not None else None
             if scope is None:
                 continue
             loops = source.loops(scope, live.f_lineno)
             evaluator = Evaluator(live.f_locals, live.f_globals, self.torch)
             training = training_functions(source.tree)
-            top = loops[0] if loops else None
-            end = top.end_lineno if top is not None else live.f_lineno
+            end = loops[0].end_lineno if loops else live.f_lineno
             for statement in following(scope.body, end):
                 if self.trains(statement, training, evaluator):
-                    later.append(self.later_phase(statement, source, live, evaluator, training))
-            for place, loop in enumerate(loops):
-                inner = loops[place + 1] if place + 1 < len(loops) else None
+                    later.append(self.later_phase(statement, source, path, evaluator, training))
+            for loop, inner in zip(loops, [*loops[1:], None]):
                 for statement in loop.body:
-                    if statement is inner or encloses(statement, live.f_lineno):
-                        if not isinstance(statement, ast.If) and statement is not inner:
-                            continue
-                        if statement is inner:
-                            continue
+                    around = encloses(statement, live.f_lineno) and not isinstance(statement, ast.If)
+                    if statement is inner or around:
+                        continue
                     for found in self.periodic_work(statement, source, evaluator, training_loader):
                         found["loop_line"], found["path"] = loop.lineno, path
                         periodic.append(found)
@@ -65,21 +69,20 @@ class Ahead:
             return False
         return getattr(type(owner), "train", None) is not self.torch.nn.Module.train
 
-    def later_phase(self, statement, source, live, evaluator, training):
+    def later_phase(self, statement, source, path, evaluator, training):
         found = {
-            "file": os.path.basename(live.f_code.co_filename),
+            "file": os.path.basename(path),
             "line": statement.lineno,
             "source": source.segment(statement),
             "trips": None,
-            "per_call": None,
         }
         try:
-            found["trips"] = self.static_trips([statement], source, evaluator, training, 0)
+            found["trips"] = self.static_trips([statement], evaluator, training, 0)
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here
             found["why"] = str(error) or type(error).__name__
         return found
 
-    def static_trips(self, body, source, evaluator, training, depth):
+    def static_trips(self, body, evaluator, training, depth):
         """Backward passes that these statements will make, from loop bounds alone; raises Unknown."""
         if depth > 4:
             raise Unknown("too deep")
@@ -94,17 +97,17 @@ class Ahead:
                         local = dict(evaluator.local)
                         local[statement.target.id] = value
                         inner = Evaluator(local, evaluator.globals, self.torch)
-                        total += self.static_trips(statement.body, source, inner, training, depth)
+                        total += self.static_trips(statement.body, inner, training, depth)
                     continue
                 trips = evaluator.trips(statement.iter)
                 if math.isinf(trips):
                     raise Unknown("unbounded")
-                total += trips * self.static_trips(statement.body, source, evaluator, training, depth)
+                total += trips * self.static_trips(statement.body, evaluator, training, depth)
             elif isinstance(statement, (ast.With, ast.Try)):
-                total += self.static_trips(statement.body, source, evaluator, training, depth)
+                total += self.static_trips(statement.body, evaluator, training, depth)
             elif isinstance(statement, ast.If):
                 branch = statement.body if evaluator.truth(statement.test) else statement.orelse
-                total += self.static_trips(branch, source, evaluator, training, depth)
+                total += self.static_trips(branch, evaluator, training, depth)
             elif isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)):
                 calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
                 if any(dotted(c.func).endswith(".backward") for c in calls):
@@ -112,102 +115,56 @@ class Ahead:
                     continue
                 for call in calls:
                     if dotted(call.func).rsplit(".", 1)[-1] in training:
-                        total += self.call_trips(call, source, evaluator, training, depth)
+                        total += self.call_trips(call, evaluator, training, depth)
             else:
                 raise Unknown(type(statement).__name__)
         return total
 
-    def call_trips(self, call, source, evaluator, training, depth):
-        inner, scope, local = bind_call(call, evaluator)
-        return self.static_trips(scope.body, inner, local, training, depth + 1)
+    def call_trips(self, call, evaluator, training, depth):
+        _, scope, inside = bind_call(call, evaluator)
+        return self.static_trips(scope.body, inside, training, depth + 1)
 
     def periodic_work(self, statement, source, evaluator, training_loader):
         """DataLoaders that a statement of a loop body reads, and `if n % every` gates around calls."""
-        every = None
         gate = statement if isinstance(statement, ast.If) else None
-        if gate is not None:
-            every = self.modulus(gate.test, evaluator)
-        names = {}
+        every = modulus(gate.test, evaluator) if gate is not None else None
+        work = {"line": statement.lineno, "batches": None, "batch_size": None, "every": every}
+        loaders = self.loaders_read(statement, evaluator, training_loader)
+        for loader in loaders:
+            try:
+                batches = len(loader)
+            except Exception:  # noqa: BLE001, S112 - an iterable without a length
+                continue
+            size, text = getattr(loader, "batch_size", None), source.segment(statement, 40)
+            yield dict(work, kind="validation", batches=batches, batch_size=size, source=text)
+        if loaders or every is None:
+            return
+        calls = [dotted(n.func) for n in ast.walk(gate) if isinstance(n, ast.Call)]
+        calls = [call for call in calls if call.rsplit(".", 1)[-1] not in SMALL_CALLS]
+        if calls and not encloses_step(gate, calls):
+            saves = any(call.rsplit(".", 1)[-1] in SAVING_CALLS for call in calls)
+            yield dict(work, kind="checkpoint" if saves else "gated", source=calls[0])
+
+    def loaders_read(self, statement, evaluator, training_loader):
+        """DataLoaders, other than the training's, that a statement names."""
+        found = {}
         for node in ast.walk(statement):
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(getattr(node, "ctx", None), ast.Load):
                 try:
                     value = evaluator.value(node)
                     if isinstance(value, self.torch.utils.data.DataLoader) and value is not training_loader:
-                        names[id(value)] = value
+                        found[id(value)] = value
                 except Exception:  # noqa: BLE001, S112 - not a loader
                     continue
-        for loader in names.values():
-            try:
-                batches = len(loader)
-            except Exception:  # noqa: BLE001, S112 - an iterable without a length
-                continue
-            yield {
-                "kind": "validation",
-                "line": statement.lineno,
-                "batches": batches,
-                "batch_size": getattr(loader, "batch_size", None),
-                "every": every,
-                "source": source.segment(statement, 40),
-            }
-        if not names and every is not None:
-            calls = [dotted(n.func) for n in ast.walk(gate) if isinstance(n, ast.Call)]
-            work = [
-                c
-                for c in calls
-                if c.rsplit(".", 1)[-1]
-                not in (
-                    "print",
-                    "format",
-                    "item",
-                    "info",
-                    "write",
-                    "len",
-                    "log",
-                    "add_scalar",
-                    "append",
-                    "time",
-                    "set_postfix",
-                    "set_description",
-                    "display",
-                    "join",
-                    "round",
-                    "zero_grad",
-                    "step",
-                    "unscale_",
-                    "update",
-                    "clip_grad_norm_",
-                    "str",
-                    "float",
-                    "int",
-                    "perf_counter",
-                    "avg",
-                    "mean",
-                    "sum",
-                    "debug",
-                    "flush",
-                    "range",
-                    "exp",
-                    "max",
-                    "min",
-                    "get_last_lr",
-                )
-            ]
-            if work and not encloses_step(gate, work):
-                saves = any(c.rsplit(".", 1)[-1] in ("save", "save_checkpoint", "save_model") for c in work)
-                yield {
-                    "kind": "checkpoint" if saves else "gated",
-                    "line": gate.lineno,
-                    "batches": None,
-                    "batch_size": None,
-                    "every": every,
-                    "source": work[0],
-                }
+        return list(found.values())
 
-    def modulus(self, test, evaluator):
-        for node in ast.walk(test):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-                try:
-                    return float(evaluator.number(node.right))
-                except Exception:  # noqa: BLE001 - unknown rhythm
-                    return None
-        return None
+
+def modulus(test, evaluator):
+    """The number after ``%`` in a test; None without one that is known."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            try:
+                return float(evaluator.number(node.right))
+            except Exception:  # noqa: BLE001 - not known
+                return None
+    return None

@@ -1,6 +1,6 @@
 """Lets a script that insists on CUDA run where there is none: what it asks a GPU for lands on the CPU.
 
-Only in a measurement that was asked to (config key ``pretend``), after the script has refused to run without it, and
+Only in a measurement that was asked to (config key ``fake_cuda``), after the script has refused to run without it, and
 only where torch sees no CUDA device. What the script then sees:
 
 - A device that it names stays as it named it (``torch.device("cuda:0").type == "cuda"``), so that its branches are
@@ -15,86 +15,28 @@ only where torch sees no CUDA device. What the script then sees:
 - ``nccl`` is ``gloo``; data-parallel wrappers have one device.
 """
 
-import functools
 import re
 import sys
 
-from .fake_cuda_api import CudaFace
+from ..patching import replace
+from .fake_cuda_api import FakeCudaApi
 
 CUDA_NAME = re.compile(r"^cuda(?::(\d+))?$")
 FACTORIES = (
-    "arange",
-    "asarray",
-    "as_tensor",
-    "bartlett_window",
-    "blackman_window",
-    "empty",
-    "empty_like",
-    "empty_permuted",
-    "empty_strided",
-    "eye",
-    "full",
-    "full_like",
-    "hamming_window",
-    "hann_window",
-    "kaiser_window",
-    "linspace",
-    "logspace",
-    "normal",
-    "ones",
-    "ones_like",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
-    "range",
-    "scalar_tensor",
-    "sparse_bsc_tensor",
-    "sparse_bsr_tensor",
-    "sparse_compressed_tensor",
-    "sparse_coo_tensor",
-    "sparse_csc_tensor",
-    "sparse_csr_tensor",
-    "tensor",
-    "tril_indices",
-    "triu_indices",
-    "zeros",
-    "zeros_like",
-    "empty_quantized",
-)
-NEW = (
-    "new",
-    "new_empty",
-    "new_empty_strided",
-    "new_full",
-    "new_ones",
-    "new_tensor",
-    "new_zeros",
-)
+    "arange asarray as_tensor bartlett_window blackman_window empty empty_like empty_permuted empty_quantized"
+    " empty_strided eye full full_like hamming_window hann_window kaiser_window linspace logspace normal ones"
+    " ones_like rand rand_like randint randint_like randn randn_like randperm range scalar_tensor"
+    " sparse_bsc_tensor sparse_bsr_tensor sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor"
+    " sparse_csr_tensor tensor tril_indices triu_indices zeros zeros_like"
+).split()
+NEW = ["new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_tensor", "new_zeros"]
 
 
-def replace(owner, name, make):
-    """Puts ``make(what is there)`` in the place of ``owner.name``, where there is something."""
-    inner = getattr(owner, name, None)
-    if inner is None:
-        return None
-    made = make(inner)
-    try:
-        functools.update_wrapper(made, inner)
-    except (AttributeError, TypeError):
-        pass
-    setattr(owner, name, made)
-    return made
-
-
-class Pretend:
+class FakeCuda:
     """Puts the CPU where the script asks for a CUDA device."""
 
-    def __init__(self, asked, libraries):
-        self.asked = asked
+    def __init__(self, gpu_requests, libraries):
+        self.requests = gpu_requests
         self.libraries = tuple(libraries) + (__file__.rsplit("sandbox", 1)[0], "<")
 
     def attach(self, torch):
@@ -102,13 +44,13 @@ class Pretend:
         if torch.cuda.is_available():
             return
         self.device, self.cpu, self.gpu = torch.device, torch.device("cpu"), torch.device("cuda", 0)
-        self.asked.pretended = True
+        self.requests.fake_cuda = True
         parts = [self.tensors, self.seen, self.factories, self.modules, self.defaults, self.generators, self.loading]
-        for part in parts + [self.scaling, self.fused, self.attention, self.parallel, CudaFace(self).attach]:
+        for part in parts + [self.scaling, self.fused, self.attention, self.parallel, FakeCudaApi(self).attach]:
             try:
                 part(torch)
             except Exception as error:  # noqa: BLE001 - the script may never need this part
-                self.asked.failures.append("{}: {}".format(getattr(part, "__name__", part), error)[:200])
+                self.requests.failures.append("{}: {}".format(getattr(part, "__name__", part), error)[:200])
 
     def place(self, value):
         """The CPU for a CUDA device in any of its spellings; anything else as it is."""
@@ -125,7 +67,7 @@ class Pretend:
             index = max(0, value)
         else:
             return value
-        self.asked.devices.add(index)
+        self.requests.devices.add(index)
         return self.cpu
 
     def from_library(self, frame):
@@ -298,9 +240,9 @@ class Pretend:
 
         def made(inner):
             def call(one, *args, **kwargs):
-                asked = kwargs.pop("fused", None)
+                fused = kwargs.pop("fused", None)
                 inner(one, *args, **kwargs)
-                if asked:
+                if fused:
                     one.defaults["fused"] = True  # as asked for: it is recorded from here
                     add = one.add_param_group
                     one.add_param_group = lambda group: add(dict({"fused": None}, **group))
@@ -314,13 +256,13 @@ class Pretend:
 
     def attention(self, torch):
         """A choice among attention kernels that leaves none for a CPU; what was chosen is recorded."""
-        asked = self.asked.attention
+        chosen_kernels = self.requests.attention
         module = sys.modules.get("torch.nn.attention")
 
         def sdpa_kernel(inner):
             def call(backends, *args, **kwargs):
                 chosen = list(backends) if isinstance(backends, (list, tuple)) else [backends]
-                asked.update((str(one).rsplit(".", 1)[-1].lower(), True) for one in chosen)
+                chosen_kernels.update((str(one).rsplit(".", 1)[-1].lower(), True) for one in chosen)
                 kinds = module.SDPBackend
                 return inner(
                     chosen + [k for k in (kinds.FLASH_ATTENTION, kinds.MATH) if k not in chosen], *args, **kwargs
@@ -331,7 +273,7 @@ class Pretend:
         def sdp_kernel(inner):
             def call(enable_flash=True, enable_math=True, enable_mem_efficient=True, *args, **kwargs):
                 given = {"flash": enable_flash, "math": enable_math, "mem_efficient": enable_mem_efficient}
-                asked.update((name + "_attention", True) for name, on in given.items() if on)
+                chosen_kernels.update((name + "_attention", True) for name, on in given.items() if on)
                 return inner(True, True, True)
 
             return call

@@ -1,4 +1,4 @@
-"""What `torch.cuda` answers while a GPU is pretended. A fixed card: scripts choose dtypes and batch sizes by it."""
+"""What `torch.cuda` answers where there is no GPU. A fixed card: scripts choose dtypes and batch sizes by it."""
 
 import abc
 import sys
@@ -32,39 +32,13 @@ ANSWERS = {
     "clock_rate": 0,
 }
 IGNORED = (
-    "init",
-    "set_device",
-    "synchronize",
-    "empty_cache",
-    "ipc_collect",
-    "manual_seed",
-    "manual_seed_all",
-    "seed",
-    "seed_all",
-    "set_stream",
-    "set_sync_debug_mode",
-    "set_per_process_memory_fraction",
-    "reset_peak_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_accumulated_memory_stats",
-    "reset_peak_host_memory_stats",
-    "reset_accumulated_host_memory_stats",
-    "_record_memory_history",
-    "_dump_snapshot",
-    "_sleep",
-)
-MEMORY_NOW = (
-    "memory_allocated",
-    "memory_reserved",
-    "memory_cached",
-    "device_memory_used",
-)
-MEMORY_MOST = (
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "max_memory_cached",
-)
+    "init set_device synchronize empty_cache ipc_collect manual_seed manual_seed_all seed seed_all set_stream"
+    " set_sync_debug_mode set_per_process_memory_fraction reset_peak_memory_stats reset_max_memory_allocated"
+    " reset_max_memory_cached reset_accumulated_memory_stats reset_peak_host_memory_stats"
+    " reset_accumulated_host_memory_stats _record_memory_history _dump_snapshot _sleep"
+).split()
+MEMORY_NOW = ("memory_allocated", "memory_reserved", "memory_cached", "device_memory_used")
+MEMORY_MOST = ("max_memory_allocated", "max_memory_reserved", "max_memory_cached")
 
 
 def memory_now():
@@ -86,7 +60,7 @@ def memory_most():
         return 1 << 20
 
 
-class Nothing(object):
+class Nothing:
     """A context that changes nothing: a stream, a device, a range of the profiler."""
 
     def __init__(self, *args, **kwargs):
@@ -102,7 +76,7 @@ class Nothing(object):
         return function
 
 
-class Event(object):
+class Event:
     """Wall clock: on a CPU everything is done when the call returns."""
 
     def __init__(self, enable_timing=False, *args, **kwargs):
@@ -156,11 +130,11 @@ class Stats(dict):  # type: ignore[type-arg]
         return memory_most() if "peak" in key else memory_now() if "bytes" in key else 0
 
 
-class CudaFace(object):
+class FakeCudaApi:
     """Answers for the functions and classes of `torch.cuda`."""
 
-    def __init__(self, pretend):
-        self.pretend = pretend
+    def __init__(self, fake_cuda):
+        self.fake_cuda = fake_cuda
 
     def attach(self, torch):
         cuda = torch.cuda
@@ -229,7 +203,7 @@ class CudaFace(object):
             shared_memory_per_block=49152,
             shared_memory_per_multiprocessor=167936,
             L2_cache_size=40 << 20,
-            uuid="pretended-by-costgpu",
+            uuid="faked-by-costgpu",
         )
 
     @staticmethod
@@ -262,7 +236,7 @@ class CudaFace(object):
 
     def accelerator(self, torch):
         """The newer, device-neutral functions; the data loader asks them whether to pin."""
-        owner, from_library, gpu = getattr(torch, "accelerator", None), self.pretend.from_library, self.pretend.gpu
+        owner, from_library, gpu = getattr(torch, "accelerator", None), self.fake_cuda.from_library, self.fake_cuda.gpu
         if owner is None:
             return
 

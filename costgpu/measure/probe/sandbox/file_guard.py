@@ -16,7 +16,7 @@ class HarmError(PermissionError):
     """A write that can be neither allowed nor diverted."""
 
 
-class Guard:
+class FileGuard:
     """Keeps what was on disk before the run as it was.
 
     A write to a file that existed goes to a copy in the scratch folder, and later reads of that path see the copy;

@@ -18,29 +18,11 @@ from costgpu.runner.machine.transport.batches import batches
 
 # What a login to a machine has, and what belongs to the machine rather than to its user. Nothing else of the
 # user's environment reaches the job, as on a rented machine: what it needs is named with -e.
-_KEPT = {
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "LD_LIBRARY_PATH",
-    "VIRTUAL_ENV",
-    "DYLD_LIBRARY_PATH",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "REQUESTS_CA_BUNDLE",
-}
+_KEPT_NAMES = """
+    PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH DYLD_LIBRARY_PATH VIRTUAL_ENV http_proxy
+    https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE
+"""
+_KEPT = frozenset(_KEPT_NAMES.split())
 _KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "CONDA_", "ROCM_")
 _READ_BYTES = 256 * 1024
 _END_SECONDS = 2.0

@@ -1,0 +1,64 @@
+"""DataLoaders of the script: which were opened, which feed the training, and what was drawn of each."""
+
+from __future__ import annotations
+
+import sys
+
+from .loops.script_frames import outwards
+from .loops.source import Source
+
+LOOKS_PER_LOADER, MOST_FRAMES = 3, 6
+VALIDATION = "validation"  # among the loaders that were drawn from: without gradients
+FIT = 0  # among the loaders that were opened: a fit says itself that an epoch begins
+
+
+class Loaders:
+    """All DataLoaders that were read, and what happened to them since the last counted step."""
+
+    def __init__(self):
+        self.by_iterator = {}  # id of the iterator -> loader
+        self.by_line = {}  # (code, line of the loop that reads it) -> loader
+        self.batches_by_loader = {}
+        self.batches = 0
+        self.looks = {}
+        self.opened, self.drawn = [], {}
+
+    def open(self, iterator, loader):
+        self.by_iterator[id(iterator)] = loader
+        self.opened.append(id(loader))
+
+    def draw(self, iterator, *, validates, libraries):
+        """One batch was drawn; `validates` without gradients and outside an evaluation that is known."""
+        loader = self.by_iterator.get(id(iterator))
+        self.batches += 1
+        self.batches_by_loader[id(loader)] = self.batches_by_loader.get(id(loader), 0) + 1
+        self.drawn[id(loader)] = self.drawn.get(id(loader), 0) + 1
+        if validates and loader is not None:
+            self.drawn[VALIDATION] = self.drawn.get(VALIDATION, 0) + 1
+        if loader is not None and self.looks.get(id(loader), 0) < LOOKS_PER_LOADER:
+            self.looks[id(loader)] = self.looks.get(id(loader), 0) + 1
+            self.note_line(loader, sys._getframe(3), libraries)  # of the code that asked the iterator
+
+    def note_line(self, loader, frame, libraries):
+        for _, live in zip(range(MOST_FRAMES), outwards(frame)):
+            if not live.f_code.co_filename.startswith(libraries):
+                source = Source.of(live.f_code.co_filename)
+                scope = source.scope(live.f_code) if source is not None else None
+                for line in source.loops_at(scope, live.f_lineno) if scope is not None else ():
+                    self.by_line[(live.f_code, line)] = loader
+                return
+
+    def last_drawn(self):
+        """The loader that the last training batch came from; None without one."""
+        training = [i for i in self.drawn if i != VALIDATION]
+        return next((one for one in self.by_iterator.values() if training and id(one) == training[-1]), None)
+
+    def was_opened(self, training):
+        """Whether an epoch of the training loader (of any, without one) has begun."""
+        if training is None:
+            return bool(self.opened)
+        return id(training) in self.opened or FIT in self.opened
+
+    def forget(self):
+        """A counted step ended the interval."""
+        self.opened, self.drawn = [], {}

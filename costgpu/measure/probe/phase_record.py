@@ -1,0 +1,141 @@
+"""A training phase, and what torch says of itself, as JSON-ready values."""
+
+from __future__ import annotations
+
+import os
+
+from .frameworks.gpu_requests import GPU_REQUESTS
+
+MOST_TIMES, MOST_EVENTS = 20000, 5000
+
+
+def torch_facts(torch, autocast, compiled):
+    """What torch says of itself and was told about precision."""
+    facts = {"version": str(torch.__version__), "threads": torch.get_num_threads()}
+    facts["cuda_build"] = getattr(torch.version, "cuda", None)
+    try:
+        facts["cuda_devices"] = (
+            [] if GPU_REQUESTS.fake_cuda else [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+        )
+    except Exception:  # noqa: BLE001 - a broken driver is no device
+        facts["cuda_devices"] = []
+    precision = getattr(torch, "get_float32_matmul_precision", lambda: "highest")()
+    facts["float32_matmul_precision"] = precision
+    facts["conv_tf32"] = bool(getattr(torch.backends.cudnn, "allow_tf32", True))
+    facts["matmul_tf32"] = bool(getattr(getattr(torch.backends.cuda, "matmul", None), "allow_tf32", False))
+    facts["autocast"] = [{"device": d, "dtype": t, "enabled": e} for d, t, e in autocast]
+    facts["compiled"] = compiled
+    facts.update(GPU_REQUESTS.facts(torch))
+    return facts
+
+
+def phase_record(phase, torch, fetch):
+    """A phase as JSON-ready values."""
+    trace = phase.trace
+    path, line = phase.own or (phase.anchor[0].co_filename, phase.anchor[1]) if phase.anchor else ("", 0)
+    counts = {}
+    for (_, optimizer), number in phase.sites.items():
+        counts[optimizer] = counts.get(optimizer, 0) + number
+    return {
+        "line": line,
+        "file": os.path.basename(path),
+        "told": phase.told,
+        "steps": phase.anchors,
+        "seconds": [round(value, 7) for value in phase.seconds[:MOST_TIMES]],
+        "waits": [round(value, 7) for value in phase.waits[:MOST_TIMES]],
+        "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
+        "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
+        "snapshots": phase.snapshots,
+        "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1]},
+        "gap_seconds": phase.gap_seconds,
+        "saved_tensor_bytes": phase.saved_bytes,
+        "model": phase.model,
+        "micro_batches": phase.micro_batches,
+        "device": device_type(phase, torch),
+        "batch": phase.batch,
+        "trace_steps": phase.trace_steps,
+        "ops": list(trace.rows.values()) if trace is not None else [],
+        "op_seconds": trace.op_seconds if trace is not None else 0.0,
+        "calls": trace.calls if trace is not None else 0,
+        "host_seconds": trace.host_seconds if trace is not None else 0.0,
+        "host_calls": trace.host_calls if trace is not None else 0,
+        "optimizers": [
+            dict(describe_optimizer(value, torch), steps=counts.get(key, 0)) for key, value in phase.optimizers.items()
+        ],
+        "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
+    }
+
+
+def describe_loader(loader, fetch):
+    """A DataLoader; `fetch` holds the seconds, number and waits of all fetches, None if they were not timed."""
+    return {
+        "workers": getattr(loader, "num_workers", 0),
+        "batch_size": getattr(loader, "batch_size", None),
+        "pin_memory": bool(getattr(loader, "pin_memory", False)),
+        "length": safe_length(loader),
+        "fetch_seconds": fetch[0].value if fetch else None,
+        "fetches": fetch[1].value if fetch else 0,
+        "fetch_waits": fetch[2].value if fetch else 0.0,
+    }
+
+
+def device_type(phase, torch):
+    """Where the parameters of the phase's optimizers live: ``cpu``, ``cuda``, ..."""
+    for optimizer in phase.optimizers.values():
+        for group in optimizer.param_groups:
+            for value in group["params"]:
+                return value.device.type
+    try:  # updated by hand
+        return "cuda" if not GPU_REQUESTS.fake_cuda and torch.cuda.memory_allocated() else "cpu"
+    except Exception:  # noqa: BLE001 - a broken driver is no device
+        return "cpu"
+
+
+def safe_length(value):
+    try:
+        return len(value)
+    except Exception:  # noqa: BLE001 - an iterable dataset has none
+        return None
+
+
+def describe_batch(batch, torch):
+    """Samples and bytes of a batch in any nesting."""
+    sizes, total, stack = [], 0, [batch]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, torch.Tensor):
+            total += value.numel() * value.element_size()
+            sizes.append(value.shape[0] if value.dim() else 1)
+        elif isinstance(value, dict):
+            stack.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            stack.extend(value)
+        elif hasattr(value, "__dict__") and len(sizes) < 64:
+            stack.extend(v for v in vars(value).values() if isinstance(v, torch.Tensor))
+    return {"size": max(sizes) if sizes else None, "bytes": total}
+
+
+def describe_optimizer(optimizer, torch):
+    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    by_dtype, state = {}, 0
+    for value in parameters:
+        name = str(value.dtype).replace("torch.", "")
+        by_dtype[name] = by_dtype.get(name, 0) + value.numel()
+    try:
+        for entry in optimizer.state.values():
+            for value in entry.values() if isinstance(entry, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    state += value.numel() * value.element_size()
+    except Exception:  # noqa: BLE001 - an optimizer with its own idea of state
+        state = 0
+    defaults = getattr(optimizer, "defaults", {})
+    return {
+        "name": type(optimizer).__name__,
+        "foreach": defaults.get("foreach"),
+        "fused": defaults.get("fused"),
+        "momentum": bool(defaults.get("momentum", 0)),
+        "parameters": sum(by_dtype.values()),
+        "tensors": len(parameters),
+        "dtypes": by_dtype,
+        "state_bytes": state,
+    }

@@ -1,0 +1,374 @@
+"""The two documents between costgpu and the probe: what is to be measured, and what was seen.
+
+The probe writes the record; `costgpu.measure.profile` turns it into a workload profile. Both sides are shipped together,
+so that keys may change with any release. Times are seconds, memory is bytes. Python 3.8.
+"""
+
+from __future__ import annotations
+
+from typing import Any, List, Tuple, TypedDict, Union
+
+Trips = Union[float, str, None]  # how often a loop runs: "inf" is endless, None is unknown
+Tensor = Tuple[List[int], List[int], str]  # shape, strides, dtype
+
+
+class ProbeConfig(TypedDict):
+    """What is to be measured, and where the probe puts its files."""
+
+    script: str | None
+    module: str | None
+    args: list[str]
+    cwd: str
+    measure_for: float
+    hard_limit: float
+    start_limit: float
+    steps: int | None
+    result: str
+    scratch: str
+    saved_hooks: bool
+    fake_cuda: bool
+
+
+class Counter(TypedDict):
+    """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
+
+    text: str
+    increment: float | None
+    increment_line: int | None
+    loop_line: int | None
+    reset_line: int | None
+    targets: list[int]  # lines of the loops whose variable it is
+
+
+class Bound(TypedDict):
+    """A comparison of two numbers that ends a loop; `how` is ``while``, ``break`` or ``return``."""
+
+    how: str
+    line: int
+    test: str
+    operator: str
+    left: Trips
+    right: Trips
+    counters: list[Counter]
+    step_line: int
+
+
+class EarlyExit(TypedDict):
+    """A test that may end a loop and follows no counter."""
+
+    line: int
+    test: str
+    clock: bool
+
+
+class _Loop(TypedDict):
+    file: str
+    path: str
+    line: int
+    kind: str
+    function: str
+    depth: int
+    library: bool
+    trips: Trips
+    why: str
+    index: float | None  # of the loop variable, where it counts iterations
+    start: float
+    stride: float
+    bounds: list[Bound]
+    early_exit: list[EarlyExit]
+    optimizers: bool  # it runs over a list of optimizers
+    ragged: bool  # an incomplete group at the end steps too
+    varies: bool  # its length is computed from an outer loop's variable
+    source: str
+
+
+class Loop(_Loop, total=False):
+    """One loop around the step. `position` is trips, iterations so far, and whether it may end earlier."""
+
+    target: str
+    position: tuple[Trips, float | None, bool]
+    loader: bool
+
+
+class Snapshot(TypedDict):
+    """The loops around one step, outermost first, and what was counted up to it."""
+
+    anchor: int
+    batches: int  # of the loader that gave most
+    all_batches: int
+    loops: list[Loop]
+
+
+class IntervalEvents(TypedDict, total=False):
+    """What one interval held besides its step."""
+
+    save: float
+    validation: float
+    validation_batches: int
+    loader_start: float
+    opened: int
+    traced: bool
+
+
+class LaterWork(TypedDict, total=False):
+    """Training after the loop that was measured."""
+
+    file: str
+    line: int
+    source: str
+    trips: float | None
+    why: str
+
+
+class PeriodicWork(TypedDict):
+    """Validation, a checkpoint, or other gated work in a loop's body."""
+
+    kind: str
+    line: int
+    batches: int | None
+    batch_size: int | None
+    every: float | None
+    source: str
+    loop_line: int
+    path: str
+
+
+class Upcoming(TypedDict):
+    """Work that the source says will come."""
+
+    later: list[LaterWork]
+    periodic: list[PeriodicWork]
+
+
+class Loader(TypedDict, total=False):
+    """The DataLoader of the training."""
+
+    workers: int
+    batch_size: int | None
+    pin_memory: bool
+    length: int | None
+    fetch_seconds: float | None
+    fetches: int
+    fetch_waits: float
+
+
+class Batch(TypedDict):
+    """A batch as it was drawn."""
+
+    size: int | None
+    bytes: int
+
+
+class Optimizer(TypedDict):
+    """One optimizer, and how often it stepped."""
+
+    name: str
+    foreach: bool | None
+    fused: bool | None
+    momentum: bool
+    parameters: int
+    tensors: int
+    dtypes: dict[str, int]
+    state_bytes: int
+    steps: int
+
+
+class Op(TypedDict):
+    """All calls of one op with the same tensors."""
+
+    op: str
+    phase: str
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    count: int
+    seconds: float
+    attributes: dict[str, Any]
+
+
+class Told(TypedDict):
+    """What a trainer says of its own length."""
+
+    trainer: str
+    total: Trips
+    per_epoch: float | None
+    may_stop: list[str]
+    how: str
+
+
+class Intervals(TypedDict):
+    """The time from each step to the next, and what was seen around the steps."""
+
+    steps: int
+    seconds: list[float]
+    waits: list[float]  # of which inside next(loader)
+    special: dict[str, IntervalEvents]  # interval -> what it held besides its step
+    snapshots: list[Snapshot]
+    upcoming: Upcoming
+    loader: Loader | None
+    batch: Batch | None
+    optimizers: list[Optimizer]
+    model: dict[str, int]  # bytes and frozen_bytes of the modules that ran in the traced steps
+
+
+class PhaseRecord(Intervals):
+    """One training phase of torch: the steps inside one outermost loop."""
+
+    line: int
+    file: str
+    told: Told | None
+    own_seconds: list[float]  # of the probe, between the intervals
+    gap_seconds: float  # before the phase
+    saved_tensor_bytes: int
+    micro_batches: int
+    device: str
+    trace_steps: int
+    ops: list[Op]
+    op_seconds: float
+    calls: int
+    host_seconds: float
+    host_calls: int
+
+
+class Autocast(TypedDict):
+    """An autocast region that was entered."""
+
+    device: str
+    dtype: str
+    enabled: bool
+
+
+class TorchFacts(TypedDict):
+    """What torch says of itself and was told about precision and GPUs."""
+
+    version: str
+    threads: int
+    cuda_build: str | None
+    cuda_devices: list[str]
+    float32_matmul_precision: str
+    conv_tf32: bool
+    matmul_tf32: bool
+    autocast: list[Autocast]
+    compiled: int
+    fake_cuda: bool
+    fake_cuda_devices: int
+    fake_cuda_failures: list[str]
+    attention: list[str]
+    cudnn_benchmark: bool
+    processes_for_no_gpu: bool
+
+
+class StepTotals(TypedDict, total=False):
+    """FLOPs, bytes and kernels of a step, as counted from layers or operations."""
+
+    flops: float
+    bytes: float
+    kernels: float
+    convolutions: float
+    dtype: str
+    unknown_loops: bool
+
+
+class SeriesFacts(TypedDict, total=False):
+    """What a framework says of a series; each sets what it knows."""
+
+    total: float | None
+    per_epoch: int | None
+    epochs: int
+    may_stop: bool
+    backend: str
+    batch: int | None
+    optimizer: str
+    parameters: int | None
+    tensors: int
+    model_bytes: int | None
+    totals: StepTotals | None
+    settings: dict[str, str]
+    estimator: str
+    asks_gpu: bool
+    outer: str
+    busy: float
+    cost_analysis_flops: float
+    uncounted: str
+
+
+class SurroundingLoop(TypedDict, total=False):
+    """A loop around a series: of the script, or (line 0) of a library."""
+
+    trips: Trips
+    file: str
+    line: int
+    position: tuple[Trips, float | None, bool]
+
+
+class SeriesRecord(TypedDict):
+    """One thing that repeats: the steps of a fit, boosting rounds, a progress bar."""
+
+    source: str
+    unit: str
+    total: float | None
+    steps: int
+    open: bool
+    seconds: list[float]
+    lead: float  # from its opening to the first step
+    label: str
+    facts: SeriesFacts
+    special: dict[str, IntervalEvents]
+    snapshots: list[Snapshot]
+    openings: int
+    around: list[SurroundingLoop]
+
+
+class PlainLoop(TypedDict):
+    """A loop of the script that no framework counts; `index` is how many iterations it has made."""
+
+    file: str
+    line: int
+    source: str
+    trips: float
+    index: float
+    early: bool
+
+
+class LoopProgress(TypedDict):
+    """How far the script's own loops came, outermost first, in iterations of the innermost."""
+
+    loops: list[PlainLoop]
+    first: float
+    last: float
+    seconds: float
+    times: list[tuple[float, float]]  # seconds and iterations since it was first seen
+
+
+class _Always(TypedDict):
+    status: str  # cut, ended, never_stepped, exited, crashed
+    python: str
+    wall_seconds: float
+
+
+class ProbeRecord(_Always, total=False):
+    """What was seen of a script. The last nine are of one that exited or crashed."""
+
+    version: int
+    setup_seconds: float
+    peak_rss_bytes: int | None
+    cpu_seconds: float
+    before: dict[str, float]  # validation and save, before the first step
+    series: list[SeriesRecord]
+    loops: LoopProgress | None
+    versions: dict[str, str]
+    fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
+    torch: TorchFacts | None
+    phases: list[PhaseRecord]
+    optimizers_made: int
+    manual: int  # backward passes before the first optimizer step
+    probe_errors: list[str]
+    where: list[str]
+    cut_in_validation: bool
+    code: int
+    message: str
+    kind: str
+    missing: str | None
+    trail: str
+    while_tracing: bool
+    no_module: bool
+    bases: list[str]

@@ -1,0 +1,55 @@
+"""Takes the file guard to where it does not reach by itself: Python processes of the script, and native writers."""
+
+import io
+import os
+
+SITE = """# Installs costgpu's guard in the Python processes that a measured script starts, then the site's own file.
+import os, sys
+here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != here]
+try:
+    sys.path.insert(0, os.path.join(os.path.dirname(here), "probe.pyz"))
+    from _costgpu_probe.sandbox.file_guard import FileGuard
+    FileGuard(os.path.dirname(here)).install()
+except Exception as error:
+    sys.stderr.write("costgpu: no guard in this process: {}\\n".format(error))
+finally:
+    sys.path.pop(0)
+this = sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError:
+    sys.modules["sitecustomize"] = this
+"""
+
+
+def guard_child_processes(scratch):
+    """Makes every Python that the script starts install the guard first."""
+    folder = os.path.join(scratch, "site")
+    os.makedirs(folder, exist_ok=True)
+    with io.open(os.path.join(folder, "sitecustomize.py"), "w") as stream:
+        stream.write(SITE)
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = folder + (os.pathsep + before if before else "")
+
+
+def guard_safetensors(guard):
+    """A callback for when ``safetensors.torch`` has been imported, which writes its files in native code."""
+
+    def attach(module):
+        for name in ("save_file", "save_model"):
+            inner = getattr(module, name, None)
+            if inner is None:
+                continue
+
+            def save(*args, _inner=inner, **kwargs):
+                args = list(args)
+                if len(args) > 1:
+                    args[1] = guard.write_path(args[1], keep=False, always=True)
+                elif "filename" in kwargs:
+                    kwargs["filename"] = guard.write_path(kwargs["filename"], keep=False, always=True)
+                return _inner(*args, **kwargs)
+
+            setattr(module, name, save)
+
+    return attach

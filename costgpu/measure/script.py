@@ -1,0 +1,84 @@
+"""Measures a Python script: runs it under the probe as often as it takes, and describes what it does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from costgpu import __version__
+from costgpu.errors import NeedsCuda
+from costgpu.measure.cuda_errors import only_on_a_gpu, wants_launcher
+from costgpu.measure.failures import explain
+from costgpu.measure.host_info import measure_host, measure_host_with_torch
+from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.profile.profile_builder import build_profile, trained_by_torch
+from costgpu.measure.session import Outcome, Request, run_probe
+from costgpu.measure.workload_key import workload_key
+from costgpu.models.workload import WorkloadProfile
+
+
+def measure_script(
+    request: Request, interpreter: Interpreter, cache: Path, progress: Callable[[float, bool], None]
+) -> tuple[WorkloadProfile, Outcome]:
+    """Measures a script on this machine.
+
+    `progress` is called with the seconds so far and whether the script has stepped; logs and diverted files go to `cache`.
+
+    Raises:
+        ScriptError: It could not be measured; the subclass says why.
+        KeyboardInterrupt: After everything has been ended.
+    """
+    key = workload_key(
+        script=request.script, module=request.module, arguments=request.arguments, workdir=request.workdir
+    )  # before the script can change anything
+    outcome = _run_until_measured(request, interpreter, cache, progress)
+    error = explain(outcome, request, interpreter)
+    if error is not None:
+        raise error
+    record = outcome.record
+    assert record is not None  # noqa: S101 - explain() has an error for a missing record
+    torch = record.get("torch")
+    if torch is not None and trained_by_torch(record):
+        machine = measure_host_with_torch(interpreter, outcome.probe, torch["threads"], torch["cuda_devices"])
+    else:
+        machine = measure_host(python=interpreter.path).machine
+    profile = build_profile(
+        record,
+        machine,
+        script=request.name,
+        arguments=list(request.arguments),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=__version__,
+    )
+    return replace(profile, workload=key), outcome
+
+
+def _run_until_measured(
+    request: Request, interpreter: Interpreter, cache: Path, progress: Callable[[float, bool], None]
+) -> Outcome:
+    """Runs the script as it is; if it refuses, once more for each of the reasons that there is an answer to."""
+    options: dict[str, bool] = {}
+    while True:
+        outcome = run_probe(request, interpreter, cache, progress, **options)
+        option = _missing_option(outcome, request, interpreter)
+        if option is None or option[0] in options:
+            return outcome
+        options[option[0]] = option[1]
+
+
+def _missing_option(outcome: Outcome, request: Request, interpreter: Interpreter) -> tuple[str, bool] | None:
+    """Keyword of `run_probe` that this script may need; None if it was measured, or nothing helps."""
+    record = outcome.record
+    error = explain(outcome, request, interpreter)
+    if record is None or error is None:
+        return None
+    if wants_launcher(record):
+        return "launched", True
+    crashed = record["status"] == "crashed"
+    if isinstance(error, NeedsCuda) and not (crashed and only_on_a_gpu(record)):
+        return "fake_cuda", True
+    if crashed and record.get("while_tracing"):
+        return "saved_hooks", False  # torch.func and some extensions do not allow saved-tensor hooks
+    return None

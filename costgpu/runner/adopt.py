@@ -1,0 +1,137 @@
+"""Goes on with runs that another process has begun."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from costgpu.errors import CostGpuError, MachineUnusable, RunBusy
+from costgpu.models.instance import InstanceState
+from costgpu.models.job import EndReason, JobPhase, JobStatus
+from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.providers.base import Provider
+from costgpu.runner.drive.context import Detached, RunContext, Services
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.find_run import RunStore, load_run
+from costgpu.runner.machine.host import LogPosition
+from costgpu.runner.machine.keys import load_keys
+from costgpu.runner.state.journal import EventStore, RunJournal
+from costgpu.runner.state.lock import is_driven, lock_run
+from costgpu.runner.state.observer import NullObserver, Observer
+from costgpu.runner.state.states import IllegalEvent
+
+
+def adopt(
+    view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
+) -> Driver:
+    """A driver that goes on with a run. To be used within `lock_run` of its folder."""
+    journal = RunJournal(ledger, services.clock, view.run_id)
+    if journal.view.detached:
+        journal.add(EventKind.ADOPTED, client=socket.gethostname())
+    return Driver(RunContext(journal=journal, services=services, observer=observer, secrets=secrets))
+
+
+def provider_of(view: RunView, ledger: EventStore, services: Services) -> Provider:
+    """The adapter of a run's machine, with the credentials that the run was launched with.
+
+    Raises:
+        AuthError: They are another account's: what it does not know would look as if it were gone.
+    """
+    journal = RunJournal(ledger, services.clock, view.run_id)
+    return RunContext(journal=journal, services=services, observer=NullObserver()).provider()
+
+
+def job_status(view: RunView, services: Services) -> JobStatus | None:
+    """What the agent says about an open run; None if it does not answer or there is none yet."""
+    if view.instance is None or view.state not in (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING):
+        return None
+    try:
+        instance = services.provider(view.instance.provider).describe(view.instance)
+        if instance is None or not instance.state.alive:
+            return None
+        host = services.connect(instance, load_keys(services.folder / view.run_id))
+    except CostGpuError:
+        return None
+    try:
+        return host.status()
+    except CostGpuError:
+        return None
+    finally:
+        host.close()
+
+
+def log_tail(status: JobStatus, last_bytes: int = 4096) -> LogPosition:
+    """Where to start showing the output of a job that has been running for a while."""
+    return LogPosition(stdout=max(0, status.stdout_bytes - last_bytes), stderr=max(0, status.stderr_bytes - last_bytes))
+
+
+def collect_finished(ledger: RunStore, services: Services, observer: Observer) -> list[str]:
+    """Takes over the runs of this computer whose client is gone: what is finished comes home and is ended.
+
+    A run whose job had not started is ended too: nobody is left to start it. A job that runs is left alone.
+
+    Returns:
+        Ids of the runs that are closed now.
+    """
+    done: list[str] = []
+    for run_id in ledger.open_runs():
+        folder = services.folder / run_id
+        if not folder.exists() or is_driven(folder):
+            continue
+        try:
+            view = load_run(ledger, run_id)
+            with lock_run(folder):
+                driver = adopt(view, ledger, services, observer, None)
+                if _take_over(driver):
+                    driver.drive()
+                if driver.view.state is RunState.CLOSED:
+                    done.append(run_id)
+        except (RunBusy, Detached, IllegalEvent):
+            continue
+        except CostGpuError as error:
+            observer.note(f"Run {run_id}: {error.message}")
+    return done
+
+
+def _take_over(driver: Driver) -> bool:
+    """Whether there is something to be done for a run whose client is gone; a job that runs is left alone."""
+    context, view = driver.context, driver.view
+    if view.state is RunState.CLOSED:
+        return False  # another process was quicker
+    if view.state is RunState.SYNCING and (started := _job_started(context)) is not False:
+        if started is None:
+            return _is_gone(context)
+        context.journal.add(EventKind.STARTED)
+    if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
+        driver.give_up(EndReason.UNCLAIMED)
+        return True
+    if view.state is RunState.COLLECTING and view.collected and not view.spec.auto_shutdown:
+        return _is_gone(context)  # kept on purpose, until its lease ends
+    return driver.view.state in (RunState.TERMINATING, RunState.COLLECTING) or _job_over(context)
+
+
+def _job_started(context: RunContext) -> bool | None:
+    """Whether the client that was killed has started the job; None if the machine does not say."""
+    try:
+        return context.connection().status().phase is not JobPhase.WAITING
+    except MachineUnusable:
+        return False  # not even the agent is there
+    except CostGpuError:
+        return None
+
+
+def _job_over(context: RunContext) -> bool:
+    """Whether the machine says so, or is gone."""
+    try:
+        return context.connection().status().phase is JobPhase.FINISHED
+    except CostGpuError:
+        return _is_gone(context)
+    finally:
+        context.disconnect()
+
+
+def _is_gone(context: RunContext) -> bool:
+    if context.view.instance is None:
+        return False
+    instance = context.provider().describe(context.instance)
+    return instance is None or not instance.state.alive or instance.state is InstanceState.STOPPED

@@ -1,0 +1,146 @@
+"""From an instance with an id to a job that runs: boot, agent, files, start."""
+
+from __future__ import annotations
+
+import contextlib
+
+from costgpu.errors import (
+    BootFailed,
+    HostKeyMismatch,
+    HostUnreachable,
+    MachineUnusable,
+    ProviderError,
+    RunCancelled,
+    RunError,
+)
+from costgpu.models.instance import InstanceState
+from costgpu.models.job import EndReason, JobOrder, JobPhase
+from costgpu.models.offer import PurchaseOption
+from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.providers import registry
+from costgpu.runner.drive.context import RunContext
+from costgpu.runner.drive.liveness import await_connection, check_alive
+from costgpu.runner.machine.host import Host
+from costgpu.runner.timeouts import (
+    BOOT_SECONDS,
+    HOST_KEY_SECONDS,
+    POLL_SECONDS,
+    QUICK_POLL_SECONDS,
+    QUICK_SECONDS,
+    RECONNECT_SECONDS,
+)
+
+
+def boot(context: RunContext) -> None:
+    """Waits until the machine answers as itself."""
+    clock = context.clock
+    mismatch_since: float | None = None
+    last = "no answer"
+    while context.view.state is RunState.BOOTING:
+        waited = (clock.now() - context.view.changed_at).total_seconds()
+        instance = context.describe()
+        check_alive(context, instance)
+        if instance is not None and instance.state is InstanceState.RUNNING and instance.endpoint is not None:
+            try:
+                context.use_connection(context.services.connect(instance, context.keys()))
+            except HostUnreachable as error:
+                last = error.message
+            except HostKeyMismatch as error:
+                mismatch_since = clock.monotonic() if mismatch_since is None else mismatch_since
+                if clock.monotonic() - mismatch_since > HOST_KEY_SECONDS:
+                    context.end(EndReason.HOST_KEY_MISMATCH, error=error)
+                    return
+            else:
+                context.journal.add(EventKind.REACHED, host=instance.endpoint.host, zone=instance.zone)
+                return
+        if waited > BOOT_SECONDS:
+            context.end(EndReason.BOOT_FAILED, error=_boot_failed(context, last))
+            return
+        state = instance.state.value if instance else "not listed yet"
+        context.observer.waiting(context.view, f"{context.instance.instance_id} is {state}")
+        clock.sleep(POLL_SECONDS if waited > QUICK_SECONDS else QUICK_POLL_SECONDS)
+        context.journal.refresh()
+
+
+def sync(context: RunContext) -> None:
+    """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
+    try:
+        host = context.connection()
+        context.observer.waiting(context.view, "starting the agent")
+        host.install()
+        if host.status().phase is not JobPhase.WAITING:
+            context.journal.add(EventKind.STARTED)
+        elif context.secrets is None and context.view.spec.env_names:
+            _environment_lost(context)
+        else:
+            _start_job(context, host)
+    except HostUnreachable as error:
+        if context.seconds_disconnected() > RECONNECT_SECONDS:
+            context.end(EndReason.SYNC_FAILED, error=error)
+        else:
+            await_connection(context, error)
+    except HostKeyMismatch as error:
+        context.end(EndReason.HOST_KEY_MISMATCH, error=error)
+    except MachineUnusable as error:
+        context.end(EndReason.MACHINE_UNUSABLE, error=error)
+
+
+def _environment_lost(context: RunContext) -> None:
+    names = ", ".join(context.view.spec.env_names)
+    lost = RunCancelled(
+        f"The job had not started, and its environment ({names}) is known only to the client that is gone.",
+        hint="Run it again.",
+    )
+    context.end(EndReason.UNCLAIMED, error=lost)
+
+
+def _start_job(context: RunContext, host: Host) -> None:
+    try:
+        selection = context.services.select(context.view)
+        context.observer.waiting(context.view, f"sending {len(selection.files)} files")
+        sent = host.send(selection)
+        if not context.view.synced:
+            context.journal.add(EventKind.SYNCED, files=len(selection.files), bytes=sent)
+        bucket = context.services.bucket
+        urls = bucket.upload_urls(context.view) if bucket else {}
+        host.start(_job_order(context.view), context.secrets or {}, urls)
+        context.journal.add(EventKind.STARTED)
+    except (HostUnreachable, MachineUnusable):
+        raise
+    except RunError as error:
+        context.end(EndReason.SYNC_FAILED, error=error)
+    except OSError as error:
+        failed = RunError(f"The files could not be sent: {error}", hint="Nothing was run; the machine is ended.")
+        context.end(EndReason.SYNC_FAILED, error=failed)
+
+
+def _boot_failed(context: RunContext, last: str) -> BootFailed:
+    ref = context.instance
+    said = ""
+    with contextlib.suppress(ProviderError):
+        said = "\n".join(context.provider().console(ref).strip().splitlines()[-15:])
+    console = f"Its console said last:\n{said}" if said else "Its console said nothing."
+    return BootFailed(
+        f"{ref.instance_id} did not answer within {BOOT_SECONDS / 60:.0f} min ({last}). {console}",
+        hint="Another zone or type may do; a subnet without a route to the internet looks like this, too.",
+    )
+
+
+def _job_order(view: RunView) -> JobOrder:
+    spec, option, until = view.spec, view.option, view.lease_until
+    assert option is not None and until is not None  # noqa: S101, PT018 - a machine has them
+    return JobOrder(
+        argv=spec.argv,
+        setup=spec.setup,
+        outputs=spec.outputs,
+        processes=spec.processes,
+        python=spec.python,
+        deadline_epoch=until.timestamp(),
+        max_duration_seconds=spec.max_duration_seconds,
+        idle_seconds=spec.idle_seconds,
+        grace_seconds=spec.grace_seconds,
+        spot=option.offer.purchase_option is PurchaseOption.SPOT,
+        provider=option.offer.provider,
+        spot_notice=registry.spec(option.offer.provider).spot_notice,
+        power_off=spec.auto_shutdown,
+    )

@@ -1,0 +1,227 @@
+"""What the steps of a run work with: the run in the ledger, the services around it, and the connection to its machine."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from costgpu.clock import Clock
+from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
+from costgpu.models.instance import Instance, InstanceRef
+from costgpu.models.job import EndReason, FileEntry, JobStatus
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.providers.base import Provider
+from costgpu.retry import retry_provider_call
+from costgpu.runner.machine.host import Connector, Host, Keys, LogPosition, OutputSource, Selection
+from costgpu.runner.machine.keys import load_keys, make_keys
+from costgpu.runner.state.journal import RunJournal
+from costgpu.runner.state.observer import Observer
+from costgpu.runner.timeouts import DESCRIBE_SECONDS
+
+CAN_DETACH = (RunState.RUNNING, RunState.COLLECTING)
+"""States in which the agent guards job and machine by itself, so that the client may go."""
+
+
+class Detached(Exception):
+    """The client has left the run on purpose."""
+
+
+class BucketStore(Protocol):
+    """The user's bucket, where a machine leaves outputs that nobody fetches."""
+
+    def upload_urls(self, view: RunView) -> Mapping[str, str]:
+        """``outputs`` and ``logs`` -> presigned URL, valid as long as the lease."""
+
+    def check(self, url: str, until: datetime) -> str:
+        """Raises if the bucket cannot be used; returns a warning, or nothing."""
+
+    def recover(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], OutputSource] | None:
+        """What a machine that is gone has left there; None if nothing is there."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """What is outside of a run.
+
+    Attributes:
+        provider: Name -> adapter. Raises `CostGpuError` for an unknown one.
+        connect: Opens a connection to a machine.
+        clock: Tells the time and waits.
+        folder: Private folder of all runs.
+        select: Chooses the files of a working folder that travel.
+        allow_from: Provider name -> CIDR that may reach the machine.
+        bucket: The user's bucket; None without one.
+    """
+
+    provider: Callable[[str], Provider]
+    connect: Connector
+    clock: Clock
+    folder: Path
+    select: Callable[[RunView], Selection]
+    allow_from: Callable[[str], str]
+    bucket: BucketStore | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class RunContext:
+    """One run in the process that takes it forward.
+
+    Attributes:
+        secrets: Environment of the job; None in a process that does not have it.
+        detach_when_running: Whether to leave the run once its job runs.
+        log_position: How much of the job's output has been shown.
+        cancelling: Whether the user has cancelled.
+        error: What the command line ends with once the run is closed; None for the job's own exit code.
+        own_token: Token of the create call that this process was the first to make; empty if it was another one.
+        create_called_at: When this process last made it, monotonic; None if it has not.
+        disconnected_at: When the connection was lost, monotonic; None while there is one.
+    """
+
+    journal: RunJournal
+    services: Services
+    observer: Observer
+    secrets: Mapping[str, str] | None = None
+    detach_when_running: bool = False
+    log_position: LogPosition = field(default_factory=LogPosition)
+    cancelling: bool = False
+    error: CostGpuError | None = None
+    own_token: str = ""
+    create_called_at: float | None = None
+    disconnected_at: float | None = None
+    _accounts: dict[str, str] = field(default_factory=dict)
+    _host: Host | None = None
+
+    @property
+    def view(self) -> RunView:
+        """The run now."""
+        return self.journal.view
+
+    @property
+    def clock(self) -> Clock:
+        """Tells the time and waits."""
+        return self.services.clock
+
+    @property
+    def folder(self) -> Path:
+        """The run's private folder."""
+        return self.services.folder / self.view.run_id
+
+    @property
+    def instance(self) -> InstanceRef:
+        """The run's machine; asked for only once there is one."""
+        assert self.view.instance is not None  # noqa: S101
+        return self.view.instance
+
+    @property
+    def lease_until(self) -> datetime:
+        """The end of the lease; asked for only after an attempt."""
+        assert self.view.lease_until is not None  # noqa: S101
+        return self.view.lease_until
+
+    def provider(self) -> Provider:
+        """The adapter of the current attempt, with the credentials that the run was launched with.
+
+        Raises:
+            AuthError: They are another account's: what it does not know would look as if it were gone.
+        """
+        option = self.view.option
+        assert option is not None  # noqa: S101 - asked for only after an attempt
+        provider = self.services.provider(option.offer.provider)
+        wanted = self.view.account_at(provider.name)
+        mine = self.account(provider) if wanted else ""
+        if mine != wanted:
+            raise AuthError(
+                f"Run {self.view.run_id} belongs to {provider.name} account {wanted}, and these credentials to account"
+                f" {mine}.",
+                hint="Choose the credentials that it was launched with, such as AWS_PROFILE.",
+            )
+        return provider
+
+    def account(self, provider: Provider) -> str:
+        """The account that the credentials for a provider belong to; asked once."""
+        if provider.name not in self._accounts:
+            identity = retry_provider_call(self.clock, provider.identity, limit_seconds=DESCRIBE_SECONDS)
+            self._accounts[provider.name] = identity.account
+        return self._accounts[provider.name]
+
+    def keys(self) -> Keys:
+        """The one-run keys; made before the first create call and never again."""
+        if self.view.instance is None:
+            return make_keys(self.folder)
+        return load_keys(self.folder)
+
+    def describe(self) -> Instance | None:
+        """The machine as its provider describes it now; None if it does not know it."""
+        provider, ref = self.provider(), self.instance
+        return retry_provider_call(self.clock, lambda: provider.describe(ref), limit_seconds=DESCRIBE_SECONDS)
+
+    def connection(self) -> Host:
+        """The connection, made anew where it was lost. Raises `HostUnreachable` if the machine does not answer."""
+        if self._host is None:
+            instance = self.describe()
+            if instance is None or instance.endpoint is None or not instance.state.alive:
+                raise HostUnreachable(f"{self.instance.instance_id} has no address")
+            try:
+                self._host = self.services.connect(instance, self.keys())
+            except HostUnreachable:
+                if self.view.state in (*CAN_DETACH, RunState.SYNCING):
+                    self._open_access(instance)
+                raise
+            self.disconnected_at = None
+        return self._host
+
+    def _open_access(self, instance: Instance) -> None:
+        """The user may have moved to another network: the next try comes from the address of now."""
+        with contextlib.suppress(ProviderError):
+            self.provider().open_access(instance, self.services.allow_from(instance.ref.provider))
+
+    def use_connection(self, host: Host) -> None:
+        """Takes over a connection."""
+        self.disconnect()
+        self._host = host
+
+    def disconnect(self) -> None:
+        """Closes the connection. Idempotent."""
+        if self._host is not None:
+            with contextlib.suppress(CostGpuError, OSError):
+                self._host.close()
+            self._host = None
+
+    def seconds_disconnected(self) -> float:
+        """How long there has been no connection; the first call begins to count."""
+        now = self.clock.monotonic()
+        self.disconnected_at = now if self.disconnected_at is None else self.disconnected_at
+        return now - self.disconnected_at
+
+    def end(self, reason: EndReason, by: EndedBy = EndedBy.CLIENT, error: CostGpuError | None = None) -> None:
+        """Turns the run towards its end."""
+        self.error = self.error or error
+        if self.view.state is RunState.INTENT:
+            self.cancelling = True
+        elif self.view.state not in (RunState.TERMINATING, RunState.CLOSED):
+            self.journal.add(EventKind.ENDING, reason=reason.value, by=by.value)
+
+    def leave(self) -> None:
+        """Records that the client goes and the run stays; a run that ends already is not left.
+
+        Raises:
+            Detached: Unless the run ends.
+        """
+        insist(self._leave)
+
+    def _leave(self) -> None:
+        if self.view.state in CAN_DETACH:
+            self.journal.add(EventKind.DETACHED, because="on purpose")
+            raise Detached
+
+
+def insist(act: Callable[[], object]) -> None:
+    """Does what the user wants, whatever another process has written meanwhile."""
+    while True:
+        with contextlib.suppress(LedgerConflict):
+            act()
+            return

@@ -1,0 +1,27 @@
+"""The time limits of a run, in seconds, and how often is looked while waiting. Imports nothing."""
+
+from __future__ import annotations
+
+# Calls to a provider, repeated while it does not answer
+CREATE_SECONDS = 300.0
+DESCRIBE_SECONDS = 300.0
+TERMINATE_SECONDS = 600.0
+
+# What a provider may take
+VISIBLE_SECONDS = 120.0  # within this after the create call, "no such instance" proves nothing
+CONFIRM_SECONDS = 900.0  # from the terminate call to "terminated"
+CLEAN_UP_SECONDS = 60.0  # access rules cannot be removed before the provider has let go of the machine's address
+POWER_OFF_SECONDS = 60.0  # from the end of the lease to the provider's "terminated": one billing minute
+EARLY_SECONDS = 30.0  # so long before its deadline a machine may switch itself off because of it
+
+# What a machine may take
+BOOT_SECONDS = 600.0  # from the id to an answer over SSH
+HOST_KEY_SECONDS = 45.0  # until its boot script has run, a machine can show the key of its image
+RECONNECT_SECONDS = 600.0  # without a connection before the job has started, or while its outputs come home
+
+# Polling
+QUICK_SECONDS = 15.0  # a booting machine is looked at often at first
+QUICK_POLL_SECONDS = 0.25
+POLL_SECONDS = 1.0
+RECONNECT_POLL_SECONDS = 2.0
+FIND_POLL_SECONDS = 3.0  # while looking for the machine of an unanswered create call

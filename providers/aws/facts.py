@@ -1,0 +1,22 @@
+"""What is known of EC2 without asking: prices of disk and address, the policy, the command that ends an instance."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+from costgpu.models.instance import InstanceRef
+from costgpu.models.provider_costs import ProviderCosts
+
+# Source: Amazon EBS pricing (gp3) and Amazon VPC pricing (public IPv4 address), us-east-1 (read 2026-11).
+# Watts: Cloud Carbon Footprint, published coefficients, average over the provider's processors (read 2026-11-21).
+COSTS = ProviderCosts(disk_usd_per_gb_month=0.08, address_usd_per_hour=0.005, vcpu_watts=(0.74, 3.50))
+
+
+def policy() -> str:
+    """The IAM policy that is enough, exactly as shipped."""
+    return resources.files(__package__).joinpath("policy.json").read_text(encoding="utf-8")
+
+
+def end_by_hand(ref: InstanceRef, account: str = "") -> str:  # noqa: ARG001 - the command names no account
+    """The command that terminates an instance without costgpu."""
+    return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"

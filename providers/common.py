@@ -1,0 +1,146 @@
+"""What the adapters share: our tags, and the same words for the same mistakes. Pure."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import threading
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from costgpu.errors import InvalidRequest
+from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, OrphanedResource
+from costgpu.models.offer import Offer
+from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+
+LOGIN = "root"  # the boot script lets the run's key in as root
+NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
+
+
+def our_tags(request: CreateRequest) -> dict[str, str]:
+    """The four tags of a run's resources, exactly."""
+    return {
+        TAG_RUN: request.run_id,
+        TAG_NAME: request.name,
+        TAG_OWNER: request.owner,
+        TAG_LEASE: str(int(request.lease_until.timestamp())),
+    }
+
+
+def lease_in(tags: Mapping[str, str]) -> datetime | None:
+    """The end of the lease; None if the tag is missing or no Unix time."""
+    try:
+        return datetime.fromtimestamp(int(tags.get(TAG_LEASE, "")), UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def ssh_endpoint(address: str | None, state: InstanceState) -> Endpoint | None:
+    """How a machine with that public address is reached; None as long as it does not run."""
+    return Endpoint(kind="ssh", host=address, user=LOGIN) if address and state is InstanceState.RUNNING else None
+
+
+def not_ours(leftover: OrphanedResource) -> InvalidRequest:
+    """The error for a resource that costgpu must not touch."""
+    return InvalidRequest(
+        f"The {leftover.kind} {leftover.resource_id} in {leftover.region} does not carry the tag {TAG_RUN}: it is not"
+        " ours, and stays as it is."
+    )
+
+
+def unknown_region(cloud: str, region: str, known: Collection[str], usual: Collection[str]) -> InvalidRequest:
+    """The error for a region that does not exist, with near names.
+
+    Args:
+        usual: The ones to name if none is near.
+    """
+    near = difflib.get_close_matches(region, sorted(known), n=3, cutoff=0.5) or [
+        name for name in usual if name in known
+    ]
+    return InvalidRequest(
+        f"{cloud} has no region {region!r}.", hint=f"Did you mean {' or '.join(near)}?" if near else ""
+    )
+
+
+def network_of(allow_from: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """The addresses that are let in.
+
+    Raises:
+        InvalidRequest: It is no such range.
+    """
+    try:
+        return ipaddress.ip_network(allow_from, strict=False)
+    except ValueError as exc:
+        raise InvalidRequest(f"{allow_from!r} is not an address range such as 203.0.113.7/32.") from exc
+
+
+def boot_script_of(request: CreateRequest) -> str:
+    """The boot script, with an interpreter in its first line."""
+    return request.boot_script if request.boot_script.startswith("#!") else f"#!/bin/sh\n{request.boot_script}"
+
+
+def example_request(offer: Offer, now: datetime) -> CreateRequest:
+    """A request that is like that of a run, for questions that create nothing."""
+    return CreateRequest(
+        run_id="doctor",
+        token="doctor",  # noqa: S106 - names a request, is no secret
+        name="doctor",
+        owner="doctor",
+        offer=offer,
+        zone=offer.zone,
+        disk_gib=100,
+        lease_until=now + timedelta(hours=1),
+        boot_script="#!/bin/sh\n",
+        allow_from=NOBODY,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """What a machine boots.
+
+    Attributes:
+        name: What the provider knows this very image by: an id, a path.
+        root_gib: Least size of the boot disk.
+        architecture: ``x86_64`` or ``arm64``.
+        root_device: Name of the boot disk, such as ``/dev/sda1``; empty where it has none.
+    """
+
+    name: str
+    root_gib: int
+    architecture: str
+    root_device: str = ""
+
+    def check_disk(self, disk_gib: int) -> None:
+        """Raises `InvalidRequest` if a disk of that size is too small."""
+        if disk_gib < self.root_gib:
+            raise InvalidRequest(
+                f"A disk of {disk_gib} GiB is too small: the image {self.name} needs {self.root_gib} GiB.",
+                hint=f"Ask for a disk of at least {self.root_gib} GiB.",
+            )
+
+
+class ImageCache:
+    """Images that were looked up, once each; used from several threads."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Image] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, offer: Offer, look_up: Callable[[], Image]) -> Image:
+        """The image of an offer.
+
+        Raises:
+            InvalidRequest: It is for another architecture.
+        """
+        with self._lock:
+            if key not in self._found:
+                self._found[key] = look_up()
+            found = self._found[key]
+        if found.architecture != offer.architecture:
+            name = found.name.rsplit("/", 1)[-1]
+            raise InvalidRequest(
+                f"The image {name} is for {found.architecture}, but {offer.instance_type} is {offer.architecture}."
+            )
+        return found

@@ -1,0 +1,263 @@
+"""Whole logs: which counter was chosen, the time of a step, the total, and what is said about them.
+
+The logs of tests/logs were written in the formats of the programs; before each line stands when it came, in seconds.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.measure.log import counters
+from costgpu.measure.log.counters import ProgressLog
+from costgpu.measure.log.lines import Line, LineSplitter, user_pattern
+from costgpu.measure.log.phase import UNKNOWN_WORK, LogReading, read_phase
+from costgpu.models.workload import ExtraKind, GpuPath, Rhythm, TotalKind
+
+LOGS = Path(__file__).resolve().parents[2] / "logs"
+
+
+def replay(name: str, *, ended: bool = False, kind: str = "", end: bytes = b"\n") -> LogReading:
+    """Reads a recorded log."""
+    log, splitter = ProgressLog(), LineSplitter()
+    for row in (LOGS / f"{name}.log").read_bytes().removesuffix(b"\n").split(b"\n"):
+        at, _, text = row.removeprefix(b"@").partition(b" ")
+        for line in splitter.feed(text + end, float(at)):
+            log.read(line)
+    reading = read_phase(log, started_at=0.0, ended=ended, kind=kind)
+    assert reading is not None
+    return reading
+
+
+def read(lines: list[tuple[float, str]], *, ended: bool = False) -> LogReading:
+    """Reads lines with their times."""
+    log = ProgressLog()
+    for at, text in lines:
+        log.read(Line(text, at))
+    reading = read_phase(log, started_at=0.0, ended=ended)
+    assert reading is not None
+    return reading
+
+
+CASES: dict[str, Any] = tomllib.loads((LOGS / "expected.toml").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_recorded_logs(name: str) -> None:
+    reading, case = replay(name), CASES[name]
+    phase, total = reading.phase, reading.phase.total
+    assert phase.step.mean_seconds == pytest.approx(case["seconds"], rel=0.03)
+    assert (reading.framework, phase.unit) == (case.get("framework", "log lines"), case.get("unit", "step"))
+    assert (total.steps, total.steps_per_epoch) == (case.get("steps"), case.get("each"))
+    assert total.kind is (TotalKind.EXACT if "steps" in case else TotalKind.UNKNOWN)
+    assert total.how
+    assert case.get("how", "") in total.how
+    if "setup" in case:
+        assert reading.setup_seconds == pytest.approx(case["setup"], abs=0.15)
+    assert phase.kind == case.get("kind", "")
+    assert phase.gpu is (GpuPath.TABLE if phase.kind else GpuPath.NONE)
+    assert phase.gpu_reason
+    assert [extra.rhythm for extra in phase.extras] == ([Rhythm.EPOCH] if "extra" in case else [])
+    if "extra" in case:
+        assert phase.extras[0].seconds_each == pytest.approx(case["extra"], rel=0.1)
+    assert not any("prints a speed" in note for note in reading.notes)
+    assert "such as: " in reading.notes[0]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bars_that_overwrite_one_another_read_the_same(name: str) -> None:
+    assert replay(name, end=b"\r") == replay(name)
+
+
+def test_every_recorded_log_has_its_case() -> None:
+    assert {path.stem for path in LOGS.glob("*.log")} == set(CASES)
+
+
+def test_what_it_computes_is_never_guessed() -> None:
+    assert replay("darknet").phase.gpu_reason == UNKNOWN_WORK
+    assert "no GPU implementation" in replay("fasttext").phase.gpu_reason
+    named = replay("darknet", kind="resnet50").phase
+    assert (named.gpu, named.kind) == (GpuPath.TABLE, "resnet50")
+    assert "--like" in named.gpu_reason
+
+
+def test_where_only_one_line_an_epoch_comes_that_is_said() -> None:
+    assert any("once an epoch" in note for note in replay("theano").notes)
+
+
+def test_a_counter_beside_epochs_may_be_of_either() -> None:
+    lines = [(0.0, "Epoch 1/3")] + [(1.0 + n, f"step {n}/300 loss 0.1") for n in range(6)]
+    total = read(lines).phase.total
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.UNKNOWN, None, None)
+    assert "an epoch or the whole" in total.how
+
+
+def test_a_counter_that_starts_again_is_an_epochs() -> None:
+    lines = [(0.0, "Epoch 1/3"), *[(1.0 + n, f"step {n}/6") for n in range(1, 7)], (7.0, "Epoch 2/3")]
+    lines += [(9.0 + n, f"step {n}/6") for n in range(1, 5)]
+    total = read(lines).phase.total
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 18, 6)
+
+
+def test_a_counter_that_goes_on_over_epochs_is_the_wholes() -> None:
+    lines = [(float(n), f"step {n}/18") for n in range(1, 9)]
+    lines.insert(0, (0.0, "Epoch 1/3"))
+    lines.insert(7, (6.5, "Epoch 2/3"))
+    total = read(lines).phase.total
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 18, 6)
+
+
+def test_a_bar_that_was_opened_inside_an_epoch_is_the_epochs() -> None:
+    bar = [(1.0 + n, f"{n * 10:3d}%|{'#' * n:<10}| {n}/10 [00:0{n}<00:09, 1.00it/s]") for n in range(7)]
+    assert read([(0.5, "Epoch 1/5"), *bar]).phase.total.steps == 50
+    undecided = read([*bar[:1], (1.1, "Epoch 1/5"), *bar[1:]]).phase.total
+    assert undecided.kind is TotalKind.UNKNOWN
+
+
+def test_a_validation_bar_is_not_the_training() -> None:
+    lines = [(n * 1.0, f"train: 1%|# | {n}/100 [00:00<00:00, 1.0it/s]") for n in range(8)]
+    lines += [(8 + n * 0.01, f"validation: 1%|# | {n}/1000 [00:00<00:00, 99it/s]") for n in range(100)]
+    assert read(lines).phase.step.mean_seconds == pytest.approx(1.0)
+
+
+def test_preparations_are_left_for_what_runs_after_them() -> None:
+    lines = [(n * 0.1, f"tokenize: 1%|# | {n}/40 [00:00<00:00, 10it/s]") for n in range(41)]
+    lines += [(5.0 + n, f"iter {n} loss 0.1") for n in range(8)]
+    reading = read(lines)
+    assert reading.phase.step.mean_seconds == pytest.approx(1.0)
+    assert "iter 0" in reading.notes[0]
+
+
+def test_a_bar_at_the_end_of_its_first_epoch_is_still_the_training() -> None:
+    lines = [(0.0, "Epoch 1/9"), *[(1.0 + n, f"{n:3d}/10 [==>.......] - ETA: 1s - loss: 1") for n in range(1, 11)]]
+    lines += [(12.0, "Epoch 2/9")]
+    phase = read(lines).phase
+    assert (phase.unit, phase.total.steps) == ("step", 90)
+    assert phase.step.mean_seconds == pytest.approx(1.0)
+
+
+def test_other_counters_are_named() -> None:
+    lines = []
+    for n in range(8):
+        lines += [(n * 1.0, f"[{n}]\ttrain-auc:0.5"), (n + 0.5, f"step {n * 7}/900")]
+    reading = read(lines)
+    assert reading.framework == "xgboost"
+    assert "Other lines count, too" in reading.notes[0]
+    assert "step 0/900" in reading.notes[0]
+
+
+def test_a_printed_speed_is_only_compared() -> None:
+    lines = [(n * 2.0, f"Iteration {n * 10} (50 iter/s, 0.2s/10 iters), loss = 1") for n in range(8)]
+    reading = read(lines)
+    assert reading.phase.step.mean_seconds == pytest.approx(0.2)
+    assert any("prints a speed of 0.02 s" in note and "0.2 s" in note for note in reading.notes)
+
+
+def test_blocks_of_buffered_lines_still_give_the_rate() -> None:
+    lines = [(float(block), f"step {block * 50 + n}/10000") for block in range(1, 9) for n in range(50)]
+    reading = read(lines)
+    assert reading.phase.step.mean_seconds == pytest.approx(1 / 50)
+    assert any("blocks" in note for note in reading.notes)
+
+
+def test_pauses_with_a_rhythm_are_work_beside_the_steps() -> None:
+    at, lines = 0.0, []
+    for n in range(41):
+        at += 5.0 if n and n % 10 == 0 else 0.1
+        lines.append((at, f"iter {n}"))
+    phase = read(lines).phase
+    assert phase.step.mean_seconds == pytest.approx(0.1)
+    (extra,) = phase.extras
+    assert (extra.kind, extra.rhythm) == (ExtraKind.OTHER, Rhythm.STEPS)
+    assert extra.every == pytest.approx(10)
+    assert extra.seconds_each == pytest.approx(4.9)
+
+
+def test_a_single_pause_is_said_and_not_counted() -> None:
+    lines = [(n * 0.1 + (4.0 if n > 12 else 0.0), f"iter {n}") for n in range(20)]
+    reading = read(lines)
+    assert reading.phase.extras == []
+    assert any("pause of 4 s before 13" in note for note in reading.notes)
+
+
+def test_one_that_goes_on_is_told_from_one_that_prints_ahead() -> None:
+    ahead = [(0.1 + n, f"step {n * 5 + 5}/90") for n in range(8)]
+    assert read(ahead).phase.total.steps == 90
+    resumed = [(0.1 + n, f"step {n * 5 + 50}/90") for n in range(8)]
+    assert read(resumed).phase.total.steps == 40
+    assert "goes on from 50" in read(resumed).phase.total.how
+
+
+def test_a_training_that_may_stop_early_has_an_upper_bound() -> None:
+    lines = [(0.0, "EarlyStopping monitors val_loss"), *[(1.0 + n, f"step {n}/300") for n in range(6)]]
+    assert read(lines).phase.total.kind is TotalKind.UPPER_BOUND
+
+
+@pytest.mark.parametrize(
+    ("lines", "steps"),
+    [
+        ([(n * 1.0, f"step {n}/6") for n in range(1, 7)], 6),
+        ([(n * 1.0, f"iter {n * 10}") for n in range(1, 7)], 60),
+        ([(n * 1.0, f"Epoch {n}") for n in range(6)], 6),
+        ([(n * 1.0, f"Epoch {n // 3}/2, step {n % 3 + 1}/3") for n in range(6)], 6),
+        ([(n * 1.0, f"step {n * 100}/1099") for n in range(1, 11)], 1099),
+        ([(n * 1.0, f"{n * 25}% done") for n in range(5)], 100),
+    ],
+)
+def test_a_program_that_ended_is_known(lines: list[tuple[float, str]], steps: float) -> None:
+    total = read(lines, ended=True).phase.total
+    assert (total.kind, total.steps) == (TotalKind.EXACT, steps)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [(1.0, "step 1/5")],
+        [(float(n), "step 1/5") for n in range(9)],
+        [(float(n), f"step {9 - n}/9") for n in range(9)],
+        [(float(n), f"value {n}") for n in range(9)],
+    ],
+)
+def test_what_does_not_count_is_not_read(lines: list[tuple[float, str]]) -> None:
+    log = ProgressLog()
+    for at, text in lines:
+        log.read(Line(text, at))
+    assert read_phase(log, started_at=0.0, ended=False) is None
+
+
+def test_a_users_pattern_is_the_only_one() -> None:
+    log = ProgressLog((user_pattern(r"seen (?P<step>\d+)"),))
+    for n in range(8):
+        log.read(Line(f"step {n}/90", float(n)))
+        log.read(Line(f"seen {n * 100}", float(n)))
+    reading = read_phase(log, started_at=0.0, ended=False)
+    assert reading is not None
+    assert reading.phase.step.mean_seconds == pytest.approx(0.01)
+    assert "--step-pattern" in reading.notes[0]
+
+
+def test_counted_lines_are_called_so() -> None:
+    log = ProgressLog((user_pattern("checkpoint"),))
+    for n in range(8):
+        log.read(Line("checkpoint saved", n * 0.5))
+    reading = read_phase(log, started_at=0.0, ended=False)
+    assert reading is not None
+    assert reading.phase.step.mean_seconds == pytest.approx(0.5)
+    assert "counted as steps" in reading.notes[0]
+
+
+def test_memory_is_bounded_and_the_rate_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counters, "MOST_SAMPLES", 400)
+    log = ProgressLog()
+    for n in range(1000):
+        log.read(Line(f"[{n}]\ttrain-auc:0.5", n * 0.01))
+    best = log.best()
+    assert best is not None
+    assert len(best.samples) <= 400
+    reading = read_phase(log, started_at=0.0, ended=False)
+    assert reading is not None
+    assert reading.phase.step.mean_seconds == pytest.approx(0.01)

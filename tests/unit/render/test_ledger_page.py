@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from costgpu.cli.report import report
+from costgpu.cli.ledger import report
 from costgpu.config import data_path
 from costgpu.errors import UsageError
 from costgpu.ledger import Ledger

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from costgpu.models.reap import ReapFindings
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
-    from costgpu.runner.reap import Only
+    from costgpu.runner.reap import ReapFilter
     from costgpu.workflows.context import AppContext
 
 
@@ -37,7 +37,7 @@ def reap(
     """
     from costgpu.models.reap import ReapFindings
     from costgpu.render.text.reap import reap_json, reap_text
-    from costgpu.runner.reap import end_orphans, look
+    from costgpu.runner.reap import end_orphans, find_orphans
     from costgpu.runner.spending import shipped_prices
     from costgpu.workflows.context import app_context
 
@@ -48,7 +48,7 @@ def reap(
         known, now = Memory(parts, broken=not readable), parts.clock.now()
         found = ReapFindings()
         for provider, regions in places:
-            found.add(look([provider], regions, now, known.run, only=only, prices=shipped_prices))
+            found.add(find_orphans([provider], regions, now, known.run, only=only, prices=shipped_prices))
         found.unreachable.update(parts.unusable)
         found.unreachable.update(_without_credentials(parts, places, everywhere=not infra))
         if yes:
@@ -88,12 +88,12 @@ def _judge(found: ReapFindings, *, yes: bool) -> None:
         )
 
 
-def _only(parts: AppContext, older_than: str | None, *, mine: bool) -> Only:
+def _only(parts: AppContext, older_than: str | None, *, mine: bool) -> ReapFilter:
     from datetime import timedelta
 
     from costgpu.errors import UsageError
     from costgpu.runner.launch import current_owner
-    from costgpu.runner.reap import Only
+    from costgpu.runner.reap import ReapFilter
     from costgpu.units import parse_duration
 
     before = None
@@ -104,7 +104,7 @@ def _only(parts: AppContext, older_than: str | None, *, mine: bool) -> Only:
             raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
         except OverflowError as error:
             raise UsageError(f"--older-than: {older_than} is before the calendar begins.") from error
-    return Only(before=before, owner=(parts.settings.owner or current_owner()) if mine else "")
+    return ReapFilter(before=before, owner=(parts.settings.owner or current_owner()) if mine else "")
 
 
 class Memory:

@@ -32,7 +32,7 @@ from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
 from costgpu.render.text.jobs import jobs_json
 from costgpu.runner.find_run import load_run
-from costgpu.runner.spending import gather, state_of
+from costgpu.runner.spending import budget_state, gather
 
 DATA = Path(__file__).parent / "data"
 ANSWERS: dict[str, Any] = json.loads((DATA / "answers-0.1.0.json").read_text())
@@ -70,7 +70,7 @@ def test_totals(ledger: Ledger, by: By) -> None:
 def test_budgets_and_alerts(ledger: Ledger) -> None:
     stored = all_budgets(ledger)
     spending = gather(ledger, [each.budget for each in stored], None, AT, lambda *_: {})
-    states = [state_of(spending, each.budget) for each in stored]
+    states = [budget_state(spending, each.budget) for each in stored]
     found = {state.budget.name: {**to_json(state), "percent": state.percent} for state in states}
     assert found == ANSWERS["budgets"]
     periods = [bounds(each.budget.every, each.budget.time_zone, AT) for each in stored]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from costgpu.models.prediction import Candidate, Prediction
     from costgpu.models.run import Option, Plan
     from costgpu.models.workload import WorkloadProfile
-    from costgpu.runner.plan import Limits, Place
+    from costgpu.runner.plan import LaunchPlace, Limits
     from costgpu.workflows.context import AppContext
 
 
@@ -123,7 +123,7 @@ def places_for(
     today: date,
     workload_key: str = "",
     ledger: Ledger | None = None,
-) -> tuple[list[Place], str, list[str]]:
+) -> tuple[list[LaunchPlace], str, list[str]]:
     """Where to run it, best first, the sentence of the verdict, and notes.
 
     Where the ledger has earlier runs of the same workload, their measured speed is the prediction.
@@ -134,22 +134,22 @@ def places_for(
     import psutil
 
     from costgpu.estimate.predict import predict, prepare
-    from costgpu.estimate.scope import amount_of
-    from costgpu.estimate.verdict import Preferences, decide, weight
+    from costgpu.estimate.scope import scope_of
+    from costgpu.estimate.verdict import Preferences, decide, effective_cost
     from costgpu.models.prediction import Candidate, Choice
     from costgpu.pricing.hardware import accelerators
     from costgpu.pricing.speedups import speedups
-    from costgpu.runner.plan import Place, this_machine
+    from costgpu.runner.plan import LaunchPlace, this_machine
     from costgpu.units import parse_usd
     from costgpu.workflows.estimate.speed_history import Speeds
 
-    amount = amount_of(measured, epochs=None, total_steps=None) if measured else None
+    scope = scope_of(measured, epochs=None, total_steps=None) if measured else None
     workload = (
-        prepare(measured, amount, year=today.year, speedups=speedups(), cards=accelerators().values())
-        if measured and amount
+        prepare(measured, scope, year=today.year, speedups=speedups(), cards=accelerators().values())
+        if measured and scope
         else None
     )
-    whole = amount is not None and amount.whole
+    whole = scope is not None and scope.whole
     here_offer = this_machine(
         parse_usd(assume_price) if assume_price else Decimal(0),
         today,
@@ -158,11 +158,11 @@ def places_for(
     )
     speeds = Speeds(workload_key if workload else "", ledger=ledger)
     here = predict(workload, Candidate(offer=None), speeds.of(None)) if workload else None
-    here_place = Place(offer=here_offer, prediction=here if whole else None)
+    here_place = LaunchPlace(offer=here_offer, prediction=here if whole else None)
     notes = (
         []
-        if whole or amount is None
-        else ["How long the whole job takes is not known: " + amount.unit + " was predicted."]
+        if whole or scope is None
+        else ["How long the whole job takes is not known: " + scope.unit + " was predicted."]
     )
     if infra == ("local",):
         return [here_place], "", notes
@@ -171,7 +171,7 @@ def places_for(
     if usable and without:  # not a place to go to, or to fail over to
         wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
         notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
-    if workload is None or amount is None or here is None:
+    if workload is None or scope is None or here is None:
         if not (instance_type or gpus):
             raise UsageError(
                 "Without an estimate nothing says what machine to run it on.",
@@ -183,10 +183,10 @@ def places_for(
     predictions = [p for p in (predict(workload, c, speeds.of(c.offer)) for c in wanted) if not p.infeasible]
     if not predictions:
         raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
-    ranked_predictions = sorted(predictions, key=lambda p: (weight(p, preferences), p.wall_seconds.value))
+    ranked_predictions = sorted(predictions, key=lambda p: (effective_cost(p, preferences), p.wall_seconds.value))
     sentence = ""
     if not (instance_type or gpus):
-        verdict = decide(amount, here, predictions, preferences, ())
+        verdict = decide(scope, here, predictions, preferences, ())
         sentence = verdict.sentence
         if verdict.choice is Choice.HERE and (not infra or "local" in infra):
             return [here_place], sentence, notes
@@ -196,14 +196,18 @@ def places_for(
     return [_place(p.candidate, p if whole else None) for p in ranked_predictions], sentence, notes
 
 
-def _place(candidate: Candidate, prediction: Prediction | None) -> Place:
-    from costgpu.runner.plan import Place
+def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:
+    from costgpu.runner.plan import LaunchPlace
 
     assert candidate.offer is not None  # noqa: S101 - only offers are launched
-    return Place(offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour)
+    return LaunchPlace(
+        offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour
+    )
 
 
-def setup_for(asked: str | None, workdir: Path, measured: WorkloadProfile | None, place: Place, *, local: bool) -> str:
+def setup_for(
+    asked: str | None, workdir: Path, measured: WorkloadProfile | None, place: LaunchPlace, *, local: bool
+) -> str:
     """The set-up command: the user's; else the requirements; else the PyTorch that was measured."""
     if asked is not None or local:
         return asked or ""
@@ -344,7 +348,7 @@ def _identities(
 def plan_for(
     parts: AppContext,
     spec: JobSpec,
-    places: list[Place],
+    places: list[LaunchPlace],
     limits: Limits,
     verdict: str,
     notes: list[str],

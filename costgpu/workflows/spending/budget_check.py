@@ -116,9 +116,9 @@ class Check:
         from costgpu.ledger.records.budget_store import claim_delivery, finish_delivery
         from costgpu.render.text.alert_message import message
         from costgpu.render.text.budget import Standing, line
-        from costgpu.runner.spending import state_of
+        from costgpu.runner.spending import budget_state
 
-        state = state_of(spending, stored.budget)
+        state = budget_state(spending, stored.budget)
         now = self._parts.clock.now()
         if spending.clock_off:
             if state.crossed or self._all:
@@ -184,13 +184,13 @@ class Check:
 
     def _enforce(self, standings: Sequence[Standing], spending: Spending) -> None:
         """Ends what costs money for budgets of which nothing is left. One failure does not keep the others alive."""
-        from costgpu.runner.spending import counted
+        from costgpu.runner.spending import machines_counted
 
         done: set[tuple[str, object]] = set()
         for standing in standings:
             if not standing.state.exceeded:
                 continue
-            for machine in counted(standing.state.budget, spending.machines):
+            for machine in machines_counted(standing.state.budget, spending.machines):
                 if not machine.going or machine.usd_per_hour == 0 or (machine.run_id, machine.ref) in done:
                     continue
                 done.add((machine.run_id, machine.ref))
@@ -335,9 +335,9 @@ def standing_of(
     """A budget with what people were told; an unreadable part goes to the problems."""
     from costgpu.ledger.records.budget_store import alerts_of
     from costgpu.render.text.budget import Standing
-    from costgpu.runner.spending import state_of
+    from costgpu.runner.spending import budget_state
 
-    state = state or state_of(spending, stored.budget)
+    state = state or budget_state(spending, stored.budget)
     alerts: Sequence[Alert] = ()
     try:
         alerts = alerts_of(parts.ledger, stored, state.period)

@@ -70,7 +70,7 @@ def estimate(
 
     from costgpu import __version__
     from costgpu.estimate.predict import predict, prepare
-    from costgpu.estimate.scope import amount_of
+    from costgpu.estimate.scope import scope_of
     from costgpu.estimate.verdict import decide
     from costgpu.models.prediction import Candidate
     from costgpu.pricing.hardware import accelerators
@@ -114,12 +114,12 @@ def estimate(
     profile = found.profile
     if found.epochs is not None and not profile.phases[-1].total.steps_per_epoch:
         raise UsageError("No epochs could be found in this script.", hint="Use --total-steps.")
-    amount = amount_of(profile, epochs=found.epochs, total_steps=total_steps)
-    workload = prepare(profile, amount, year=now.year, speedups=speedups(), cards=accelerators().values())
+    scope = scope_of(profile, epochs=found.epochs, total_steps=total_steps)
+    workload = prepare(profile, scope, year=now.year, speedups=speedups(), cards=accelerators().values())
     with Speeds(profile.workload) as known:
         here = predict(workload, Candidate(offer=None), known.of(None))
         offers = [predict(workload, place, known.of(place.offer)) for place in places]
-        verdict = decide(amount, here, offers, preferences, ())
+        verdict = decide(scope, here, offers, preferences, ())
         known.record(verdict, profile, now)
     besides.weigh(workload, verdict, offers, preferences, now.date(), gpus=gpus, infra=tuple(infra or ()), spot=spot)
     if json or output == "json":

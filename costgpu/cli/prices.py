@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
     from costgpu.models.offer import Offer
     from costgpu.models.price_update import PriceUpdate
-    from costgpu.pricing.merge_prices import Refresh
+    from costgpu.pricing.merge_prices import RefreshResult
     from costgpu.providers.base import PriceSource
     from costgpu.providers.spec import ProviderSpec
 
@@ -50,8 +50,8 @@ def show(
     from costgpu.workflows.price_warning import warn_of_prices
 
     offers = price_store.offers(warn=warn_of_prices)
-    found = [price_store.kept(provider) for provider in _sources()]
-    failed = [price_store.failed_try(provider) for provider in _sources()]
+    found = [price_store.stored_prices(provider) for provider in _sources()]
+    failed = [price_store.last_failure(provider) for provider in _sources()]
     render = prices_json if json else prices_text
     typer.echo(
         render(
@@ -89,7 +89,7 @@ def refresh(
 
     now = datetime.now(UTC)
     known = price_store.offers()
-    results: list[Refresh] = []
+    results: list[RefreshResult] = []
     errors: list[CostGpuError] = []
     for provider, regions in _asked(infra or [], known):
         updates, failed = _ask(provider, regions, known, now)
@@ -98,7 +98,7 @@ def refresh(
         elif updates:
             failed.append(_nothing(provider, updates))
         if failed:
-            price_store.note_failure(price_store.FailedTry(provider=provider, at=now, why=failed[0].message))
+            price_store.record_failure(price_store.FailedRefresh(provider=provider, at=now, why=failed[0].message))
             typer.echo(f"costgpu: {_stays(provider, known, now)}", err=True)
         errors += failed
     if results or json:
@@ -191,18 +191,20 @@ def _ask(
     return updates, failed
 
 
-def _keep(provider: str, updates: Sequence[PriceUpdate], now: datetime, *, accept: bool) -> Refresh:
+def _keep(provider: str, updates: Sequence[PriceUpdate], now: datetime, *, accept: bool) -> RefreshResult:
     from costgpu.pricing import price_store
-    from costgpu.pricing.merge_prices import settle
+    from costgpu.pricing.merge_prices import merge_prices
 
-    settled: list[Refresh] = []
+    merged: list[RefreshResult] = []
 
     def change(known: Sequence[Offer]) -> Sequence[Offer]:
-        settled.append(settle(known, updates, accept=accept))
-        return settled[0].offers
+        merged.append(merge_prices(known, updates, accept=accept))
+        return merged[0].offers
 
-    price_store.keep(provider, sorted({offer.region for update in updates for offer in update.offers}), now, change)
-    return settled[0]
+    price_store.store_prices(
+        provider, sorted({offer.region for update in updates for offer in update.offers}), now, change
+    )
+    return merged[0]
 
 
 def _nothing(provider: str, updates: Sequence[PriceUpdate]) -> CostGpuError:

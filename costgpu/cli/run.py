@@ -89,7 +89,7 @@ def run(
     from dataclasses import replace
     from datetime import UTC, datetime
 
-    from costgpu.estimate.scope import amount_of
+    from costgpu.estimate.scope import scope_of
     from costgpu.measure import workload_key
     from costgpu.providers import registry
     from costgpu.render.text.plan import plan_json, plan_text
@@ -171,7 +171,7 @@ def run(
             setup=setup_for(setup, request.workdir, measured, places[0], local=on_this_machine),
             python=python_for(python, local=on_this_machine),
         )
-        steps = amount_of(measured).total_steps if measured else None
+        steps = scope_of(measured).total_steps if measured else None
         plan = plan_for(parts, spec, places, limits, verdict, notes, workload=key, steps=steps)
         plan, refused = with_budgets(parts, plan)
         if dry_run:

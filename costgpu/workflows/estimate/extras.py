@@ -14,7 +14,7 @@ from costgpu.errors import UsageError
 if TYPE_CHECKING:
     from datetime import date
 
-    from costgpu.estimate.buy_vs_rent import OwnTerms
+    from costgpu.estimate.buy_vs_rent import OwnershipTerms
     from costgpu.estimate.predict import Workload
     from costgpu.estimate.verdict import Preferences
     from costgpu.models.offer import AcceleratorSpec
@@ -39,7 +39,7 @@ class Besides:
     """
 
     card: AcceleratorSpec | None = None
-    terms: OwnTerms | None = None
+    terms: OwnershipTerms | None = None
     energy: bool = False
     chart: bool = False
     report: Path | None = None
@@ -67,7 +67,7 @@ class Besides:
         Raises:
             UsageError: No such card, no such price, or a file that must not be replaced.
         """
-        from costgpu.estimate.buy_vs_rent import OwnTerms, find_card
+        from costgpu.estimate.buy_vs_rent import OwnershipTerms, find_gpu
         from costgpu.pricing.hardware import accelerators
         from costgpu.units import parse_usd
         from costgpu.workflows.write_file import check_target
@@ -75,9 +75,9 @@ class Besides:
         if own is None and (own_price is not None or power_price is not None):
             word = "--own-price" if own_price is not None else "--power-price"
             raise UsageError(f"{word} is for a GPU of your own.", hint=f'--own "RTX 3090" {word} ...')
-        card = find_card(own, accelerators()) if own is not None else None
+        card = find_gpu(own, accelerators()) if own is not None else None
         terms = (
-            OwnTerms(
+            OwnershipTerms(
                 price_usd=parse_usd(own_price) if own_price is not None else None,
                 power_usd_per_kwh=float(parse_usd(power_price)) if power_price is not None else None,
             )
@@ -104,7 +104,7 @@ class Besides:
     ) -> None:
         """Computes all of it, and writes the page if one was asked for."""
         from costgpu.estimate.advice.advise import advise
-        from costgpu.estimate.buy_vs_rent import own
+        from costgpu.estimate.buy_vs_rent import ownership
         from costgpu.estimate.energy import energy_kwh
         from costgpu.estimate.free_notebooks import free_notebooks
         from costgpu.estimate.predict import predict
@@ -121,12 +121,12 @@ class Besides:
         cheaper = [] if spot else predicted(gpus, infra, on_spot=True)
         self.advice = advise(workload, verdict, offers, preferences, spot_offers=cheaper, wider_offers=wider)
         if self.card is not None and self.terms is not None:
-            self.own = own(workload, self.card, self.terms, verdict)
+            self.own = ownership(workload, self.card, self.terms, verdict)
         if self.energy:
             machine = workload.profile.machine
             self.rows = [(offer_name(p), energy_kwh(p, machine)) for p in (verdict.here, *verdict.table)]
         if verdict.choice is not Choice.HERE:
-            self.notebooks = tuple(free_notebooks(workload, workload.amount, accelerators()))
+            self.notebooks = tuple(free_notebooks(workload, workload.scope, accelerators()))
         if self.report is not None:
             self._write(workload, verdict, today)
 

@@ -157,7 +157,7 @@ def _is_program(word: str) -> bool:
 
 
 def _prior(asked: Asked, now: datetime, version: str) -> Subject:
-    from costgpu.estimate.reference_profiles import language_model_profile, like_profile
+    from costgpu.estimate.reference_profiles import language_model_profile, reference_profile
     from costgpu.measure.host_info import measure_host
     from costgpu.units import parse_count
 
@@ -170,7 +170,8 @@ def _prior(asked: Asked, now: datetime, version: str) -> Subject:
     from costgpu.pricing.references import reference
 
     found = reference(str(asked.like))
-    return Subject(like_profile(found, measure_host().machine, created, version, epochs=asked.epochs), None, None)
+    profile = reference_profile(found, measure_host().machine, created, version, epochs=asked.epochs)
+    return Subject(profile, None, None)
 
 
 def _measured_script(asked: Asked) -> tuple[WorkloadProfile, str]:

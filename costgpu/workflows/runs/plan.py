@@ -134,8 +134,8 @@ def places_for(
     import psutil
 
     from costgpu.estimate.predict import predict, prepare
-    from costgpu.estimate.scope import amount_of
-    from costgpu.estimate.verdict import Preferences, decide, weight
+    from costgpu.estimate.scope import scope_of
+    from costgpu.estimate.verdict import Preferences, decide, effective_cost
     from costgpu.models.prediction import Candidate, Choice
     from costgpu.pricing.hardware import accelerators
     from costgpu.pricing.speedups import speedups
@@ -143,13 +143,13 @@ def places_for(
     from costgpu.units import parse_usd
     from costgpu.workflows.estimate.speed_history import Speeds
 
-    amount = amount_of(measured, epochs=None, total_steps=None) if measured else None
+    scope = scope_of(measured, epochs=None, total_steps=None) if measured else None
     workload = (
-        prepare(measured, amount, year=today.year, speedups=speedups(), cards=accelerators().values())
-        if measured and amount
+        prepare(measured, scope, year=today.year, speedups=speedups(), cards=accelerators().values())
+        if measured and scope
         else None
     )
-    whole = amount is not None and amount.whole
+    whole = scope is not None and scope.whole
     here_offer = this_machine(
         parse_usd(assume_price) if assume_price else Decimal(0),
         today,
@@ -161,8 +161,8 @@ def places_for(
     here_place = LaunchPlace(offer=here_offer, prediction=here if whole else None)
     notes = (
         []
-        if whole or amount is None
-        else ["How long the whole job takes is not known: " + amount.unit + " was predicted."]
+        if whole or scope is None
+        else ["How long the whole job takes is not known: " + scope.unit + " was predicted."]
     )
     if infra == ("local",):
         return [here_place], "", notes
@@ -171,7 +171,7 @@ def places_for(
     if usable and without:  # not a place to go to, or to fail over to
         wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
         notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
-    if workload is None or amount is None or here is None:
+    if workload is None or scope is None or here is None:
         if not (instance_type or gpus):
             raise UsageError(
                 "Without an estimate nothing says what machine to run it on.",
@@ -183,10 +183,10 @@ def places_for(
     predictions = [p for p in (predict(workload, c, speeds.of(c.offer)) for c in wanted) if not p.infeasible]
     if not predictions:
         raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
-    ranked_predictions = sorted(predictions, key=lambda p: (weight(p, preferences), p.wall_seconds.value))
+    ranked_predictions = sorted(predictions, key=lambda p: (effective_cost(p, preferences), p.wall_seconds.value))
     sentence = ""
     if not (instance_type or gpus):
-        verdict = decide(amount, here, predictions, preferences, ())
+        verdict = decide(scope, here, predictions, preferences, ())
         sentence = verdict.sentence
         if verdict.choice is Choice.HERE and (not infra or "local" in infra):
             return [here_place], sentence, notes

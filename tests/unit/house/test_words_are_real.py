@@ -28,7 +28,7 @@ WORDS = {
 ADVICE = "correct these names; what is real, but not costgpu's, belongs into words.toml"
 COMMAND = re.compile(r"(?<![\w/.#-])(?<!# )costgpu ([a-z][a-z-]*)((?: [^\s`\"';:,)]+)*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-NAME = re.compile(r"(?<![\w./{\"'=-])[a-z]+(?:_[a-z]+)+(?![\w(=\"'.])")
+NAME = re.compile(r"(?<![\w./{\"'=*-])[a-z]+(?:_[a-z]+)+(?![\w(=\"'.*])")  # not of a file, a field or an argument
 VARIABLE = re.compile(r"\bCOSTGPU_([A-Z_]+)")
 
 

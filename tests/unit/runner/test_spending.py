@@ -456,7 +456,7 @@ class TestPrices:
     def test_refreshed_prices_count_where_there_are_some(self) -> None:
         one = machine("a", NOW)
         before = shipped_prices([one])[one.ref]
-        price_store.keep(
+        price_store.store_prices(
             "aws",
             ["us-east-1"],
             NOW,

@@ -17,10 +17,6 @@ from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.timeouts import AgentTimeouts
-from tests.agent.harness import Machine, in_thread, order, until
-from tests.emulated.guests.test_agent import LISTENS
-from costgpu.runner.machine.agent_client import AgentHost, Patience
-from costgpu.runner.machine.host import LogPosition
 from tests.agent.harness import LISTENS, Machine, in_thread, order, until
 
 

@@ -142,10 +142,7 @@ def test_a_refresh_of_aws_makes_offers_new(server: PriceServer) -> None:
     assert now("g5.xlarge", place="aws/us-west-2") == before("g5.xlarge", place="aws/us-west-2")
 
 
-def test_without_infra_everybody_with_credentials_is_asked(
-    server: PriceServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(price_store, "PROVIDERS", ("aws", "gcp"))
+def test_without_infra_everybody_with_credentials_is_asked(server: PriceServer) -> None:
     refresh()  # only the two regions are in these lists
     assert "ListSkus" not in server.requests
     assert {found.provider for found in (price_store.kept("aws"), price_store.kept("gcp")) if found} == {"aws"}

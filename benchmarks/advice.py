@@ -41,7 +41,8 @@ from costgpu.estimate.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Verdict
 from costgpu.models.workload import WorkloadProfile
-from costgpu.workflows.estimate.measure import candidates
+from costgpu.workflows.estimate.candidates import candidates
+from costgpu.workflows.reporter import LogReporter
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 YEAR = 2026
@@ -128,7 +129,7 @@ def workload_of(profile: WorkloadProfile, longer: float = LONGER) -> Workload:
 
 def advice_for(workload: Workload) -> tuple[Verdict, tuple[Advice, ...]]:
     """The verdict and the advice on it, over all on-demand offers."""
-    offers = [predict(workload, place) for place in candidates(None, (), spot=False)]
+    offers = [predict(workload, place) for place in candidates(None, (), spot=False, reporter=LogReporter())]
     here = predict(workload, Candidate(offer=None))
     verdict = decide(workload.scope, here, offers, Preferences(), ())
     return verdict, advise(workload, verdict, offers, Preferences())

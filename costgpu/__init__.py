@@ -1,3 +1,87 @@
-"""costgpu: should this training script run on a CPU or on a GPU, on which machine, for how much?"""
+"""costgpu: should this training script run on a CPU or on a GPU, on which machine, for how much?
+
+The Python interface is `estimate`, `offers`, `run` and `runs`; what it needs is imported with its first use.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+TYPE_CHECKING = False  # the module typing takes longer to import than the rest
+if TYPE_CHECKING:
+    from typing import Any
+
+    from costgpu.api import Verdict, estimate, offers, run, runs
+    from costgpu.errors import (
+        BudgetError,
+        ConfigError,
+        CostGpuError,
+        LedgerError,
+        PriceNotFound,
+        ProfileError,
+        ProviderError,
+        RunError,
+        ScriptError,
+        UsageError,
+    )
+    from costgpu.models.offer import Offer
+    from costgpu.models.run import RunView
+    from costgpu.models.workload import WorkloadProfile
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "BudgetError",
+    "ConfigError",
+    "CostGpuError",
+    "LedgerError",
+    "Offer",
+    "PriceNotFound",
+    "ProfileError",
+    "ProviderError",
+    "RunError",
+    "RunView",
+    "ScriptError",
+    "UsageError",
+    "Verdict",
+    "WorkloadProfile",
+    "estimate",
+    "offers",
+    "run",
+    "runs",
+]
+
+_HOMES = {
+    **dict.fromkeys(("Verdict", "estimate", "offers", "run", "runs"), "costgpu.api"),
+    "Offer": "costgpu.models.offer",
+    "RunView": "costgpu.models.run",
+    "WorkloadProfile": "costgpu.models.workload",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - `import costgpu` costs next to nothing
+
+    return getattr(import_module(_HOMES.get(name, "costgpu.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _Package(ModuleType):
+    """`costgpu.estimate` is the function, although a package has the same name and the import system would set it."""
+
+    @property
+    def estimate(self) -> Any:
+        return __getattr__("estimate")
+
+    @estimate.setter
+    def estimate(self, package: ModuleType) -> None:
+        pass
+
+
+sys.modules[__name__].__class__ = _Package

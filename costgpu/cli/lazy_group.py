@@ -14,7 +14,7 @@ COMMANDS = {
     "jobs": ("costgpu.cli.jobs", "List runs with their state, their cost so far and their lease."),
     "logs": ("costgpu.cli.jobs", "Print what the job has written to stdout and stderr."),
     "attach": ("costgpu.cli.jobs", "Watch a run again and take it to its end."),
-    "cancel": ("costgpu.cli.cancel", "End a run: save its outputs, terminate its machine."),
+    "cancel": ("costgpu.cli.jobs", "End a run: save its outputs, terminate its machine."),
     "fetch": ("costgpu.cli.jobs", "Download the outputs and logs of a run."),
     "reap": ("costgpu.cli.reap", "List orphaned machines and resources; --yes ends them."),
     "offers": ("costgpu.cli.offers", "List machine types that can be rented, with their prices."),

@@ -1,70 +1,64 @@
-"""`costgpu ledger`: what runs have cost, by whatever; as files for other programs; and how good the estimates were."""
+"""`costgpu ledger`: what runs have cost, as lists, totals, files and a page; and how good the estimates were."""
 
 from __future__ import annotations
 
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from costgpu.cli.billed import billed
-from costgpu.cli.report import report
-from costgpu.errors import UsageError
+from costgpu.cli import options as opt
+from costgpu.cli.terminal_reporter import TerminalReporter, print_note
+from costgpu.errors import AuthError, NotConfirmed, UsageError
+from costgpu.workflows.context import app_context
 from costgpu.workflows.spending.periods import period
+from costgpu.workflows.tags import split_tag
+from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from datetime import datetime
 
-    from costgpu.ledger import Ledger
-    from costgpu.ledger.queries.history import ClosedRun, Selection
+    from costgpu.ledger.queries.history import Selection
     from costgpu.ledger.queries.totals import By
+    from costgpu.providers.base import Billing
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.spending.billed import BilledPeriod, Bills
 
-SINCE = Annotated[
-    str | None, typer.Option(metavar="WHEN", help="From then on: 2026-11, 2026-11-01, or 30d for 30 days ago.")
-]
-UNTIL = Annotated[str | None, typer.Option(metavar="WHEN", help="Before then.")]
-PROVIDER = Annotated[str | None, typer.Option(help="Only there: aws, gcp, local.")]
-PERSON = Annotated[str | None, typer.Option(help="Only what alice, or alice@host, has launched.")]
-NAME = Annotated[str | None, typer.Option("-n", "--name", help="Only jobs of this name.")]
-TAG = Annotated[list[str] | None, typer.Option(help="Only runs with key=value. Repeatable.")]
-JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 ROWS = 20
 FORMATS = ("csv", "json", "focus", "focus-metadata")
+GROUPS = "job, month, day, provider, person, instance, reason"
+STDOUT = "-"
 
 ledger = typer.Typer(
     name="ledger",
-    help="What runs have cost: the newest ones, or totals. Periods are those of UTC, as on bills.",
     rich_markup_mode=None,
+    add_completion=False,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
-
-
-ledger.command()(billed)
-ledger.command()(report)
 
 
 @ledger.callback()
 def history(
     context: typer.Context,
     by: Annotated[
-        str | None,
-        typer.Option(metavar="GROUP", help="Totals by job, month, day, provider, person, instance, reason, tag:KEY."),
+        str | None, typer.Option(metavar="GROUP", help=f"Totals by group instead of runs: {GROUPS}, tag:KEY.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="So many runs; 0 for all.")] = ROWS,
-    since: SINCE = None,
-    until: UNTIL = None,
-    provider: PROVIDER = None,
-    person: PERSON = None,
-    name: NAME = None,
-    tag: TAG = None,
-    json: JSON = False,
+    limit: Annotated[int, typer.Option(min=0, help="Number of runs; 0 for all.")] = ROWS,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    provider: opt.Provider = None,
+    person: opt.Person = None,
+    name: opt.JobName = None,
+    tag: opt.Tag = None,
+    json: opt.Json = False,
 ) -> None:
-    """What runs have cost: the newest ones, or totals. Periods are those of UTC, as on bills.
+    """Show what runs have cost.
 
-    Amounts are metered: price times time, as it was when the run closed.
+    The newest ones, or totals. Periods are in UTC, as on bills. Amounts are metered:
+    price times time, as it was when the run closed.
     """
     if context.invoked_subcommand is not None:
         if any((by, limit != ROWS, since, until, provider, person, name, tag, json)):
@@ -75,112 +69,212 @@ def history(
             )
         return
     from costgpu.ledger.queries.history import closed_runs
-    from costgpu.ledger.queries.totals import totals
-    from costgpu.render.text.ledger import history_json, history_text, totals_json, totals_text
-    from costgpu.workflows.context import app_context
+    from costgpu.render.text.ledger import history_json, history_text
 
-    with app_context() as parts:
-        now = parts.clock.now()
+    with app_context(TerminalReporter()) as app:
+        now = app.clock.now()
         low, high = period(since, until, now)
-        chosen = selection(provider, person, name, tag)
+        chosen = _selection(provider, person, name, tag)
         if by is not None:
-            group, key = _group(by)
-            found = totals(parts.ledger, chosen, group, tag=key, since=low, until=high)
-            if json:
-                typer.echo(totals_json(found, by, low, high, now))
-            else:
-                typer.echo(totals_text(found, by, low, high))
+            _print_totals(app, by, chosen, low, high, as_json=json)
             return
-        rows = tuple(closed_runs(parts.ledger, chosen, since=low, until=high, newest_first=True, limit=limit or None))
+        runs = tuple(closed_runs(app.ledger, chosen, since=low, until=high, newest_first=True, limit=limit or None))
         if json:
-            typer.echo(history_json(rows, now))
+            typer.echo(history_json(runs, now))
             return
-        typer.echo(
-            history_text(
-                rows,
-                selected=bool(chosen.provider or chosen.owner or chosen.name or chosen.tags or low or high),
-                limit=limit,
-            )
-        )
-        _tell_open(parts.ledger)
+        selected = bool(chosen.provider or chosen.owner or chosen.name or chosen.tags or low or high)
+        typer.echo(history_text(runs, selected=selected, limit=limit))
+        if count := len(app.ledger.open_runs()):
+            typer.echo(f"{'1 run is' if count == 1 else f'{count} runs are'} not closed yet: costgpu jobs", err=True)
+
+
+def _print_totals(
+    app: AppContext, by: str, chosen: Selection, low: datetime | None, high: datetime | None, *, as_json: bool
+) -> None:
+    from costgpu.ledger.queries.totals import totals
+    from costgpu.render.text.ledger import totals_json, totals_text
+
+    group, key = _group(by)
+    found = totals(app.ledger, chosen, group, tag=key, since=low, until=high)
+    typer.echo(totals_json(found, by, low, high, app.clock.now()) if as_json else totals_text(found, by, low, high))
+
+
+@ledger.command()
+def billed(
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="Month; default: the current one, up to today.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Pay for the answer without being asked.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again, even within 6 hours of an answer.")] = False,
+    stored: Annotated[bool, typer.Option("--stored", help="Show stored answers only; ask nobody.")] = False,
+    json: opt.Json = False,
+) -> None:
+    """Compare metered costs with the providers' own figures.
+
+    AWS Cost Explorer charges $0.01 for each request, BigQuery at most as much for a look into
+    Google's billing export; an answer is kept for 6 hours.
+    The figures are stored in the ledger, where costgpu ledger accuracy uses them.
+    """
+    from costgpu.render.text.billed import billed_json, billed_text
+    from costgpu.workflows.spending.billed import Bills, ask, billing_providers, charges, compare, parse_month
+
+    if stored and fresh:
+        raise UsageError("--stored asks nobody, and --fresh asks again: choose one.")
+    with app_context(TerminalReporter()) as app:
+        start, end = parse_month(month, app.clock.now())
+        bills = Bills()
+        if not stored:
+            providers = billing_providers(app)
+            if not providers:
+                raise AuthError(
+                    "No provider with credentials here tells what it has billed.",
+                    hint="aws configure, or AWS_PROFILE; for Google gcp_billing_table in the settings. --stored shows"
+                    " what this ledger was told before.",
+                )
+            if not yes:
+                providers, paid, bills = charges(providers, start, end, fresh=fresh)
+                _confirm_charges(paid)
+            ask(providers, start, end, fresh=fresh, bills=bills)
+            if not bills.bills:
+                _raise_first(bills)
+        found = compare(app, bills.bills, start, end)
+        typer.echo(_billed(found, app.clock.now(), billed_json if json else billed_text))
+        _raise_first(bills)
+
+
+def _billed(found: BilledPeriod, now: datetime, render: Callable[..., str]) -> str:
+    return render(found.rows, found.start, found.end, now, sources=found.sources, notes=found.notes)
+
+
+def _confirm_charges(paid: Sequence[Billing]) -> None:
+    """Says what an answer costs before it is asked for."""
+    if not paid:
+        return
+    words = " and ".join(f"{billing.name} charges ${billing.usd_per_request} a request" for billing in paid)
+    if not sys.stdin.isatty():
+        raise NotConfirmed(f"{words} for what it has billed.", hint="Add -y to pay that, or --stored to ask nobody.")
+    sys.stderr.write(f"{words} for what it has billed. Ask? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise NotConfirmed("Not asked; nothing was spent.")
+
+
+def _raise_first(bills: Bills) -> None:
+    """Names who has not told what it has billed; the first one's error ends the command."""
+    for number, (name, error) in enumerate(bills.failed):
+        why = f": {error.message}" if number else "."  # the first one's words end the command
+        print_note(f"{name} has not told what it has billed{why}")
+    if bills.failed:
+        raise bills.failed[0][1]
+
+
+def billed_lines(app: AppContext, start: datetime, end: datetime) -> list[str]:
+    """Metered and billed amounts for `costgpu budget check`, whose user has agreed to the charge.
+
+    UTC days count whole; a provider that does not answer is one of the lines.
+    """
+    from datetime import timedelta
+
+    from costgpu.render.text.billed import billed_text
+    from costgpu.workflows.spending.billed import ask, billing_providers, compare, midnight
+
+    low = midnight(start)
+    high = midnight(end - timedelta(microseconds=1)) + timedelta(days=1)
+    bills = ask(billing_providers(app), low, high)
+    failed = [f"not asked: {name}: {error.message}" for name, error in bills.failed]
+    if not bills.bills:
+        return failed or ["No provider with credentials here tells what it has billed."]
+    found = compare(app, bills.bills, low, high)
+    return [*_billed(found, app.clock.now(), billed_text).splitlines(), *failed]
+
+
+@ledger.command()
+def report(
+    html: Annotated[str, typer.Option("--html", metavar="FILE", help="File to write to; - for stdout.")],
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="WHEN", help="Start of the period: 2026-11, 2026-11-01, or 30d; default: 90 days ago."),
+    ] = None,
+    until: opt.Until = None,
+    force: opt.Force = False,
+) -> None:
+    """Write a page for a browser: what was spent, and on what.
+
+    By day against budgets, by provider, GPU against CPU, what was wasted, estimate
+    against actual, what runs now. Days are those of UTC, but for budgets with a time
+    zone of their own. One file that needs nothing else.
+    """
+    from costgpu.workflows.spending.report import report_page, report_period
+
+    with app_context(TerminalReporter()) as app:
+        low, high = report_period(since, until, app.clock.now())
+        if html != STDOUT:
+            check_target(Path(html), force=force)
+        _write(html, [report_page(app, low, high)], force=force)
 
 
 @ledger.command()
 def export(
-    form: Annotated[str, typer.Option("--format", help="csv, json, focus or focus-metadata.")] = "csv",
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="Else stdout.")] = "-",
-    since: SINCE = None,
-    until: UNTIL = None,
-    provider: PROVIDER = None,
-    person: PERSON = None,
-    name: NAME = None,
-    tag: TAG = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    form: Annotated[str, typer.Option("--format", help="Format: csv, json, focus or focus-metadata.")] = "csv",
+    output: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="File to write to; - for stdout.")
+    ] = STDOUT,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    provider: opt.Provider = None,
+    person: opt.Person = None,
+    name: opt.JobName = None,
+    tag: opt.Tag = None,
+    force: opt.Force = False,
 ) -> None:
     """Write closed runs for other programs, oldest first.
 
     focus is FOCUS 1.2 as CSV: one row a run and billing month, which sum up to its cost.
     In CSV a text that a spreadsheet would take for a formula gets an apostrophe.
     """
-    from costgpu.workflows.context import app_context
-    from costgpu.workflows.write_file import check_target, write_file
-
     if form not in FORMATS:
         raise UsageError(f"There is no format {form!r}.", hint=f"Choose {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
-    if output != "-":
+    if output != STDOUT:
         check_target(Path(output), force=force)
-    with app_context() as parts:
-        now = parts.clock.now()
-        low, high = period(since, until, now)
-        chunks = _exported(parts.ledger, form, selection(provider, person, name, tag), (low, high, now))
-        if output == "-":
-            for chunk in chunks:
-                sys.stdout.write(chunk)
-            return
-        write_file(Path(output), chunks, force=force)
-    typer.echo(f"Written: {output}", err=True)
+    with app_context(TerminalReporter()) as app:
+        low, high = period(since, until, app.clock.now())
+        _write(output, _exported(app, form, _selection(provider, person, name, tag), low, high), force=force)
 
 
 @ledger.command()
 def accuracy(
-    limit: Annotated[int, typer.Option(min=0, help="Show so many runs; 0 for all.")] = ROWS,
-    since: SINCE = None,
-    until: UNTIL = None,
-    provider: PROVIDER = None,
-    person: PERSON = None,
-    name: NAME = None,
-    tag: TAG = None,
-    json: JSON = False,
+    limit: Annotated[int, typer.Option(min=0, help="Number of runs to show; 0 for all.")] = ROWS,
+    since: opt.Since = None,
+    until: opt.Until = None,
+    provider: opt.Provider = None,
+    person: opt.Person = None,
+    name: opt.JobName = None,
+    tag: opt.Tag = None,
+    json: opt.Json = False,
 ) -> None:
-    """Hold estimates against what happened: run by run, and how often the interval held.
+    """Compare estimates with what happened.
 
-    Runs that succeeded and had an estimate count. Times are from the create call to the end.
+    Run by run, and how often the interval held. Runs that succeeded and had an estimate
+    count. Times are from the create call to the end.
     """
     from costgpu.ledger.queries.accuracy import accuracy as summary
     from costgpu.ledger.queries.accuracy import comparisons
     from costgpu.render.text.ledger import accuracy_json, accuracy_text
-    from costgpu.workflows.context import app_context
 
-    with app_context() as parts:
-        now = parts.clock.now()
+    with app_context(TerminalReporter()) as app:
+        now = app.clock.now()
         low, high = period(since, until, now)
-        found = comparisons(parts.ledger, selection(provider, person, name, tag), since=low, until=high)
+        found = comparisons(app.ledger, _selection(provider, person, name, tag), since=low, until=high)
         if json:
             typer.echo(accuracy_json(summary(found), found, now))
         else:
             typer.echo(accuracy_text(summary(found), found[::-1][: limit or None]))
 
 
-def selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> Selection:
-    """Which runs are meant. Raises `UsageError`."""
+def _selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> Selection:
     from costgpu.ledger.queries.history import Selection
 
-    tags = {}
-    for word in tag or []:
-        key, sign, value = word.partition("=")
-        if not sign or not key:
-            raise UsageError(f"--tag {word!r} is not key=value.", hint="Such as --tag team=vision.")
-        tags[key] = value
+    tags = dict(split_tag(word) for word in tag or [])
     return Selection(provider=(provider or "").lower(), owner=person or "", name=name or "", tags=tags)
 
 
@@ -191,15 +285,12 @@ def _group(text: str) -> tuple[By, str]:
     if word == By.TAG and not key:
         raise UsageError("--by tag needs the tag's key.", hint="Such as --by tag:team.")
     if word not in list(By) or (key and word != By.TAG):
-        raise UsageError(
-            f"--by {text!r}: there are no such totals.",
-            hint="Choose job, month, day, provider, person, instance, reason or tag:KEY.",
-        )
+        raise UsageError(f"--by {text!r}: there are no such totals.", hint=f"Choose {GROUPS} or tag:KEY.")
     return By(word), key
 
 
 def _exported(
-    book: Ledger, form: str, chosen: Selection, times: tuple[datetime | None, datetime | None, datetime]
+    app: AppContext, form: str, chosen: Selection, low: datetime | None, high: datetime | None
 ) -> Iterator[str]:
     import json as documents
 
@@ -208,10 +299,10 @@ def _exported(
     from costgpu.ledger.queries.history import closed_runs
     from costgpu.providers import registry
 
-    low, high, now = times
+    now = app.clock.now()
     if form == "focus-metadata":
         return iter([documents.dumps(metadata(now), indent=2) + "\n"])
-    runs: Iterator[ClosedRun] = closed_runs(book, chosen, since=low, until=high)
+    runs = closed_runs(app.ledger, chosen, since=low, until=high)
     if form == "csv":
         return as_csv(runs)
     if form == "json":
@@ -220,8 +311,10 @@ def _exported(
     return as_focus(runs, names, since=low, until=high)
 
 
-def _tell_open(book: Ledger) -> None:
-    count = len(book.open_runs())
-    if count:
-        runs = "1 run is" if count == 1 else f"{count} runs are"
-        typer.echo(f"{runs} not closed yet: costgpu jobs", err=True)
+def _write(target: str, chunks: Iterable[str], *, force: bool) -> None:
+    if target == STDOUT:
+        for chunk in chunks:
+            sys.stdout.write(chunk)
+        return
+    write_file(Path(target), chunks, force=force)
+    typer.echo(f"Written: {target}", err=True)

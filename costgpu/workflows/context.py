@@ -1,4 +1,4 @@
-"""Puts the real parts together for a command: settings, ledger, adapters, keys. Imports lazily."""
+"""Puts the real parts together for a workflow: settings, ledger, adapters, keys. Imports lazily."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
-
-import typer
 
 from costgpu.errors import CostGpuError
 
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from costgpu.providers.spec import ProviderConfig
     from costgpu.runner.drive.context import Services
     from costgpu.runner.machine.host import Selection
+    from costgpu.workflows.reporter import Reporter
 
 ADDRESS_SECONDS = 30.0  # a laptop moves from network to network
 OPTIONS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket"}
@@ -28,23 +27,28 @@ OPTIONS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket"}
 
 
 class AppContext:
-    """Everything that a command on runs works with; each part is made when it is first needed.
+    """Everything that a workflow on runs works with; each part is made when it is first needed.
 
     Attributes:
-        unusable: Cloud -> why nothing there can be asked, as far as that was found out.
+        reporter: Hears remarks.
+        unusable: Provider -> why nothing there can be asked, as far as that was found out.
 
     Args:
-        folder: Of the project, whose settings count; None for the current one.
-        strict: Whether wrong settings are an error. Else that is said, and the defaults hold: they must not keep
+        reporter: Hears remarks.
+        folder: Project folder whose settings count; None for the current one.
+        strict: Whether wrong settings are an error. Else they are noted, and the defaults hold: they must not keep
             anybody from ending a machine.
-        flags: Settings from the command line; None is not given.
+        flags: Settings from the command line; None where not given.
     """
 
-    def __init__(self, folder: Path | None = None, *, strict: bool = False, **flags: object) -> None:
+    def __init__(
+        self, reporter: Reporter, folder: Path | None = None, *, strict: bool = False, **flags: object
+    ) -> None:
         from costgpu.clock import SystemClock
 
+        self.reporter = reporter
         self._strict = strict
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
         self.unusable: dict[str, str] = {}
         self._folder = folder or Path.cwd()
         self._flags = {name: value for name, value in flags.items() if value is not None}
@@ -63,7 +67,7 @@ class AppContext:
         except ConfigError as error:
             if self._strict:
                 raise
-            self._tell(error)
+            self._note(error)
             return Settings.model_construct()
 
     def checked_settings(self) -> Settings:
@@ -104,17 +108,17 @@ class AppContext:
             try:
                 url = ledger_url_at_any_rate(os.environ)
             except ConfigError as unknown:
-                return cast("Ledger", _Nowhere(unknown))  # another ledger's figures would be taken for the right ones
-            self._tell(error)
+                return cast(
+                    "Ledger", _UnknownLedger(unknown)
+                )  # another ledger's figures would be taken for the right ones
+            self._note(error)
         return Ledger.open(url)
 
-    def _tell(self, error: CostGpuError) -> None:
-        """Says once what is wrong with the settings."""
-        if error.message not in self._told:
-            self._told.add(error.message)
-            typer.echo(f"costgpu: {error.message} The default settings are used.", err=True)
-            if error.hint:
-                typer.echo(f"hint: {error.hint}", err=True)
+    def _note(self, error: CostGpuError) -> None:
+        """Notes once what is wrong with the settings."""
+        if error.message not in self._noted:
+            self._noted.add(error.message)
+            self.reporter.note(f"{error.message} The default settings are used.", error.hint)
 
     @cached_property
     def tools(self) -> Services:
@@ -166,7 +170,7 @@ class AppContext:
                     found.append(self.provider(spec.name))
             except CostGpuError as error:  # one that cannot be used does not hide the others
                 self.unusable[spec.name] = error.message
-                typer.echo(f"costgpu: {spec.name} cannot be asked: {error.message}", err=True)
+                self.reporter.note(f"{spec.name} cannot be asked: {error.message}")
         return found
 
     def close(self) -> None:
@@ -193,8 +197,8 @@ class AppContext:
         return select(Path(view.spec.workdir), limit_bytes=int(self.settings.sync_limit_mib * 2**20))
 
 
-class _Nowhere:
-    """A ledger of which nobody can tell where it is: every use of it raises why. Tags have to do."""
+class _UnknownLedger:
+    """A ledger whose place is not known: every use of it raises why."""
 
     def __init__(self, error: CostGpuError) -> None:
         self._error = error
@@ -207,66 +211,12 @@ class _Nowhere:
 
 
 @contextlib.contextmanager
-def app_context(folder: Path | None = None, *, strict: bool = False, **flags: object) -> Iterator[AppContext]:
-    """The workbench for one command; see `AppContext`."""
-    parts = AppContext(folder, strict=strict, **flags)
+def app_context(
+    reporter: Reporter, folder: Path | None = None, *, strict: bool = False, **flags: object
+) -> Iterator[AppContext]:
+    """The context of one command; see `AppContext`."""
+    context = AppContext(reporter, folder, strict=strict, **flags)
     try:
-        yield parts
+        yield context
     finally:
-        parts.close()
-
-
-def job_environment(names: list[str], env_file: str | None) -> dict[str, str]:
-    """The variables that travel to the job, from ``-e`` and ``--env-file``.
-
-    Args:
-        names: ``KEY=VALUE``, or ``KEY`` to take it from this environment.
-        env_file: Lines of ``KEY=VALUE``; ``#`` begins a comment, quotes around a value are removed.
-
-    Raises:
-        UsageError: One is not set here, not a variable name, or the file cannot be read.
-    """
-    from costgpu.errors import UsageError
-
-    found: dict[str, str] = {}
-    if env_file is not None:
-        try:
-            lines = Path(env_file).read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise UsageError(f"--env-file {env_file} cannot be read: {why}.") from error
-        for number, line in enumerate(lines, 1):
-            text = line.strip().removeprefix("export ").strip()
-            if not text or text.startswith("#"):
-                continue
-            key, sign, value = text.partition("=")
-            if not sign:
-                raise UsageError(f"{env_file}, line {number}, is not KEY=VALUE.", hint="# begins a comment.")
-            value = value.strip()
-            if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-                value = value[1:-1]
-            found[_variable(key.strip())] = _value(key, value)
-    for name in names:
-        key, sign, value = name.partition("=")
-        if not sign:
-            if key not in os.environ:
-                raise UsageError(f"-e {key}: there is no such variable here.", hint=f"Give a value: -e {key}=...")
-            value = os.environ[key]
-        found[_variable(key)] = _value(key, value)
-    return found
-
-
-def _value(name: str, value: str) -> str:
-    from costgpu.errors import UsageError
-
-    if "\0" in value:
-        raise UsageError(f"The value of {name.strip()} has a zero byte in it.", hint="No system allows that.")
-    return value
-
-
-def _variable(name: str) -> str:
-    from costgpu.errors import UsageError
-
-    if not name.isidentifier() or not name.isascii():
-        raise UsageError(f"{name!r} is not the name of an environment variable.", hint="Write -e KEY=VALUE, or -e KEY.")
-    return name
+        context.close()

@@ -1,47 +1,91 @@
-"""What `costgpu doctor` looks at on this computer, and what it asks of whom. Imports lazily."""
+"""Whether a run would work from here: every cloud side by side, and this computer."""
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 
-from costgpu.errors import AuthError, ConfigError, CostGpuError, LedgerError, PriceNotFound, UsageError
-from costgpu.models.diagnostics import Check, Examination, failed, ok, unknown, warning
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from costgpu.models.offer import Offer
-    from costgpu.providers.spec import ProviderSpec
-    from costgpu.workflows.context import AppContext
+from costgpu.config import data_folder
+from costgpu.errors import AuthError, ConfigError, CostGpuError, PriceNotFound, UsageError
+from costgpu.models.diagnostics import Check, failed, unknown
+from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.pricing.catalog import query_current
+from costgpu.pricing.query import OfferQuery
+from costgpu.providers import registry
+from costgpu.providers.spec import ProviderConfig, ProviderSpec
+from costgpu.render.text.doctor import Place
+from costgpu.units import AcceleratorRequest, parse_accelerator
+from costgpu.workflows.computer_checks import own_checks
+from costgpu.workflows.context import AppContext
+from costgpu.workflows.reporter import Reporter
 
 LEAST_MEMORY_GIB = 4.0  # of the machine that is looked at where none is named
 
 
-def wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: bool) -> Offer | None:
-    """The cheapest offer of what was asked for; None if nothing was.
+def examine(
+    context: AppContext, infra: Sequence[str], instance_type: str | None, gpus: str | None, *, spot: bool
+) -> list[Place]:
+    """This computer, and the clouds that were named or can be examined; the clouds are asked side by side."""
+    names = _places(infra) if infra else [spec.name for spec in clouds()]
+    offers = _offers(names, instance_type, gpus, spot=spot, asked=bool(infra), reporter=context.reporter)
+    found: dict[str, Sequence[Check]] = {}
 
-    Args:
-        place: ``aws`` or ``aws/us-east-1``.
-        instance_type: None for any.
-        gpus: As ``--gpus``; None for a machine without.
-        spot: How it is to be paid for.
+    def ask(place: str) -> None:
+        found[place] = cloud_checks(context, place.partition("/")[0], offers[place], asked=bool(infra))
+
+    threads = [threading.Thread(target=ask, args=(place,), name=place, daemon=True) for place in names]
+    for thread in threads:
+        thread.start()
+    here = Place(name="this computer", checks=own_checks(context))
+    for thread in threads:
+        thread.join()
+    return [here, *(Place(name=place, checks=found[place], offer=offers[place]) for place in names)]
+
+
+def permissions(provider: str) -> str:
+    """The least permissions that are enough, as the provider takes them."""
+    policies = {spec.name: spec.policy for spec in registry.specs() if spec.policy is not None}
+    if provider not in policies:
+        raise UsageError(f"--policy {provider}: there is none.", hint=f"Use {' or '.join(policies)}.")
+    return policies[provider]()
+
+
+def _places(infra: Sequence[str]) -> list[str]:
+    """The places to ask, as they were named, without this computer."""
+    for place in infra:
+        name, sign, region = place.partition("/")
+        if registry.find(name) is None or (sign and (not region or "/" in region or name == "local")):
+            raise UsageError(f"--infra {place} is not a place.", hint="Such as aws, gcp/us-central1 or local.")
+    return [place for place in dict.fromkeys(infra) if place != "local"]
+
+
+def _offers(
+    places: list[str], instance_type: str | None, gpus: str | None, *, spot: bool, asked: bool, reporter: Reporter
+) -> dict[str, Offer | None]:
+    """The machine to ask about in each place. Places that were named must have it; of the others, one of them."""
+    if instance_type is not None and gpus is not None:
+        raise UsageError("-t and --gpus contradict each other.", hint="A machine type has its accelerators.")
+    found: dict[str, Offer | None] = {}
+    errors: list[PriceNotFound] = []
+    for place in places:
+        try:
+            found[place] = _wanted(place, instance_type, gpus, spot=spot, reporter=reporter)
+        except PriceNotFound as error:
+            found[place] = None
+            errors.append(error)
+    if errors and (asked or len(errors) == len(places)):
+        raise errors[0]
+    return found
+
+
+def _wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: bool, reporter: Reporter) -> Offer | None:
+    """The cheapest offer of what was asked for; None if nothing was.
 
     Raises:
         PriceNotFound: There is none.
         UsageError: The accelerator is not one.
     """
-    import dataclasses
-
-    from costgpu.models.offer import PurchaseOption
-    from costgpu.pricing.catalog import query_current
-    from costgpu.pricing.query import OfferQuery
-    from costgpu.units import AcceleratorRequest, parse_accelerator
-    from costgpu.workflows.price_warning import warn_of_prices
-
     provider, _, region = place.partition("/")
     if not (region or instance_type or gpus):
         return None
@@ -53,7 +97,7 @@ def wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: boo
     )
     found = [
         offer
-        for offer in query_current(query, warn_of_prices)
+        for offer in query_current(query, reporter.note)
         if (instance_type is None or offer.instance_type == instance_type.lower())
         and (not any_machine or (offer.memory_gib >= LEAST_MEMORY_GIB and offer.architecture == "x86_64"))
     ]
@@ -65,155 +109,35 @@ def wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: boo
     if not region:
         return found[0]
     # A region without a price may still exist: the provider is asked, and says what is wrong with it.
-    return next(
-        (offer for offer in found if offer.region == region), dataclasses.replace(found[0], region=region, zone=None)
-    )
+    return next((offer for offer in found if offer.region == region), replace(found[0], region=region, zone=None))
 
 
 def clouds() -> tuple[ProviderSpec, ...]:
     """The providers that can be examined."""
-    from costgpu.providers import registry
-
     return tuple(spec for spec in registry.specs() if spec.diagnostics is not None)
 
 
-def cloud_checks(parts: AppContext, name: str, offer: Offer | None, *, asked: bool) -> Sequence[Check]:
+def cloud_checks(context: AppContext, name: str, offer: Offer | None, *, asked: bool) -> Sequence[Check]:
     """What is found of one provider; never raises.
 
     Args:
-        parts: Gives the clock and the settings. Those that cannot be read count as not set: the checks of this computer
-            say so.
-        name: Of the provider.
+        context: Clock and settings. Settings that cannot be read count as not set: the checks of this computer say so.
+        name: Name of the provider.
         offer: The machine that is wanted; None if none was named.
         asked: Whether the user has named this provider; else it may well be one without credentials.
     """
-    from costgpu.config import data_folder
-    from costgpu.providers import registry
-    from costgpu.providers.spec import ProviderConfig
-
     spec = registry.spec(name)
     if not spec.has_credentials():
         if asked:
             return [failed("credentials", AuthError(f"There are none for {name} here.", hint=f"{spec.login_hint}."))]
         return [unknown("credentials", f"none here; to get some: {spec.login_hint}")]
     try:
-        config = parts.provider_config(name)
+        config = context.provider_config(name)
     except ConfigError:
-        config = ProviderConfig(clock=parts.clock, data_folder=data_folder)
+        config = ProviderConfig(clock=context.clock, data_folder=data_folder)
     try:
         return spec.diagnostics(config).examine(offer) if spec.diagnostics is not None else []
     except CostGpuError as error:
         return [failed("credentials", error)]
     except Exception as error:  # noqa: BLE001 - a profile that does not exist, a damaged file: boto3 has its own kinds
         return [failed("credentials", AuthError(" ".join(str(error).split()), hint=f"{spec.login_hint}."))]
-
-
-def own_checks(parts: AppContext) -> Sequence[Check]:
-    """What is found of this computer."""
-    done = Examination()
-    done.add("python", _python)
-    done.add("settings", lambda: _settings(parts))
-    done.add("data folder", _data_folder)
-    done.add("ledger", _ledger)
-    done.add("alerts", _alerts)
-    done.add("cron", _cron)
-    return done.checks
-
-
-def _python() -> Check:
-    from costgpu import __version__
-
-    version = ".".join(map(str, sys.version_info[:3]))
-    return ok("python", f"{version}, costgpu {__version__}")
-
-
-def _settings(parts: AppContext) -> Check:
-    from costgpu.config import config_file
-
-    settings = parts.settings
-    file = config_file()
-    where = str(file) if file.is_file() else f"no file {file}; defaults and variables count"
-    return ok("settings", f"{where}; machines may live {settings.max_lease_hours:g} h")
-
-
-def _data_folder() -> Check:
-    from costgpu.config.paths import data_path
-
-    folder = data_path()
-    if not folder.exists():
-        near = next(parent for parent in folder.parents if parent.exists())
-        if not os.access(near, os.W_OK | os.X_OK):
-            raise ConfigError(f"{folder} cannot be made: {near} may not be written.", hint="Set XDG_DATA_HOME.")
-        return ok("data folder", f"{folder} is made, for you alone, when the first run needs it")
-    found = folder.stat()
-    if not stat.S_ISDIR(found.st_mode):
-        raise ConfigError(f"{folder} is not a folder.", hint="Move it away, or set XDG_DATA_HOME.")
-    if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
-        raise ConfigError(
-            f"{folder} belongs to another user (number {found.st_uid}).",
-            hint="Set XDG_DATA_HOME to a folder of your own.",
-        )
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ConfigError(f"{folder} may not be written.", hint=f"chmod 700 {folder}")
-    if stat.S_IMODE(found.st_mode) & 0o077:
-        return warning("data folder", f"others may look into {folder}, where keys of runs are", f"chmod 700 {folder}")
-    return ok("data folder", f"{folder}, for you alone")
-
-
-def _ledger() -> Check:
-    """Reads it; whether it can be written is asked of the system, so that nothing is changed."""
-    from costgpu.config import ledger_url
-    from costgpu.ledger import Ledger
-
-    with Ledger.open(ledger_url()) as ledger:
-        place, runs = ledger.place, len(ledger.recent_runs())
-    if "://" in place:
-        return ok("ledger", f"{place} answers (whether it can be written, only a run tells)")
-    file = Path(place)
-    if not file.exists():
-        return ok("ledger", f"{file} is made by the first run")
-    if not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
-        raise LedgerError(f"The ledger {file} may not be written.", hint="No run starts without it: chmod u+w.")
-    return ok("ledger", f"{file} can be read and written ({runs}{'+' if runs >= 50 else ''} runs)")
-
-
-def _alerts() -> Check:
-    from costgpu.config.settings_files import PREFIX, user_file
-
-    file = user_file()
-    if "alert_urls" not in file.values or file.path is None:
-        if os.environ.get(f"{PREFIX}ALERT_URLS"):
-            return ok("alerts", f"addresses in {PREFIX}ALERT_URLS; costgpu budget test-alert tries them")
-        return ok("alerts", "no alert_urls: budget alerts are printed, and sent to nobody")
-    if stat.S_IMODE(file.path.stat().st_mode) & 0o077:
-        return warning("alerts", f"others may read {file.path}, which holds secrets", f"chmod 600 {file.path}")
-    return ok("alerts", f"addresses in {file.path}, for you alone; costgpu budget test-alert tries them")
-
-
-def _cron() -> Check:
-    from costgpu.alert import crontab_file, crontab_lines
-
-    advice = "costgpu budget cron --reap --install ends by itself what has outlived its lease."
-    try:
-        lines = crontab_file.read()
-        installed = crontab_lines.remove(lines) != lines
-    except ConfigError as error:
-        return unknown("cron", error.message)
-    if installed:
-        return ok("cron", "costgpu looks after budgets by itself")
-    return ok("cron", "costgpu does nothing by itself: no line of it in your crontab", advice)
-
-
-def places_of(infra: Sequence[str]) -> list[str]:
-    """The clouds to ask, as they were named, without this computer.
-
-    Raises:
-        UsageError: There is no such place.
-    """
-    from costgpu.providers import registry
-
-    for place in infra:
-        name, sign, region = place.partition("/")
-        if registry.find(name) is None or (sign and (not region or "/" in region or name == "local")):
-            raise UsageError(f"--infra {place} is not a place.", hint="Such as aws, gcp/us-central1 or local.")
-    return [place for place in dict.fromkeys(infra) if place != "local"]

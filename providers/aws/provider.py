@@ -62,11 +62,6 @@ class AwsProvider:
         """Account, principal and where the credentials came from."""
         return self._clients.identity()
 
-    def minimum_disk_gib(self, request: CreateRequest) -> int:
-        """The least root disk that the image of this offer fits on."""
-        self._clients.require(request.offer.region)
-        return self._images.find(request.offer).root_gib
-
     def check(self, request: CreateRequest) -> None:
         """Quota, image, subnet and permission, without creating anything (RunInstances with DryRun)."""
         offer = request.offer

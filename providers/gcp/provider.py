@@ -60,10 +60,6 @@ class GcpProvider:
         """Project, principal and where the credentials came from."""
         return self._clients.identity()
 
-    def minimum_disk_gib(self, request: CreateRequest) -> int:
-        """The least boot disk that the image of this offer fits on."""
-        return self._images.find(request.offer).root_gib
-
     def check(self, request: CreateRequest) -> None:
         """Region, zone, image, network and quotas, without creating anything: Google has no dry run."""
         self._clients.require(request.offer.region)

@@ -26,6 +26,8 @@ SECRETS = ("AWS_", "COSTGPU_")
 XDG = ("CONFIG", "CACHE", "DATA", "STATE")
 COMMAND = [sys.executable, "-m", "costgpu"]
 LOCAL = ("run", "--infra", "local", "--no-estimate", "--python", sys.executable)
+STEPS = (Path(__file__).parent.parent / "scripts" / "cli" / "steps.py").read_text()
+"""A job that makes steps until it is asked to end, and then keeps a checkpoint."""
 Result = subprocess.CompletedProcess[str]
 
 

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from costgpu.cli import billed as billed_command
 from costgpu.errors import AuthError, ProviderError, Throttled
 from costgpu.providers.base import Bill, BilledRow
+from costgpu.workflows.spending import billed
 from tests.cli.here import told
 
 
@@ -45,7 +45,7 @@ class Teller:
 
 
 def asking(monkeypatch: pytest.MonkeyPatch, *who: Teller) -> None:
-    monkeypatch.setattr(billed_command, "asked_of", lambda _parts: list(who))
+    monkeypatch.setattr(billed, "billing_providers", lambda _context: list(who))
 
 
 @pytest.mark.parametrize("words", [(), ("-y",)])

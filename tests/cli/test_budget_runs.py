@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState
 from tests.cli.budgets import answer, plant, words
-from tests.cli.here import LOCAL, Here, Result, until
+from tests.cli.here import LOCAL, STEPS, Here, Result, until
 from tests.unit.providers.planted import on
 
-STEPS = """\
-import signal, sys, time
-
-def bye(*_):
-    open("checkpoint", "w").write("kept")
-    sys.exit(9)
-
-signal.signal(signal.SIGTERM, bye)
-for step in range(30_000):
-    print("step", step, flush=True)
-    time.sleep(0.02)
-"""
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    place = Here.make(tmp_path)
-    try:
-        yield place
-    finally:
-        place.close()
 
 
 class TestRun:
@@ -64,6 +39,7 @@ class TestRun:
         assert "Budget vision" not in text
         assert "Budget vision: $0.00" in words(self.plan(here, "--dry-run", "--tag", "team=vision"))
 
+    @pytest.mark.slow
     def test_only_a_budget_that_enforces_refuses_and_never_what_is_free(self, here: Here) -> None:
         here.write("train.py", "print('ran')\n")
         here.told("budget", "set", "soft", "--total", "50")
@@ -88,6 +64,7 @@ class TestRun:
         here.quiet()
 
 
+@pytest.mark.slow
 class TestEnforce:
     def test_runs_of_the_ledger_are_cancelled_with_their_outputs(self, here: Here) -> None:
         here.write("train.py", STEPS)

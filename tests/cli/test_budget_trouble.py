@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -20,15 +19,6 @@ from tests.cli.here import Here
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to mount a small disk")
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    place = Here.make(tmp_path)
-    try:
-        yield place
-    finally:
-        place.close()
 
 
 class TestTrouble:

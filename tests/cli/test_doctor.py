@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,18 +24,13 @@ from tests.cli.here import Here, Result
 LOGIN = {"aws": "aws sso login", "gcp": "gcloud auth application-default login"}
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    place = Here.make(tmp_path)
-    place.environment["NO_GCE_CHECK"] = "true"
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    crontab(programs, "")
-    place.environment["PATH"] = f"{programs}:{place.environment['PATH']}"
-    try:
-        yield place
-    finally:
-        place.close()
+@pytest.fixture(autouse=True)
+def programs(here: Here, tmp_path: Path) -> None:
+    here.environment["NO_GCE_CHECK"] = "true"
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    crontab(folder, "")
+    here.environment["PATH"] = f"{folder}:{here.environment['PATH']}"
 
 
 def crontab(programs: Path, lines: str) -> None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.cli.here import Result, told
+
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
 
-def costgpu(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "costgpu", *words], capture_output=True, text=True, check=False, cwd=cwd, timeout=200
-    )
+def costgpu(*words: str, cwd: Path | None = None) -> Result:
+    """Runs the command line in this process."""
+    with contextlib.chdir(cwd or Path.cwd()):
+        code, out, err = told(*words)
+    return Result(words, code, out, err)
 
 
 @pytest.fixture(scope="module")

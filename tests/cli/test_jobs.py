@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from costgpu.cli.cancel import question
+from costgpu.cli.jobs import cancel_question
 from costgpu.errors import AuthError
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
@@ -24,23 +23,9 @@ from costgpu.models.job import EndReason
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EventKind, RunEvent, RunState
 from costgpu.runner.state.states import replay
-from tests.cli.here import LOCAL, Here, told, until
+from tests.cli.here import LOCAL, STEPS, Here, told, until
 from tests.runner.examples import START, facts_of, intent, option
 
-LONG = """\
-import signal, sys, time
-
-def bye(*_):
-    open("checkpoint", "w").write("kept")
-    sys.exit(9)
-
-signal.signal(signal.SIGTERM, bye)
-open("first.pt", "w").write("1")
-print("on stderr", file=sys.stderr, flush=True)
-for step in range(30_000):
-    print("step", step, flush=True)
-    time.sleep(0.02)
-"""
 SHORT = """\
 import time
 print("begun", flush=True)
@@ -52,15 +37,10 @@ raise SystemExit(4)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    place = Here.make(tmp_path)
-    place.write("train.py", LONG)
-    place.write("short.py", SHORT)
-    try:
-        yield place
-    finally:
-        place.close()
+@pytest.fixture(autouse=True)
+def scripts(here: Here) -> None:
+    here.write("train.py", STEPS)
+    here.write("short.py", SHORT)
 
 
 def reads(child: subprocess.Popen[bytes], words: bytes) -> None:
@@ -73,6 +53,7 @@ def reads(child: subprocess.Popen[bytes], words: bytes) -> None:
         seen += line
 
 
+@pytest.mark.slow
 def test_a_run_from_many_terminals(here: Here) -> None:
     run_id = here.detached("train.py")
     machine = here.last().instance
@@ -134,6 +115,7 @@ def test_a_run_from_many_terminals(here: Here) -> None:
     assert "cancelled" in here.told("jobs", "--all").stdout
 
 
+@pytest.mark.slow
 def test_a_client_that_was_killed_is_followed_by_another(here: Here) -> None:
     client = here.start(*LOCAL, "short.py")
     reads(client, b"begun\n")
@@ -151,6 +133,7 @@ def test_a_client_that_was_killed_is_followed_by_another(here: Here) -> None:
     assert here.last().state is RunState.CLOSED
 
 
+@pytest.mark.slow
 def test_who_only_watches_learns_the_exit_code_although_the_machine_is_ended_first(here: Here) -> None:
     run_id = here.detached("train.py")
     first = here.start("attach", run_id)
@@ -167,6 +150,7 @@ def test_who_only_watches_learns_the_exit_code_although_the_machine_is_ended_fir
     here.quiet()
 
 
+@pytest.mark.slow
 def test_a_client_that_was_killed_while_the_machine_booted(here: Here) -> None:
     gate = here.slow_to_boot()
     with here.terminal(*LOCAL, "short.py") as seat:
@@ -180,6 +164,7 @@ def test_a_client_that_was_killed_while_the_machine_booted(here: Here) -> None:
     here.quiet()
 
 
+@pytest.mark.slow
 def test_a_detached_job_that_is_over_waits_with_its_outputs(here: Here) -> None:
     launched = json.loads(here.run("-d", "--json", "short.py").stdout)
     assert (launched["schema"], launched["run"]["state"]) == ("costgpu.run", "running")
@@ -199,6 +184,7 @@ def test_a_detached_job_that_is_over_waits_with_its_outputs(here: Here) -> None:
 
 
 class TestDamagedLedger:
+    @pytest.mark.slow
     def test_tags_do_instead(self, here: Here) -> None:
         run_id = here.detached("train.py")
         here.wrote(b"step 1\n")
@@ -304,23 +290,13 @@ def test_the_question_before_the_end_names_owner_and_machine() -> None:
         owner="bob@lab",
     )
     words = "End run abc (train) of bob@lab on us-central1-a/costgpu-abc and lose what is on its machine?"
-    assert question(TaggedInstance(instance=machine), now=False) == words
+    assert cancel_question(TaggedInstance(instance=machine), now=False) == words
     view = replace(replay([intent("abcd")]), instance=ref)
-    assert question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
+    assert cancel_question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
 
 
-@pytest.mark.parametrize("command", ["run", "jobs", "logs", "attach", "cancel", "fetch", "reap"])
-def test_help_fits_a_narrow_terminal_and_names_every_option(command: str) -> None:
-    code, out, err = told(command, "--help")
-    assert (code, err) == (0, "")
-    assert max(map(len, out.splitlines())) <= 80
-    options = [line for line in out.splitlines() if line.startswith("  -")]
-    assert all(len(line.split("  ")) > 2 or out.splitlines()[out.splitlines().index(line) + 1] for line in options)
-
-
-def test_listing_loads_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+def test_listing_loads_nothing_that_it_does_not_need(here: Here) -> None:
     """`costgpu jobs` is typed often: no SSH, no terminal library, no cloud, no measuring."""
-    here = Here.make(tmp_path)
     heavy = (
         "asyncssh",
         "rich",

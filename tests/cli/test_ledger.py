@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -31,15 +30,6 @@ RUNS = [
     Closed(started=AT + timedelta(days=1), cost=Decimal("0.75"), name="eval", owner="bob@desk", spot=True, gpu=""),
     Closed(started=AT + timedelta(days=2), cost=Decimal("0.25"), reason="idle", tags={"team": "vision"}),
 ]
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    place = Here.make(tmp_path)
-    try:
-        yield place
-    finally:
-        place.close()
 
 
 @pytest.fixture
@@ -100,6 +90,7 @@ def test_names_of_any_length_fit(here: Here) -> None:
         lines(here, "--by", by)
 
 
+@pytest.mark.slow
 def test_open_runs_are_pointed_at(here: Here) -> None:
     here.write("train.py", "import time; time.sleep(60)")
     run_id = here.detached("train.py")

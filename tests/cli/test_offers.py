@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from costgpu.cli.offers import is_json, listing, offers, to_query
+from costgpu.cli.offers import offers
+from costgpu.cli.options import wants_json
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
-from costgpu.render.text.offers import offers_table
+from costgpu.render.text.offers import offers_json, offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
+from costgpu.workflows.offer_query import offer_query
 
+EXPECTED = Path(__file__).parent / "expected"
 TODAY = date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
 
@@ -74,105 +79,22 @@ CATALOG = Catalog(
 
 
 def printed(*, top: int | None = 20, as_json: bool = False, **options: object) -> str:
-    query = to_query(**options)  # type: ignore[arg-type]
-    return listing(query, find=CATALOG.query, today=TODAY, top=top, as_json=as_json)
+    found = CATALOG.query(offer_query(**options))  # type: ignore[arg-type]
+    return (offers_json if as_json else offers_table)(found[:top], TODAY, total=len(found))
 
 
-TABLE_A100 = """\
-TYPE          INFRA           vCPU  GiB GPUS   SPOT   $/h  $/GPU   AGE
-a2-highgpu-1g gcp/us-central1   12   85 A100:1 yes   1.93   1.93  65 d
-p4d.24xlarge  aws/us-east-1     96 1152 A100:8 yes   6.53 0.8165 135 d
-p4d.24xlarge  aws/us-east-1     96 1152 A100:8 no   21.96   2.74 135 d
-
-Prices of aws are those of 2026-07-09.
-Prices of gcp are those of 2026-09-17."""
-
-TABLE_AWS = """\
-TYPE        INFRA         vCPU GiB GPUS     SPOT     $/h  $/GPU   AGE
-t3.nano     aws/us-east-1    2 0.5          no    0.0052        306 d
-c7i.2xlarge aws/us-east-1    8  16          yes   0.1301        135 d
-g6f.large   aws/us-east-1    2   8 L4:0.125 no   ~0.2020   1.62 135 d
-c7i.2xlarge aws/us-east-1    8  16          no    0.3570        306 d
-g6.xlarge   aws/us-east-1    4  16 L4:1     no    0.8048 0.8048 135 d
-
-5 of 7 offers; --top 0 lists them all.
-~ not read itself: computed from another size or region, or estimated.
-$/GPU of a part of a GPU is scaled up to a whole one.
-Prices of aws are those of 2026-01-19 to 2026-07-09."""
-
-TABLE_CPU = """\
-TYPE        INFRA         vCPU GiB SPOT    $/h   AGE
-t3.nano     aws/us-east-1    2 0.5 no   0.0052 306 d
-c7i.2xlarge aws/us-east-1    8  16 yes  0.1301 135 d
-c7i.2xlarge aws/us-east-1    8  16 no   0.3570 306 d
-
-Prices of aws are those of 2026-01-19 to 2026-07-09."""
-
-TABLE_WIDE = """\
-TYPE           INFRA               SPOT     $/h  $/GPU   AGE
-g4-standard-6  gcp/asia-northeast1 yes  ~0.3100   2.48  65 d
-    6 vCPUs, 22 GiB, RTX-PRO-6000:0.125 with 12 GiB
-n1-standard-8  gcp/us-central1     no      1.08 0.5400  65 d
-    8 vCPUs, 30 GiB, T4:2 with 16 GiB each
-a2-highgpu-1g  gcp/us-central1     yes     1.93   1.93  65 d
-    12 vCPUs, 85 GiB, A100:1 with 40 GiB
-a2-ultragpu-1g gcp/asia-northeast1 no      5.07   5.07 135 d
-    12 vCPUs, 170 GiB, A100-80GB:1 with 80 GiB
-
-~ not read itself: computed from another size or region, or estimated.
-$/GPU of a part of a GPU is scaled up to a whole one.
-Prices of gcp are those of 2026-07-09 to 2026-09-17."""
-
-DOCUMENT = """\
-{
-  "schema": "costgpu.offers",
-  "version": 1,
-  "total": 2,
-  "offers": [
-    {
-      "provider": "aws",
-      "region": "us-east-1",
-      "zone": null,
-      "instance_type": "g6f.large",
-      "family": "g6f",
-      "purchase_option": "on_demand",
-      "price_usd_per_hour": "0.202",
-      "price_usd_per_accelerator_hour": "1.616000",
-      "vcpus": 2,
-      "memory_gib": 8,
-      "architecture": "x86_64",
-      "accelerator": {
-        "name": "L4",
-        "count": 0.125,
-        "memory_gib": 3
-      },
-      "price_source": "derived-linear",
-      "price_is_derived": true,
-      "price_as_of": "2026-07-09",
-      "price_age_days": 135
-    }
-  ]
-}"""
-
-
-def test_table_of_one_accelerator() -> None:
-    assert printed(gpus="A100") == TABLE_A100
-
-
-def test_table_with_and_without_accelerators() -> None:
-    assert printed(infra=["aws"], top=5) == TABLE_AWS
-
-
-def test_table_of_cpus_has_no_column_for_accelerators() -> None:
-    assert printed(gpus="none") == TABLE_CPU
-
-
-def test_rows_that_are_too_wide_become_two_lines() -> None:
-    assert printed(gpus="12GB", infra=["gcp"]) == TABLE_WIDE
-
-
-def test_document() -> None:
-    assert printed(gpus="L4", top=1, as_json=True) == DOCUMENT
+@pytest.mark.parametrize(
+    ("file", "options"),
+    [
+        ("offers_a100.txt", {"gpus": "A100"}),
+        ("offers_aws.txt", {"infra": ["aws"], "top": 5}),
+        ("offers_cpu.txt", {"gpus": "none"}),  # no column for accelerators
+        ("offers_wide.txt", {"gpus": "12GB", "infra": ["gcp"]}),  # rows that are too wide become two lines
+        ("offers_l4.json", {"gpus": "L4", "top": 1, "as_json": True}),
+    ],
+)
+def test_what_is_printed(file: str, options: dict[str, Any]) -> None:
+    assert printed(**options) + "\n" == (EXPECTED / file).read_text()
 
 
 @pytest.mark.parametrize("options", [{}, {"gpus": "A100-80GB"}, {"gpus": "8GB"}, {"sort": "memory"}])
@@ -197,8 +119,8 @@ def test_an_empty_table_is_only_a_heading() -> None:
 
 
 def test_options_make_the_query() -> None:
-    assert to_query() == OfferQuery()
-    assert to_query(
+    assert offer_query() == OfferQuery()
+    assert offer_query(
         gpus="A100:1",
         cpus="8+",
         memory="64GB..128GiB",
@@ -215,8 +137,8 @@ def test_options_make_the_query() -> None:
         max_price_usd_per_hour=Decimal(5),
         sort=SortKey.GPU_PRICE,
     )
-    assert to_query(spot=False).purchase_options == (ON_DEMAND,)
-    assert to_query(sort="Memory").sort is SortKey.MEMORY
+    assert offer_query(spot=False).purchase_options == (ON_DEMAND,)
+    assert offer_query(sort="Memory").sort is SortKey.MEMORY
 
 
 @pytest.mark.parametrize(
@@ -231,15 +153,16 @@ def test_options_make_the_query() -> None:
 )
 def test_options_that_cannot_be_meant(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        to_query(**options)  # type: ignore[arg-type]
+        offer_query(**options)  # type: ignore[arg-type]
     assert message in caught.value.message
 
 
 def test_output_formats() -> None:
-    assert is_json("JSON")
-    assert not is_json("table")
+    assert wants_json(json=False, output="JSON")
+    assert wants_json(json=True, output="table")
+    assert not wants_json(json=False, output="text")
     with pytest.raises(UsageError, match="--output 'yaml'"):
-        is_json("yaml")
+        wants_json(json=True, output="yaml")
 
 
 @pytest.fixture

@@ -10,26 +10,13 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState, RunView
-from tests.cli.here import LOCAL, Here, Result, Terminal, alive, until
+from tests.cli.here import LOCAL, STEPS, Here, Result, Terminal, alive, until
 
-STEPS = """\
-import signal, sys, time
-
-def bye(*_):
-    open("checkpoint", "w").write("kept")
-    sys.exit(9)
-
-signal.signal(signal.SIGTERM, bye)
-for step in range(30_000):
-    print("step", step, flush=True)
-    time.sleep(0.02)
-"""
 BOTH = """\
 import os, sys
 os.makedirs("out", exist_ok=True)
@@ -40,15 +27,6 @@ sys.stderr.write("to stderr\\n")
 sys.exit(int(sys.argv[1]))
 """
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
-
-
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[Here]:
-    place = Here.make(tmp_path)
-    try:
-        yield place
-    finally:
-        place.close()
 
 
 def closed(here: Here) -> RunView:
@@ -133,6 +111,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[He
         place.close()
 
 
+@pytest.mark.slow
 class TestTheJourney:
     def test_streams_exit_code_outputs_and_receipt(self, ran: dict[str, tuple[Here, Result]]) -> None:
         here, result = ran["streams"]
@@ -251,6 +230,7 @@ def steps(here: Here) -> Here:
     return here
 
 
+@pytest.mark.slow
 class TestAtATerminal:
     def asked(self, seat: Terminal, times: int = 1) -> None:
         seat.interrupt()
@@ -330,6 +310,7 @@ class TestAtATerminal:
         assert closed(steps).reason is EndReason.CANCELLED
 
 
+@pytest.mark.slow
 class TestSignals:
     def begun(self, here: Here, *words: str) -> subprocess.Popen[bytes]:
         child = here.start(*LOCAL, *words, "train.py")
@@ -383,6 +364,7 @@ def test_a_data_folder_that_cannot_be_written(here: Here) -> None:
     assert not here.living()
 
 
+@pytest.mark.slow
 def test_a_working_folder_that_cannot_take_the_outputs_keeps_them_and_says_so(here: Here) -> None:
     go = here.data.parent / "go"
     waits = f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.05)\n"

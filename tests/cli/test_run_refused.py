@@ -19,7 +19,8 @@ from costgpu.models.instance import Identity
 from costgpu.models.run import Plan
 from costgpu.runner.plan import LaunchPlace, Limits
 from costgpu.workflows.context import AppContext
-from costgpu.workflows.runs.plan import plan_for
+from costgpu.workflows.runs.places import Places
+from costgpu.workflows.runs.plan import make_plan
 from tests.cli.here import LOCAL, told
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider
@@ -54,7 +55,7 @@ BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
     (("--max-cost", "0", "train.py"), 2, "only USD", True),
     (("--assume-price", "-1", "train.py"), 2, "only USD", True),
     (("--assume-price", "0.5", "--max-cost", "0.001", "train.py"), 6, "used up", True),
-    (("--assume-price", "0.5", "--max-cost", "5", "train.py"), 7, "Nobody is there", True),
+    (("--assume-price", "0.5", "--max-cost", "5", "train.py"), 7, "stdin is not a terminal", True),
     (("--outputs", "../x", "train.py"), 2, "leaves the working folder", True),
     (("--outputs", "/x", "train.py"), 2, "leaves the working folder", True),
     (("--workdir", "/no/such", "train.py"), 2, "no folder", True),
@@ -182,10 +183,10 @@ def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refus
         tools = SimpleNamespace(
             provider=clouds.__getitem__, clock=ManualClock(), bucket=None, allow_from=lambda _: "192.0.2.1/32"
         )
-        parts = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
+        context = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
         limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
         places = [LaunchPlace(offer=offer("us-east-1", provider=name)) for name in ("aws", "gcp")]
-        return plan_for(parts, spec(str(tmp_path)), places, limits, "", [])
+        return make_plan(context, spec(str(tmp_path)), Places(ranked=places, verdict="", notes=[]), limits)
 
     both = planned(aws="123", gcp="team-a")
     assert (both.identity.account, [who.account for who in both.others], both.notes) == ("123", ["team-a"], ())

@@ -9,20 +9,11 @@ from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.session import Outcome, Request, run_probe
-from costgpu.models.workload import Machine, WorkloadProfile
+from costgpu.models.workload import WorkloadProfile
+from tests.unit.measure.records import CREATED, MACHINE
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 HERE = Interpreter(sys.executable, "3", "tests")
-MACHINE = Machine(
-    cpu_model="test",
-    cores=2,
-    threads=2,
-    memory_gib=8,
-    gemm_gflops=100,
-    gemm_gflops_low=90,
-    copy_gbps=20,
-    op_seconds=4e-6,
-)
 
 
 def request(
@@ -63,7 +54,7 @@ def profile_of(asked: Request, cache: Path) -> tuple[WorkloadProfile, Outcome]:
         MACHINE,
         script=asked.name,
         arguments=asked.arguments,
-        created="2026-01-01T00:00:00+00:00",
+        created=CREATED,
         version="test",
     )
     return profile, outcome

@@ -21,26 +21,16 @@ from costgpu.measure.log import command as module
 from costgpu.measure.log.command import IN_PLACE, measure_command
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.measure.session import Outcome
-from costgpu.models.workload import GpuPath, Machine, TotalKind, WorkloadProfile
+from costgpu.models.workload import GpuPath, TotalKind, WorkloadProfile
+from tests.unit.measure.records import MACHINE
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs sh")]
-
-HERE = Machine(
-    cpu_model="test",
-    cores=2,
-    threads=2,
-    memory_gib=8,
-    gemm_gflops=100,
-    gemm_gflops_low=90,
-    copy_gbps=20,
-    op_seconds=4e-6,
-)
 
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """The benchmark of the machine has a test of its own."""
-    monkeypatch.setattr(module, "measure_host", lambda: HostSpeed(machine=HERE, how="as given", measured=True))
+    monkeypatch.setattr(module, "measure_host", lambda: HostSpeed(machine=MACHINE, how="as given", measured=True))
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from costgpu.measure.failures import explain
 from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.session import Outcome, Request
 from costgpu.models.workload import Autocast, Machine, TotalKind, WorkloadProfile
-from tests.measure.harness import HERE, MACHINE, request
+from tests.measure.harness import HERE, request
+from tests.unit.measure.records import CREATED, MACHINE
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
@@ -30,7 +31,7 @@ def on_fake_cuda(asked: Request, cache: Path, *, launched: bool = False) -> tupl
     assert outcome.record["torch"] is not None
     assert outcome.record["torch"]["fake_cuda_failures"] == []
     return build_profile(
-        outcome.record, MACHINE, script=asked.name, arguments=[], created="2026-01-01T00:00:00+00:00", version="test"
+        outcome.record, MACHINE, script=asked.name, arguments=[], created=CREATED, version="test"
     ), outcome
 
 

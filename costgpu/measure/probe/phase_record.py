@@ -5,35 +5,44 @@ from __future__ import annotations
 import os
 
 from .frameworks.gpu_requests import GPU_REQUESTS
+from .record import Batch, Loader, Optimizer, PhaseRecord, TorchFacts
 
 MOST_TIMES, MOST_EVENTS = 20000, 5000
 
 
-def torch_facts(torch, autocast, compiled):
+def torch_facts(torch, autocast, compiled) -> TorchFacts:
     """What torch says of itself and was told about precision."""
-    facts = {"version": str(torch.__version__), "threads": torch.get_num_threads()}
-    facts["cuda_build"] = getattr(torch.version, "cuda", None)
+    matmul = getattr(torch.backends.cuda, "matmul", None)
     try:
-        facts["cuda_devices"] = (
+        devices = (
             [] if GPU_REQUESTS.fake_cuda else [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         )
     except Exception:  # noqa: BLE001 - a broken driver is no device
-        facts["cuda_devices"] = []
-    precision = getattr(torch, "get_float32_matmul_precision", lambda: "highest")()
-    facts["float32_matmul_precision"] = precision
-    facts["conv_tf32"] = bool(getattr(torch.backends.cudnn, "allow_tf32", True))
-    facts["matmul_tf32"] = bool(getattr(getattr(torch.backends.cuda, "matmul", None), "allow_tf32", False))
-    facts["autocast"] = [{"device": d, "dtype": t, "enabled": e} for d, t, e in autocast]
-    facts["compiled"] = compiled
-    facts.update(GPU_REQUESTS.facts(torch))
-    return facts
+        devices = []
+    return {
+        "version": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "cuda_build": getattr(torch.version, "cuda", None),
+        "cuda_devices": devices,
+        "float32_matmul_precision": getattr(torch, "get_float32_matmul_precision", lambda: "highest")(),
+        "conv_tf32": bool(getattr(torch.backends.cudnn, "allow_tf32", True)),
+        "matmul_tf32": bool(getattr(matmul, "allow_tf32", False)),
+        "autocast": [{"device": d, "dtype": t, "enabled": e} for d, t, e in autocast],
+        "compiled": compiled,
+        "fake_cuda": GPU_REQUESTS.fake_cuda,
+        "fake_cuda_devices": len(GPU_REQUESTS.devices),
+        "fake_cuda_failures": GPU_REQUESTS.failures[:5],
+        "attention": GPU_REQUESTS.attention_kernels(),
+        "cudnn_benchmark": bool(getattr(getattr(torch.backends, "cudnn", None), "benchmark", False)),
+        "processes_for_no_gpu": GPU_REQUESTS.processes_for_no_gpu,
+    }
 
 
-def phase_record(phase, torch, fetch):
+def phase_record(phase, torch, fetch) -> PhaseRecord:
     """A phase as JSON-ready values."""
     trace = phase.trace
     path, line = phase.own or (phase.anchor[0].co_filename, phase.anchor[1]) if phase.anchor else ("", 0)
-    counts = {}
+    counts: dict[int, int] = {}
     for (_, optimizer), number in phase.sites.items():
         counts[optimizer] = counts.get(optimizer, 0) + number
     return {
@@ -59,14 +68,12 @@ def phase_record(phase, torch, fetch):
         "calls": trace.calls if trace is not None else 0,
         "host_seconds": trace.host_seconds if trace is not None else 0.0,
         "host_calls": trace.host_calls if trace is not None else 0,
-        "optimizers": [
-            dict(describe_optimizer(value, torch), steps=counts.get(key, 0)) for key, value in phase.optimizers.items()
-        ],
+        "optimizers": [describe_optimizer(value, counts.get(key, 0), torch) for key, value in phase.optimizers.items()],
         "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
     }
 
 
-def describe_loader(loader, fetch):
+def describe_loader(loader, fetch) -> Loader:
     """A DataLoader; `fetch` holds the seconds, number and waits of all fetches, None if they were not timed."""
     return {
         "workers": getattr(loader, "num_workers", 0),
@@ -98,7 +105,7 @@ def safe_length(value):
         return None
 
 
-def describe_batch(batch, torch):
+def describe_batch(batch, torch) -> Batch:
     """Samples and bytes of a batch in any nesting."""
     sizes, total, stack = [], 0, [batch]
     while stack:
@@ -115,9 +122,10 @@ def describe_batch(batch, torch):
     return {"size": max(sizes) if sizes else None, "bytes": total}
 
 
-def describe_optimizer(optimizer, torch):
+def describe_optimizer(optimizer, steps, torch) -> Optimizer:
     parameters = [value for group in optimizer.param_groups for value in group["params"]]
-    by_dtype, state = {}, 0
+    by_dtype: dict[str, int] = {}
+    state = 0
     for value in parameters:
         name = str(value.dtype).replace("torch.", "")
         by_dtype[name] = by_dtype.get(name, 0) + value.numel()
@@ -138,4 +146,5 @@ def describe_optimizer(optimizer, torch):
         "tensors": len(parameters),
         "dtypes": by_dtype,
         "state_bytes": state,
+        "steps": steps,
     }

@@ -13,10 +13,6 @@ from costgpu.runner.machine.host import Host, Keys
 def connect(instance: Instance, keys: Keys) -> Host:
     """Connects to a machine, now and once.
 
-    Args:
-        instance: As its provider describes it.
-        keys: The run's own.
-
     Raises:
         HostUnreachable: It has no address yet, or does not answer or let us in (yet).
         HostKeyMismatch: Another machine answers there.

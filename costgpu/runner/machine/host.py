@@ -84,7 +84,13 @@ class Transport(Protocol):
     def run(
         self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
     ) -> Completed:
-        """Runs a command to its end. A command that is missing is a return code of 127, not an exception."""
+        """Runs a command to its end.
+
+        Args:
+            argv: The command. A missing one is a return code of 127; one killed by a signal, minus its number.
+            stdin: All of it, or pieces, which are taken only as fast as they are read.
+            timeout_seconds: From the end of stdin to the end of the command, and for each piece of stdin.
+        """
 
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> AbstractContextManager[Iterator[bytes]]:
         """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""

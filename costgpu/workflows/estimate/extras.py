@@ -1,183 +1,83 @@
-"""What an estimate says beside its verdict: advice, a GPU of one's own, energy, free notebooks, the page. Imports lazily."""
+"""What an estimate says besides its verdict: advice, a GPU of one's own, energy, free notebooks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import typer
+from dataclasses import dataclass
 
 from costgpu.errors import UsageError
+from costgpu.estimate.advice.advise import advise
+from costgpu.estimate.buy_vs_rent import OwnershipTerms, find_gpu, ownership
+from costgpu.estimate.energy import energy_kwh
+from costgpu.estimate.free_notebooks import free_notebooks
+from costgpu.estimate.predict import Workload, predict
+from costgpu.estimate.verdict import Preferences
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.prediction import Advice, Choice, FreeNotebook, Ownership, Prediction, Verdict
+from costgpu.pricing.hardware import accelerators
+from costgpu.units import parse_usd
+from costgpu.workflows.estimate.candidates import candidates
+from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.reporter import Reporter
 
-if TYPE_CHECKING:
-    from datetime import date
 
-    from costgpu.estimate.buy_vs_rent import OwnershipTerms
-    from costgpu.estimate.predict import Workload
-    from costgpu.estimate.verdict import Preferences
-    from costgpu.models.offer import AcceleratorSpec
-    from costgpu.models.prediction import Advice, FreeNotebook, Ownership, Prediction, Verdict
-
-
-@dataclass(slots=True)
-class Besides:
-    """What was asked for, and, after `weigh`, what came of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extras:
+    """Answers besides the verdict.
 
     Attributes:
-        card: The user's own GPU; None without one.
-        terms: What it and its electricity cost.
-        energy: Whether kWh are shown.
-        chart: Whether bars are drawn.
-        report: Where the page goes; None for none.
-        force: Whether it may replace a file.
-        advice: What would make it cheaper.
-        own: The job on the own GPU.
-        notebooks: Free tiers that it fits.
-        rows: Name and kWh of this machine and of each row of the table.
+        advice: Changes that would make the job cheaper, best first.
+        own: The job on the user's own GPU; None without one.
+        notebooks: Free notebook services that lend a GPU.
+        energy: kWh of this machine and of each row of the verdict's table; None if not asked for.
     """
 
-    card: AcceleratorSpec | None = None
-    terms: OwnershipTerms | None = None
-    energy: bool = False
-    chart: bool = False
-    report: Path | None = None
-    force: bool = False
-    advice: tuple[Advice, ...] = ()
-    own: Ownership | None = None
-    notebooks: tuple[FreeNotebook, ...] = ()
-    rows: list[tuple[str, float]] = field(default_factory=list)
-    verdict: Verdict | None = None
+    advice: tuple[Advice, ...]
+    own: Ownership | None
+    notebooks: tuple[FreeNotebook, ...]
+    energy: tuple[tuple[Prediction, float], ...] | None
 
-    @classmethod
-    def asked(
-        cls,
-        *,
-        own: str | None,
-        own_price: str | None,
-        power_price: str | None,
-        energy: bool,
-        chart: bool,
-        report: str | None,
-        force: bool,
-    ) -> Besides:
-        """From the options; a wrong one is an error before anything is measured.
 
-        Raises:
-            UsageError: No such card, no such price, or a file that must not be replaced.
-        """
-        from costgpu.estimate.buy_vs_rent import OwnershipTerms, find_gpu
-        from costgpu.pricing.hardware import accelerators
-        from costgpu.units import parse_usd
-        from costgpu.workflows.write_file import check_target
+def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] | None:
+    """The user's own GPU and what it costs; None without one.
 
-        if own is None and (own_price is not None or power_price is not None):
-            word = "--own-price" if own_price is not None else "--power-price"
-            raise UsageError(f"{word} is for a GPU of your own.", hint=f'--own "RTX 3090" {word} ...')
-        card = find_gpu(own, accelerators()) if own is not None else None
-        terms = (
-            OwnershipTerms(
-                price_usd=parse_usd(own_price) if own_price is not None else None,
-                power_usd_per_kwh=float(parse_usd(power_price)) if power_price is not None else None,
-            )
-            if card is not None
-            else None
-        )
-        if report is not None:
-            check_target(Path(report), force=force)
-        elif force:
-            raise UsageError("--force is for --report.", hint="A saved profile is replaced without it.")
-        return cls(card, terms, energy, chart, Path(report) if report is not None else None, force)
+    Raises:
+        UsageError: There is no such card or no such price.
+    """
+    if request.own is None:
+        if request.own_price is not None or request.power_price is not None:
+            option = "--own-price" if request.own_price is not None else "--power-price"
+            raise UsageError(f"{option} is for a GPU of your own.", hint=f'--own "RTX 3090" {option} ...')
+        return None
+    return find_gpu(request.own, accelerators()), OwnershipTerms(
+        price_usd=parse_usd(request.own_price) if request.own_price is not None else None,
+        power_usd_per_kwh=float(parse_usd(request.power_price)) if request.power_price is not None else None,
+    )
 
-    def weigh(
-        self,
-        workload: Workload,
-        verdict: Verdict,
-        offers: Sequence[Prediction],
-        preferences: Preferences,
-        today: date,
-        *,
-        gpus: str | None,
-        infra: tuple[str, ...],
-        spot: bool,
-    ) -> None:
-        """Computes all of it, and writes the page if one was asked for."""
-        from costgpu.estimate.advice.advise import advise
-        from costgpu.estimate.buy_vs_rent import ownership
-        from costgpu.estimate.energy import energy_kwh
-        from costgpu.estimate.free_notebooks import free_notebooks
-        from costgpu.estimate.predict import predict
-        from costgpu.models.prediction import Choice
-        from costgpu.pricing.hardware import accelerators
-        from costgpu.render.phrases import offer_name
-        from costgpu.workflows.estimate.measure import candidates
 
-        def predicted(wanted: str | None, places: tuple[str, ...], *, on_spot: bool) -> list[Prediction]:
-            return [predict(workload, place) for place in candidates(wanted, places, spot=on_spot)]
+def compute_extras(
+    request: EstimateRequest,
+    workload: Workload,
+    verdict: Verdict,
+    offers: Sequence[Prediction],
+    preferences: Preferences,
+    reporter: Reporter,
+) -> Extras:
+    """Everything that was asked for besides the verdict."""
 
-        self.verdict = verdict
-        wider = predicted(None, (), on_spot=spot) if gpus is not None or infra else []
-        cheaper = [] if spot else predicted(gpus, infra, on_spot=True)
-        self.advice = advise(workload, verdict, offers, preferences, spot_offers=cheaper, wider_offers=wider)
-        if self.card is not None and self.terms is not None:
-            self.own = ownership(workload, self.card, self.terms, verdict)
-        if self.energy:
-            machine = workload.profile.machine
-            self.rows = [(offer_name(p), energy_kwh(p, machine)) for p in (verdict.here, *verdict.table)]
-        if verdict.choice is not Choice.HERE:
-            self.notebooks = tuple(free_notebooks(workload, workload.scope, accelerators()))
-        if self.report is not None:
-            self._write(workload, verdict, today)
+    def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:
+        return [predict(workload, place) for place in candidates(gpus, infra, spot=spot, reporter=reporter)]
 
-    def _write(self, workload: Workload, verdict: Verdict, today: date) -> None:
-        from costgpu import __version__
-        from costgpu.render.html.verdict_page import verdict_html
-        from costgpu.render.text.advice import sentences
-        from costgpu.render.text.buy_vs_rent import notebook_lines
-        from costgpu.workflows.write_file import write_file
-
-        assert self.report is not None  # noqa: S101 - the caller's condition
-        page = verdict_html(
-            verdict,
-            workload.profile,
-            [" ".join(sentences(one)) for one in self.advice],
-            today,
-            own=self.own,
-            notebooks=notebook_lines(self.notebooks),
-            energy=[kwh for _, kwh in self.rows] if self.energy else None,
-            version=__version__,
-        )
-        write_file(self.report, [page], force=self.force)
-        typer.echo(f"The page: {self.report}", err=True)
-
-    def texts(self, encoding: str) -> list[str]:
-        """Blocks for the terminal, in their order; none that is empty."""
-        from costgpu.render.text.advice import advice_lines
-        from costgpu.render.text.buy_vs_rent import energy_text, notebook_text, own_text
-        from costgpu.render.text.text_chart import bars
-
-        assert self.verdict is not None  # noqa: S101 - after weigh()
-        unit = self.verdict.unit
-        found = [
-            bars(self.verdict, encoding=encoding) if self.chart else "",
-            "\n".join(advice_lines(self.advice, unit=unit)),
-            own_text(self.own, unit) if self.own is not None else "",
-            energy_text(self.rows) if self.rows else "",
-            notebook_text(self.notebooks) if self.notebooks else "",
-        ]
-        return [text for text in found if text]
-
-    def documents(self) -> dict[str, Any]:
-        """The same for a JSON document."""
-        from costgpu.render.text.advice import advice_values
-        from costgpu.render.text.buy_vs_rent import notebook_values, own_value
-
-        found: dict[str, Any] = {
-            "advice": advice_values(self.advice),
-            "own": own_value(self.own) if self.own is not None else None,
-            "free_notebooks": notebook_values(self.notebooks),
-        }
-        if self.energy:
-            found["energy_kwh"] = [{"where": name, "kwh": kwh} for name, kwh in self.rows]
-        return found
+    narrowed = request.gpus is not None or bool(request.infra)
+    wider = predictions(None, (), spot=request.spot) if narrowed else []
+    spot_offers = [] if request.spot else predictions(request.gpus, request.infra, spot=True)
+    card = own_gpu(request)
+    machine = workload.profile.machine
+    return Extras(
+        advice=tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
+        own=ownership(workload, *card, verdict) if card is not None else None,
+        notebooks=()
+        if verdict.choice is Choice.HERE
+        else tuple(free_notebooks(workload, workload.scope, accelerators())),
+        energy=tuple((p, energy_kwh(p, machine)) for p in (verdict.here, *verdict.table)) if request.energy else None,
+    )

@@ -1,6 +1,6 @@
 """What the ledger knows of a workload's speed, for the commands that predict; and the record of their answers.
 
-Best effort: an estimate does not fail for a ledger that cannot be used; one line on stderr says so.
+An estimate does not fail for a ledger that cannot be used; a note says so.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import socket
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
-
-import typer
 
 from costgpu.errors import CostGpuError
 
@@ -22,19 +20,21 @@ if TYPE_CHECKING:
     from costgpu.models.offer import Offer
     from costgpu.models.prediction import MeasuredSpeed, Verdict
     from costgpu.models.workload import WorkloadProfile
+    from costgpu.workflows.reporter import Reporter
 
 
-class Speeds:
+class SpeedHistory:
     """Measured speeds of one workload by place. The ledger is opened with the first question; a context manager.
 
     Args:
-        workload: Its key; empty for none, of which nothing is known.
-        ledger: To ask; None for the one that is configured.
+        workload: Key of the workload; empty for one of which nothing is known.
+        reporter: Hears why the ledger cannot be used.
+        ledger: The ledger to ask; None for the one that is configured.
     """
 
-    def __init__(self, workload: str, *, ledger: Ledger | None = None) -> None:
-        self._workload, self._given, self._opened = workload, ledger, False
-        self._broken = False
+    def __init__(self, workload: str, reporter: Reporter, *, ledger: Ledger | None = None) -> None:
+        self._workload, self._reporter, self._given = workload, reporter, ledger
+        self._opened = self._broken = False
 
     def __enter__(self) -> Self:
         return self
@@ -43,8 +43,8 @@ class Speeds:
         if self._opened and self._given is None:
             self._ledger.close()
 
-    def of(self, offer: Offer | None) -> MeasuredSpeed | None:
-        """How long this workload took on such a machine; None for this one. None if that was never measured."""
+    def speed(self, offer: Offer | None) -> MeasuredSpeed | None:
+        """How long this workload took on such a machine (None: on this one); None if that was never measured."""
         from costgpu.ledger.records.measured_speeds import HERE
 
         return self._known.get(HERE if offer is None else (offer.provider, offer.instance_type))
@@ -72,7 +72,7 @@ class Speeds:
             estimate = Estimate(at=now, workload=profile.workload, name=profile.script, owner=owner, data=data)
             record_estimate(self._ledger, estimate)
         except CostGpuError as error:
-            self._tell("This estimate was not recorded", error)
+            self._note("This estimate was not recorded", error)
 
     @cached_property
     def _known(self) -> Mapping[tuple[str, str], MeasuredSpeed]:
@@ -83,7 +83,7 @@ class Speeds:
         try:
             return measured_speeds(self._ledger, self._workload, here=socket.gethostname())
         except CostGpuError as error:
-            self._tell("Earlier runs are not known", error)
+            self._note("Earlier runs are not known", error)
             return {}
 
     @cached_property
@@ -97,6 +97,6 @@ class Speeds:
         self._opened = True
         return ledger
 
-    def _tell(self, what: str, error: CostGpuError) -> None:
+    def _note(self, what: str, error: CostGpuError) -> None:
         self._broken = True
-        typer.echo(f"costgpu: {what}: {error.message}", err=True)
+        self._reporter.note(f"{what}: {error.message}")

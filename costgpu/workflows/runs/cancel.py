@@ -1,29 +1,63 @@
-"""Ends a run that another terminal drives. Imports lazily."""
+"""Ends a run from this process, through the process that drives it, or by the tag on its machine."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from costgpu.models.instance import Instance
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.runner.adopt import adopt, job_status, log_tail
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.end_instance import clean_up, end_instance
+from costgpu.runner.state.journal import RunJournal
+from costgpu.runner.state.lock import lock_run
+from costgpu.runner.state.observer import Observer
+from costgpu.workflows.context import AppContext
+from costgpu.workflows.runs.find_run import connection, run_and_machine
 
-import typer
 
-if TYPE_CHECKING:
-    from costgpu.models.run import RunView
-    from costgpu.workflows.context import AppContext
+def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: bool = False) -> Driver | None:
+    """Takes a run to its end: the job is asked to end, its outputs are downloaded, the machine is terminated.
+
+    Args:
+        context: Ledger and providers.
+        view: An open run.
+        observer: Shows what the job writes from now on.
+        now: Terminate at once; what is on the machine is lost.
+
+    Returns:
+        The driver with the closed run; None if the observer has left it.
+
+    Raises:
+        RunBusy: Another process drives it; see `cancel_driven`.
+    """
+    try:
+        with lock_run(context.tools.folder / view.run_id):
+            driver = adopt(view, context.ledger, context.tools, observer, None)
+            driver.context.cancelling = now
+            if status := job_status(view, context.tools):
+                driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
+            driver.cancel()
+            return driver
+    except Detached:
+        return None
 
 
-def cancel_driven(parts: AppContext, view: RunView, *, now: bool) -> None:
-    """Another terminal drives the run: the job is asked to end, or the ledger tells the driver."""
-    from costgpu.models.job import EndReason
-    from costgpu.models.run import EndedBy, EventKind, RunState
-    from costgpu.runner.state.journal import RunJournal
-    from costgpu.workflows.runs.find_run import connection, run_and_machine
-
-    record = RunJournal(parts.ledger, parts.tools.clock, view.run_id)
+def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
+    """Ends a run that another process drives: its job is asked to end, or the ledger tells the driver."""
     if view.state is RunState.RUNNING and view.instance is not None and not now:
-        _, instance = run_and_machine(parts, view.run_id)
+        _, instance = run_and_machine(context, view.run_id)
         if instance is not None:
-            with connection(parts, instance) as host:
+            with connection(context, instance) as host:
                 host.cancel()
     elif view.state is not RunState.TERMINATING and (now or view.state not in (RunState.INTENT, RunState.COLLECTING)):
-        record.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
-    typer.echo(f"Run {view.run_id} is being ended by the terminal that drives it.", err=True)
+        journal = RunJournal(context.ledger, context.tools.clock, view.run_id)
+        journal.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
+    context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
+
+
+def cancel_by_tag(context: AppContext, instance: Instance) -> tuple[str, ...]:
+    """Terminates a machine that the ledger does not know; returns the names of what could not be removed with it."""
+    provider, ref, clock = context.provider(instance.ref.provider), instance.ref, context.clock
+    end_instance(provider, ref, clock, known_since=instance.launched_at)
+    return clean_up(provider, instance.run_id, ref.region, clock)

@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from costgpu.errors import CostGpuError, HostUnreachable, RunNotFound
+from costgpu.models.instance import Instance
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import RunState, RunView
+from costgpu.runner.adopt import provider_of
+from costgpu.runner.find_run import resolve_run
+from costgpu.runner.launch import current_owner
+from costgpu.runner.machine.host import Host
+from costgpu.runner.machine.keys import load_keys
+from costgpu.workflows.context import AppContext
 
-if TYPE_CHECKING:
-    from costgpu.models.instance import Instance
-    from costgpu.models.reap import TaggedInstance
-    from costgpu.models.run import RunView
-    from costgpu.runner.machine.host import Host
-    from costgpu.workflows.context import AppContext
 
-RUN = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, instance id.")]
-
-
-def find_run(parts: AppContext, text: str) -> RunView | TaggedInstance:
+def find_run(context: AppContext, text: str) -> RunView | TaggedInstance:
     """A run by its id, name or machine: as the ledger tells it or, without one, as its machine's tags do."""
-    from costgpu.runner.find_run import resolve_run
-    from costgpu.runner.launch import current_owner
-
-    return resolve_run(text, parts.ledger, parts.providers, lambda: parts.settings.owner or current_owner())
+    return resolve_run(text, context.ledger, context.providers, lambda: context.settings.owner or current_owner())
 
 
-def recorded_run(parts: AppContext, text: str) -> RunView:
+def recorded_run(context: AppContext, text: str) -> RunView:
     """A run that the ledger knows."""
-    from costgpu.models.reap import TaggedInstance
-
-    found = find_run(parts, text)
+    found = find_run(context, text)
     if isinstance(found, TaggedInstance):
         raise RunNotFound(
             f"Run {found.run_id} is known only by the tag on its machine: this ledger has no record of it.",
@@ -41,37 +33,31 @@ def recorded_run(parts: AppContext, text: str) -> RunView:
     return found
 
 
-def run_and_machine(parts: AppContext, text: str) -> tuple[RunView | None, Instance | None]:
+def run_and_machine(context: AppContext, text: str) -> tuple[RunView | None, Instance | None]:
     """The run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
-    from costgpu.models.reap import TaggedInstance
-    from costgpu.models.run import RunState
-    from costgpu.runner.adopt import provider_of
-
-    found = find_run(parts, text)
+    found = find_run(context, text)
     if isinstance(found, TaggedInstance):
         return None, found.instance
     if found.instance is None or found.state is RunState.CLOSED:  # then its end is confirmed: nobody need be asked
         return found, None
-    return found, provider_of(found, parts.ledger, parts.tools).describe(found.instance)
+    return found, provider_of(found, context.ledger, context.tools).describe(found.instance)
 
 
 @contextlib.contextmanager
-def connection(parts: AppContext, instance: Instance) -> Iterator[Host]:
+def connection(context: AppContext, instance: Instance) -> Iterator[Host]:
     """To a machine whose run was launched from this computer. Raises `HostUnreachable`."""
-    from costgpu.runner.machine.keys import load_keys
-
     try:
-        keys = load_keys(parts.tools.folder / instance.run_id)
+        keys = load_keys(context.tools.folder / instance.run_id)
     except CostGpuError as error:
         raise HostUnreachable(
             f"The key of run {instance.run_id} is not on this computer.",
             hint="It is where the run was launched from. costgpu cancel works from anywhere.",
         ) from error
     try:
-        host = parts.tools.connect(instance, keys)
+        host = context.tools.connect(instance, keys)
     except HostUnreachable:  # perhaps this computer has another address than before
-        parts.provider(instance.ref.provider).open_access(instance, parts.tools.allow_from(instance.ref.provider))
-        host = parts.tools.connect(instance, keys)
+        context.provider(instance.ref.provider).open_access(instance, context.tools.allow_from(instance.ref.provider))
+        host = context.tools.connect(instance, keys)
     try:
         yield host
     finally:

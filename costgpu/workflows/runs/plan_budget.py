@@ -1,19 +1,16 @@
-"""What budgets say to the plan of a run. Imports lazily."""
+"""What budgets say to the plan of a run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from costgpu.errors import BudgetExceeded, LedgerError
-
-if TYPE_CHECKING:
-    from costgpu.ledger.records.budget_rules import BudgetState
-    from costgpu.models.run import Plan
-    from costgpu.workflows.context import AppContext
+from costgpu.ledger.records.budget_rules import BudgetState
+from costgpu.models.run import Plan
+from costgpu.workflows.context import AppContext
 
 
-def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
+def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
     """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
@@ -26,11 +23,11 @@ def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | 
     from costgpu.runner.launch import current_owner
     from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
-    owner, refusal, notes = parts.settings.owner or current_owner(), None, []
+    owner, refusal, notes = context.settings.owner or current_owner(), None, []
     try:
         mine = [
             stored.budget
-            for stored in all_budgets(parts.ledger)
+            for stored in all_budgets(context.ledger)
             if any(
                 run_selection(stored.budget).includes(
                     provider=option.offer.provider, owner=owner, name=plan.spec.name, tags=plan.spec.tags
@@ -40,7 +37,7 @@ def with_budgets(parts: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | 
         ]
         if not mine:
             return plan, None
-        spending = gather(parts.ledger, mine, None, parts.clock.now(), shipped_prices)
+        spending = gather(context.ledger, mine, None, context.clock.now(), shipped_prices)
         for budget in mine:
             state = budget_state(spending, budget)
             notes.append(plan_note(state, cap))

@@ -313,7 +313,6 @@ def test_no_default_vpc_is_said_with_the_remedy(cloud: RunningEc2, aws: AwsProvi
 def test_a_disk_that_is_too_small_for_the_image(cloud: RunningEc2, aws: AwsProvider) -> None:
     with pytest.raises(InvalidRequest, match=r"A disk of 20 GiB is too small: the image ami-[0-9a-f]+ needs 60 GiB"):
         aws.create(request(disk_gib=20))
-    assert aws.minimum_disk_gib(request()) == 60
     assert not cloud.instances()
 
 

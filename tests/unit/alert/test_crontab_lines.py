@@ -9,12 +9,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from costgpu.alert import crontab_lines, systemd_timer
 from costgpu.alert.crontab_lines import STEPS, Schedule, Task, install, line, remove
 from costgpu.errors import ConfigError, UsageError
+from tests.properties import examples
 
 QUARTER = Schedule(15)
 WORDS = st.binary(min_size=1, max_size=40).filter(lambda word: not set(word) & set(b"\0\n\r"))
@@ -120,7 +121,7 @@ def split_by_sh(command: bytes) -> list[bytes]:
     return done.stdout.split(b"\0")[:-1]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(WORDS, min_size=1, max_size=3), st.dictionaries(NAMES, WORDS, max_size=3))
 @example([b"/a b/100%/\\%/\\\\%\\/'q'/\\\\\\"], {b"X": b"%\\'\"$(x)`y`"})
 @example([b"/a=b/costgpu", b"~", b"#", b"*"], {b"A": b"\\%\\%"})

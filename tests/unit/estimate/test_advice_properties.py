@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimate.advice.context import MIN_PROBABILITY, MIN_SAVED_SECONDS, MIN_SAVED_USD
@@ -15,6 +15,7 @@ from costgpu.estimate.scope import scope_of
 from costgpu.estimate.verdict import Preferences
 from costgpu.models.prediction import Advice, AdviceKind, Objective
 from costgpu.models.workload import Autocast, Phase, WorkloadProfile
+from tests.properties import examples
 from tests.unit.estimate.advisable import (
     MIB,
     YEAR,
@@ -87,7 +88,7 @@ WIDER = [gpu("A10G", 0.8, region="us-west-2", type_="a10g-1-8"), gpu("L4", 0.7)]
 objectives = st.sampled_from(list(Objective))
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(profiles(), objectives)
 def test_savings_are_real_and_ranked(measured: WorkloadProfile, objective: Objective) -> None:
     advice = advice_of(measured, PLACES, spot=SPOT, wider=WIDER, wanted=Preferences(objective=objective))
@@ -128,7 +129,7 @@ def _phase(measured: WorkloadProfile, **changed: Any) -> WorkloadProfile:
     return replace(measured, phases=[one])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(profiles())
 def test_the_prediction_of_the_changed_script_is_what_the_advice_says(measured: WorkloadProfile) -> None:
     for one in advice_of(measured, PLACES):
@@ -140,7 +141,7 @@ def test_the_prediction_of_the_changed_script_is_what_the_advice_says(measured: 
         assert then.wall_seconds.value == pytest.approx(one.after.wall_seconds.value, rel=1e-6)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(profiles())
 def test_never_what_is_done_already(measured: WorkloadProfile) -> None:
     """A second round of advice, on the changed script, does not say the same again for mixed precision and Python."""

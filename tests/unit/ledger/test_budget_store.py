@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Executable, func, select
 
@@ -32,6 +32,7 @@ from costgpu.ledger.records.budget_store import (
     remove_budget,
     set_budget,
 )
+from tests.properties import examples
 from tests.runner.examples import START, intent
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -257,7 +258,7 @@ class TestAlerts:
 
 
 # Not in a class: those run once more on PostgreSQL, and Hypothesis wants one instance per test.
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.lists(st.tuples(st.integers(-3000, 3000), st.integers(-20, 60)), min_size=1, max_size=12))
 def test_a_clock_that_goes_back_repeats_and_unsends_nothing(checks: list[tuple[int, int]]) -> None:
     told: list[tuple[datetime, int]] = []

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.ledger import Ledger
@@ -22,6 +22,7 @@ from costgpu.ledger.queries import focus
 from costgpu.ledger.queries.export import COLUMNS, as_csv, as_json
 from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs, spent
 from costgpu.providers import registry
+from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
 
 EXAMPLES = count()
@@ -132,7 +133,7 @@ PLANTED = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(PLANTED)
 def test_every_row_conforms_and_rows_add_up_to_what_was_recorded(planted: Closed) -> None:
     (run,) = runs_of(planted)
@@ -147,7 +148,7 @@ def test_every_row_conforms_and_rows_add_up_to_what_was_recorded(planted: Closed
         assert earlier["ChargePeriodEnd"] == later["ChargePeriodStart"]
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.lists(PLANTED, max_size=4), st.timedeltas(timedelta(), timedelta(days=60)), st.integers(1, 10**7))
 def test_a_part_of_the_time_is_what_was_spent_in_it(planted: list[Closed], after: timedelta, length: int) -> None:
     low = (AT - timedelta(days=30) + after).replace(microsecond=0)

@@ -20,6 +20,7 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.queries.totals import By, totals
+from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
 
 START = datetime(2026, 10, 30, tzinfo=UTC)
@@ -91,7 +92,7 @@ def test_spent_is_the_sum_by_hand(
         assert abs(Fraction(spent(shared, more, low, high)) - exact) <= Fraction(len(meant), 10**9)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(RUNS, st.lists(MOMENTS, max_size=6))
 def test_periods_that_follow_on_each_other_add_up_exactly(
     shared: Ledger, runs: list[Closed], moments: list[datetime]
@@ -114,7 +115,7 @@ def test_shares_add_up_exactly(amount: int, began: int, length: int, cuts: list[
     assert all(0 <= part <= amount for part in parts)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(RUNS, st.none() | MOMENTS, st.none() | MOMENTS, st.sampled_from(By))
 def test_totals_add_up_to_what_was_spent(
     shared: Ledger, runs: list[Closed], one: datetime | None, other: datetime | None, by: By
@@ -130,7 +131,7 @@ def test_totals_add_up_to_what_was_spent(
     assert sum(total.machine_seconds for total in found) == pytest.approx(float(used), abs=1e-3)
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(RUNS, st.sampled_from([By.DAY, By.MONTH]))
 def test_a_day_costs_what_was_spent_in_it(shared: Ledger, runs: list[Closed], by: By) -> None:
     _, mine = planted(shared, runs)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import select
 
@@ -15,6 +15,7 @@ from costgpu.ledger import Ledger, schema
 from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
 from costgpu.ledger.records.measured_speeds import LAST_RUNS, measured_speeds
 from costgpu.models.run import EventKind, RunEvent
+from tests.properties import examples
 from tests.unit.ledger.closed import Closed, events_of, plant
 from tests.unit.ledger.test_projections import OBJECTS
 
@@ -107,7 +108,7 @@ def test_how_long_the_job_took(status: dict[str, Any], setup: str, seconds: floa
     assert row["job_seconds"] == (None if seconds is None else pytest.approx(seconds))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(OBJECTS, OBJECTS, OBJECTS, st.dictionaries(st.sampled_from(["workload", "estimate", "options"]), OBJECTS))
 def test_no_outcome_keeps_a_run_open(
     intended: dict[str, Any], finished: dict[str, Any], closed: dict[str, Any], more: dict[str, Any]

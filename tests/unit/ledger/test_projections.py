@@ -13,6 +13,7 @@ from sqlalchemy import func, select
 
 from costgpu.ledger import Ledger, projections, schema
 from costgpu.models.run import EventKind, RunEvent
+from tests.properties import examples
 from tests.unit.ledger.closed import Closed, events_of
 
 AT = datetime(2026, 1, 31, 23, 0, tzinfo=UTC)
@@ -121,7 +122,7 @@ OBJECTS = st.dictionaries(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(OBJECTS, OBJECTS, OBJECTS, OBJECTS)
 def test_no_run_is_kept_open_by_what_its_events_say(
     intended: dict[str, Any], attempted: dict[str, Any], created: dict[str, Any], closed: dict[str, Any]
@@ -152,7 +153,7 @@ def test_amounts_are_exact_to_a_billionth_of_a_dollar(amount: Decimal) -> None:
     assert schema.from_nano(kept) == amount
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.lists(st.decimals(0, 10_000, places=9), max_size=8))
 def test_the_database_sums_exactly(amounts: list[Decimal]) -> None:
     ledger = Ledger.open("sqlite://")

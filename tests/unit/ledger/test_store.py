@@ -19,6 +19,7 @@ from costgpu.errors import ConfigError, LedgerConflict
 from costgpu.ledger import Ledger, dialect
 from costgpu.ledger.store import FILE_NAME
 from costgpu.models.run import EventKind, RunEvent
+from tests.properties import examples
 
 AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 
@@ -146,7 +147,7 @@ class AgainstAModel(RuleBasedStateMachine):
             self.ledger.close()
 
 
-AgainstAModel.TestCase.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)
+AgainstAModel.TestCase.settings = examples(25, stateful_step_count=15)
 TestAgainstAModel = AgainstAModel.TestCase
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 import typer
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from costgpu.cli.report import report
+from costgpu.cli.ledger import report
 from costgpu.config import data_path
 from costgpu.errors import UsageError
 from costgpu.ledger import Ledger
@@ -29,6 +29,7 @@ from costgpu.render.html.days import Calendar
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, summarise
 from costgpu.render.html.svg import usd_axis
+from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
 from tests.unit.providers.planted import opened
 from tests.unit.render.html_page import EVIL, harmless
@@ -117,7 +118,7 @@ def test_the_figures_of_a_small_ledger() -> None:
     assert found.people["bob@ws"].usd == 2
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     st.lists(
         st.tuples(
@@ -216,7 +217,7 @@ def test_whatever_people_call_things_the_page_stays_harmless() -> None:
     assert "alert(1)" in harmless(html).text
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.text(max_size=60))
 def test_any_name_is_only_a_text(name: str) -> None:
     with ledger_with(Closed(started=NOW - DAY, name=name)) as ledger:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimate.buy_vs_rent import OwnershipTerms, ownership
@@ -22,6 +22,7 @@ from costgpu.render.estimate_phrases import extra_phrase
 from costgpu.render.html.svg import log_scale, time_ticks, usd_ticks
 from costgpu.render.html.verdict_charts import Point, Stack, cost_and_time, shares
 from costgpu.render.html.verdict_page import verdict_html
+from tests.properties import examples
 from tests.unit.estimate.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
 from tests.unit.render.html_page import EVIL, Page, harmless
 
@@ -249,7 +250,7 @@ def verdicts(draw: st.DrawFn) -> Verdict:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(verdicts(), st.lists(TEXT, max_size=3), st.booleans(), st.booleans())
 def test_any_verdict_makes_a_whole_harmless_page(
     found: Verdict, advice: list[str], with_own: bool, with_energy: bool

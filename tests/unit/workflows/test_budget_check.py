@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +22,10 @@ from costgpu.ledger.records.budget_store import Alert, set_budget
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.runner.machine.keys import USER_KEY
 from costgpu.workflows.context import AppContext
-from costgpu.workflows.spending.budget_check import Check, end_run, still_to_tell
+from costgpu.workflows.spending.budget_check import BudgetCheck, CheckResult, still_to_tell
+from costgpu.workflows.spending.enforce import end_run
 from tests.unit.providers.planted import HOUR, NOW, Answers, closed, machine, opened
+from tests.unit.workflows.reporter import ListReporter
 
 TOTAL = Budget(name="all", amount_usd=Decimal(5), every=Every.TOTAL)
 
@@ -52,16 +53,20 @@ class Cloud(Answers):
 
 @dataclass
 class Told:
+    """Exit code of a check, what it said on stdout, its remarks, and its whole result."""
+
     code: int
     out: str
     err: str
+    result: CheckResult | None = field(default=None, compare=False)
 
 
 class Desk:
-    """What a command works with."""
+    """The context of a workflow."""
 
     def __init__(self, ledger: Ledger, cloud: Answers) -> None:
         self.ledger, self.clock, self._cloud = ledger, ManualClock(NOW), cloud
+        self.reporter = ListReporter()
         self.broken: CostGpuError | None = None
         self.owner = "me@here"
         self.urls: tuple[SecretStr, ...] = ()
@@ -92,16 +97,15 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def check(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> Any:
-    def carry_out(cloud: Answers, *, enforce: bool = False, as_json: bool = False, **desk: Any) -> Told:
-        parts = Desk(ledger, cloud)
+def check(ledger: Ledger) -> Any:
+    def carry_out(cloud: Answers, *, enforce: bool = False, **desk: Any) -> Told:
+        context = Desk(ledger, cloud)
         for name, value in desk.items():
-            setattr(parts, name, value)
-        capsys.readouterr()
-        checking = Check(cast("AppContext", parts), offline=False, verbose=False, as_json=as_json)
-        code = checking.carry_out(enforce=enforce)
-        shown = capsys.readouterr()
-        return Told(code, shown.out if as_json else " ".join(shown.out.split()), shown.err)
+            setattr(context, name, value)
+        said: list[str] = []
+        checking = BudgetCheck(cast("AppContext", context), said.append, offline=False, verbose=False)
+        result = checking.carry_out(enforce=enforce)
+        return Told(result.exit_code, " ".join(said), " ".join(context.reporter.notes), result)
 
     return carry_out
 
@@ -157,11 +161,10 @@ def test_two_budgets_end_a_machine_once(check: Any, ledger: Ledger) -> None:
     assert (told.code, cloud.ended, told.out.count("ended: ")) == (81, ["i-s1"], 1)
 
 
-def test_json_says_the_same_and_nothing_else(check: Any) -> None:
-    told = check(Cloud(machine("s1", NOW - 40 * HOUR, owner="me@here")), enforce=True, as_json=True)
-    document = json.loads(told.out)
-    assert document["enforced"] == ["ended: aws i-s1 in us-east-1, run s1 (train): the budget all is exceeded"]
-    assert (document["exit_code"], document["budgets"][0]["new"]) == (81, [50, 80, 100])
+def test_the_result_says_the_same(check: Any) -> None:
+    result = check(Cloud(machine("s1", NOW - 40 * HOUR, owner="me@here")), enforce=True).result
+    assert result.enforced == ["ended: aws i-s1 in us-east-1, run s1 (train): the budget all is exceeded"]
+    assert (result.exit_code, result.standings[0].new) == (81, (50, 80, 100))
 
 
 def test_a_wrong_clock_ends_nothing(check: Any, ledger: Ledger) -> None:
@@ -248,7 +251,7 @@ def test_runs_of_others_and_of_other_computers_are_named_and_not_ended(
         (runs_folder() / run).mkdir()
         (runs_folder() / run / USER_KEY).touch()
     ended: list[str] = []
-    monkeypatch.setattr("costgpu.workflows.spending.budget_check.end_run", lambda _, run_id: ended.append(run_id))
+    monkeypatch.setattr("costgpu.workflows.spending.enforce.end_run", lambda _, run_id: ended.append(run_id))
     live = [machine(run, NOW - 9 * HOUR) for run in ("b1", "b2", "b3")]
     check(Cloud(*live))
     told = check(Cloud(*live), enforce=True)
@@ -275,8 +278,8 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
     def busy(_: Path) -> None:
         raise RunBusy("It is driven.")
 
-    monkeypatch.setattr("costgpu.workflows.runs.cancel.cancel_driven", cancel)
-    monkeypatch.setattr("costgpu.runner.state.lock.lock_run", busy)
+    monkeypatch.setattr("costgpu.workflows.spending.enforce.cancel_driven", cancel)
+    monkeypatch.setattr("costgpu.workflows.runs.cancel.lock_run", busy)
     parts = cast(
         "AppContext", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))
     )

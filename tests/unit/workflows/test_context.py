@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from costgpu.config import config_file
 from costgpu.errors import ConfigError, UsageError
-from costgpu.workflows.context import AppContext, app_context, job_environment
+from costgpu.workflows.context import AppContext, app_context
+from costgpu.workflows.environment import job_environment
+from tests.unit.workflows.reporter import ListReporter
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
 VALUES = st.text(
@@ -144,26 +146,27 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 )
 def test_options_are_called_as_they_are_on_the_command_line(tmp_path: Path, flags: dict[str, Any], option: str) -> None:
     with pytest.raises(UsageError, match=f"^{option} is ") as caught:
-        _ = AppContext(tmp_path, **flags).settings
+        _ = AppContext(ListReporter(), tmp_path, **flags).settings
     assert "aws" not in caught.value.message
 
 
 def test_a_file_of_settings_is_another_matter(tmp_path: Path) -> None:
     (tmp_path / "costgpu.toml").write_text("sync_limit_mib = 0\n")
     with pytest.raises(ConfigError):
-        _ = AppContext(tmp_path, strict=True).settings
+        _ = AppContext(ListReporter(), tmp_path, strict=True).settings
 
 
 def test_wrong_settings_are_said_once_and_keep_nobody_from_ending_a_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config_file().parent.mkdir(parents=True)
     config_file().write_text('alert_url = ["json://x"]\nledger_url = "postgresql://db/team"\n')
-    parts = AppContext(tmp_path)
+    reporter = ListReporter()
+    parts = AppContext(reporter, tmp_path)
     assert parts.settings.sync_limit_mib == 500
     assert parts.ledger.place == "postgresql+psycopg://db/team"
     assert "local" in [provider.name for provider in parts.providers()]
-    assert capsys.readouterr().err.count("nothing is called 'alert_url'") == 1
+    assert str(reporter.notes).count("nothing is called 'alert_url'") == 1
     with pytest.raises(ConfigError):
         parts.checked_settings()
 
@@ -173,7 +176,7 @@ def test_a_ledger_whose_place_nobody_can_tell_is_not_taken_for_another_one(
 ) -> None:
     config_file().parent.mkdir(parents=True)
     config_file().write_text('ledger_url = "postgresql://db/team')
-    with app_context(tmp_path) as parts, pytest.raises(ConfigError, match="line 1"):
+    with app_context(ListReporter(), tmp_path) as parts, pytest.raises(ConfigError, match="line 1"):
         parts.ledger.open_runs()
     monkeypatch.setenv("COSTGPU_LEDGER_URL", "sqlite:////elsewhere")
-    assert AppContext(tmp_path).ledger.place == "/elsewhere"
+    assert AppContext(ListReporter(), tmp_path).ledger.place == "/elsewhere"

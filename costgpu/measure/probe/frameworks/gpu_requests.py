@@ -6,7 +6,7 @@ ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
 
 
 class GpuRequests:
-    """One per process; the result takes `facts`."""
+    """One per process; the result takes what it holds."""
 
     def __init__(self):
         self.fake_cuda = False
@@ -32,20 +32,11 @@ class GpuRequests:
 
         return spawn
 
-    def facts(self, torch):
-        """For the result: read at the end, when the script has set what it sets."""
+    def attention_kernels(self):
+        """Kernels that it chose and packages that it brought along, when the script has set what it sets."""
         found = dict(self.attention)
-        for name in ATTENTION_PACKAGES:
-            if sys.modules.get(name) is not None:
-                found[name] = True
-        return {
-            "fake_cuda": self.fake_cuda,
-            "fake_cuda_devices": len(self.devices),
-            "fake_cuda_failures": self.failures[:5],
-            "attention": list(found),
-            "cudnn_benchmark": bool(getattr(getattr(torch.backends, "cudnn", None), "benchmark", False)),
-            "processes_for_no_gpu": self.processes_for_no_gpu,
-        }
+        found.update((name, True) for name in ATTENTION_PACKAGES if sys.modules.get(name) is not None)
+        return list(found)
 
 
 GPU_REQUESTS = GpuRequests()

@@ -1,6 +1,10 @@
 """What a trainer on the stack says of its own length: Lightning, Hugging Face's Trainer, Ignite."""
 
+from __future__ import annotations
+
 import math
+
+from ..record import Told
 
 
 def told_by_trainer(frame, limit=80):
@@ -21,11 +25,10 @@ def told_by_trainer(frame, limit=80):
     return None
 
 
-def lightning(trainer):
+def lightning(trainer) -> Told:
     total = trainer.estimated_stepping_batches
     batches = trainer.num_training_batches
     accumulate = max(1, int(getattr(trainer, "accumulate_grad_batches", 1) or 1))
-    optimizers = max(1, len(trainer.optimizers or ()))
     epoch = math.ceil(batches / accumulate) if batches and math.isfinite(batches) else None
     stops = [type(one).__name__ for one in trainer.callbacks or () if "EarlyStopping" in type(one).__name__]
     stops += ["max_time"] if any(type(one).__name__ == "Timer" for one in trainer.callbacks or ()) else []
@@ -40,11 +43,10 @@ def lightning(trainer):
         "per_epoch": epoch,
         "may_stop": stops,
         "how": "max_epochs={}, max_steps={}".format(trainer.max_epochs, trainer.max_steps),
-        "optimizers": optimizers,
     }
 
 
-def hugging_face(trainer):
+def hugging_face(trainer) -> Told:
     state, args = trainer.state, trainer.args
     total = state.max_steps if state.max_steps and state.max_steps > 0 else None
     epochs = state.num_train_epochs or args.num_train_epochs
@@ -60,7 +62,7 @@ def hugging_face(trainer):
     }
 
 
-def ignite(engine):
+def ignite(engine) -> Told | None:
     state = engine.state
     length, epochs = state.epoch_length, state.max_epochs
     if length is None or epochs is None:

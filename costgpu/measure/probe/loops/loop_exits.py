@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
+from ..record import Counter
 from .safe_eval import dotted, is_none
 from .source import assigns, encloses_any, increment, is_bool, own_statements, unconditional
 
@@ -118,11 +119,11 @@ def is_settings(node, evaluator):
         return False
 
 
-def counter(side, loop, place):
+def counter(side, loop, place) -> Counter:
     """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
     source = place.source
     text = source.segment(side)
-    found = {
+    found: Counter = {
         "text": text,
         "increment": None,
         "increment_line": None,
@@ -140,7 +141,8 @@ def counter(side, loop, place):
         for statement in candidate.body:
             step = increment(statement, text, source)
             if step is not None:
-                found.update(increment=step, increment_line=statement.lineno, loop_line=candidate.lineno)
+                found["increment"], found["increment_line"] = step, statement.lineno
+                found["loop_line"] = candidate.lineno
             elif assigns(statement, text, source):
                 found["reset_line"] = candidate.lineno
     return found

@@ -7,6 +7,7 @@ import math
 import os
 import sys
 
+from ..record import Loop
 from .call_binding import generator_trips
 from .loop_exits import find_exits
 from .loop_position import position
@@ -104,7 +105,7 @@ class LoopStack:
             record["position"] = position(record, node, place)
         return record
 
-    def record(self, node, place, kind, head):
+    def record(self, node, place, kind, head) -> Loop:
         path = place.live.f_code.co_filename
         return {
             "file": os.path.basename(path),

@@ -11,6 +11,7 @@ import threading
 from array import array
 
 from ..op_tracer import clock
+from ..record import SeriesRecord, Snapshot, Told
 from .script_frames import library_loops, own_place
 
 RANKS = {
@@ -35,7 +36,7 @@ def is_snapshot_due(steps):
     return steps in SNAPSHOT_AT or steps % 100000 == 0
 
 
-def make_snapshot(anchor, loops, batches=0, all_batches=0):
+def make_snapshot(anchor, loops, batches=0, all_batches=0) -> Snapshot:
     """The loops around the step of this number, and the batches that were drawn up to it."""
     return {"anchor": anchor, "batches": batches, "all_batches": all_batches, "loops": loops}
 
@@ -74,7 +75,7 @@ class Series:
         busy = self.facts.get("busy")
         return (self.open, busy if busy is not None else self.busy + self.lead)
 
-    def record(self):
+    def record(self) -> SeriesRecord:
         return {
             "source": self.source,
             "unit": self.unit,
@@ -164,7 +165,7 @@ class ProgressTracker:
         stepped = [one for one in self.ranked() if one.steps]
         return stepped[0] if stepped else None
 
-    def keras_length(self):
+    def keras_length(self) -> Told | None:
         """What a Keras fit that runs on torch says of its length."""
         for one in self.series:
             if one.source == "keras" and one.open:

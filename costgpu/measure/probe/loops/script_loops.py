@@ -7,6 +7,7 @@ import sys
 import types
 
 from ..op_tracer import clock
+from ..record import LoopProgress
 from .loop_stack import LoopStack
 
 NO_TORCH = types.SimpleNamespace(
@@ -54,12 +55,12 @@ class ScriptLoops:
         """Whether a loop of known length has been seen to advance."""
         return self.progress() is not None
 
-    def progress(self):
+    def progress(self) -> LoopProgress | None:
         """The loops of known length, outermost first, and how far they came: None if none advanced."""
         if len(self.looks) < 3:
             return None
         newest = self.looks[-1][1]
-        best = None
+        best: LoopProgress | None = None
         for depth in range(1, len(newest) + 1):
             if newest[depth - 1]["trips"] is None or newest[depth - 1]["index"] is None:
                 break

@@ -45,27 +45,14 @@ class LocalTransport:
         return str(self._folder)
 
     def open(self) -> None:
-        """Checks that the instance's folder is there.
-
-        Raises:
-            HostUnreachable: It is not.
-        """
+        """Raises `HostUnreachable` if the instance's folder is gone."""
         if not self._folder.is_dir():
             raise HostUnreachable(f"The local instance's folder {self._folder} is gone.")
 
     def run(
         self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
     ) -> Completed:
-        """Runs a command to its end.
-
-        Args:
-            argv: The command. A missing one is a return code of 127; one killed by a signal, minus its number.
-            stdin: All of it, or pieces, which are taken only as fast as they are read.
-            timeout_seconds: From the end of stdin to the end of the command, and for each piece of stdin.
-
-        Raises:
-            HostUnreachable: The instance's folder is gone, or the time is over.
-        """
+        """As `Transport.run`. Raises `HostUnreachable` if the instance's folder is gone, or the time is over."""
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:  # a pipe would have to be read
             try:
                 process = self._start(argv, stdout, stderr)
@@ -93,7 +80,7 @@ class LocalTransport:
 
     @contextlib.contextmanager
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
-        """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
+        """As `Transport.stream`."""
         try:
             process = self._start(argv, subprocess.PIPE, subprocess.DEVNULL)
         except _NotStarted:

@@ -67,12 +67,7 @@ class SshTransport:
     def run(
         self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
     ) -> Completed:
-        """Runs a command to its end.
-
-        Args:
-            argv: The command. A missing one is a return code of 127; one killed by a signal, minus its number.
-            stdin: All of it, or pieces, which are taken only as fast as they are sent.
-            timeout_seconds: From the end of stdin to the end of the command, and for each piece of stdin.
+        """As `Transport.run`.
 
         Raises:
             HostUnreachable: The connection failed or was lost, or the time is over.
@@ -95,7 +90,7 @@ class SshTransport:
 
     @contextlib.contextmanager
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
-        """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error.
+        """As `Transport.stream`.
 
         Raises:
             HostUnreachable: The connection failed or was lost, now or while the pieces are read.

@@ -52,13 +52,7 @@ class Command:
 
     @classmethod
     async def start(cls, connection: asyncssh.SSHClientConnection, argv: Sequence[str], where: str) -> Command:
-        """Opens a channel and starts the command.
-
-        Args:
-            connection: That is open.
-            argv: The command.
-            where: The machine, for messages.
-        """
+        """Opens a channel and starts the command; `where` names the machine in messages."""
         mark = f"costgpu-{secrets.token_hex(8)}"
         line = "exec " + shlex.join(["/bin/sh", "-c", _LAUNCH, "costgpu", mark, *argv])
         async with asyncio.timeout(_START_SECONDS):

@@ -1,0 +1,321 @@
+"""The Python interface: the same workflows as the command line, for notebooks and programs.
+
+Nothing is printed, nobody is asked, and no process is ended: remarks go to the logger ``costgpu``, and errors are
+those of the command line. Time spans are seconds or texts such as ``"2h"``; amounts are US dollars.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from os import PathLike, fspath
+from typing import TYPE_CHECKING
+
+from costgpu import __version__
+from costgpu.models.prediction import Objective
+from costgpu.models.prediction import Verdict as _Verdict
+from costgpu.models.workload import WorkloadProfile
+from costgpu.workflows.estimate.request import MEASURE_FOR, TABLE_ROWS, EstimateRequest
+from costgpu.workflows.reporter import LogReporter
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from costgpu.models.offer import Offer
+    from costgpu.models.prediction import Advice
+    from costgpu.models.run import RunView
+    from costgpu.workflows.estimate.estimate import Estimate
+
+Script = str | PathLike[str]
+Amount = str | float | Decimal
+"""US dollars."""
+TimeSpan = str | float
+"""Seconds, or a text such as ``"90s"`` or ``"2h"``."""
+FRAME_HEIGHT = "40em"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(_Verdict):
+    """The answer to an estimate; in a notebook it shows as the HTML report.
+
+    Attributes:
+        profile: What was measured.
+        advice: Changes that would make the job cheaper, best first.
+        day: Day from which the age of prices is counted.
+    """
+
+    profile: WorkloadProfile
+    advice: tuple[Advice, ...]
+    day: date
+
+    def __str__(self) -> str:
+        from costgpu.render.text.advice import advice_lines
+        from costgpu.render.text.estimate import verdict_text
+
+        advice = "\n".join(advice_lines(self.advice, unit=self.unit))
+        return verdict_text(self, self.profile, self.day, besides=[advice] if advice else [])
+
+    def to_html(self) -> str:
+        """The HTML report: one page that needs nothing else."""
+        from costgpu.render.html.verdict_page import verdict_html
+        from costgpu.render.text.advice import sentences
+
+        advice = [" ".join(sentences(one)) for one in self.advice]
+        return verdict_html(self, self.profile, advice, self.day, version=__version__)
+
+    def _repr_html_(self) -> str:
+        """The report in a frame, so that its styles do not touch the notebook's."""
+        page = html.escape(self.to_html())
+        return f'<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{FRAME_HEIGHT};border:0"></iframe>'
+
+
+def estimate(
+    script: Script | WorkloadProfile | None = None,
+    *,
+    args: Sequence[object] = (),
+    module: str | None = None,
+    epochs: float | None = None,
+    total_steps: float | None = None,
+    infra: str | Iterable[str] = (),
+    gpus: str | None = None,
+    spot: bool = False,
+    objective: str = Objective.CHEAPEST,
+    deadline: TimeSpan | None = None,
+    max_cost: Amount | None = None,
+    value_of_time: Amount | None = None,
+    measure_for: TimeSpan = MEASURE_FOR,
+    python: Script | None = None,
+    workdir: Script | None = None,
+    like: str | None = None,
+    params: str | float | None = None,
+    tokens: str | float | None = None,
+    save: Script | None = None,
+    rows: int = TABLE_ROWS,
+) -> Verdict:
+    """Says where to run a training script; see `costgpu estimate`.
+
+    Args:
+        script: Script to measure here, a saved profile (a path or its value), or None with `module`, `like` or `params`.
+        args: Arguments of the script.
+        module: Module to measure instead of a script.
+        epochs: Number of epochs to predict.
+        total_steps: Number of optimizer steps to predict.
+        infra: Providers or regions, e.g. ``"aws"`` or ``["aws/us-east-1", "gcp"]``; empty for all.
+        gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
+        spot: Spot prices instead of on-demand prices.
+        objective: ``"cheapest"``, ``"fastest"`` or ``"balanced"``.
+        deadline: Longest time that the job may take.
+        max_cost: Highest cost of the job.
+        value_of_time: Value of an hour of waiting.
+        measure_for: Time to measure after the first step.
+        python: Interpreter for the script.
+        workdir: Folder to run in.
+        like: Kind of work instead of a measurement.
+        params: Parameters of a language model instead of a measurement, with `tokens`.
+        tokens: Number of training tokens.
+        save: File to write the measured profile to.
+        rows: Length of the table.
+
+    Raises:
+        UsageError: An argument is wrong.
+        ScriptError: The script cannot be measured.
+    """
+    from costgpu.workflows.estimate.estimate import estimate as estimate_workload
+
+    profile = script if isinstance(script, WorkloadProfile) else None
+    request = EstimateRequest(
+        command=_command(script, args),
+        module=module,
+        python=_path(python),
+        workdir=_path(workdir),
+        measure_for=str(measure_for),
+        epochs=epochs,
+        total_steps=total_steps,
+        like=like,
+        params=_text(params),
+        tokens=_text(tokens),
+        save=_path(save),
+        objective=objective,
+        deadline=_text(deadline),
+        max_cost=_text(max_cost),
+        value_of_time=_text(value_of_time),
+        gpus=gpus,
+        infra=_places(infra),
+        spot=spot,
+        rows=rows,
+    )
+    return _verdict(estimate_workload(request, LogReporter(), profile))
+
+
+def offers(
+    *,
+    gpus: str | None = None,
+    cpus: str | float | None = None,
+    memory: str | float | None = None,
+    infra: str | Iterable[str] = (),
+    spot: bool | None = None,
+    max_price: Amount | None = None,
+    sort: str = "price",
+) -> list[Offer]:
+    """Lists machine types that can be rented, at the prices in use; see `costgpu offers`.
+
+    Args:
+        gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
+        cpus: Virtual CPUs, e.g. ``"8+"``.
+        memory: Main memory in GiB, e.g. ``"32..128"``.
+        infra: Providers or regions; empty for all.
+        spot: Spot or on-demand prices; None for both.
+        max_price: Highest price of the machine per hour.
+        sort: ``"price"``, ``"gpu-price"``, ``"memory"`` or ``"name"``.
+
+    Raises:
+        PriceNotFound: No offer matches.
+    """
+    from costgpu.pricing.catalog import query_current
+    from costgpu.workflows.offer_query import offer_query
+
+    query = offer_query(
+        gpus=gpus,
+        cpus=_text(cpus),
+        memory=_text(memory),
+        infra=_places(infra),
+        spot=spot,
+        max_price=_text(max_price),
+        sort=sort,
+    )
+    return query_current(query, warn=LogReporter().note)
+
+
+def run(
+    script: Script | None = None,
+    *,
+    args: Sequence[object] = (),
+    module: str | None = None,
+    infra: str | Iterable[str] = (),
+    instance_type: str | None = None,
+    gpus: str | None = None,
+    spot: bool = False,
+    max_cost: Amount | None = None,
+    max_duration: TimeSpan | None = None,
+    outputs: Sequence[str] = (),
+    setup: str | None = None,
+    env: Mapping[str, str] | None = None,
+    name: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    python: Script | None = None,
+    workdir: Script | None = None,
+    profile: Script | None = None,
+    estimate: bool = True,
+    bucket: str | None = None,
+    wait: bool = True,
+) -> RunView:
+    """Runs a script on a rented machine, or on this one; see `costgpu run`.
+
+    The call is the consent: nobody is asked. Rented machines need `max_cost` or `max_duration`, unless the estimate
+    sets the limit. Ctrl-C cancels the run.
+
+    Args:
+        script: Script to run, or None with `module`.
+        args: Arguments of the script.
+        module: Module to run instead of a script.
+        infra: Providers or regions, ``"local"`` for this machine; empty for all.
+        instance_type: Machine type.
+        gpus: Accelerators; None to let the estimate decide.
+        spot: Spot instead of on-demand machines.
+        max_cost: Highest cost of the run.
+        max_duration: Longest time of the job.
+        outputs: Files to download; empty for all that is new or changed.
+        setup: Command before the job.
+        env: Variables of the job.
+        name: Name of the job.
+        tags: Tags for the machine.
+        python: Interpreter to measure with, and to run with on this machine.
+        workdir: Folder to send and run in.
+        profile: Saved profile to use instead of measuring.
+        estimate: Whether to measure the script here first.
+        bucket: Bucket for outputs and logs.
+        wait: Whether to wait for the end of the run, or only until the job has started.
+
+    Returns:
+        The closed run with its receipt and the job's exit code in `status`; without `wait` the run as it is.
+
+    Raises:
+        BudgetExceeded: A budget refuses the run; nothing was created.
+        RunError: The run ended without its job's own exit code.
+        TerminationUnconfirmed: The machine may still be billing.
+    """
+    from costgpu.runner.drive.context import Detached
+    from costgpu.runner.find_run import load_run
+    from costgpu.runner.launch import new_run_id
+    from costgpu.runner.state.observer import NullObserver
+    from costgpu.runner.state.outcome import error_for
+    from costgpu.workflows.runs.request import RunRequest
+    from costgpu.workflows.runs.start import planned_run, start_run
+
+    request = RunRequest(
+        command=_command(script, args),
+        module=module,
+        infra=_places(infra),
+        instance_type=instance_type,
+        gpus=gpus,
+        spot=spot,
+        max_cost=_text(max_cost),
+        max_duration=_text(max_duration),
+        outputs=tuple(outputs),
+        setup=setup,
+        env=_pairs(env),
+        name=name,
+        tags=_pairs(tags),
+        python=_path(python),
+        workdir=_path(workdir),
+        profile=_path(profile),
+        estimate=estimate,
+        bucket=bucket,
+    )
+    with planned_run(request, LogReporter()) as (context, planned):
+        run_id = new_run_id()
+        try:
+            driver = start_run(context, planned, NullObserver(), run_id=run_id, detach=not wait)
+        except Detached:
+            return load_run(context.ledger, run_id)
+        error = driver.context.journal.broken or driver.error or error_for(driver.view)
+        if error is not None:
+            raise error
+        return driver.view
+
+
+def runs(*, closed: bool = True) -> list[RunView]:
+    """Lists the runs of the ledger, newest first: open ones and, with `closed`, the recent closed ones."""
+    from costgpu.workflows.context import app_context
+    from costgpu.workflows.runs.list_runs import list_runs
+
+    with app_context(LogReporter()) as context:
+        return list_runs(context, closed=closed).runs
+
+
+def _verdict(found: Estimate) -> Verdict:
+    values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
+    return Verdict(**values, profile=found.profile, advice=found.extras.advice, day=found.today)
+
+
+def _command(script: Script | WorkloadProfile | None, args: Sequence[object]) -> tuple[str, ...]:
+    words = () if script is None or isinstance(script, WorkloadProfile) else (fspath(script),)
+    return (*words, *map(str, args))
+
+
+def _path(path: Script | None) -> str | None:
+    return None if path is None else fspath(path)
+
+
+def _text(value: Amount | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _places(infra: str | Iterable[str]) -> tuple[str, ...]:
+    return (infra,) if isinstance(infra, str) else tuple(infra)
+
+
+def _pairs(values: Mapping[str, str] | None) -> tuple[str, ...]:
+    return tuple(f"{key}={value}" for key, value in (values or {}).items())

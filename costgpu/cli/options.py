@@ -1,0 +1,46 @@
+"""Options that several commands share, each declared once, and the formats of their output."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from costgpu.errors import UsageError
+
+Script = Annotated[
+    list[str] | None, typer.Argument(metavar="SCRIPT [ARGS]...", help="The script and its own arguments.")
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, or instance id.")]
+Module = Annotated[str | None, typer.Option("-m", help="Module to run; what follows it belongs to the module.")]
+Python = Annotated[
+    str | None, typer.Option(help="Interpreter for the script; default: the active virtual environment's, else python.")
+]
+Workdir = Annotated[str | None, typer.Option(help="Folder to run in; default: the script's own.")]
+MeasureFor = Annotated[str, typer.Option(help="Time to measure after the first step.")]
+Gpus = Annotated[str | None, typer.Option(help="Accelerators, e.g. A100:1, L4:1..2, 24GB; none for CPU only.")]
+Infra = Annotated[
+    list[str] | None,
+    typer.Option("--infra", "--region", help="Provider or region, e.g. aws, aws/us-east-1, local. Repeatable."),
+]
+InstanceType = Annotated[str | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge.")]
+Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="WHEN", help="Start of the period: 2026-11, 2026-11-01, or 30d for 30 days ago."),
+]
+Until = Annotated[str | None, typer.Option(metavar="WHEN", help="End of the period, exclusive.")]
+Provider = Annotated[str | None, typer.Option(help="Provider to count, e.g. aws or local; default: all.")]
+Person = Annotated[str | None, typer.Option(help="Person whose runs count: alice, or alice@host.")]
+JobName = Annotated[str | None, typer.Option("-n", "--name", help="Job name to select.")]
+Tag = Annotated[list[str] | None, typer.Option(help="Tag to select by, as key=value. Repeatable.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Format = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")]
+
+
+def wants_json(json: bool, output: str) -> bool:
+    """Whether ``--json`` or ``--output`` asks for JSON."""
+    if output.lower() not in ("text", "table", "json"):
+        raise UsageError(f"--output {output!r} is not a format.", hint="Use text or json.")
+    return json or output.lower() == "json"

@@ -1,0 +1,64 @@
+"""Remarks and progress for a person: lines on stderr."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from costgpu.errors import CostGpuError
+
+
+def print_error(error: CostGpuError, before: str = "") -> None:
+    """Prints an error and its hint on stderr."""
+    print_note(f"{before}{error.message}", error.hint)
+
+
+def print_note(text: str, hint: str = "") -> None:
+    """Prints a line, and what to do about it, on stderr."""
+    typer.echo(f"costgpu: {text}", err=True)
+    if hint:
+        typer.echo(f"hint: {hint}", err=True)
+
+
+class TerminalReporter:
+    """Prints each remark once."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+
+    def note(self, text: str, hint: str = "") -> None:
+        """A line on stderr, unless the same was printed before."""
+        if text not in self._printed:
+            self._printed.add(text)
+            print_note(text, hint)
+
+    @contextmanager
+    def measuring(
+        self, what: str, measure_seconds: float, limit_seconds: float
+    ) -> Iterator[Callable[[float, bool], None]]:
+        """A live line on a terminal, a plain line elsewhere."""
+        typer.echo(what, err=True)
+        if not sys.stderr.isatty():
+            yield lambda *_: None
+            return
+        from rich.console import Console
+
+        reached: list[float] = []
+        with Console(stderr=True).status("starting") as status:
+
+            def tick(seconds: float, stepping: bool) -> None:
+                if not stepping:
+                    status.update(f"waiting for the first step: {seconds:.0f} s (limit {limit_seconds:.0f} s)")
+                    return
+                if not reached:
+                    reached.append(seconds)
+                left = max(0.0, measure_seconds - (seconds - reached[0]))
+                status.update(f"training steps are being timed: {left:.0f} s left (Ctrl-C ends it)")
+
+            yield tick

@@ -1,0 +1,129 @@
+"""The crontab lines that look after budgets, and what they need to work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from costgpu.alert import crontab_file, systemd_timer
+from costgpu.alert import crontab_lines as lines
+from costgpu.alert.cron_environment import cron_environment
+from costgpu.clock import SystemClock
+
+SENDMAIL = ("/usr/sbin/sendmail", "/usr/lib/sendmail", "/usr/bin/sendmail")
+CRON_DAEMONS = {"cron", "crond", "fcron", "dcron", "systemd-cron"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronPlan:
+    """Commands to run again and again.
+
+    Attributes:
+        notes: What may keep them from working.
+    """
+
+    schedule: lines.Schedule
+    tasks: tuple[lines.Task, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def texts(self) -> list[bytes]:
+        """The crontab lines."""
+        return [lines.line(self.schedule, task) for task in self.tasks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrontabChange:
+    """What came of a change of the crontab.
+
+    Attributes:
+        changed: Whether it is another one now.
+        copy: Copy of the old one; None if there was none.
+        notes: What may keep the lines from working.
+    """
+
+    changed: bool
+    copy: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+def plan_cron(every: str, *, reap: bool, enforce: bool) -> CronPlan:
+    """The commands with the environment that they need."""
+    schedule, program = lines.Schedule.parse(every), _program()
+    environment = cron_environment(os.environ, program[0], shutil.which, _home())
+    commands = [[*program, "budget", "check", *(["--enforce"] if enforce else [])]]
+    commands += [[*program, "reap", "--yes"]] if reap else []
+    tasks = [
+        lines.Task(argv=[os.fsencode(word) for word in argv], variables=environment.variables) for argv in commands
+    ]
+    return CronPlan(schedule=schedule, tasks=tuple(tasks), notes=tuple(environment.notes))
+
+
+def instructions(plan: CronPlan) -> list[str | bytes]:
+    """How to install the commands by hand: crontab lines, and a systemd timer."""
+    folder, name = systemd_timer.FOLDER, systemd_timer.NAME
+    return [
+        "# crontab (costgpu budget cron --install does it):",
+        *plan.texts,
+        f"\n# or systemd, {folder}/{name}.service:\n{systemd_timer.service(plan.tasks)}",
+        f"# {folder}/{name}.timer:\n{systemd_timer.timer(plan.schedule)}",
+        f"# then: systemctl --user daemon-reload && systemctl --user enable --now {name}.timer",
+        "# and, for it to run while you are not logged in: loginctl enable-linger",
+    ]
+
+
+def install(plan: CronPlan) -> CrontabChange:
+    """Puts the lines into the user's crontab; its other lines stay as they are."""
+    old = crontab_file.read()
+    new = lines.install(old, plan.texts)
+    notes = list(plan.notes)
+    if shell := lines.foreign_shell(new):
+        notes.append(f"Your crontab says SHELL={shell}, which may read the lines otherwise than sh.")
+    if not _cron_runs():
+        notes.append("No cron daemon seems to run here: nothing happens until one does.")
+    if not any(os.access(place, os.X_OK) for place in SENDMAIL):
+        notes.append("There is no sendmail here, so what cron itself mails reaches nobody; alert_urls do.")
+    copy = crontab_file.replace(old, new, SystemClock().now()) if new != old else None
+    return CrontabChange(changed=new != old, copy=copy, notes=tuple(notes))
+
+
+def remove() -> CrontabChange:
+    """Takes the lines out of the user's crontab."""
+    old = crontab_file.read()
+    new = lines.remove(old)
+    copy = crontab_file.replace(old, new, SystemClock().now()) if new != old else None
+    return CrontabChange(changed=new != old, copy=copy)
+
+
+def _program() -> list[str]:
+    """How to start this costgpu from anywhere."""
+    beside = Path(sys.executable).absolute().with_name("costgpu")
+    if os.access(beside, os.X_OK) and beside.is_file():
+        return [str(beside)]
+    started = Path(sys.argv[0])
+    if started.name == "costgpu" and os.access(started, os.X_OK) and started.is_file():
+        return [str(started.absolute())]
+    return [str(Path(sys.executable).absolute()), "-m", "costgpu"]
+
+
+def _home() -> str:
+    """The home folder that cron will give us; empty where the system does not say."""
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_dir
+    except (ImportError, KeyError):
+        return ""
+
+
+def _cron_runs() -> bool:
+    """Whether a cron daemon seems to be there; true if that cannot be found out."""
+    with contextlib.suppress(psutil.Error, OSError):
+        return any(process.info["name"] in CRON_DAEMONS for process in psutil.process_iter(["name"]))
+    return True

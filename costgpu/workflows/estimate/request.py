@@ -1,0 +1,169 @@
+"""What to estimate, as the command line and the Python interface ask for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from costgpu.errors import UsageError
+from costgpu.estimate.verdict import Preferences
+from costgpu.models.prediction import Objective
+from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
+from costgpu.units import parse_duration, parse_usd
+
+MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
+START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
+TABLE_ROWS = 8
+MOST_STEPS = 1e15
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest:
+    """The options of `costgpu estimate`, as texts: time spans ``90s`` or ``2h``, amounts of US dollars.
+
+    Attributes:
+        command: The script or program with its arguments, or a saved profile.
+        rows: Length of the verdict's table.
+    """
+
+    command: tuple[str, ...] = ()
+    module: str | None = None
+    python: str | None = None
+    workdir: str | None = None
+    measure_for: str = MEASURE_FOR
+    start_limit: str = START_LIMIT
+    steps: int | None = None
+    epochs: float | None = None
+    total_steps: float | None = None
+    like: str | None = None
+    params: str | None = None
+    tokens: str | None = None
+    step_pattern: str | None = None
+    save: str | None = None
+    objective: str = Objective.CHEAPEST
+    deadline: str | None = None
+    max_cost: str | None = None
+    value_of_time: str | None = None
+    gpus: str | None = None
+    infra: tuple[str, ...] = ()
+    spot: bool = False
+    rows: int = TABLE_ROWS
+    own: str | None = None
+    own_price: str | None = None
+    power_price: str | None = None
+    energy: bool = False
+
+    @cached_property
+    def measure_seconds(self) -> float:
+        """Seconds of `measure_for`."""
+        return parse_duration(self.measure_for)
+
+    @cached_property
+    def start_seconds(self) -> float:
+        """Seconds of `start_limit`."""
+        return parse_duration(self.start_limit)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there is something to measure, and not only a kind of work or the size of a language model."""
+        return self.params is None and (self.like is None or bool(self.command))
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the command is neither a Python script nor a profile, but a program that can be started."""
+        return self.module is None and bool(self.command) and is_program(self.command[0])
+
+    def preferences(self) -> Preferences:
+        """The user's objective and limits."""
+        if self.objective not in list(Objective):
+            raise UsageError(f"There is no objective {self.objective!r}.", hint="Choose cheapest, fastest or balanced.")
+        return Preferences(
+            objective=Objective(self.objective),
+            deadline_seconds=parse_duration(self.deadline) if self.deadline else None,
+            max_cost_usd=float(parse_usd(self.max_cost)) if self.max_cost else None,
+            value_of_time_usd_per_hour=float(parse_usd(self.value_of_time)) if self.value_of_time else 0.0,
+            rows=self.rows,
+        )
+
+
+def is_program(word: str) -> bool:
+    """Whether this can be started and is neither a Python script, a notebook nor a profile."""
+    path = Path(word)
+    if path.suffix in (".py", ".json", ".ipynb") or path.is_dir() or not word:
+        return False
+    if path.is_file():
+        with path.open("rb") as file:
+            first = file.readline(200)
+        return os.access(path, os.X_OK) and b"python" not in first
+    return shutil.which(word) is not None
+
+
+def check(request: EstimateRequest) -> None:
+    """Refuses options that contradict each other, before anything is measured.
+
+    Raises:
+        UsageError: With the options that do not go together.
+    """
+    _check_numbers(request)
+    if (request.params is None) != (request.tokens is None):
+        raise UsageError("--params and --tokens go together.", hint="--params 7B --tokens 1B")
+    if request.params is not None and request.like is not None:
+        raise UsageError("--like and --params exclude each other.", hint="Give one of them.")
+    if request.params is not None and (request.command or request.module):
+        raise UsageError(
+            "--params is for a model that is not measured; there is a script as well.",
+            hint="Leave out --params and --tokens to measure it.",
+        )
+    if request.like is not None and (request.module or (request.command and not request.is_program)):
+        raise UsageError(
+            "--like is for what cannot be measured, and a script can be.",
+            hint="Leave it out; or leave out the script for the figures of the kind of work alone.",
+        )
+    _check_step_pattern(request)
+    _check_like(request)
+    if request.save and not request.is_measured:
+        raise UsageError("--save keeps what was measured, and here nothing is.")
+    if request.is_measured and not request.command and request.module is None:
+        raise UsageError("Which script?", hint="costgpu estimate train.py, or costgpu estimate -m package")
+
+
+def _check_numbers(request: EstimateRequest) -> None:
+    if request.epochs is not None and request.total_steps is not None:
+        raise UsageError("--epochs and --total-steps exclude each other.", hint="Give one of them.")
+    for name, value in (("--epochs", request.epochs), ("--total-steps", request.total_steps)):
+        if value is not None and not 0 < value < MOST_STEPS:
+            raise UsageError(f"{name} {value:g} is not a positive number.")
+    _ = request.measure_seconds, request.start_seconds  # a wrong time span is an error
+
+
+def _check_step_pattern(request: EstimateRequest) -> None:
+    if request.step_pattern is None:
+        return
+    if not request.is_program:
+        raise UsageError(
+            "--step-pattern is for programs that are measured by what they print.",
+            hint="costgpu estimate --step-pattern 'tick (?P<step>[0-9]+)' -- ./program",
+        )
+    from costgpu.measure.log.lines import user_pattern
+
+    user_pattern(request.step_pattern)
+
+
+def _check_like(request: EstimateRequest) -> None:
+    if request.like is None:
+        return
+    if not request.is_measured:
+        from costgpu.pricing.references import reference
+
+        reference(request.like)
+        return
+    import difflib
+
+    from costgpu.pricing.speedups import kinds, speedups
+
+    if request.like not in (known := kinds(speedups())):
+        near = difflib.get_close_matches(request.like, known, 3) or sorted(known)
+        raise UsageError(f"There is no kind of work {request.like!r}.", hint=f"Choose {', '.join(near)}.")

@@ -1,0 +1,47 @@
+"""Who hears what a workflow notices on its way: a person at a terminal, or the log of a program."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from costgpu.errors import CostGpuError
+
+    Tick = Callable[[float, bool], None]
+    """Called with the seconds so far and whether the script has made a step."""
+
+
+LOGGER = logging.getLogger("costgpu")
+LOGGER.addHandler(logging.NullHandler())  # without a handler of the program's own nothing is printed
+
+
+class Reporter(Protocol):
+    """Takes remarks and progress; nothing that it does changes the outcome."""
+
+    def note(self, text: str, hint: str = "") -> None:
+        """A remark, and what to do about it."""
+
+    def measuring(self, what: str, measure_seconds: float, limit_seconds: float) -> AbstractContextManager[Tick]:
+        """Shows the progress of a measurement while the context lasts."""
+
+
+class LogReporter:
+    """Writes remarks to the logger ``costgpu`` and shows nothing, as a library does."""
+
+    def note(self, text: str, hint: str = "") -> None:
+        """A warning in the log."""
+        LOGGER.warning("%s", f"{text} ({hint})" if hint else text)
+
+    def measuring(self, what: str, measure_seconds: float, limit_seconds: float) -> AbstractContextManager[Tick]:
+        """An informational line in the log."""
+        LOGGER.info("%s: %g s, at most %g s", what, measure_seconds, limit_seconds)
+        return nullcontext(lambda _seconds, _stepping: None)
+
+
+def note_error(reporter: Reporter, error: CostGpuError, *, before: str = "", after: str = "") -> None:
+    """Notes an error that does not end the work."""
+    reporter.note(f"{before}{error.message}{after}", error.hint)

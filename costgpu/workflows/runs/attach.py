@@ -1,0 +1,49 @@
+"""Takes over a run, or watches one that another process drives."""
+
+from __future__ import annotations
+
+from costgpu.errors import HostUnreachable, RunError
+from costgpu.models.run import RunView
+from costgpu.runner.adopt import adopt, job_status, log_tail
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.find_run import load_run
+from costgpu.runner.state.lock import lock_run
+from costgpu.runner.state.observer import Observer
+from costgpu.workflows.context import AppContext
+from costgpu.workflows.environment import environment_again
+from costgpu.workflows.runs.find_run import connection, run_and_machine
+
+
+def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver:
+    """Takes an open run to its end.
+
+    Raises:
+        RunBusy: Another process drives it; see `watch_run`.
+        Detached: The observer has left it.
+    """
+    with lock_run(context.tools.folder / view.run_id):
+        view = load_run(context.ledger, view.run_id)
+        driver = adopt(view, context.ledger, context.tools, observer, environment_again(view.spec))
+        if status := job_status(view, context.tools):
+            driver.context.log_position = log_tail(status)
+        observer.changed(driver.view)
+        driver.drive()
+    return driver
+
+
+def watch_run(context: AppContext, view: RunView, observer: Observer) -> int:
+    """Shows the job's output to its end and returns the job's exit code; changes nothing."""
+    _, instance = run_and_machine(context, view.run_id)
+    if instance is None:
+        raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
+    with connection(context, instance) as host:
+        try:
+            status = host.follow(log_tail(host.status()), observer.output)
+        except HostUnreachable:
+            # Whoever drives the run has seen the job's end before us, and may have ended the machine.
+            known = load_run(context.ledger, view.run_id).status
+            if known is None:
+                raise
+            status = known
+            observer.note(f"The job is over; all of its output: costgpu logs {view.run_id}")
+    return status.exit_code or 0

@@ -1,0 +1,76 @@
+"""Downloads the outputs and logs of a run, from its machine or from its bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from costgpu.errors import RunError
+from costgpu.models.instance import Instance
+from costgpu.models.run import RunView
+from costgpu.runner.drive.collect import placed_summary, unreadable_error
+from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
+from costgpu.workflows.context import AppContext
+from costgpu.workflows.runs.find_run import connection, run_and_machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What was downloaded.
+
+    Attributes:
+        remarks: Sentences for a person.
+        problem: What is missing or could not be read; None if nothing is.
+    """
+
+    remarks: list[str]
+    problem: RunError | None = None
+
+
+def fetch_outputs(context: AppContext, text: str, to: str | None) -> Fetched:
+    """Downloads what there is; the machine is left as it is.
+
+    Args:
+        context: Ledger and providers.
+        text: Run id, job name or instance id.
+        to: Target folder; None for the one that the job was sent from.
+    """
+    view, instance = run_and_machine(context, text)
+    run_id = view.run_id if view is not None else instance.run_id if instance else ""
+    home = Path(to).resolve() if to else Path(view.spec.workdir) if view is not None else Path.cwd()
+    if view is not None and view.collected and to is None:
+        return Fetched(remarks=[f"The outputs of run {run_id} are home already, in {home}."])
+    if instance is None or not instance.state.alive:
+        return _from_bucket(context, view, run_id, home)
+    return _from_machine(context, instance, home)
+
+
+def _from_machine(context: AppContext, instance: Instance, home: Path) -> Fetched:
+    run_id = instance.run_id
+    folder = context.tools.folder / run_id
+    with connection(context, instance) as host:
+        host.fetch_logs(folder)
+        outputs = host.outputs()
+        landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)
+    unread = unreadable_error(outputs) if outputs.unreadable else None
+    until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
+    stays = f"Its machine stays until {until}; costgpu cancel {run_id} ends it now."
+    return Fetched(remarks=[_words(landed, home, run_id), stays], problem=unread or landed.problem)
+
+
+def _from_bucket(context: AppContext, view: RunView | None, run_id: str, home: Path) -> Fetched:
+    folder = context.tools.folder / run_id
+    rescued = context.tools.bucket.recover(view, folder) if view is not None and context.tools.bucket else None
+    if rescued is None:
+        raise RunError(
+            f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",
+            hint="Outputs live with their machine, unless --bucket was given.",
+        )
+    status, entries, host = rescued
+    landed = fetch_and_place(host, entries, workdir=home, run_id=run_id)
+    remarks = [status.detail] if status.detail else []
+    return Fetched(remarks=[*remarks, _words(landed, home, run_id)], problem=landed.problem)
+
+
+def _words(landed: PlacedOutputs, home: Path, run_id: str) -> str:
+    return placed_summary(landed, str(home), run_id)

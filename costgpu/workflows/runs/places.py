@@ -1,0 +1,209 @@
+"""Where a run can go, best place first."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from costgpu.errors import AuthError, PriceNotFound, UsageError
+from costgpu.estimate.predict import predict, prepare
+from costgpu.estimate.scope import scope_of
+from costgpu.estimate.verdict import Preferences, decide, effective_cost
+from costgpu.models.offer import Offer
+from costgpu.models.prediction import Candidate, Choice, Prediction
+from costgpu.models.workload import WorkloadProfile
+from costgpu.pricing.hardware import accelerators
+from costgpu.pricing.speedups import speedups
+from costgpu.providers import registry
+from costgpu.runner.plan import LaunchPlace, this_machine
+from costgpu.units import parse_accelerator, parse_usd
+from costgpu.workflows.context import AppContext
+from costgpu.workflows.estimate.candidates import candidates
+from costgpu.workflows.estimate.speed_history import SpeedHistory
+from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.runs.request import RunRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Places to run a job at.
+
+    Attributes:
+        ranked: The places, best first.
+        verdict: The sentence that says why; empty without one.
+        notes: Remarks for the plan.
+    """
+
+    ranked: list[LaunchPlace]
+    verdict: str
+    notes: list[str]
+
+
+def default_infra(default: str | None, *, renting: bool) -> tuple[str, ...]:
+    """Without --infra: what the settings say, unless what is asked for cannot be this machine."""
+    return () if default is None or (renting and default == "local") else (default,)
+
+
+def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
+    """Checks that one of the providers accepts the credentials here.
+
+    Raises:
+        AuthError: None does.
+    """
+    usable, without = _with_credentials(providers)
+    if not usable:
+        raise AuthError(
+            f"There are no credentials for {' or '.join(without)} here.",
+            hint="; ".join(f"{name}: {registry.spec(name).login_hint}" for name in without),
+        )
+    refused: list[AuthError] = []
+    for name in usable:
+        try:
+            context.provider(name).identity()
+        except AuthError as error:
+            refused.append(error)
+        else:
+            return
+    if len(refused) == 1:
+        raise refused[0]
+    raise AuthError(
+        " ".join(error.message for error in refused), hint=" Or: ".join(error.hint for error in refused if error.hint)
+    )
+
+
+def _with_credentials(providers: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Providers with credentials here, and those without."""
+    usable: list[str] = []
+    without: list[str] = []
+    for name in providers:
+        (usable if registry.spec(name).has_credentials() else without).append(name)
+    return usable, without
+
+
+def providers_of(found: Iterable[Candidate]) -> list[str]:
+    """Names of the providers of some candidates, sorted."""
+    return sorted({candidate.offer.provider for candidate in found if candidate.offer})
+
+
+def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporter) -> list[Candidate]:
+    """Offers that were asked for and can be launched; none if only this machine is meant.
+
+    Raises:
+        PriceNotFound: There is none.
+        UsageError: A name is wrong.
+    """
+    if infra == ("local",):
+        return []
+    remote = tuple(place for place in infra if place != "local")
+    found = candidates(request.gpus, remote, spot=request.spot, reporter=reporter)
+    if request.gpus and not parse_accelerator(request.gpus).none:
+        found = [c for c in found if c.is_gpu]
+    if request.instance_type is not None:
+        found = _of_type(request.instance_type, found, infra)
+    launchable = [c for c in found if c.offer and registry.find(c.offer.provider)]
+    if found and not launchable:
+        names = ", ".join(providers_of(found))
+        known = ", ".join(registry.names())
+        raise UsageError(f"costgpu cannot launch on {names} yet.", hint=f"It launches on {known}.")
+    if not launchable:
+        raise PriceNotFound("No offer matches.", hint="costgpu offers lists what there is.")
+    return launchable
+
+
+def _of_type(instance_type: str, offers: list[Candidate], infra: tuple[str, ...]) -> list[Candidate]:
+    found = [c for c in offers if c.offer and c.offer.instance_type == instance_type.lower()]
+    if not found:
+        types = sorted({c.offer.instance_type for c in offers if c.offer})
+        near = difflib.get_close_matches(instance_type, types, 3)
+        raise PriceNotFound(
+            f"There is no offer of {instance_type}{' in ' + ', '.join(infra) if infra else ''}.",
+            hint=f"Did you mean {', '.join(near)}?" if near else "costgpu offers lists what there is.",
+        )
+    return found
+
+
+def find_places(
+    request: RunRequest,
+    context: AppContext,
+    profile: WorkloadProfile | None,
+    infra: tuple[str, ...],
+    today: date,
+    *,
+    workload_key: str,
+) -> Places:
+    """Where to run a job.
+
+    Where the ledger has earlier runs of the same workload, their measured speed is the prediction.
+
+    Args:
+        request: What to run.
+        context: Ledger and reporter.
+        profile: The measured script; None if it was not measured.
+        infra: Providers or regions; empty for all.
+        today: Day of the plan.
+        workload_key: Key of the workload in the ledger.
+    """
+    amount = scope_of(profile) if profile else None
+    workload = (
+        prepare(profile, amount, year=today.year, speedups=speedups(), cards=accelerators().values())
+        if profile and amount
+        else None
+    )
+    whole = amount is not None and amount.whole
+    history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
+    here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
+    here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=here if whole else None)
+    notes = [] if whole or amount is None else [f"The length of the whole job is not known; predicted: {amount.unit}."]
+    if infra == ("local",):
+        return Places(ranked=[here_place], verdict="", notes=notes)
+    wanted = wanted_offers(request, infra, context.reporter)
+    usable, without = _with_credentials(providers_of(wanted))
+    if usable and without:  # not a place to go to, or to fail over to
+        wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
+        notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
+    chosen = bool(request.instance_type or request.gpus)
+    if workload is None or amount is None or here is None:
+        if not chosen:
+            raise UsageError(
+                "Without an estimate nothing says what machine to run it on.",
+                hint="Name one: --infra local, -t g5.xlarge or --gpus L4:1, with --max-cost or --max-duration.",
+            )
+        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
+        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+    predictions = [p for p in (predict(workload, c, history.speed(c.offer)) for c in wanted) if not p.infeasible]
+    if not predictions:
+        raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
+    best_first = sorted(predictions, key=lambda p: (effective_cost(p, Preferences()), p.wall_seconds.value))
+    sentence = ""
+    if not chosen:
+        verdict = decide(amount, here, predictions, Preferences(), ())
+        sentence = verdict.sentence
+        if verdict.choice is Choice.HERE and (not infra or "local" in infra):
+            return Places(ranked=[here_place], verdict=sentence, notes=notes)
+        if verdict.recommended is not None and verdict.recommended in best_first:
+            best_first.remove(verdict.recommended)
+            best_first.insert(0, verdict.recommended)
+    ranked_places = [_place(p.candidate, p if whole else None) for p in best_first]
+    return Places(ranked=ranked_places, verdict=sentence, notes=notes)
+
+
+def _this_machine(assume_price: str | None, today: date) -> Offer:
+    import psutil
+
+    return this_machine(
+        parse_usd(assume_price) if assume_price else Decimal(0),
+        today,
+        vcpus=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+    )
+
+
+def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:
+    assert candidate.offer is not None  # noqa: S101 - only offers are launched
+    return LaunchPlace(
+        offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour
+    )

@@ -1,0 +1,194 @@
+"""Finds machines and resources that no run wants any more, and ends them: by tag, with or without a ledger."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from costgpu.errors import (
+    ConfigError,
+    CostGpuError,
+    LedgerError,
+    OrphansFound,
+    ProviderError,
+    TerminationUnconfirmed,
+    Unreachable,
+    UsageError,
+)
+from costgpu.models.reap import ReapFindings
+from costgpu.models.run import RunView
+from costgpu.providers import registry
+from costgpu.providers.base import Provider
+from costgpu.render.text.reap import count_text, rate_text
+from costgpu.runner.adopt import collect_finished
+from costgpu.runner.find_run import expected_machine, load_run
+from costgpu.runner.launch import current_owner
+from costgpu.runner.reap import ReapFilter, end_orphans, find_orphans
+from costgpu.runner.spending import shipped_prices
+from costgpu.runner.state.observer import Observer
+from costgpu.units import parse_duration
+from costgpu.workflows.context import AppContext
+
+TAGS_ONLY = "Only the tags on the machines count."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReapRequest:
+    """What to look for.
+
+    Attributes:
+        end: Whether what is found is ended.
+        older_than: Only what was there before that time span; None for everything.
+        mine: Whether only what carries the user's name is meant.
+        infra: Providers or regions; empty for all.
+    """
+
+    end: bool = False
+    older_than: str | None = None
+    mine: bool = False
+    infra: tuple[str, ...] = ()
+
+
+def reap(context: AppContext, request: ReapRequest, observer: Observer) -> ReapFindings:
+    """Looks, and ends what was found if that was asked for.
+
+    With `end` it first takes over runs of this computer whose client is gone; the observer shows how.
+    """
+    only = _only(context, request)
+    places = _places(context, request.infra)
+    readable = _collect(context, observer) if request.end else True
+    known, now = LedgerMemory(context, broken=not readable), context.clock.now()
+    found = ReapFindings()
+    for provider, regions in places:
+        found.add(find_orphans([provider], regions, now, known.run, only=only, prices=shipped_prices))
+    found.unreachable.update(context.unusable)
+    found.unreachable.update(_without_credentials(context, places, everywhere=not request.infra))
+    if request.end:
+        end_orphans(found, context.provider, context.clock)
+    return found
+
+
+def error_for(found: ReapFindings, *, ended: bool) -> CostGpuError | None:
+    """The worst of what was found; None if all is well."""
+    again = "The lines above say why; costgpu reap --yes tries again."
+    if ended and (alive := found.not_ended):
+        names = ", ".join(orphan.instance.ref.instance_id for orphan in alive)
+        return TerminationUnconfirmed(
+            f"{len(alive)} machine(s) could not be ended and may be billing: {names}", hint=again
+        )
+    if found.leaking and not ended:
+        return OrphansFound(
+            f"{count_text(found)} that no run wants any more: {rate_text(found)}.", hint="costgpu reap --yes ends them."
+        )
+    if found.leaking:
+        left = len(found.leftovers) - len(found.removed)
+        return OrphansFound(
+            f"{count_text(found)} that no run wanted any more: {rate_text(found)}."
+            + (f" {left} could not be removed." if left else " All ended."),
+            hint=again if left else "",
+        )
+    if found.unreachable:
+        return Unreachable(
+            f"{len(found.unreachable)} place(s) could not be asked: what is there may be billing.",
+            hint="Try again, or name the places to ask: --infra aws/us-east-1.",
+        )
+    return None
+
+
+def _only(context: AppContext, request: ReapRequest) -> ReapFilter:
+    before = None
+    if request.older_than is not None:
+        try:
+            before = context.clock.now() - timedelta(seconds=parse_duration(request.older_than))
+        except UsageError as error:
+            raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
+        except OverflowError as error:
+            raise UsageError(f"--older-than: {request.older_than} is before the calendar begins.") from error
+    return ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if request.mine else "")
+
+
+class LedgerMemory:
+    """What the ledger knows of runs, each asked for once; a ledger that cannot be read is noted once."""
+
+    def __init__(self, context: AppContext, *, broken: bool) -> None:
+        self._context = context
+        self._views: dict[str, RunView | None] = {}
+        self._broken = broken
+
+    def run(self, run_id: str) -> RunView | None:
+        """The run; None if the ledger does not know it or cannot say."""
+        if run_id not in self._views and not self._broken:
+            try:
+                self._views[run_id] = load_run(self._context.ledger, run_id)
+            except (ConfigError, LedgerError) as error:
+                self._broken = True
+                self._context.reporter.note(f"{error.message} {TAGS_ONLY}")
+            except CostGpuError:
+                self._views[run_id] = None
+        return self._views.get(run_id)
+
+
+def _collect(context: AppContext, observer: Observer) -> bool:
+    """Takes over what is finished; whether the ledger could be used."""
+    try:
+        collect_finished(context.ledger, context.tools, observer)
+    except (ConfigError, LedgerError) as error:
+        context.reporter.note(f"{error.message} {TAGS_ONLY}")
+        return False
+    return True
+
+
+Place = tuple["Provider", list[str] | None]
+"""A provider to ask, and its regions; None for all of them."""
+
+
+def _places(context: AppContext, infra: Sequence[str]) -> list[Place]:
+    if not infra:
+        return [(provider, None) for provider in context.providers()]
+    wanted: dict[str, list[str] | None] = {}
+    for place in infra:
+        name, _, region = place.partition("/")
+        regions = wanted.get(name, [])
+        wanted[name] = [*regions, region] if region and regions is not None else None
+    return [(context.provider(name), regions) for name, regions in wanted.items()]
+
+
+def _without_credentials(context: AppContext, places: Sequence[Place], *, everywhere: bool) -> dict[str, str]:
+    """Accounts where open runs may have a machine, and which the credentials here could not ask."""
+    asked = {provider.name: (provider, regions) for provider, regions in places}
+    accounts: dict[str, str] = {}
+    hidden: dict[tuple[str, str], list[str]] = {}
+    with contextlib.suppress(ConfigError, LedgerError):
+        for run_id, events in context.ledger.events_of(context.ledger.open_runs()).items():
+            if (machine := expected_machine(events)) is None or machine.provider == "local":
+                continue  # another computer's own machine is not for these credentials to see, and costs nothing
+            name, account = machine.provider, machine.account
+            if name in asked:
+                provider, regions = asked[name]
+                if not account or (regions is not None and machine.region not in regions):
+                    continue
+                if name not in accounts:
+                    accounts[name] = _account(provider)
+                if accounts[name] in ("", account):
+                    continue
+            elif not everywhere:
+                continue
+            hidden.setdefault((name, account), []).append(run_id)
+    found: dict[str, str] = {}
+    for (name, account), run_ids in hidden.items():
+        spec = registry.find(name)
+        where = f"{name} {spec.account_word if spec else 'account'} {account}" if account else name
+        why = f"these credentials are of {accounts[name]}" if name in asked else "no credentials here"
+        who = f"run {run_ids[0]}" if len(run_ids) == 1 else f"runs {', '.join(run_ids)}"
+        found[where] = f"{why}, and {who} may have a machine there"
+    return found
+
+
+def _account(provider: Provider) -> str:
+    """Whose machines the provider shows with these credentials; empty if it does not say."""
+    try:
+        return provider.identity().account
+    except ProviderError:
+        return ""

@@ -1,0 +1,70 @@
+"""Plans a run and starts it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from costgpu.models.run import Plan
+from costgpu.providers import registry
+from costgpu.runner.drive.loop import Driver
+from costgpu.runner.launch import current_owner, launch
+from costgpu.runner.state.observer import Observer
+from costgpu.units import parse_duration
+from costgpu.workflows.context import AppContext, app_context
+from costgpu.workflows.estimate.measure import script_request
+from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.runs.plan import PlannedRun, plan_run
+from costgpu.workflows.runs.request import RunRequest, check
+
+
+@contextmanager
+def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppContext, PlannedRun]]:
+    """Checks and plans; nothing is spent. The context can carry the plan out."""
+    check(request)
+    script = script_request(
+        request.command,
+        request.module,
+        request.workdir,
+        reporter,
+        measure_seconds=parse_duration(request.measure_for),
+        start_seconds=parse_duration(request.start_limit),
+    )
+    with app_context(
+        reporter,
+        script.workdir,
+        strict=True,
+        sync_limit_mib=request.sync_limit_mib,
+        bucket=request.bucket,
+        **registry.settings_of_option("--subnet", request.subnet),
+    ) as context:
+        yield context, plan_run(request, script, context)
+
+
+def is_free(plan: Plan) -> bool:
+    """Whether the run costs nothing, so that nobody needs to agree to it."""
+    first = plan.options[0]
+    return first.offer.provider == "local" and not first.offer.price_usd_per_hour
+
+
+def start_run(
+    context: AppContext, planned: PlannedRun, observer: Observer, *, run_id: str, detach: bool = False
+) -> Driver:
+    """Carries out a plan that was agreed to, unless a budget refuses it.
+
+    Raises:
+        Detached: The run goes on without this process.
+        BudgetExceeded: Nothing was created.
+    """
+    if planned.refusal is not None:
+        raise planned.refusal
+    return launch(
+        planned.plan,
+        context.ledger,
+        context.tools,
+        observer,
+        owner=context.settings.owner or current_owner(),
+        environment=planned.environment,
+        detach=detach,
+        run_id=run_id,
+    )

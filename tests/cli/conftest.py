@@ -1,0 +1,19 @@
+"""A computer to type commands at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.here import Here
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Here]:
+    place = Here.make(tmp_path)
+    try:
+        yield place
+    finally:
+        place.close()

@@ -1,0 +1,75 @@
+"""`costgpu` itself: commands are loaded when they are called, and the help of every one of them is fit to be read."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from typer.core import TyperGroup
+
+from costgpu.cli.app import app
+from costgpu.cli.lazy_group import COMMANDS, load_command
+from tests.cli.here import told
+
+SUBCOMMANDS = [
+    (name, sub)
+    for name in COMMANDS
+    if isinstance(command := load_command(name), TyperGroup)
+    for sub in ("", *command.commands)
+]
+ALL = [*((name,) for name in COMMANDS), *((name, sub) for name, sub in SUBCOMMANDS if sub)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_is_the_first_line_of_the_command_s_help(name: str) -> None:
+    assert (load_command(name).help or "").splitlines()[0] == COMMANDS[name][1]
+
+
+def test_the_help_lists_every_command_with_its_whole_summary() -> None:
+    code, out, err = told("--help")
+    assert (code, err) == (0, "")
+    for name, (_, summary) in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(summary)}$", out, re.MULTILINE), name
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_help_fits_a_narrow_terminal_and_says_something_about_every_option(words: tuple[str, ...]) -> None:
+    code, out, err = told(*words, "--help")
+    assert (code, err) == (0, "")
+    assert max(map(len, out.splitlines())) <= 80
+    _, _, options = out.partition("Options:\n")
+    for entry in re.split(r"\n(?=  -)", options.partition("\n\n")[0]):
+        text = re.sub(r"^ *-[^\n]*?(?: {2,}|\n)", "", entry, count=1).strip()
+        assert text[:1].isupper() or text[:1].isdigit(), entry
+        assert "--install-completion" not in entry
+
+
+def test_a_command_that_is_misspelt() -> None:
+    code, out, err = told("offer")
+    assert (code, out) == (2, "")
+    assert "Did you mean 'offers'?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "unloaded"),
+    [
+        (("--help",), ("costgpu.workflows", "costgpu.pricing", "costgpu.ledger", "pydantic", "rich", "boto3")),
+        (("offers", "--gpus", "A100"), ("costgpu.cli.run", "costgpu.runner", "costgpu.ledger", "rich", "sqlalchemy")),
+    ],
+)
+def test_only_the_command_that_is_called_is_imported(words: tuple[str, ...], unloaded: tuple[str, ...]) -> None:
+    code = (
+        f"import sys; sys.argv = ['costgpu', *{words!r}]\n"
+        "from costgpu.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"print('LOADED', [name for name in {unloaded!r} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "LOADED []", result.stderr
+
+
+def test_the_program_has_a_name_and_a_version() -> None:
+    assert app.info.name == "costgpu"
+    assert re.fullmatch(r"costgpu \d+\.\d+\.\d+\n", told("--version")[1])

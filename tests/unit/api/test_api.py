@@ -1,0 +1,214 @@
+"""`import costgpu` in notebooks and programs: values in, frozen values out, nothing printed."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import costgpu
+from costgpu.errors import BudgetExceeded
+from costgpu.ledger import Ledger
+from costgpu.measure.profile_file import save_profile
+from costgpu.models.job import EndReason
+from costgpu.models.run import RunState
+from tests.cli.fake import ON_FAKE, cloud
+from tests.cli.here import told
+from tests.fake_cloud import FakeCloud
+from tests.unit.estimate.test_scope import phase, profile
+
+__all__ = ["cloud"]  # a fixture
+HEAVY = ("typing", "pydantic", "sqlalchemy", "typer", "rich", "boto3", "google", "psutil", "asyncssh", "jinja2")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_printed(capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
+    yield
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "profile.json"
+    save_profile(profile(phase(5000, 500)), path)
+    return path
+
+
+def in_a_process(code: str) -> str:
+    result = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    return result.stdout.strip()
+
+
+def test_the_import_costs_next_to_nothing() -> None:
+    root = Path(costgpu.__file__).parent.parent
+    code = (
+        f"import sys; sys.path.append({str(root)!r}); import costgpu; print([m for m in sys.modules if m in {HEAVY!r}"
+    )
+    assert in_a_process(f"{code} or m.startswith('costgpu.')])") == "[]"
+
+
+def test_every_name_is_there_and_no_other() -> None:
+    for name in costgpu.__all__:
+        assert getattr(costgpu, name).__module__.startswith("costgpu")
+        assert name in dir(costgpu)
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = costgpu.nonsense
+
+
+def test_the_function_is_not_hidden_by_the_package_of_the_same_name() -> None:
+    import costgpu.estimate.cost
+
+    assert callable(costgpu.estimate)
+    assert sys.modules["costgpu.estimate"].__path__
+
+
+class TestEstimate:
+    def test_it_answers_what_the_command_line_answers(self, saved: Path) -> None:
+        verdict = costgpu.estimate(saved, infra="aws/us-east-1", spot=True, deadline=3600, max_cost=50)
+        words = ("--infra", "aws/us-east-1", "--spot", "--deadline", "1h", "--max-cost", "50", "--json", str(saved))
+        document = json.loads(told("estimate", *words)[1])
+        assert document["verdict"]["choice"] == verdict.choice
+        assert document["verdict"]["sentence"] == verdict.sentence
+        assert verdict.recommended is not None
+        assert verdict.recommended.candidate.offer is not None
+        assert document["recommended"]["offer"]["instance_type"] == verdict.recommended.candidate.offer.instance_type
+        assert len(document["table"]) == len(verdict.table) > 1
+        assert [one["action"] for one in document["advice"]] == [one.action for one in verdict.advice]
+
+    def test_a_profile_as_a_value_and_as_a_file_are_the_same(self, saved: Path) -> None:
+        value = costgpu.estimate(profile(phase(5000, 500)), infra=["aws"], gpus="L4")
+        assert value.sentence == costgpu.estimate(str(saved), infra=["aws"], gpus="L4").sentence
+        assert value.profile == profile(phase(5000, 500))
+
+    def test_a_verdict_is_frozen_and_shows_itself(self, saved: Path) -> None:
+        verdict = costgpu.estimate(saved, infra="aws", objective="fastest", rows=3)
+        assert isinstance(verdict, costgpu.Verdict)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            verdict.sentence = "another"  # type: ignore[misc]
+        text = " ".join(str(verdict).split())
+        assert verdict.sentence in text
+        assert "For the whole job, boot included:" in text
+        frame = verdict._repr_html_()
+        assert frame.startswith("<iframe srcdoc=")
+        assert frame.count("<") == 2
+        page = html.unescape(frame)
+        assert "<!doctype html>" in page
+        assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+
+    def test_work_that_is_not_measured(self) -> None:
+        verdict = costgpu.estimate(params="124M", tokens=1e9, infra="aws/us-east-1")
+        assert verdict.best_gpu is not None
+        assert any("6 N D" in note for note in verdict.profile.notes)
+
+    @pytest.mark.parametrize(
+        ("arguments", "error"),
+        [
+            ({}, costgpu.UsageError),
+            ({"script": "nope.py"}, costgpu.ScriptError),
+            ({"script": "nope.json"}, costgpu.ProfileError),
+            ({"like": "resnet50", "objective": "best"}, costgpu.UsageError),
+            ({"like": "resnet50", "deadline": "soon"}, costgpu.UsageError),
+            ({"like": "resnet50", "gpus": "A10O"}, costgpu.UsageError),
+            ({"like": "resnet50", "max_cost": -1}, costgpu.UsageError),
+        ],
+    )
+    def test_wrong_arguments_are_errors_of_the_one_tree(
+        self, arguments: dict[str, Any], error: type[costgpu.CostGpuError]
+    ) -> None:
+        with pytest.raises(error):
+            costgpu.estimate(**arguments)
+
+    def test_remarks_go_to_the_log(self, saved: Path, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING, "costgpu"):
+            costgpu.estimate(saved, infra="aws", save=None)
+            assert caplog.messages == []
+            folder = Path.home() / "data" / "costgpu"
+            (folder / "ledger.sqlite").write_bytes(b"dear diary " * 1000)
+            costgpu.estimate(dataclasses.replace(profile(phase(5000, 500)), workload="w" * 32), infra="aws")
+        (message,) = caplog.messages
+        assert message.startswith("Earlier runs are not known: The ledger")
+
+
+def test_a_remark_without_a_handler_is_not_printed() -> None:
+    code = "from costgpu.workflows.reporter import LogReporter; LogReporter().note('careful', 'hint')"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (result.stdout, result.stderr) == ("", "")
+
+
+def test_offers_are_those_of_the_command_line() -> None:
+    found = costgpu.offers(gpus="A100", infra=("aws", "gcp/us-central1"), cpus="8+", spot=False, max_price=30)
+    words = ("--gpus", "A100", "--infra", "aws", "--infra", "gcp/us-central1", "--cpus", "8+", "--on-demand", "--json")
+    document = json.loads(told("offers", *words, "--max-price", "30", "--top", "0")[1])
+    assert [offer.instance_type for offer in found] == [row["instance_type"] for row in document["offers"]]
+    assert all(isinstance(offer, costgpu.Offer) for offer in found)
+    with pytest.raises(costgpu.PriceNotFound):
+        costgpu.offers(max_price="0.0001")
+
+
+class TestRun:
+    def test_to_its_end_without_being_asked(self, cloud: FakeCloud) -> None:
+        view = costgpu.run(
+            "train.py",
+            args=["--lr", 0.1],
+            infra="fake",
+            instance_type="f1.gpu",
+            max_cost=2,
+            env={"TOKEN": "x=1"},
+            tags={"team": "nlp"},
+            estimate=False,
+        )
+        assert (view.state, view.reason) == (RunState.CLOSED, EndReason.SUCCEEDED)
+        assert view.spec.argv == ("train.py", "--lr", "0.1")
+        assert (view.spec.tags, view.spec.env_names) == ({"team": "nlp"}, ("TOKEN",))
+        assert view.receipt is not None
+        assert view.receipt.metered_cost_usd <= 2
+        assert Path("model.pt").read_bytes() == b"weights"
+        assert costgpu.runs() == [view]
+        assert costgpu.runs(closed=False) == []
+
+    def test_until_the_job_has_started(self, cloud: FakeCloud) -> None:
+        view = costgpu.run("train.py", infra="fake", gpus="L4", max_duration="10m", estimate=False, wait=False)
+        assert (view.state, view.detached) == (RunState.RUNNING, True)
+        assert [one.run_id for one in costgpu.runs(closed=False)] == [view.run_id]
+        assert told("cancel", view.run_id, "--now")[0] == 0
+        (closed,) = costgpu.runs()
+        assert closed.reason is EndReason.CANCELLED
+
+    def test_a_cap_that_does_not_even_boot_the_machine(self, cloud: FakeCloud) -> None:
+        with pytest.raises(costgpu.CostGpuError, match="used up"):
+            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_cost=0.0001, estimate=False)
+        with pytest.raises(costgpu.UsageError):  # without a cap and without an estimate nothing limits the cost
+            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", estimate=False)
+        assert not cloud.provider().list_owned(None).instances
+
+    def test_a_budget_refuses_it(self, cloud: FakeCloud) -> None:
+        assert told("budget", "set", "all", "--total", "0.01", "--enforce")[0] == 0
+        costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_cost=2, estimate=False)
+        with pytest.raises(BudgetExceeded):
+            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_cost=2, estimate=False)
+        assert len(costgpu.runs()) == 1
+
+    def test_a_job_that_is_ended_by_its_limit(self, cloud: FakeCloud) -> None:
+        with pytest.raises(costgpu.RunError, match="--max-duration"):
+            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_duration=20, max_cost=2, estimate=False)
+        assert Path("part.pt").read_bytes() == b"1"
+
+    def test_which_script(self) -> None:
+        with pytest.raises(costgpu.UsageError, match="Which script"):
+            costgpu.run()
+
+
+def test_the_command_line_runs_on_the_same_cloud(cloud: FakeCloud) -> None:
+    code, out, err = told("run", *ON_FAKE, "--no-estimate", "--max-cost", "2", "-y", "train.py")
+    assert (code, out) == (0, "step 1\n"), err
+    assert "Receipt" in err
+    with Ledger.open(folder=Path.home() / "data" / "costgpu") as ledger:
+        assert len(ledger.recent_runs()) == 1

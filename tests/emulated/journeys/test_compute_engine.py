@@ -87,6 +87,45 @@ print("done")
     assert [rule["sourceRanges"] for rule in rules if rule.get("denied")] == [["0.0.0.0/0"]]
 
 
+@journeys
+def detach_and_attach(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("-d")
+    assert client.wait() == 0, str(client)
+    run_id = person.run_id()
+    assert person.do("jobs").says("goes on without a client")
+    person.guest().run("touch", "/opt/costgpu/work/go")
+    attached = person.do("attach", run_id)
+    assert attached.out == b"begun\ndone\n"
+    assert attached.says("Receipt")
+    assert person.holds("model.bin", "weights")
+    ended(person)
+
+
+@journeys
+def the_reply_to_the_create_call_is_lost(person: Person) -> None:
+    person.write(QUICK)
+    person.fault("instances.insert", when="after", drop=True)
+    client = person.launch()
+    assert client.wait() == 0, str(client)
+    assert (person.work / "model.bin").exists()
+    ended(person)
+
+
+@journeys
+def killed_at_the_create_call(person: Person) -> None:
+    """The machine is made, nobody hears of it, and the client is dead: its record is enough for `reap`."""
+    person.write(QUICK)
+    client = person.launch()
+    person.cloud.kill(client.process.pid, 1, "after", access_key=person.key, action="instances.insert")
+    assert client.wait() == -9, str(client)
+    until(lambda: [each["state"] for each in person.instances()] == ["running"], 30, "the machine runs")
+    reaped(person)
+    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "it is gone")
+    assert left(person) == []
+    assert person.events()[-1] == "closed"
+
+
 def calls(person: Person) -> list[str]:
     return [row["action"] for row in person.requests()]
 
@@ -180,6 +219,17 @@ def a_spot_machine_is_taken_from_nobody(person: Person) -> None:
     attached = person.start("attach", person.run_id())
     assert attached.wait() == Preempted.exit_code, str(attached)
     assert attached.says(f"{machine(person)} back: Instance was preempted"), str(attached)
+    ended(person)
+
+
+@journeys
+def no_capacity_in_the_first_zone(person: Person) -> None:
+    person.write(QUICK)
+    kind = "e2-standard-4"
+    person.cloud.shortage(kind, "us-central1-a")
+    client = person.launch(kind=kind, cap="0.05")
+    assert client.wait() == 0, str(client)
+    assert [each["zone"] for each in person.instances()] == ["us-central1-b"]
     ended(person)
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import Journeys, Person, bucket, hurry, leftovers, until
+from tests.emulated.journeys.journey import COMMAND, Journeys, Person, bucket, hurry, leftovers, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 
@@ -134,6 +138,30 @@ def an_estimate_becomes_a_run(person: Person) -> None:
 
 
 @journeys
+def a_job_that_fails_and_a_document(person: Person) -> None:
+    person.write("import sys; print('on stdout'); open('partial', 'w').write('x'); sys.exit(3)")
+    client = person.launch("--json")
+    assert client.wait() == 3, str(client)
+    document = json.loads(client.out)
+    assert (document["receipt"]["confirmed_state"], document["receipt"]["reason"]) == ("terminated", "job_failed")
+    assert document["run"]["status"]["exit_code"] == 3
+    assert document["error"] is None
+    assert b"on stdout" in client.err
+    assert (person.work / "partial").exists()
+    ended(person)
+
+
+@journeys
+def a_job_that_is_killed(person: Person) -> None:
+    person.write("import os; open('partial', 'w').write('x'); os.kill(os.getpid(), 9)")
+    client = person.launch()
+    assert client.wait() == 128 + 9, str(client)
+    assert client.says("ended with exit code 137")
+    assert (person.work / "partial").exists()
+    ended(person)
+
+
+@journeys
 def detach_watch_attach(person: Person) -> None:
     person.write(WAITS)
     client = person.launch("-d")
@@ -163,6 +191,61 @@ def detach_watch_attach(person: Person) -> None:
 
 
 @journeys
+def ctrl_c_detach_attach(person: Person) -> None:
+    person.write(WAITS)
+    ours, theirs = pty.openpty()
+    command = [
+        *COMMAND,
+        "run",
+        "--infra",
+        "aws/us-east-1",
+        "-t",
+        "t3.micro",
+        "--max-cost",
+        "0.01",
+        "--no-estimate",
+        "--setup",
+        "",
+        "-n",
+        person.name,
+        "train.py",
+    ]
+    client = subprocess.Popen(
+        command,
+        env=person.environment(),
+        cwd=person.work,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    said = bytearray()
+
+    def read_until(words: bytes) -> None:
+        deadline = time.monotonic() + 60
+        while words not in said:
+            assert time.monotonic() < deadline, said.decode(errors="replace")
+            said.extend(os.read(ours, 4096))
+
+    read_until(b"Launch it? [y/N]")
+    os.write(ours, b"y\n")
+    read_until(b"begun")
+    client.send_signal(signal.SIGINT)
+    read_until(b"[d]etach")
+    os.write(ours, b"d\n")
+    read_until(b"Detached. Run")
+    assert client.wait(30) == 0
+    os.close(ours)
+    assert person.events()[-1] == "detached"
+    person.guest().run("touch", "/opt/costgpu/work/go")
+    attached = person.do("attach", person.name)
+    assert attached.says("Receipt")
+    assert person.holds("model.bin", "weights")
+    ended(person)
+
+
+@journeys
 def fetch_and_cancel(person: Person) -> None:
     person.write(WAITS)
     client = person.launch("-d")
@@ -187,6 +270,21 @@ def cancel_from_another_terminal(person: Person) -> None:
     assert person.do("cancel", "-y", person.name).says("being ended by the terminal that drives it")
     assert client.wait() == 64, str(client)
     assert person.holds("checkpoint", "saved")
+    ended(person)
+
+
+@journeys
+def the_client_is_killed(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch()
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client.kill()
+    assert person.do("jobs").says("goes on without a client")
+    person.guest().run("touch", "/opt/costgpu/work/go")
+    until(lambda: person.do("jobs").says("is over; its outputs wait"))
+    attached = person.do("attach", person.run_id()[:6])
+    assert b"done" in attached.out
+    assert person.holds("model.bin", "weights")
     ended(person)
 
 
@@ -287,6 +385,23 @@ def decoded(person: Person) -> str:
         text += json.dumps(each) + (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
     assert "cloud-boothook" in text
     return text
+
+
+@journeys
+def end_it_with_a_signal(person: Person) -> None:
+    """SIGINT without a terminal means cancel; a second client is there when SIGTERM comes, and its job goes on."""
+    person.write(WAITS)
+    client = person.launch()
+    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client.process.send_signal(signal.SIGTERM)
+    assert client.wait() == 128 + signal.SIGTERM, str(client)
+    assert person.instances()[0]["state"] == "running"
+    attached = person.start("attach", person.name)
+    attached.until(lambda: b"begun" in attached.out, what="it shows the output")
+    attached.process.send_signal(signal.SIGINT)
+    assert attached.wait() == 64, str(attached)
+    assert person.holds("checkpoint", "saved")
+    ended(person)
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -132,6 +132,16 @@ def no_capacity_here_and_elsewhere_some(person: Person) -> None:
 
 
 @journeys
+def no_capacity_anywhere(person: Person) -> None:
+    person.cloud.shortage("t3.nano")
+    person.write("pass")
+    client = person.launch(kind="t3.nano")
+    assert client.wait() == 42, str(client)
+    assert client.says("do not have sufficient t3.nano capacity")
+    ended(person, instances=0)
+
+
+@journeys
 def no_quota(person: Person) -> None:
     person.cloud.quota("eu-west-1", "L-1216C47A", 0)
     person.write("pass")
@@ -146,6 +156,16 @@ def no_quota(person: Person) -> None:
     assert client.wait() == 43, str(client)
     assert client.says("vCPU limit of 2 allows")
     ended(person, instances=0)
+
+
+@journeys
+def the_reply_is_lost(person: Person) -> None:
+    person.fault("RunInstances", skip=1, when="after", drop=True)
+    person.write("open('model', 'w').write('x')")
+    client = person.launch()
+    assert client.wait() == 0, str(client)
+    assert (person.work / "model").exists()
+    ended(person, instances=1)
 
 
 @journeys
@@ -247,6 +267,28 @@ def a_reboot(person: Person) -> None:
 
 
 @journeys
+def max_duration(person: Person) -> None:
+    person.write(WAITS)
+    client = person.launch("--max-duration", "30s", cap="0.10")
+    assert client.wait() == 62, str(client)
+    assert client.says("--max-duration")
+    assert person.holds("checkpoint", "saved")
+    assert receipt(person)["reason"] == "max_duration"
+    ended(person)
+
+
+@journeys
+def idle(person: Person) -> None:
+    person.write("import time; open('partial', 'w').write('half'); time.sleep(600)")
+    client = person.launch("--idle-duration", "20s", "--grace", "1s")
+    assert client.wait() == 62, str(client)
+    assert client.says("--idle-duration")
+    assert person.holds("partial", "half")
+    assert receipt(person)["reason"] == "idle"
+    ended(person)
+
+
+@journeys
 def disk_full(person: Person) -> None:
     person.write(
         "import os, time\n"
@@ -270,6 +312,26 @@ def no_python(person: Person) -> None:
     client = person.launch(kind="c6a.large", cap="0.10")
     assert client.wait() == 55, str(client)
     assert client.says("no Python 3.8 or newer")
+    ended(person)
+
+
+@journeys
+def setup_fails(person: Person) -> None:
+    person.write("print('never')")
+    client = person.launch("--setup", "echo set-up cannot find it >&2; exit 5")
+    assert client.wait() == 57, str(client)
+    assert b"set-up cannot find it" in client.err
+    assert client.out == b""
+    ended(person)
+
+
+@journeys
+def outputs_missing(person: Person) -> None:
+    person.write("open('model', 'w').write('x')")
+    client = person.launch("--outputs", "model", "--outputs", "checkpoints/*.pt")
+    assert client.wait() == 58, str(client)
+    assert client.says("checkpoints/*.pt is not there")
+    assert (person.work / "model").exists()
     ended(person)
 
 

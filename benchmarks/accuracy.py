@@ -240,9 +240,9 @@ def main() -> None:
     inside = below = 0
     for r in rows:
         t = terms(r)
-        low, high, _ = gpu_interval(t, replace_year(r.spec, r.year), compiled=False, as_of_year=r.year)
-        inside += t.seconds * low <= r.seconds <= t.seconds * high
-        below += r.seconds < t.seconds * low
+        interval, _ = gpu_interval(t, replace_year(r.spec, r.year), compiled=False, as_of_year=r.year)
+        inside += t.seconds * interval.low <= r.seconds <= t.seconds * interval.high
+        below += r.seconds < t.seconds * interval.low
     above = len(rows) - inside - below
     print(f"\n80 % intervals cover {100 * inside / len(rows):.0f} % of the rows ({below} below, {above} above)")
     if arguments.refit:

@@ -36,7 +36,7 @@ from costgpu.estimate.advice.advise import advise
 from costgpu.estimate.advice.changes import scaled_work, with_workers
 from costgpu.estimate.gpu import gpu_terms
 from costgpu.estimate.predict import Workload, predict, prepare
-from costgpu.estimate.scope import amount_of
+from costgpu.estimate.scope import scope_of
 from costgpu.estimate.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Verdict
@@ -124,14 +124,14 @@ def profile_of(script: Path, seconds: float, cache: Path) -> WorkloadProfile:
 def workload_of(profile: WorkloadProfile, longer: float = LONGER) -> Workload:
     steps = profile.phases[-1].total.steps
     assert steps, profile.phases[-1].total
-    return prepare(profile, amount_of(profile, total_steps=longer * steps), year=YEAR)
+    return prepare(profile, scope_of(profile, total_steps=longer * steps), year=YEAR)
 
 
 def advice_for(workload: Workload) -> tuple[Verdict, tuple[Advice, ...]]:
     """The verdict and the advice on it, over all on-demand offers."""
     offers = [predict(workload, place) for place in candidates(None, (), spot=False, reporter=LogReporter())]
     here = predict(workload, Candidate(offer=None))
-    verdict = decide(workload.amount, here, offers, Preferences(), ())
+    verdict = decide(workload.scope, here, offers, Preferences(), ())
     return verdict, advise(workload, verdict, offers, Preferences())
 
 

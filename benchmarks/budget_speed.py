@@ -26,7 +26,7 @@ from sqlalchemy import insert
 from costgpu.ledger import Ledger, dialect, migrations, projections, schema
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import set_budget
-from costgpu.ledger.records.unrecorded_machines import Sighting, add
+from costgpu.ledger.records.unrecorded_machines import Sighting, record_sightings
 from costgpu.ledger.store import FILE_NAME, event_row
 from costgpu.models.run import EventKind, RunEvent
 
@@ -117,7 +117,7 @@ def fill(folder: Path, count: int, now: datetime) -> None:
             set_budget(ledger, budget, now)
         for look in reversed(range(LOOKS)):
             at = now - timedelta(minutes=15 * look)
-            add(ledger, [stranger(n, at - timedelta(days=n % 60)) for n in range(STRANGERS)])
+            record_sightings(ledger, [stranger(n, at - timedelta(days=n % 60)) for n in range(STRANGERS)])
 
 
 def budgets() -> Iterator[Budget]:

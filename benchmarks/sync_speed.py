@@ -23,10 +23,11 @@ import psutil
 
 from costgpu.models.job import FileEntry
 from costgpu.runner.files.place_outputs import fetch_and_place
-from costgpu.runner.files.select import format_bytes, select
+from costgpu.runner.files.select import select
 from costgpu.runner.machine.agent_bundle import agent_file
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.transport.ssh import SshTransport
+from costgpu.units import format_binary_size
 from tests.transport.sshd import Server, Wire, find_sshd, serve
 
 RUNS = 5
@@ -53,7 +54,9 @@ def main(followed: int) -> None:
 
 def choosing(folder: Path, count: int) -> None:
     make_files(folder, count)
-    print(f"select: {count} files, {format_bytes(select(folder, limit_bytes=1 << 40).total_bytes)}: {timed(folder)}")
+    print(
+        f"select: {count} files, {format_binary_size(select(folder, limit_bytes=1 << 40).total_bytes)}: {timed(folder)}"
+    )
     (folder / ".gitignore").write_text("".join(f"*.ext{n}\nbuild{n}/\n" for n in range(60)) + "/data/**/tmp\n!keep\n")
     print(f"select: the same with 122 lines of .gitignore: {timed(folder)}")
 
@@ -78,12 +81,12 @@ def sending(folder: Path, server: Server) -> None:
         sent = wire.bytes - before
         host.close()
     wire.close()
-    total = format_bytes(select(folder / "work", limit_bytes=1 << 40).total_bytes)
+    total = format_binary_size(select(folder / "work", limit_bytes=1 << 40).total_bytes)
     print(
         f"sync: 1000 files of {total} over SSH, chosen, sent, verified: {summary(first)}, "
-        f"{format_bytes(on_wire)} on the wire"
+        f"{format_binary_size(on_wire)} on the wire"
     )
-    print(f"sync: the same once more, nothing changed: {summary(again)}, {format_bytes(sent)} on the wire")
+    print(f"sync: the same once more, nothing changed: {summary(again)}, {format_binary_size(sent)} on the wire")
 
 
 def fetching(folder: Path, server: Server) -> None:
@@ -91,7 +94,9 @@ def fetching(folder: Path, server: Server) -> None:
     transport = SshTransport(server.endpoint, server.keys)
     transport.open()
     took = seconds(lambda: transport.download([(str(folder / "large"), folder / "copy")]))
-    print(f"download: one file of {format_bytes(LARGE_BYTES)}: {took:.2f} s, {LARGE_BYTES / took / 2**20:.0f} MiB/s")
+    print(
+        f"download: one file of {format_binary_size(LARGE_BYTES)}: {took:.2f} s, {LARGE_BYTES / took / 2**20:.0f} MiB/s"
+    )
     small = select(folder / "work", limit_bytes=1 << 40)
     there, here = folder / "work", folder / "here"
     here.mkdir()

@@ -1,4 +1,4 @@
-"""Time as a value that can be injected. Imports nothing of ours."""
+"""Time as a value that is handed in. Imports nothing of ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Clock(Protocol):
     """What tells the time and waits."""
 
     def now(self) -> datetime:
-        """Aware UTC."""
+        """The time of day, aware UTC."""
 
     def monotonic(self) -> float:
         """Seconds that never go back."""

@@ -1,4 +1,4 @@
-"""Named retry policies on tenacity. May import `clock` and `errors`."""
+"""The retry policy of a provider call, on tenacity. May import `clock` and `errors`."""
 
 from __future__ import annotations
 
@@ -8,37 +8,24 @@ from typing import TypeVar
 import tenacity
 
 from costgpu.clock import Clock
-from costgpu.errors import HostUnreachable, Throttled, Unreachable
+from costgpu.errors import Throttled, Unreachable
+
+FIRST_WAIT_SECONDS = 0.5  # doubles with every try, at random
+LONGEST_WAIT_SECONDS = 20.0
 
 T = TypeVar("T")
 
 
-def retry_provider_call(clock: Clock, call: Callable[[], T], *, limit_seconds: float, uncertain: bool = True) -> T:
-    """Repeats a provider call while it is throttled or unanswered; every other error is final.
+def retry_provider_call(clock: Clock, call: Callable[[], T], *, limit_seconds: float) -> T:
+    """Repeats an idempotent provider call while it is throttled or unanswered; every other error is final.
 
-    Args:
-        clock: Sleeps between the tries.
-        call: Idempotent.
-        limit_seconds: After this the last error is raised.
-        uncertain: Whether a call without an answer may be repeated, too.
+    After the limit the last error is raised.
     """
-    kinds = (Throttled, Unreachable) if uncertain else (Throttled,)
-    return _repeat(clock, call, kinds, limit_seconds, first=0.5, most=20.0)
-
-
-def until_reachable(clock: Clock, call: Callable[[], T], *, limit_seconds: float) -> T:
-    """Repeats a connection attempt to a machine until it answers."""
-    return _repeat(clock, call, (HostUnreachable,), limit_seconds, first=0.25, most=3.0)
-
-
-def _repeat(
-    clock: Clock, call: Callable[[], T], kinds: tuple[type[Exception], ...], limit: float, *, first: float, most: float
-) -> T:
     started = clock.monotonic()
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(kinds),
-        wait=tenacity.wait_random_exponential(multiplier=first, max=most),
-        stop=lambda state: clock.monotonic() - started + (state.upcoming_sleep or 0.0) > limit,
+        retry=tenacity.retry_if_exception_type((Throttled, Unreachable)),
+        wait=tenacity.wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS),
+        stop=lambda state: clock.monotonic() - started + (state.upcoming_sleep or 0.0) > limit_seconds,
         sleep=clock.sleep,
         reraise=True,
     )

@@ -93,8 +93,8 @@ def parse_range(text: str, *, what: str) -> NumberRange:
     """``8`` (exactly), ``8+`` or ``8..`` (at least), ``8..16`` (from, to).
 
     Args:
-        text: What the user wrote.
-        what: The quantity's name, for the message.
+        text: Text of the user.
+        what: Name of the quantity, for the message.
 
     Raises:
         UsageError: Not a range, or its ends are the wrong way round.
@@ -112,13 +112,13 @@ def parse_range(text: str, *, what: str) -> NumberRange:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorRequest:
-    """What ``--gpus`` asks for.
+    """Request of ``--gpus``.
 
     Attributes:
         none: True for ``none``: only offers without an accelerator.
         name: Accelerator name as the user wrote it; None when only a memory size was given.
         memory_gib: Least memory per accelerator in GiB; None when a name was given.
-        count: How many accelerators; None means any number.
+        count: Number of accelerators; None means any number.
     """
 
     none: bool = False
@@ -135,8 +135,8 @@ def parse_count(text: str, *, what: str) -> float:
     """A positive number of things: ``7B``, ``124M``, ``1.5e9``, ``300k``, ``1_000_000``, ``1,000,000``.
 
     Args:
-        text: What the user wrote. B and G are 10**9, T is 10**12.
-        what: The option's name, for the message.
+        text: Text of the user. B and G are 10**9, T is 10**12.
+        what: Name of the option, for the message.
 
     Raises:
         UsageError: Not such a number, or not positive.
@@ -176,8 +176,10 @@ def parse_accelerator(text: str) -> AcceleratorRequest:
 
 
 def format_usd(amount: Decimal | float) -> str:
-    """``$0.92``, ``$1,234``, ``$0.0041``: two significant digits at least, never a rounded-away cost."""
+    """``$0.92``, ``-$1,234``, ``$0.0041``: two significant digits at least, never a rounded-away cost."""
     value = float(amount)
+    if value < 0:
+        return f"-{format_usd(-value)}"
     if value >= 1000:
         return f"${value:,.0f}"
     if value >= 0.1 or value == 0:
@@ -220,12 +222,21 @@ def format_count(count: float) -> str:
     return f"{count:.3g}"
 
 
-def format_size(count: float) -> str:
-    """Bytes as people say them: ``17 bytes``, ``3.4 kB``, ``1.2 GB`` (decimal, as disks and networks are sold)."""
-    if count < 1000:
-        return "1 byte" if count == 1 else f"{count:.0f} bytes"
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 999.95:
-            return f"{count:.1f} {unit}"
-    return f"{count / 1000:.1f} TB"
+def format_size(size: float) -> str:
+    """Bytes in decimal units, as disks and networks are sold: ``17 bytes``, ``3.4 kB``, ``1.2 GB``."""
+    return _scaled_bytes(size, 1000, ("kB", "MB", "GB", "TB"))
+
+
+def format_binary_size(size: float) -> str:
+    """Bytes in binary units: ``17 bytes``, ``3.4 MiB``, ``1.2 GiB``."""
+    return _scaled_bytes(size, 1024, ("KiB", "MiB", "GiB", "TiB"))
+
+
+def _scaled_bytes(size: float, base: int, units: tuple[str, ...]) -> str:
+    if size < base:
+        return "1 byte" if size == 1 else f"{size:.0f} bytes"
+    for unit in units[:-1]:
+        size /= base
+        if size < base - 0.05:
+            return f"{size:.1f} {unit}"
+    return f"{size / base:.1f} {units[-1]}"

@@ -1,6 +1,6 @@
 """Which offers match what a user asks for. Pure, apart from reading the prices in use.
 
-May import `query`, `live`, `snapshot`, `hardware`, `models`, `units` and `errors`.
+May import `query`, `price_store`, `snapshot`, `hardware`, `models`, `units` and `errors`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ __all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "query_current", "quer
 
 
 class Catalog:
-    """Offers that can be queried.
-
-    Args:
-        offers: In any order; they are put in order of price once, here.
-    """
+    """Offers that can be queried; they are sorted by price once."""
 
     def __init__(self, offers: Iterable[Offer]) -> None:
         self._offers = sorted(offers, key=_by_price)
@@ -50,7 +46,7 @@ class Catalog:
         """The prices in use: those that came with this version, and over them what was refreshed.
 
         Args:
-            warn: Takes a line of words for refreshed prices that cannot be used.
+            warn: Called with a line of words for refreshed prices that cannot be used.
         """
         return cls(price_store.offers(warn=warn))
 
@@ -91,7 +87,7 @@ class Catalog:
             found = self._by_accelerator.get(request.name, [])
             query = replace(query, accelerator=replace(request, name=None))
         if query.max_price_usd_per_hour is not None:
-            end = bisect_right(found, query.max_price_usd_per_hour, key=_price)
+            end = bisect_right(found, query.max_price_usd_per_hour, key=lambda offer: offer.price_usd_per_hour)
             found, query = found[:end], replace(query, max_price_usd_per_hour=None)
         for predicate in predicates(query):
             found = [offer for offer in found if predicate(offer)]
@@ -179,10 +175,6 @@ def _unknown(what: str, word: str, names: Iterable[str]) -> UsageError:
     )
 
 
-def _price(offer: Offer) -> Decimal:
-    return offer.price_usd_per_hour
-
-
 def _by_price(offer: Offer) -> tuple[Decimal, str, str, str, str, str]:
     return (offer.price_usd_per_hour, *_by_name(offer))
 
@@ -195,12 +187,8 @@ def _by_accelerator_price(offer: Offer) -> float:
     return float(offer.price_usd_per_hour) / offer.accelerator.count if offer.accelerator else float("inf")
 
 
-def _by_memory(offer: Offer) -> float:
-    return -offer.memory_gib
-
-
 _SORT_KEYS: dict[SortKey, Callable[[Offer], float] | Callable[[Offer], tuple[str, ...]]] = {
     SortKey.GPU_PRICE: _by_accelerator_price,
-    SortKey.MEMORY: _by_memory,
+    SortKey.MEMORY: lambda offer: -offer.memory_gib,
     SortKey.NAME: _by_name,
 }

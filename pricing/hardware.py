@@ -11,54 +11,27 @@ from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, UsageError
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
-from costgpu.pricing.snapshot import DATA, read_table
+from costgpu.pricing.snapshot import DATA, columns, read_table
 from costgpu.providers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-ACCELERATOR_COLUMNS = (
-    "name",
-    "model",
-    "vendor",
-    "architecture",
-    "year",
-    "memory_gib",
-    "memory_bandwidth_gbps",
-    "fp32_tflops",
-    "fp32_matrix_tflops",
-    "tf32_tensor_tflops",
-    "fp16_tensor_tflops",
-    "bf16_tensor_tflops",
-    "multiprocessors",
-    "compute_capability",
-    "tdp_watts",
-    "source",
-    "as_of",
+ACCELERATOR_COLUMNS = columns(
+    """
+    name model vendor architecture year memory_gib memory_bandwidth_gbps fp32_tflops fp32_matrix_tflops
+    tf32_tensor_tflops fp16_tensor_tflops bf16_tensor_tflops multiprocessors compute_capability tdp_watts
+    source as_of
+    """
 )
-CPU_COLUMNS = (
-    "provider",
-    "family",
-    "model",
-    "microarchitecture",
-    "vcpus_per_core",
-    "all_core_ghz",
-    "fp32_flops_per_cycle",
-    "bf16_in_hardware",
-    "burstable",
-    "source",
-    "as_of",
+CPU_COLUMNS = columns(
+    """
+    provider family model microarchitecture vcpus_per_core all_core_ghz fp32_flops_per_cycle bf16_in_hardware
+    burstable source as_of
+    """
 )
-CPU_MEASUREMENT_COLUMNS = (
-    "provider",
-    "family",
-    "read_gbps",
-    "read_vcpus",
-    "matrix_mult_per_vcpu",
-    "source",
-    "as_of",
-)
+CPU_MEASUREMENT_COLUMNS = columns("provider family read_gbps read_vcpus matrix_mult_per_vcpu source as_of")
 ACCELERATORS_FILE = "accelerators.csv"
 CPUS_FILE = "cpus.csv"
 CPU_MEASUREMENTS_FILE = "cpu_measurements.csv"

@@ -1,4 +1,4 @@
-"""Holds new prices against those that are known: which are taken, which have moved, which are kept apart. Pure."""
+"""Merges new prices into those that are known: which are taken, which changed a lot, which are kept apart. Pure."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ from decimal import Decimal
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
 
-MOVED = Decimal("0.30")
-"""A price that moves by more than this part of what was known is reported."""
+LARGE_CHANGE = Decimal("0.30")
+"""A price that changes by more than this share of the known one is reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
-    """A price that is more than 30 % from what was known.
-
-    Attributes:
-        old: What was known.
-        new: What the provider says now.
-        taken: Whether the new price counts from now on.
-    """
+class PriceChange:
+    """A price that changed by more than 30 %; `taken` tells whether the new one is used."""
 
     old: Offer
     new: Offer
@@ -29,24 +23,24 @@ class Move:
 
     @property
     def change(self) -> Decimal:
-        """As a part of the old price: -0.5 is half."""
+        """Relative change: -0.5 is half the old price."""
         return self.new.price_usd_per_hour / self.old.price_usd_per_hour - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refresh:
-    """What one refresh of one provider has come to.
+class RefreshResult:
+    """Result of one refresh of one provider.
 
     Attributes:
         provider: Whose they are.
-        regions: That were asked about.
+        regions: Regions that were refreshed.
         offers: All of the provider's offers from now on: refreshed ones, and the others as they were.
-        taken: How many of them have a price from this refresh.
-        added: How many of those were not known before.
-        moves: Prices that have moved by more than 30 %, largest first.
+        taken: Number of offers with a price from this refresh.
+        added: Number of those that were not known before.
+        moves: Prices that changed by more than 30 %, largest change first.
         failures: Offers whose price could not be made.
         unknown: Instance types whose hardware is not known; nothing is offered of them.
-        documents: Price list entries that were read.
+        documents: Number of price list entries that were read.
     """
 
     provider: str
@@ -54,30 +48,30 @@ class Refresh:
     offers: tuple[Offer, ...]
     taken: int
     added: int
-    moves: tuple[Move, ...]
+    moves: tuple[PriceChange, ...]
     failures: tuple[MissingPrice, ...]
     unknown: tuple[str, ...]
     documents: int
 
 
-def settle(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, accept: bool = False) -> Refresh:
+def merge_prices(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, accept: bool = False) -> RefreshResult:
     """The offers of a provider after a refresh.
 
-    A spot price is a market's: one that has moved far is taken, and reported. An on-demand price is a list's, and hardly
-    ever moves far: one that seems to is more often read wrongly than changed. It is kept apart, with the old price and its
-    old age in use, until somebody accepts it. A spot price above the on-demand price in use cannot be, and is never taken.
+    A spot price that changed a lot is taken, and reported: markets move. An on-demand price hardly ever changes a lot: one
+    that seems to is more often read wrongly. The old price, with its age, stays in use until somebody accepts the new one.
+    A spot price above the on-demand price in use is impossible, and is never taken.
 
     Args:
         known: The provider's offers as they are.
         updates: One or more, of that provider.
-        accept: Take on-demand prices that have moved, too.
+        accept: Also take on-demand prices that changed a lot.
     """
     provider = updates[0].provider
     before = by_key(offer for offer in known if offer.provider == provider)
     after = dict(before)
     new = by_key(offer for update in updates for offer in update.offers)
     failures = [failure for update in updates for failure in update.failures]
-    moves: list[Move] = []
+    moves: list[PriceChange] = []
     taken = added = 0
     for key, offer in sorted(new.items()):  # on demand comes before spot
         ceiling = after.get((*key[:3], PurchaseOption.ON_DEMAND)) if key[3] is PurchaseOption.SPOT else None
@@ -86,15 +80,15 @@ def settle(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, accept: bo
             continue
         old = before.get(key)
         if old is not None:
-            move = Move(old=old, new=offer, taken=accept or offer.purchase_option is PurchaseOption.SPOT)
-            if abs(move.change) > MOVED:
+            move = PriceChange(old=old, new=offer, taken=accept or offer.purchase_option is PurchaseOption.SPOT)
+            if abs(move.change) > LARGE_CHANGE:
                 moves.append(move)
                 if not move.taken:
                     continue
         after[key] = offer
         taken += 1
         added += old is None
-    return Refresh(
+    return RefreshResult(
         provider=provider,
         regions=tuple(region for update in updates for region in update.regions),
         offers=tuple(sorted(after.values(), key=key_of)),

@@ -31,13 +31,12 @@ _SYSTEM: str = sys.platform  # a variable: the type checker knows only its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
-    """What the first line of a provider's file says.
+class StoredPrices:
+    """First line of a provider's file.
 
     Attributes:
-        provider: Whose.
         snapshot: Name of the shipped file that it was built upon.
-        regions: When each region was refreshed last.
+        regions: Time of the last refresh of each region.
     """
 
     provider: str
@@ -46,8 +45,8 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FailedTry:
-    """A refresh after the last good one that has not worked."""
+class FailedRefresh:
+    """A refresh that failed after the last one that worked."""
 
     provider: str
     at: datetime
@@ -72,8 +71,8 @@ def offers(
 
     Args:
         keep: Decides on a line of a file whether its offer is wanted, before anything is converted.
-        warn: Takes a line of words for every file that cannot be used.
-        folder: Of the refreshed prices; None for the user's.
+        warn: Called with a line of words for every file that cannot be used.
+        folder: Folder of the refreshed prices; None for the user's.
 
     Raises:
         ConfigError: The shipped snapshot is missing or damaged.
@@ -83,11 +82,11 @@ def offers(
     replaced: list[str] = []
     brought: list[Path] = []
     for spec in registry.specs():
-        provider, path = spec.name, _path(spec.name, folder)
+        provider, path = spec.name, _prices_file(spec.name, folder)
         if spec.offers_file is not None:
             brought.append(spec.offers_file)
         try:
-            _open(path, provider, shipped)
+            _read_header(path, provider, shipped)
             rows = snapshot.read_offers(path, keep)
         except FileNotFoundError:
             continue
@@ -104,42 +103,44 @@ def offers(
     if not replaced:
         return snapshot.read_offers(shipped, keep) + found
     begins = tuple(replaced)
-    wanted = (lambda line: keep(line) and not line.startswith(begins)) if keep else (
-        lambda line: not line.startswith(begins)
+    wanted = (
+        (lambda line: keep(line) and not line.startswith(begins))
+        if keep
+        else (lambda line: not line.startswith(begins))
     )
     return snapshot.read_offers(shipped, wanted) + found
 
 
-def kept(provider: str, *, folder: Path | None = None) -> Kept | None:
-    """What is kept of a provider; None if there is nothing that can be used."""
+def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices | None:
+    """What is stored of a provider; None if there is nothing that can be used."""
     try:
-        return _open(_path(provider, folder), provider, snapshot.newest())
+        return _read_header(_prices_file(provider, folder), provider, snapshot.newest())
     except (_Unusable, OSError):
         return None
 
 
-def failed_try(provider: str, *, folder: Path | None = None) -> FailedTry | None:
-    """The last refresh, if it has not worked."""
+def last_failure(provider: str, *, folder: Path | None = None) -> FailedRefresh | None:
+    """The last refresh, if it failed."""
     import json  # noqa: PLC0415  (reading prices does not pay for it)
 
     try:
-        document = json.loads(_note(provider, folder).read_text(encoding="utf-8"))
+        document = json.loads(_failure_file(provider, folder).read_text(encoding="utf-8"))
         at = datetime.fromisoformat(document["at"])
-        return FailedTry(provider=provider, at=at, why=str(document["why"]))
+        return FailedRefresh(provider=provider, at=at, why=str(document["why"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def note_failure(failure: FailedTry, *, folder: Path | None = None) -> None:
-    """Writes down that a refresh has not worked; a cache folder that cannot be written is no reason for another error."""
+def record_failure(failure: FailedRefresh, *, folder: Path | None = None) -> None:
+    """Records that a refresh failed; a cache folder that cannot be written is not a further error."""
     import json  # noqa: PLC0415
 
     document = {"at": failure.at.isoformat(), "why": failure.why}
     with contextlib.suppress(OSError):
-        _write(_note(failure.provider, folder), json.dumps(document).encode())
+        _write(_failure_file(failure.provider, folder), json.dumps(document).encode())
 
 
-def keep(
+def store_prices(
     provider: str,
     regions: Sequence[str],
     now: datetime,
@@ -147,56 +148,58 @@ def keep(
     *,
     folder: Path | None = None,
 ) -> Path:
-    """Replaces the prices that are kept of a provider, in one step; the path of the file.
+    """Replaces the stored prices of a provider in one step; the path of the file.
 
     Args:
-        provider: Whose.
-        regions: That were refreshed.
-        now: When.
-        change: From the provider's offers as they are to those from now on. Two refreshes at once do not lose each other's
-            work: it is called while nobody else can write.
-        folder: None for the user's.
+        provider: Name of the provider.
+        regions: Regions that were refreshed.
+        now: Time of the refresh.
+        change: From the provider's offers as they are to the new ones. It is called under a lock, so that two refreshes
+            at once do not lose each other's work.
+        folder: Folder of the refreshed prices; None for the user's.
 
     Raises:
         ConfigError: The folder cannot be written.
     """
     import json  # noqa: PLC0415
 
-    path, shipped = _path(provider, folder), snapshot.newest()
+    path, shipped = _prices_file(provider, folder), snapshot.newest()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(path.with_suffix(".lock")):
-            before = kept(provider, folder=folder)
+        with _exclusive_lock(path.with_suffix(".lock")):
+            before = stored_prices(provider, folder=folder)
             rows = change(offers(lambda line: line.startswith(f"{provider},"), folder=folder))
             times = {**(before.regions if before else {}), **dict.fromkeys(regions, now)}
             body = _body(path, rows)
             head = {
-                "provider": provider, "snapshot": shipped.name, "crc32": zlib.crc32(body),
+                "provider": provider,
+                "snapshot": shipped.name,
+                "crc32": zlib.crc32(body),
                 "regions": {region: at.isoformat() for region, at in sorted(times.items())},
             }
             _write(path, f"{MARK}{json.dumps(head)}\n".encode() + body)
-            _note(provider, folder).unlink(missing_ok=True)
+            _failure_file(provider, folder).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror or error}.",
-            hint="Refreshed prices are kept there. Make room, or set XDG_CACHE_HOME to a folder that you may write.",
+            hint="Refreshed prices are stored there. Make room, or set XDG_CACHE_HOME to a folder that you may write.",
         ) from error
     return path
 
 
 class _Unusable(Exception):
-    """Why a file is passed over; the words are the message."""
+    """Reason why a file cannot be used."""
 
 
-def _path(provider: str, folder: Path | None) -> Path:
+def _prices_file(provider: str, folder: Path | None) -> Path:
     return (folder or cache_folder()) / f"offers-{provider}.csv"
 
 
-def _note(provider: str, folder: Path | None) -> Path:
+def _failure_file(provider: str, folder: Path | None) -> Path:
     return (folder or cache_folder()) / f"failed-{provider}.json"
 
 
-def _open(path: Path, provider: str, shipped: Path) -> Kept:
+def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices:
     """The first line of a file, checked with the rest of it."""
     raw = path.read_bytes()
     head, _, body = raw.partition(b"\n")
@@ -206,7 +209,7 @@ def _open(path: Path, provider: str, shipped: Path) -> Kept:
 
     try:
         document = json.loads(head[len(MARK) :])
-        known = Kept(
+        known = StoredPrices(
             provider=document["provider"],
             snapshot=document["snapshot"],
             regions={region: datetime.fromisoformat(at) for region, at in document["regions"].items()},
@@ -244,7 +247,7 @@ def _body(path: Path, rows: Sequence[Offer]) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """All of it, or nothing: whoever reads has the old file or the new one."""
+    """Writes the file atomically: a reader sees the old one or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_suffix(f".{os.getpid()}.new")
     try:
@@ -258,8 +261,8 @@ def _write(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Nobody else is in such a block meanwhile; where the system has no such locks, the last one wins."""
+def _exclusive_lock(path: Path) -> Iterator[None]:
+    """Excludes other processes from such a block; where the system has no such locks, the last one wins."""
     try:
         import fcntl  # noqa: PLC0415
     except ImportError:

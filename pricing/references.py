@@ -1,4 +1,4 @@
-"""Well-known training workloads, for what cannot be measured. May import `strict`, `hardware` and `models`."""
+"""Well-known training workloads, for what cannot be measured. May import `validated_csv`, `hardware` and `models`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from costgpu.errors import UsageError
 from costgpu.models.offer import Reference
 from costgpu.pricing.hardware import nearest
-from costgpu.pricing.snapshot import DATA
+from costgpu.pricing.snapshot import DATA, columns
 from costgpu.pricing.validated_csv import Row, needed, read_rows
 
 if TYPE_CHECKING:
@@ -17,25 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REFERENCES_FILE = "references.csv"
-REFERENCE_COLUMNS = (
-    "name",
-    "kind",
-    "detail",
-    "parameters",
-    "tensors",
-    "flops_per_sample",
-    "convolutions",
-    "bytes_per_sample",
-    "kernels_per_step",
-    "saved_bytes_per_sample",
-    "sample_bytes",
-    "optimizer",
-    "momentum",
-    "batch_size",
-    "samples_per_epoch",
-    "epochs",
-    "source",
-    "as_of",
+REFERENCE_COLUMNS = columns(
+    """
+    name kind detail parameters tensors flops_per_sample convolutions bytes_per_sample kernels_per_step
+    saved_bytes_per_sample sample_bytes optimizer momentum batch_size samples_per_epoch epochs source as_of
+    """
 )
 
 

@@ -24,24 +24,19 @@ DATA = Path(__file__).parent / "data"
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "costgpu.pricing-data"
 MANIFEST_VERSION = 1
-HAND_WRITTEN = frozenset({"speedups.csv", "references.csv"})  # no fact builder makes them: `strict` reads them
+HAND_WRITTEN = frozenset({"speedups.csv", "references.csv"})  # not built from facts: `validated_csv` reads them
 
-OFFER_COLUMNS = (
-    "provider",
-    "region",
-    "zone",
-    "instance_type",
-    "family",
-    "purchase_option",
-    "price_usd_per_hour",
-    "vcpus",
-    "memory_gib",
-    "architecture",
-    "accelerator",
-    "accelerator_count",
-    "accelerator_memory_gib",
-    "source",
-    "as_of",
+
+def columns(names: str) -> tuple[str, ...]:
+    """The columns of a file, in its order."""
+    return tuple(names.split())
+
+
+OFFER_COLUMNS = columns(
+    """
+    provider region zone instance_type family purchase_option price_usd_per_hour vcpus memory_gib architecture
+    accelerator accelerator_count accelerator_memory_gib source as_of
+    """
 )
 
 
@@ -191,7 +186,9 @@ def sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-_REINSTALL = "Reinstall costgpu, or write the files again with `python -m tools.build_data` in a checkout of its source."
+_REINSTALL = (
+    "Reinstall costgpu, or write the files again with `python -m tools.build_data` in a checkout of its source."
+)
 
 
 def _to_row(offer: Offer) -> tuple[str, ...]:
@@ -243,6 +240,4 @@ class _Dates(dict[str, date]):
 class _Accelerators(dict[tuple[str, ...], Accelerator]):
     def __missing__(self, cells: tuple[str, ...]) -> Accelerator:
         name, count, memory = cells
-        return self.setdefault(
-            cells, Accelerator(name=intern(name), count=float(count), memory_gib=float(memory))
-        )
+        return self.setdefault(cells, Accelerator(name=intern(name), count=float(count), memory_gib=float(memory)))

@@ -1,4 +1,4 @@
-"""The benchmark table: measured CPU-versus-GPU speed-ups, and published claims. May import `hardware` and `strict`."""
+"""The benchmark table: measured CPU-versus-GPU speed-ups, and published claims. May import `hardware`, `validated_csv`."""
 
 from __future__ import annotations
 
@@ -9,34 +9,18 @@ from typing import TYPE_CHECKING
 from costgpu.errors import UsageError
 from costgpu.models.offer import Grade, Speedup
 from costgpu.pricing.hardware import accelerators, nearest
-from costgpu.pricing.snapshot import DATA
+from costgpu.pricing.snapshot import DATA, columns
 from costgpu.pricing.validated_csv import Row, needed, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SPEEDUPS_FILE = "speedups.csv"
-SPEEDUP_COLUMNS = (
-    "kind",
-    "detail",
-    "framework",
-    "cpu",
-    "cpu_cores",
-    "cpu_core_gflops",
-    "gpu",
-    "cpu_seconds",
-    "gpu_seconds",
-    "ratio_low",
-    "ratio_high",
-    "unit",
-    "units",
-    "grade",
-    "weight",
-    "plausible",
-    "remark",
-    "source",
-    "measured",
-    "as_of",
+SPEEDUP_COLUMNS = columns(
+    """
+    kind detail framework cpu cpu_cores cpu_core_gflops gpu cpu_seconds gpu_seconds ratio_low ratio_high unit
+    units grade weight plausible remark source measured as_of
+    """
 )
 _KIND = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _WHEN = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-([0-2]\d|3[01]))?)?")

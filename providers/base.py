@@ -1,4 +1,4 @@
-"""The Provider protocol: what every cloud, this machine and the fake must do. Imports `job`, `checkup` and `errors` only.
+"""The Provider protocol: what every cloud and this machine must do.
 
 The contract, which tests/contract checks on every provider:
 
@@ -86,7 +86,7 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """``aws``, ``gcp``, ``local``, ``fake``."""
+        """As in its `ProviderSpec`."""
 
     def identity(self) -> Identity:
         """Who is asking. Raises `AuthError` with what to do about it."""
@@ -142,8 +142,8 @@ class BilledRow:
 
     Attributes:
         run_id: From our tag; empty for everything in the account that has none.
-        start: Of the part, UTC.
-        end: Of the part, UTC, exclusive.
+        start: Beginning of the part, UTC.
+        end: End of the part, UTC, exclusive.
         amount_usd: As the provider says it.
         estimated: Whether the provider says that this may still change.
     """
@@ -187,7 +187,7 @@ class Billing(Protocol):
 
     @property
     def name(self) -> str:
-        """Of the provider."""
+        """Name of the provider."""
 
     @property
     def usd_per_request(self) -> Decimal:

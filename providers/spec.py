@@ -6,15 +6,18 @@ import the adapter when they are called.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from costgpu.clock import Clock
-from costgpu.models.instance import InstanceRef
-from costgpu.models.provider_costs import ProviderCosts
-from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from costgpu.clock import Clock
+    from costgpu.models.instance import InstanceRef
+    from costgpu.models.provider_costs import ProviderCosts
+    from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
 
 
 class Trust(Enum):

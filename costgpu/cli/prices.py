@@ -26,8 +26,8 @@ def show(context: typer.Context, json: opt.Json = False) -> None:
     from costgpu.workflows.refresh_prices import price_sources
 
     offers = price_store.offers(warn=TerminalReporter().note)
-    kept = [found for name in price_sources() if (found := price_store.kept(name))]
-    failed = [tried for name in price_sources() if (tried := price_store.failed_try(name))]
+    kept = [found for name in price_sources() if (found := price_store.stored_prices(name))]
+    failed = [tried for name in price_sources() if (tried := price_store.last_failure(name))]
     typer.echo(
         (prices_json if json else prices_text)(
             offers,

@@ -56,7 +56,7 @@ class Settings(BaseSettings):
     """What can be set once for all commands. Made by `load_settings`, which adds the settings of the providers.
 
     Attributes:
-        ledger_url: Of the ledger; None for the file in the data folder. It may hold a password.
+        ledger_url: The address of the ledger; None for the file in the data folder. It may hold a password.
         bucket: ``s3://name/prefix`` for outputs and logs.
         caller_address: CIDR that may reach the machines' port 22; None to find the user's own address out.
         sync_limit_mib: The largest working folder that is sent without asking, MiB.

@@ -46,7 +46,7 @@ class SettingsFile:
     """What one file sets.
 
     Attributes:
-        path: Of the file; None if there is none.
+        path: The file; None if there is none.
         values: Key -> value as TOML has it.
     """
 

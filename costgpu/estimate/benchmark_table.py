@@ -55,39 +55,23 @@ SPREAD_CLAIM = 1.50
 
 @dataclass(frozen=True, slots=True)
 class TableSpeed:
-    """What the table says.
-
-    Attributes:
-        speedup: Of the GPU over the CPU that measured.
-        sigma: Standard deviation of its logarithm.
-        notes: What it rests on.
-    """
+    """Speed-up of a GPU over the CPU that measured; `sigma` is the standard deviation of its logarithm."""
 
     speedup: float
     sigma: float
     notes: tuple[str, ...]
 
-    @property
-    def low(self) -> float:
-        """Multiplier of the GPU's seconds: the lower end of their 80 % interval."""
-        return math.exp(-Z80 * self.sigma)
-
-    @property
-    def high(self) -> float:
-        """Multiplier of the GPU's seconds: the upper end of their 80 % interval."""
-        return math.exp(Z80 * self.sigma)
-
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is looked up.
+    """Work that is looked up in the table.
 
     Attributes:
-        kind: As the table names it; empty for a net of which nothing is known.
+        kind: Kind of work as the table names it; empty for a net of which nothing is known.
         framework: Name of the library.
-        unit: What a step is called.
-        unit_seconds: Of one unit on the CPU that measured.
-        cpu_rate: Of that CPU, GFLOP/s of all its cores together.
+        unit: Name of a step.
+        unit_seconds: Seconds of one unit on the CPU that measured.
+        cpu_rate: Rate of all cores of that CPU together, GFLOP/s.
     """
 
     kind: str
@@ -104,13 +88,7 @@ def cpu_rate(cpu: CpuRates, serial: float = 0.0) -> float:
 
 
 def table_speed(work: Work, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> TableSpeed | None:
-    """The speed-up of a GPU for such work; None if the table has nothing that could be compared.
-
-    Args:
-        work: What, and how long it takes on the CPU that measured.
-        gpu: Where.
-        rows: Of the table.
-    """
+    """The speed-up of a GPU for such work; None if the table has nothing that could be compared."""
     usable = [row for row in rows if row.weight > 0 and row.plausible]
     measured = [row for row in usable if row.grade is Grade.MEASURED]
     relatives = RELATIVES.get(work.kind, ())

@@ -36,13 +36,13 @@ BRANDS = re.compile(r"nvidia|geforce|quadro|radeon|tesla|titan|instinct|rtx|gtx|
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnTerms:
+class OwnershipTerms:
     """What the user said about the GPU.
 
     Attributes:
         price_usd: None if it is owned already.
         power_usd_per_kwh: None for the default, which says where it comes from.
-        hours_per_year: Of use, for amortisation; None to leave that out.
+        hours_per_year: Hours of use, for amortisation; None to leave that out.
     """
 
     price_usd: Decimal | None = None
@@ -50,7 +50,7 @@ class OwnTerms:
     hours_per_year: float | None = None
 
     def __post_init__(self) -> None:
-        """Rejects what cannot be meant.
+        """Rejects impossible values.
 
         Raises:
             UsageError: A price that is negative, not finite, or per another unit.
@@ -70,7 +70,7 @@ class OwnTerms:
             raise UsageError(f"{self.hours_per_year:g} hours of use a year are not possible.")
 
 
-def card_key(name: str) -> str:
+def gpu_key(name: str) -> str:
     """A name without case, separators and brand words; ``NVIDIA GeForce RTX 3090`` is ``3090``."""
     return BRANDS.sub("", _plain(name)) or _plain(name)
 
@@ -79,19 +79,19 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name.lower())
 
 
-def find_card(name: str, cards: Mapping[str, AcceleratorSpec]) -> AcceleratorSpec:
+def find_gpu(name: str, cards: Mapping[str, AcceleratorSpec]) -> AcceleratorSpec:
     """The one card that a user's spelling means: ``rtx 3090``, ``RTX3090``, ``3090``, ``A100-SXM4-80GB``.
 
     Nothing is guessed: a ``1080`` is not a ``GTX 1080 Ti``.
 
     Args:
-        name: As the user wrote it.
-        cards: All known ones by their canonical name.
+        name: Name as the user wrote it.
+        cards: All known boards by their canonical name.
 
     Raises:
         UsageError: None is meant, or more than one; with the nearest names.
     """
-    for key in (_plain, card_key):
+    for key in (_plain, gpu_key):
         wanted = key(name)
         found = {
             spec.name: spec
@@ -103,15 +103,15 @@ def find_card(name: str, cards: Mapping[str, AcceleratorSpec]) -> AcceleratorSpe
             return (exact or list(found.values()))[0]
         if found:
             raise UsageError(f"--own {name!r} may be {' or '.join(sorted(found))}.", hint="Write one of them.")
-    by_key = {card_key(spec.name): spec.name for spec in cards.values()}
-    near = [by_key[key] for key in difflib.get_close_matches(card_key(name), by_key, n=3, cutoff=0.0)]
+    by_key = {gpu_key(spec.name): spec.name for spec in cards.values()}
+    near = [by_key[key] for key in difflib.get_close_matches(gpu_key(name), by_key, n=3, cutoff=0.0)]
     raise UsageError(
         f"There are no figures for a GPU named {name!r}.",
         hint=f"The nearest names are {', '.join(near)}." if near else "The hardware table is empty.",
     )
 
 
-def lent_offer(spec: AcceleratorSpec, *, vcpus: int, memory_gib: float, accelerator_memory_gib: float) -> Offer:
+def unpriced_offer(spec: AcceleratorSpec, *, vcpus: int, memory_gib: float, accelerator_memory_gib: float) -> Offer:
     """A machine that no provider rents, in the form that `predict` takes; its price never reaches anybody."""
     return Offer(
         provider="own",
@@ -130,10 +130,10 @@ def lent_offer(spec: AcceleratorSpec, *, vcpus: int, memory_gib: float, accelera
     )
 
 
-def predict_own(workload: Workload, spec: AcceleratorSpec, power_usd_per_kwh: float) -> Prediction:
+def predict_on_own_gpu(workload: Workload, spec: AcceleratorSpec, power_usd_per_kwh: float) -> Prediction:
     """Seconds on a GPU in the machine that measured, and the cost of its energy; no offer, no boot."""
     machine = workload.profile.machine
-    offer = lent_offer(
+    offer = unpriced_offer(
         spec, vcpus=_vcpus(machine), memory_gib=machine.memory_gib, accelerator_memory_gib=spec.memory_gib
     )
     there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))
@@ -143,22 +143,18 @@ def predict_own(workload: Workload, spec: AcceleratorSpec, power_usd_per_kwh: fl
         candidate=Candidate(offer=None, accelerator=spec),
         overhead_seconds=0.0,
         wall_seconds=run,
-        cost_usd=Range(value=0.0, low=0.0, high=0.0),
     )
-    per_second = own_watts(mine) / 3.6e6 * power_usd_per_kwh
-    return replace(
-        mine, cost_usd=Range(value=run.value * per_second, low=run.low * per_second, high=run.high * per_second)
-    )
+    return replace(mine, cost_usd=run.times(own_watts(mine) / 3.6e6 * power_usd_per_kwh))
 
 
 def _vcpus(machine: Machine) -> int:
     return max(1, round(machine.cores * VCPUS_PER_CORE))
 
 
-def own(workload: Workload, spec: AcceleratorSpec, terms: OwnTerms, verdict: Verdict) -> Ownership:
+def ownership(workload: Workload, spec: AcceleratorSpec, terms: OwnershipTerms, verdict: Verdict) -> Ownership:
     """The script on a GPU that the user owns or would buy, against the best cloud offers of the verdict."""
     power = POWER_USD_PER_KWH if terms.power_usd_per_kwh is None else terms.power_usd_per_kwh
-    prediction = predict_own(workload, spec, power)
+    prediction = predict_on_own_gpu(workload, spec, power)
     run, watts = prediction.run_seconds, own_watts(prediction)
     notes = []
     if spec.name in workload.profile.machine.accelerators:
@@ -173,7 +169,7 @@ def own(workload: Workload, spec: AcceleratorSpec, terms: OwnTerms, verdict: Ver
         power_source=POWER_SOURCE if terms.power_usd_per_kwh is None else "as given",
         card_watts=card_watts(prediction),
         host_watts=HOST_WATTS,
-        energy_kwh=Range(value=watts * run.value / 3.6e6, low=watts * run.low / 3.6e6, high=watts * run.high / 3.6e6),
+        energy_kwh=run.times(watts / 3.6e6),
         amortised_usd=amortised,
         break_evens=_break_evens(prediction, terms.price_usd, verdict),
         notes=(*notes, *prediction.notes),

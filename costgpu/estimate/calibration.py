@@ -1,4 +1,4 @@
-"""A profile that was measured on an NVIDIA GPU of this machine: the anchor of what is predicted for others. Pure.
+"""Calibration: a profile that was measured on an NVIDIA GPU of this machine corrects predictions for others. Pure.
 
     t_there = model_there * (t_here / model_here) ** w
 
@@ -14,18 +14,18 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costgpu.estimate.gpu import DEFAULT_HOST_TO_DEVICE_GBPS, HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
+from costgpu.estimate.gpu import copy_seconds, gpu_terms, precision_of
 from costgpu.estimate.op_costs import StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Phase, WorkloadProfile
 
 # Least-squares weights of the logarithm of the ratio, over pairs of public training rows of one model and precision on
 # two GPUs, each pair with constants that were fitted on neither the other chip nor the model (2026-11-21): 530 pairs of
-# different chips, 0.24 (median error 8.4 %, as without an anchor; 10.6 % with the full ratio); 58 pairs of boards with
+# different chips, 0.24 (median error 8.4 %, as without it; 10.6 % with the full ratio); 58 pairs of boards with
 # the same chip, 0.66 (5.3 %; 6.7 % without, 6.5 % with the full ratio).
 OTHER_CHIP, SAME_CHIP, SAME_BOARD = 0.24, 0.66, 1.0
 KERNEL_TERMS = ("compute", "on-chip", "memory", "launch")
-LEAST_SHARE = 0.1  # of a measured step that is taken for its kernels, whatever the other terms say
+MIN_KERNEL_SHARE = 0.1  # of a measured step that is taken for its kernels, whatever the other terms say
 CPU_UNKNOWN = "measured on a GPU: CPU time not known; CUDA_VISIBLE_DEVICES= measures it"
 # Words of a board's name that make it another chip, or a part of one.
 _ANOTHER = frozenset({"TI", "SUPER", "LAPTOP", "MOBILE", "MAX", "Q", "D", "NVL", "MIG", "OAM"})
@@ -34,12 +34,12 @@ _SAME_SIZE_GIB = 4.0  # boards of "80GB" are sold with 79 to 80 GiB
 
 
 @dataclass(frozen=True, slots=True)
-class Anchor:
-    """The GPU that measured.
+class Calibration:
+    """The GPU that measured, and how far the model was off on it.
 
     Attributes:
-        spec: Of it.
-        ratios: Of each phase: seconds measured over seconds modelled, of the kernels of one step.
+        spec: The GPU that measured.
+        ratios: One for each phase: seconds measured over seconds modelled, of the kernels of one step.
     """
 
     spec: AcceleratorSpec
@@ -51,12 +51,12 @@ def measured_on_gpu(profile: WorkloadProfile) -> bool:
     return profile.framework.device == "cuda"
 
 
-def spec_here(names: Sequence[str], specs: Iterable[AcceleratorSpec]) -> AcceleratorSpec | None:
+def local_gpu(names: Sequence[str], specs: Iterable[AcceleratorSpec]) -> AcceleratorSpec | None:
     """The spec of the first of this machine's devices.
 
     Args:
-        names: As the framework names them: ``NVIDIA A100-SXM4-80GB``, ``Tesla T4``.
-        specs: To choose from.
+        names: Devices as the framework names them: ``NVIDIA A100-SXM4-80GB``, ``Tesla T4``.
+        specs: Specs to choose from.
 
     Returns:
         None if none fits, or two fit equally well.
@@ -88,13 +88,15 @@ def _score(device: frozenset[str], spec: AcceleratorSpec) -> int:
     return best
 
 
-def anchor_of(profile: WorkloadProfile, works: Sequence[StepWork], spec: AcceleratorSpec | None) -> Anchor | None:
-    """The anchor that a profile gives; None if it was not measured on a GPU, or that GPU is not known.
+def calibration_of(
+    profile: WorkloadProfile, works: Sequence[StepWork], spec: AcceleratorSpec | None
+) -> Calibration | None:
+    """The calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known.
 
     Args:
-        profile: Measured.
-        works: Of its phases.
-        spec: Of the GPU that measured it (`spec_here`).
+        profile: The measured script.
+        works: The work of a step, one for each phase.
+        spec: The GPU that measured it (`local_gpu`).
     """
     if spec is None or not measured_on_gpu(profile):
         return None
@@ -103,25 +105,25 @@ def anchor_of(profile: WorkloadProfile, works: Sequence[StepWork], spec: Acceler
     for phase, work in zip(profile.phases, works, strict=True):
         modelled = gpu_terms(work, phase.optimizers, precision, spec).seconds
         ratios.append(_kernel_seconds(phase, spec) / modelled if modelled > 0 else 1.0)
-    return Anchor(spec, tuple(ratios))
+    return Calibration(spec, tuple(ratios))
 
 
 def _kernel_seconds(phase: Phase, spec: AcceleratorSpec) -> float:
-    rate = HOST_TO_DEVICE_GBPS.get(spec.name, DEFAULT_HOST_TO_DEVICE_GBPS) * 1e9
-    copy = phase.data.batch_bytes * phase.data.batches_per_step / rate
     measured = phase.step.mean_seconds
-    others = phase.data.wait_seconds_per_step + phase.host_seconds_per_step + copy
-    return max(measured - others, LEAST_SHARE * measured)
+    others = phase.data.wait_seconds_per_step + phase.host_seconds_per_step + copy_seconds(phase, spec)
+    return max(measured - others, MIN_KERNEL_SHARE * measured)
 
 
-def weight(here: AcceleratorSpec, there: AcceleratorSpec) -> float:
+def transfer_weight(here: AcceleratorSpec, there: AcceleratorSpec) -> float:
     """How much of what was found on one GPU holds on another."""
     if here.name == there.name:
         return SAME_BOARD
     return SAME_CHIP if here.model.split("-")[0] == there.model.split("-")[0] else OTHER_CHIP
 
 
-def anchored(anchor: Anchor | None, index: int, terms: Mapping[str, float], spec: AcceleratorSpec) -> dict[str, float]:
-    """The modelled seconds by term of a step of phase `index` on the GPU `spec`, set right by the anchor."""
-    factor = anchor.ratios[index] ** weight(anchor.spec, spec) if anchor is not None else 1.0
+def calibrated(
+    calibration: Calibration | None, index: int, terms: Mapping[str, float], spec: AcceleratorSpec
+) -> dict[str, float]:
+    """The modelled seconds by term of a step of phase `index` on the GPU `spec`, corrected."""
+    factor = calibration.ratios[index] ** transfer_weight(calibration.spec, spec) if calibration is not None else 1.0
     return {name: seconds * (factor if name in KERNEL_TERMS else 1.0) for name, seconds in terms.items()}

@@ -7,10 +7,11 @@ public address that every machine of ours has.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from costgpu.errors import PriceNotFound
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Candidate
+from costgpu.models.prediction import Candidate, Prediction, Range
 
 MINIMUM_SECONDS = 60
 # Seconds from the create call to the script's start, with what it needs installed.
@@ -57,16 +58,23 @@ def billed_usd(seconds: float, usd_per_hour: float) -> float:
     return max(math.ceil(seconds), MINIMUM_SECONDS) * usd_per_hour / 3600
 
 
-def cost_range(candidate: Candidate, wall: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Cost of the wall-clock seconds (value, low, high) on the candidate."""
+def cost_range(candidate: Candidate, wall: Range) -> Range:
+    """Cost of the wall-clock seconds on the candidate."""
     if candidate.offer is None:
-        return 0.0, 0.0, 0.0
+        return Range(value=0.0, low=0.0, high=0.0)
     rate = hourly_usd(candidate)
-    value, low, high = (billed_usd(seconds, rate) for seconds in wall)
+    value, low, high = (billed_usd(seconds, rate) for seconds in (wall.value, wall.low, wall.high))
     if candidate.offer.purchase_option is PurchaseOption.SPOT:
         value *= SPOT_REPEATED_WORK
         worst = candidate.on_demand_usd_per_hour
         if worst is not None:
-            high = max(high, billed_usd(wall[2], float(worst) + extras_usd_per_hour(candidate)))
+            high = max(high, billed_usd(wall.high, float(worst) + extras_usd_per_hour(candidate)))
         high = max(high, value)
-    return value, low, high
+    return Range(value=value, low=low, high=high)
+
+
+def with_run(prediction: Prediction, run: Range) -> Prediction:
+    """The prediction with other seconds of the run, and so of wall clock and cost."""
+    wall = run.plus(prediction.overhead_seconds)
+    cost = cost_range(prediction.candidate, wall)
+    return replace(prediction, run_seconds=run, wall_seconds=wall, cost_usd=cost)

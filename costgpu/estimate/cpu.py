@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from costgpu.estimate.op_costs import StepWork
 from costgpu.models.offer import CpuSpec
+from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Machine
 
 SIGMA_LARGE, SIGMA_SMALL, SIGMA_MEMORY = 0.015, 0.04, 0.08
@@ -44,14 +45,14 @@ def speedup_of(cores: float, sigma: float) -> float:
 
 
 def rates_here(machine: Machine) -> CpuRates:
-    """Of the machine that measured, by its micro-benchmark."""
+    """Rates of the machine that measured, by its micro-benchmark."""
     cores = max(1, min(machine.cores, machine.threads))
     timed = min(machine.gemm_threads or machine.cores, machine.cores)
     return CpuRates(machine.gemm_gflops / speedup_of(timed, SIGMA_LARGE), cores, machine.copy_gbps)
 
 
 def rates_there(cpu: CpuSpec, vcpus: int) -> CpuRates:
-    """Of a cloud machine, from the CPU table."""
+    """Rates of a cloud machine, from the CPU table."""
     cores = max(1.0, vcpus / cpu.vcpus_per_core)
     ghz = cpu.all_core_ghz or DEFAULT_GHZ
     by_peak = GEMM_SHARE_OF_PEAK * ghz * (cpu.fp32_flops_per_cycle or DEFAULT_FLOPS_PER_CYCLE)
@@ -73,7 +74,7 @@ def scaling_sigma(work: StepWork, memory_share: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalStep:
+class StepSplit:
     """A measured step, split by what limits it; seconds.
 
     Attributes:
@@ -91,15 +92,15 @@ class LocalStep:
     sigma: float
 
 
-def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> LocalStep:
+def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> StepSplit:
     """Splits the measured `seconds` of a step (without data loading).
 
     Args:
-        seconds: Measured.
-        work: Of the trace.
+        seconds: Measured seconds.
+        work: Work of the traced step.
         calls: Ops called per step.
-        host: Seconds of the script's own Python, as measured.
-        machine: Where.
+        host: Measured seconds of the script's own Python.
+        machine: The machine that measured.
     """
     host = min(host, 0.9 * seconds)
     rest = seconds - host
@@ -111,21 +112,21 @@ def split_step(seconds: float, work: StepWork, calls: float, host: float, machin
     memory = work.large_bytes / (here.memory_gbps * 1e9)
     share = memory / (compute + memory) if compute + memory > 0 else 0.5
     spread = rest - call
-    return LocalStep((1 - share) * spread, share * spread, call, host, scaling_sigma(work, share))
+    return StepSplit((1 - share) * spread, share * spread, call, host, scaling_sigma(work, share))
 
 
 def step_there(
-    step: LocalStep, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
+    step: StepSplit, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
 ) -> dict[str, float]:
     """Seconds by term of the same step on a cloud CPU, data loading apart.
 
     Args:
-        step: Measured, split.
-        work: Of its trace.
-        machine: That measured.
-        cpu: Of the cloud machine.
-        vcpus: Of the cloud machine.
-        spreads: Its parallel part is known to use every core, though no ops of it are.
+        step: The measured step, split.
+        work: Work of the traced step.
+        machine: The machine that measured.
+        cpu: CPU of the cloud machine.
+        vcpus: Size of the cloud machine.
+        spreads: Whether its parallel part uses every core, though its ops are not known.
     """
     here, there = rates_here(machine), rates_there(cpu, vcpus)
     per_kernel = work.total_flops / work.kernels if work.kernels else 0.0
@@ -139,6 +140,12 @@ def step_there(
         "calls": step.calls,
         "host": step.host,
     }
+
+
+def host_cores(candidate: Candidate) -> float:
+    """Physical cores of the host of an accelerator, at least 1."""
+    vcpus = candidate.offer.vcpus if candidate.offer is not None else 0
+    return max(1.0, vcpus / (candidate.cpu.vcpus_per_core if candidate.cpu is not None else 2))
 
 
 def same_chip(machine: Machine, cpu: CpuSpec) -> bool:

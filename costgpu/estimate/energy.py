@@ -64,12 +64,12 @@ def card_watts(prediction: Prediction) -> float:
 
 
 def own_watts(prediction: Prediction) -> float:
-    """At the wall, of a computer with an own GPU, W."""
+    """Average power at the wall of a computer with an own GPU, W."""
     return card_watts(prediction) / POWER_SUPPLY + HOST_WATTS
 
 
 def vcpu_watts(watts: tuple[float, float], vcpus: float, utilisation: float) -> float:
-    """The draw of a machine's vCPUs, W, from that of one when idle and at full load."""
+    """Power of a machine's vCPUs, W, from that of one when idle and at full load."""
     idle, full = watts
     return vcpus * (idle + (full - idle) * utilisation)
 
@@ -78,8 +78,8 @@ def energy_kwh(prediction: Prediction, machine: Machine) -> float:
     """Energy of a predicted run, boot included, kWh: of the machine, without what cools it.
 
     Args:
-        prediction: On an offer, on this machine, or on an own GPU (no offer, but an accelerator).
-        machine: This one, for its cores.
+        prediction: A prediction on an offer, on this machine, or on an own GPU (no offer, but an accelerator).
+        machine: The local machine, for its cores.
     """
     offer, spec = prediction.candidate.offer, prediction.candidate.accelerator
     run = prediction.run_seconds.value

@@ -110,7 +110,7 @@ def host_need_gib(profile: WorkloadProfile) -> float:
     return max(0.0, (profile.peak_rss_bytes or 0) - moved) / GIB + HOST_RESERVE_GIB
 
 
-def why_not(profile: WorkloadProfile, candidate: Candidate, precision: Precision) -> str:
+def infeasible_reason(profile: WorkloadProfile, candidate: Candidate, precision: Precision) -> str:
     """Why the workload cannot run on the candidate; empty if it can."""
     offer, spec = candidate.offer, candidate.accelerator
     if offer is None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from costgpu.estimate.buy_vs_rent import lent_offer
+from costgpu.estimate.buy_vs_rent import unpriced_offer
 from costgpu.estimate.predict import Workload, predict
-from costgpu.estimate.scope import Amount
+from costgpu.estimate.scope import Scope
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, FreeNotebook
 from costgpu.models.provider_costs import NO_EXTRAS
@@ -16,19 +16,15 @@ from costgpu.units import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tier:
-    """What a service lends for nothing.
+class FreeTier:
+    """The machine that a service lends free of charge.
 
     Attributes:
-        name: Of the service.
         accelerator: Key of the hardware table.
-        accelerator_memory_gib: As its sessions see it.
-        vcpus: Of the host.
-        memory_gib: Of the host.
+        accelerator_memory_gib: Memory that a session sees.
+        memory_gib: Main memory of the host.
         session_hours: Longest session.
-        limits: What else is limited.
-        source: Of these facts.
-        as_of: When they were read.
+        limits: Further limits, for people.
     """
 
     name: str
@@ -42,8 +38,8 @@ class Tier:
     as_of: date
 
 
-TIERS = (
-    Tier(
+FREE_TIERS = (
+    FreeTier(
         name="Google Colab",
         accelerator="T4",
         accelerator_memory_gib=15.0,
@@ -54,7 +50,7 @@ TIERS = (
         source="research.google.com/colaboratory/faq.html; sizes from memory",
         as_of=date(2026, 11, 21),
     ),
-    Tier(
+    FreeTier(
         name="Kaggle",
         accelerator="T4",
         accelerator_memory_gib=15.0,
@@ -69,18 +65,18 @@ TIERS = (
 
 
 def free_notebooks(
-    workload: Workload, amount: Amount, cards: Mapping[str, AcceleratorSpec], tiers: tuple[Tier, ...] = TIERS
+    workload: Workload, scope: Scope, cards: Mapping[str, AcceleratorSpec], tiers: tuple[FreeTier, ...] = FREE_TIERS
 ) -> tuple[FreeNotebook, ...]:
     """Each free tier, with the job's time there and why it does not fit, if so; nothing where its length is not known.
 
     It fits if the upper end of the 80 % interval is below the longest session.
     """
-    if not amount.whole:
+    if not scope.whole:
         return ()
     found = []
     for tier in tiers:
         spec = cards[tier.accelerator]
-        offer = lent_offer(
+        offer = unpriced_offer(
             spec, vcpus=tier.vcpus, memory_gib=tier.memory_gib, accelerator_memory_gib=tier.accelerator_memory_gib
         )
         there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))

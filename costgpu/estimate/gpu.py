@@ -103,7 +103,6 @@ class GpuTerms:
         launch: The host that launches kernels.
         unruled_share: Share of bytes in ops without a rule.
         unusual_half_share: Share of the FLOPs in unusual convolutions at half precision.
-        notes: What a reader should know.
     """
 
     compute: float
@@ -116,7 +115,7 @@ class GpuTerms:
 
     @property
     def seconds(self) -> float:
-        """Of the step on the GPU."""
+        """Seconds of the step on the GPU."""
         return self.compute + self.on_chip + self.memory + self.launch
 
 
@@ -124,10 +123,8 @@ def sm_gigahertz(spec: AcceleratorSpec) -> float:
     """Multiprocessors times clock in GHz, from the fp32 peak."""
     cores = 64 if spec.name.startswith(("A100", "P100")) or spec.model.startswith(("A100", "P100")) else None
     if cores is None:
-        cores = next(
-            (n for word, n in CORES_PER_SM.items() if spec.architecture.startswith(word)),
-            DEFAULT_CORES_PER_SM,
-        )
+        known = (n for word, n in CORES_PER_SM.items() if spec.architecture.startswith(word))
+        cores = next(known, DEFAULT_CORES_PER_SM)
     return spec.fp32_tflops * 1000 / (2 * cores)
 
 
@@ -141,14 +138,9 @@ def peak_for(spec: AcceleratorSpec, kind: str, dtype: str, precision: Precision)
     derate = POWER_DERATE.get(spec.name, 1.0)
     fp32 = spec.fp32_matrix_tflops or spec.fp32_tflops
     half = dtype if dtype in HALF_TYPES else precision.half if dtype == "float32" else None
-    if half == "bfloat16":
-        if spec.bf16_tensor_tflops:
-            return spec.bf16_tensor_tflops * 1e12 * derate, "half"
-        return fp32 * 1e12 * derate, "fp32"
     if half is not None:
-        if spec.fp16_tensor_tflops:
-            return spec.fp16_tensor_tflops * 1e12 * derate, "half"
-        return fp32 * 1e12 * derate, "fp32"
+        tensor = spec.bf16_tensor_tflops if half == "bfloat16" else spec.fp16_tensor_tflops
+        return (tensor * 1e12 * derate, "half") if tensor else (fp32 * 1e12 * derate, "fp32")
     if dtype == "float64":
         wide = 0.5 if spec.model.startswith(("A100", "H100", "H200", "V100", "P100", "GH200", "MI")) else 1 / 32
         return spec.fp32_tflops * 1e12 * wide, "fp32"
@@ -158,6 +150,12 @@ def peak_for(spec: AcceleratorSpec, kind: str, dtype: str, precision: Precision)
     if allowed and spec.tf32_tensor_tflops:
         return spec.tf32_tensor_tflops * 1e12 * derate, "tf32"
     return fp32 * 1e12 * derate, "fp32"
+
+
+def copy_seconds(phase: Phase, spec: AcceleratorSpec) -> float:
+    """Seconds of one step for the copy of its batches to the GPU."""
+    rate = HOST_TO_DEVICE_GBPS.get(spec.name, DEFAULT_HOST_TO_DEVICE_GBPS) * 1e9
+    return phase.data.batch_bytes * phase.data.batches_per_step / rate
 
 
 def optimizer_bytes(optimizers: list[OptimizerFacts], *, amp: bool) -> float:

@@ -1,4 +1,4 @@
-"""80 % intervals around a prediction, and when they widen. Pure.
+"""How the 80 % interval of a prediction is made: where it starts, and what widens it. Pure.
 
 Source of the widening rules and of the CPU widths: benchmarks/README.md (2026-10). The GPU base is set so
 that 75-90 % of the public rows lie inside (benchmarks/accuracy.py, 2026-11-21).
@@ -11,18 +11,9 @@ from dataclasses import dataclass
 
 from costgpu.estimate.gpu import GpuTerms
 from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.prediction import MeasuredSpeed, Range
+from costgpu.models.workload import Machine, StepTimes
 
-GPU_BASE = (0.86, 1.17)
-LAUNCH_BOUND = (0.65, 1.50)
-UNRULED = (0.60, 1.70)
-# Only the sums of a step are known. Summing as such costs nearly nothing (p90 error 16.5 -> 17.7 % on the public rows,
-# benchmarks/counted.py, 2026-11-21), but frameworks count bytes and kernels before their compilers fuse them: assumed.
-COUNTED = (0.70, 1.45)
-# Nothing was measured: a reference workload's arithmetic, on a CPU at its nominal rate. Three of them took 0.85 to 1.5
-# times that on one core (see `like`); the user's own code is another program, so it is about doubled: assumed.
-PRIOR = (0.45, 2.20)
-CPU_SAME_FAMILY = (0.73, 1.26)
-CPU_OTHER_FAMILY = (0.65, 1.45)
 Z80 = 1.2816  # an 80 % interval of a normal distribution is +- this many standard deviations
 
 
@@ -33,43 +24,170 @@ class Interval:
     low: float
     high: float
 
+    @classmethod
+    def of_sigma(cls, sigma: float) -> Interval:
+        """The symmetric interval of a log-normal error."""
+        return cls(math.exp(-Z80 * sigma), math.exp(Z80 * sigma))
+
     @property
     def sigma(self) -> float:
         """Standard deviation of the logarithm."""
         return (math.log(self.high) - math.log(self.low)) / (2 * Z80)
 
+    @property
+    def log_center(self) -> float:
+        """Logarithm of the geometric middle; not 0 for an asymmetric interval."""
+        return math.log(self.low * self.high) / 2
+
+    def covering(self, other: Interval) -> Interval:
+        """The narrowest interval that holds both."""
+        return Interval(min(self.low, other.low), max(self.high, other.high))
+
+    def stretched(self, *, low: float = 1.0, high: float = 1.0) -> Interval:
+        """The interval with its ends multiplied."""
+        return Interval(self.low * low, self.high * high)
+
+    def around(self, value: float) -> Range:
+        """The interval of a predicted value."""
+        return Range(value=value, low=value * self.low, high=value * self.high)
+
+
+GPU_BASE = Interval(0.86, 1.17)
+LAUNCH_BOUND = Interval(0.65, 1.50)
+UNRULED = Interval(0.60, 1.70)
+# Only the sums of a step are known. Summing as such costs nearly nothing (p90 error 16.5 -> 17.7 % on the public rows,
+# benchmarks/counted.py, 2026-11-21), but frameworks count bytes and kernels before their compilers fuse them: assumed.
+COUNTED = Interval(0.70, 1.45)
+# Nothing was measured: a reference workload's arithmetic, on a CPU at its nominal rate. Three of them took 0.85 to 1.5
+# times that on one core (see `reference_profiles`); the user's own code is another program, so it is about doubled: assumed.
+PRIOR = Interval(0.45, 2.20)
+CPU_SAME_FAMILY = Interval(0.73, 1.26)
+CPU_OTHER_FAMILY = Interval(0.65, 1.45)
+FAR_SCALING = 8.0  # from so many times the cores on, the interval widens
+STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
+HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
+FEW_STEPS, FEW_STEPS_SIGMA = 5, 0.2
+CHANGING_TOTAL_SIGMA = 0.5  # a number of steps that changes from epoch to epoch
+UNSEEN_SHARE_SIGMA = 0.35  # of the part of the time that was inferred and not measured
+# What is taken for the spread between runs before there are several: that of a longer run on the same machine
+# (HERE_SIGMA), worth as much as three runs. So a single run gives +- 15 %, three that agree +- 8 %, and many their own
+# spread.
+PRIOR_SIGMA, PRIOR_RUNS = HERE_SIGMA, 3
+# No machine of a cloud is exactly as fast as the next one of its type: below this an interval would claim what no
+# number of runs on other machines can show.
+LEAST_SIGMA = math.log(1.05) / Z80
+# 90 % quantile of Student's t by degrees of freedom: the upper end of an 80 % interval. Source: any table; the last one
+# is the normal distribution's.
+T90 = {1: 3.078, 2: 1.886, 3: 1.638, 4: 1.533, 5: 1.476, 6: 1.440, 7: 1.415, 8: 1.397, 9: 1.383, 10: 1.372}
+
 
 def gpu_interval(
     terms: GpuTerms, spec: AcceleratorSpec, *, compiled: bool, as_of_year: int
-) -> tuple[float, float, list[str]]:
-    """Multipliers and the reasons why they are wider than the base.
+) -> tuple[Interval, list[str]]:
+    """The interval of the four-term model, and the reasons why it is wider than the base.
 
     Args:
-        terms: Of the prediction.
-        spec: Of the GPU.
-        compiled: The script asks for torch.compile or custom kernels.
-        as_of_year: Of the prediction, to tell a new architecture.
+        terms: Predicted seconds of one step.
+        spec: The GPU.
+        compiled: Whether the script asks for torch.compile or custom kernels.
+        as_of_year: Year of the prediction, to tell a new architecture.
     """
-    low, high = GPU_BASE
-    reasons: list[str] = []
+    interval, reasons = GPU_BASE, []
     if terms.launch > 0.3 * terms.seconds:
-        low, high = min(low, LAUNCH_BOUND[0]), max(high, LAUNCH_BOUND[1])
+        interval = interval.covering(LAUNCH_BOUND)
         reasons.append("host-CPU bound: kernels are too small to keep the GPU busy")
     if terms.unruled_share > 0.2:
-        low, high = min(low, UNRULED[0]), max(high, UNRULED[1])
+        interval = interval.covering(UNRULED)
         reasons.append(f"{terms.unruled_share:.0%} of the bytes are in ops without a rule")
     if as_of_year - spec.year < 1:
-        high *= 1.6
+        interval = interval.stretched(high=1.6)
         reasons.append(f"{spec.architecture} is too new for public measurements")
     elif terms.unusual_half_share > 0.5:
-        high *= 1.6
+        interval = interval.stretched(high=1.6)
         reasons.append("grouped or one- or three-dimensional convolutions at half precision")
     if spec.vendor == "AMD":
-        high *= 1.4
+        interval = interval.stretched(high=1.4)
         reasons.append("AMD: few public measurements")
     if spec.tdp_watts <= 75:
-        high *= 1.1
+        interval = interval.stretched(high=1.1)
     if compiled:
-        low *= 0.6
+        interval = interval.stretched(low=0.6)
         reasons.append("torch.compile may be faster than what was traced")
-    return low, high, reasons
+    return interval, reasons
+
+
+def cpu_interval(machine: Machine, *, same_chip: bool, cores: float) -> tuple[Interval, list[str]]:
+    """The interval of a step on a cloud CPU, and the reasons for its width.
+
+    Args:
+        machine: The machine that measured.
+        same_chip: Whether the cloud CPU is of the same model.
+        cores: Physical cores of the cloud CPU.
+    """
+    interval = CPU_SAME_FAMILY if same_chip else CPU_OTHER_FAMILY
+    reasons = [] if same_chip else ["another CPU family than this machine's"]
+    if cores > FAR_SCALING * machine.cores:
+        interval = interval.stretched(low=0.85, high=1.25)
+        reasons.append(f"{cores / machine.cores:.0f} times the cores of this machine")
+    swing = machine.gemm_gflops_low / machine.gemm_gflops if machine.gemm_gflops > 0 else 1.0
+    if swing < STEADY:
+        interval = interval.stretched(low=max(swing, LEAST_SWING))  # a neighbour may have been busy during the steps
+        reasons.append(f"this machine is shared: its speed swung by a factor of {1 / swing:.1f} while it was measured")
+    return interval, reasons
+
+
+def local_interval(step: StepTimes) -> Interval:
+    """The interval of a longer run on the machine that measured the step."""
+    if step.count < FEW_STEPS:
+        return Interval.of_sigma(FEW_STEPS_SIGMA)
+    swing = 0.0
+    if step.median_seconds > 0:
+        ratio = max(step.high_seconds / max(step.low_seconds, 1e-9), 1.0)
+        swing = math.log(ratio) / (2 * Z80) / math.sqrt(step.count)
+    return Interval.of_sigma(math.hypot(HERE_SIGMA, swing))
+
+
+def run_range(
+    seconds: float, interval: Interval, *, fixed: float, unseen: float, changing_total: bool, drift: float
+) -> tuple[Range, float]:
+    """The interval of a whole run, and the standard deviation of the logarithm of its seconds.
+
+    Args:
+        seconds: The whole run.
+        interval: Interval of the steps.
+        fixed: Share of the run whose seconds are taken as they were measured (set-up).
+        unseen: Share of the run that was inferred and not measured.
+        changing_total: Whether the number of steps is only approximate.
+        drift: Last quarter of the measured steps over the first; the interval reaches as far.
+    """
+    sigma = math.hypot(interval.sigma * (1 - fixed), UNSEEN_SHARE_SIGMA * unseen)
+    if changing_total:
+        sigma = math.hypot(sigma, CHANGING_TOTAL_SIGMA)
+    lean = math.exp(interval.log_center * (1 - fixed))
+    whole = Interval.of_sigma(sigma).stretched(low=lean * min(drift, 1.0), high=lean * max(drift, 1.0))
+    return whole.around(seconds), sigma
+
+
+def sigma_of_runs(speed: MeasuredSpeed) -> float:
+    """Standard deviation of the logarithm of the next run's seconds, such that Z80 of them hold it 80 % of the time.
+
+    The next run differs from the others' median by its own spread and by the median's. The spread is the larger one of
+    two: that of the prior and the runs, pooled by their degrees of freedom; and that of the runs alone, so that a job
+    that takes longer at times than others is not taken for a steady one.
+    """
+    alone = speed.runs - 1
+    pooled = (PRIOR_RUNS * PRIOR_SIGMA**2 + alone * speed.log_spread**2) / (PRIOR_RUNS + alone)
+    spread = T90.get(PRIOR_RUNS + alone, Z80) * math.sqrt(pooled)
+    if alone:
+        spread = max(spread, T90.get(alone, Z80) * speed.log_spread)
+    return max(spread * math.sqrt(1 + 1 / speed.runs) / Z80, LEAST_SIGMA)
+
+
+def probability_less(one: float, other: float, sigma: float) -> float:
+    """P(one < other) if the logarithm of their ratio is off by `sigma`."""
+    if one <= 0 or other <= 0:
+        return float(one <= other)
+    distance = math.log(other / one)
+    if sigma <= 0:
+        return 0.5 if distance == 0 else float(distance > 0)
+    return 0.5 * (1 + math.erf(distance / sigma / math.sqrt(2)))

@@ -36,12 +36,12 @@ class StepWork:
 
     Attributes:
         flops: FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3``, ``conv_unusual`` (grouped, or
-            not two-dimensional), ``attention``; ``conv3x3`` is a
-            dense 3x3 convolution of stride 1, for which fp32 libraries have a cheaper algorithm (Winograd).
-        bytes_moved: By every kernel, inputs plus outputs, with the factors above.
-        kernels: Launched.
+            not two-dimensional), ``attention``; ``conv3x3`` is a dense 3x3 convolution of stride 1, for which fp32
+            libraries have a cheaper algorithm (Winograd).
+        bytes_moved: Bytes of every kernel, inputs plus outputs, with the factors of `op_tables`.
+        kernels: Number of kernels launched.
         unruled_bytes: Part of `bytes_moved` in ops whose time it does not tell.
-        syncs: Times that the host waits for a value (`.item()`).
+        syncs: Number of times that the host waits for a value (`.item()`).
         large_bytes: Part of `bytes_moved` in ops of over 4 MiB, which no CPU cache holds.
     """
 

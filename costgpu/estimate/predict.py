@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from costgpu.estimate import benchmark_table
 from costgpu.estimate import cpu as cpu_model
-from costgpu.estimate.calibration import Anchor, anchor_of, anchored, spec_here
+from costgpu.estimate.calibration import Calibration, calibrated, calibration_of, local_gpu
 from costgpu.estimate.cost import cost_range, ready_seconds
-from costgpu.estimate.feasibility import why_not
-from costgpu.estimate.gpu import (
-    DEFAULT_HOST_TO_DEVICE_GBPS,
-    HOST_TO_DEVICE_GBPS,
-    foreign_optimizer,
-    gpu_terms,
-    precision_of,
-)
+from costgpu.estimate.feasibility import infeasible_reason
+from costgpu.estimate.gpu import copy_seconds, foreign_optimizer, gpu_terms, precision_of
 from costgpu.estimate.history import applies, as_measured
 from costgpu.estimate.interval import (
     COUNTED,
-    CPU_OTHER_FAMILY,
-    CPU_SAME_FAMILY,
     PRIOR,
-    Z80,
     Interval,
+    cpu_interval,
     gpu_interval,
+    local_interval,
+    run_range,
 )
 from costgpu.estimate.op_costs import StepWork, counted_work, step_work
-from costgpu.estimate.scope import Amount, amount_of
+from costgpu.estimate.scope import Scope, scope_of
 from costgpu.models.offer import AcceleratorSpec, Speedup
-from costgpu.models.prediction import Candidate, MeasuredSpeed, Prediction, Provenance, Range
-from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
+from costgpu.models.prediction import Candidate, MeasuredSpeed, Prediction, Provenance
+from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, StepTimes, TotalKind, WorkloadProfile
 
-STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
-HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
-FAR_SCALING = 8.0  # from so many times the cores on, the interval widens
-CHANGING_TOTAL_SIGMA = 0.5  # a number of steps that changes from epoch to epoch
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
-UNSEEN_SHARE_SIGMA = 0.35  # of the part of the time that was inferred and not measured
+FINISHED_SIGMA = 0.02  # a job that was measured from its start to its end, on the same machine
 
 
 @dataclass(slots=True)
@@ -47,17 +36,17 @@ class Workload:
     """A profile with everything that does not depend on the candidate computed once; and the benchmark table."""
 
     profile: WorkloadProfile
-    amount: Amount
+    scope: Scope
     works: list[StepWork]
-    splits: list[cpu_model.LocalStep]
+    splits: list[cpu_model.StepSplit]
     year: int
     speedups: tuple[Speedup, ...] = ()
-    anchor: Anchor | None = None
+    calibration: Calibration | None = None
 
 
 @dataclass(slots=True)
 class _Step:
-    """One step on a candidate: seconds by term, interval, remarks, where it comes from; why it cannot be told."""
+    """One step on a candidate; `unknown` says why it cannot be told, empty if it can."""
 
     terms: dict[str, float]
     interval: Interval
@@ -68,7 +57,7 @@ class _Step:
 
 def prepare(
     profile: WorkloadProfile,
-    amount: Amount,
+    scope: Scope,
     *,
     year: int,
     speedups: Sequence[Speedup] = (),
@@ -77,16 +66,16 @@ def prepare(
     """Computes what all candidates share.
 
     Args:
-        profile: Measured.
-        amount: How much of it.
-        year: Now, to tell a new architecture.
+        profile: The measured script.
+        scope: How much of it is predicted.
+        year: This year, to tell a new architecture.
         speedups: The benchmark table, for phases whose `gpu` is `GpuPath.TABLE`.
-        cards: All that are known, to find the GPU of this machine among, where that measured the profile.
+        cards: All known GPUs, to find the one of this machine where that measured the profile.
     """
     works = [_work(phase) for phase in profile.phases]
     splits = [
         cpu_model.split_step(
-            max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds),
+            _busy_seconds(phase),
             work,
             phase.calls_per_step,
             phase.host_seconds_per_step,
@@ -94,8 +83,13 @@ def prepare(
         )
         for phase, work in zip(profile.phases, works, strict=True)
     ]
-    anchor = anchor_of(profile, works, spec_here(profile.machine.accelerators, cards))
-    return Workload(profile, amount, works, splits, year, tuple(speedups), anchor)
+    calibration = calibration_of(profile, works, local_gpu(profile.machine.accelerators, cards))
+    return Workload(profile, scope, works, splits, year, tuple(speedups), calibration)
+
+
+def _busy_seconds(phase: Phase) -> float:
+    """The measured step without the time that it waited for data."""
+    return max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds)
 
 
 def _work(phase: Phase) -> StepWork:
@@ -108,94 +102,80 @@ def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | 
     """The prediction for one candidate; an infeasible one says why and is still filled in.
 
     Args:
-        workload: What.
-        candidate: Where.
-        measured: How long this very job took there; it counts for the whole job with the same number of steps.
+        workload: The prepared workload.
+        candidate: A place to run it.
+        measured: Earlier runs of this very job there; they count for the whole job with the same number of steps.
     """
     modelled = _modelled(workload, candidate)
-    if measured is None or not applies(measured, workload.amount, amount_of(workload.profile)):
+    if measured is None or not applies(measured, workload.scope, scope_of(workload.profile)):
         return modelled
     return as_measured(modelled, measured)
 
 
 def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
-    profile, amount = workload.profile, workload.amount
-    steps_seconds: list[float] = []
+    profile, scope = workload.profile, workload.scope
     parts: dict[str, float] = {"steps": 0.0}
-    terms: dict[str, float] = {}
-    notes: list[str] = []
-    interval = Interval(1.0, 1.0)
-    provenance = Provenance.MEASURED if candidate.offer is None else Provenance.MODELLED
     unknown = ""
     unseen = 0.0
     for index, phase in enumerate(profile.phases):
         step = _step(workload, index, candidate)
-        terms, interval, notes, provenance = step.terms, step.interval, step.notes, step.provenance
         unknown = unknown or step.unknown
-        seconds = _step_seconds(phase, terms)
-        steps_seconds.append(seconds)
-        parts["steps"] += seconds * amount.steps[index]
-        for name, value, measured in _extras(phase, seconds, amount, index, candidate):
+        seconds = sum(step.terms.values()) or phase.step.mean_seconds
+        parts["steps"] += seconds * scope.steps[index]
+        for name, value, measured in _extras(phase, seconds, scope, index, candidate):
             parts[name] = parts.get(name, 0.0) + value
             unseen += 0.0 if measured else value
-    if amount.whole:
+    if scope.whole:
         parts["set-up"] = profile.setup_seconds
     run = sum(parts.values())
-    sigma = interval.sigma
-    all_steps = amount.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
-    if candidate.offer is None and profile.ended and amount.whole and all_steps:
-        run, sigma, unseen = profile.wall_seconds, 0.02, 0.0
-    fixed = min(1.0, parts.get("set-up", 0.0) / run) if run > 0 else 0.0
-    sigma = math.hypot(sigma * (1 - fixed), UNSEEN_SHARE_SIGMA * unseen / run if run > 0 else 0.0)
-    if any(phase.total.kind is TotalKind.APPROXIMATE for phase in profile.phases) and amount.whole:
-        sigma = math.hypot(sigma, CHANGING_TOTAL_SIGMA)
-    center = math.log(interval.low * interval.high) / 2 * (1 - fixed)  # asymmetric intervals lean
-    low, high = run * math.exp(center - Z80 * sigma), run * math.exp(center + Z80 * sigma)
-    drift = profile.phases[-1].step.drift
-    if drift > 1:
-        high *= drift
-    elif drift < 1:
-        low *= drift
-    overhead = ready_seconds(candidate) if amount.whole else 0.0
-    wall = (run + overhead, low + overhead, high + overhead)
-    cost = cost_range(candidate, wall)
+    interval = step.interval
+    if candidate.offer is None and profile.ended and scope.whole and _all_steps(profile, scope):
+        run, interval, unseen = profile.wall_seconds, Interval.of_sigma(FINISHED_SIGMA), 0.0
+    run_seconds, sigma = run_range(
+        run,
+        interval,
+        fixed=min(1.0, parts.get("set-up", 0.0) / run) if run > 0 else 0.0,
+        unseen=unseen / run if run > 0 else 0.0,
+        changing_total=scope.whole and any(p.total.kind is TotalKind.APPROXIMATE for p in profile.phases),
+        drift=profile.phases[-1].step.drift,
+    )
+    overhead = ready_seconds(candidate) if scope.whole else 0.0
+    wall = run_seconds.plus(overhead)
     return Prediction(
         candidate=candidate,
-        step_seconds=steps_seconds[-1],
-        run_seconds=Range(value=run, low=low, high=high),
+        step_seconds=seconds,
+        run_seconds=run_seconds,
         overhead_seconds=overhead,
-        wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
-        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]),
-        terms=terms,
+        wall_seconds=wall,
+        cost_usd=cost_range(candidate, wall),
+        terms=step.terms,
         parts=parts,
         sigma=sigma,
-        provenance=provenance,
-        infeasible=why_not(profile, candidate, precision_of(profile.framework)) or unknown,
-        notes=tuple(dict.fromkeys(notes)),
+        provenance=step.provenance,
+        infeasible=infeasible_reason(profile, candidate, precision_of(profile.framework)) or unknown,
+        notes=tuple(dict.fromkeys(step.notes)),
     )
+
+
+def _all_steps(profile: WorkloadProfile, scope: Scope) -> bool:
+    return scope.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
 
 
 def _step(workload: Workload, index: int, candidate: Candidate) -> _Step:
     phase = workload.profile.phases[index]
     if candidate.offer is None:
-        if not phase.step.count:
-            return _Step({"nominal": phase.step.mean_seconds}, Interval(*PRIOR), [NOT_MEASURED])
-        spread = 0.0
-        if phase.step.median_seconds > 0 and phase.step.count >= 5:
-            ratio = max(phase.step.high_seconds / max(phase.step.low_seconds, 1e-9), 1.0)
-            spread = math.log(ratio) / (2 * Z80) / math.sqrt(phase.step.count)
-        sigma = math.hypot(HERE_SIGMA if phase.step.count >= 5 else 0.2, spread)
-        return _Step(
-            {"measured": phase.step.mean_seconds},
-            Interval(math.exp(-Z80 * sigma), math.exp(Z80 * sigma)),
-            [],
-            Provenance.MEASURED,
-        )
+        return _local_step(phase.step)
     if candidate.accelerator is None:
         return _cpu_step(workload, index, candidate)
     if phase.gpu is GpuPath.TABLE:
-        return _table_step(workload, index, candidate)
-    return _gpu_step(workload, index, candidate)
+        return _table_step(workload, phase, candidate, candidate.accelerator)
+    return _gpu_step(workload, index, candidate, candidate.accelerator)
+
+
+def _local_step(step: StepTimes) -> _Step:
+    if not step.count:
+        return _Step({"nominal": step.mean_seconds}, PRIOR, [NOT_MEASURED])
+    return _Step({"measured": step.mean_seconds}, local_interval(step), [], Provenance.MEASURED)
 
 
 def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
@@ -211,85 +191,60 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
         offer.vcpus,
         spreads=phase.gpu in (GpuPath.TABLE, GpuPath.NONE),
     )
-    same = cpu_model.same_chip(machine, cpu)
-    low, high = CPU_SAME_FAMILY if same else CPU_OTHER_FAMILY
-    notes = [] if same else ["another CPU family than this machine's"]
     cores = offer.vcpus / cpu.vcpus_per_core
-    if cores > FAR_SCALING * machine.cores:
-        low, high = low * 0.85, high * 1.25
-        notes.append(f"{cores / machine.cores:.0f} times the cores of this machine")
-    swing = machine.gemm_gflops_low / machine.gemm_gflops if machine.gemm_gflops > 0 else 1.0
-    if swing < STEADY:
-        low *= max(swing, LEAST_SWING)  # the steps may have been timed while a neighbour was busy
-        notes.append(f"this machine is shared: its speed swung by a factor of {1 / swing:.1f} while it was measured")
+    interval, notes = cpu_interval(machine, same_chip=cpu_model.same_chip(machine, cpu), cores=cores)
     if not phase.step.count:
-        low, high = min(low, PRIOR[0]), max(high, PRIOR[1])
+        interval = interval.covering(PRIOR)
         notes.append(NOT_MEASURED)
     terms["loading"] = _loading(phase, sum(terms.values()), max(1.0, cores - 1))
-    return _Step(terms, Interval(low, high), notes)
+    return _Step(terms, interval, notes)
 
 
-def _table_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
-    """By the speed-ups that others measured on the same kind of work."""
-    offer, spec, machine = candidate.offer, candidate.accelerator, workload.profile.machine
-    assert offer is not None  # noqa: S101 - the caller's branch
-    assert spec is not None  # noqa: S101 - the caller's branch
-    phase = workload.profile.phases[index]
-    seconds = max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds)
+def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: AcceleratorSpec) -> _Step:
+    """A step by the speed-ups that others measured on the same kind of work."""
+    seconds = _busy_seconds(phase)
     serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
-    rate = benchmark_table.cpu_rate(cpu_model.rates_here(machine), serial)
+    rate = benchmark_table.cpu_rate(cpu_model.rates_here(workload.profile.machine), serial)
     work = benchmark_table.Work(phase.kind, workload.profile.framework.name, phase.unit, seconds, rate)
     found = benchmark_table.table_speed(work, spec, workload.speedups)
     if found is None:
         why = f"no speed-up of {phase.kind or 'this kind of work'} on a GPU is known"
-        return _Step({"table": seconds}, Interval(*PRIOR), [], unknown=why)
+        return _Step({"table": seconds}, PRIOR, [], unknown=why)
     notes = [phase.gpu_reason, *found.notes] if phase.gpu_reason else list(found.notes)
-    if offer.accelerator is not None and offer.accelerator.count > 1:
-        notes.append(f"taken to use one of its {offer.accelerator.count:g} GPUs")
+    if candidate.accelerator_count > 1:
+        notes.append(f"taken to use one of its {candidate.accelerator_count:g} GPUs")
     terms = {"table": seconds / found.speedup}
-    cores = max(1.0, offer.vcpus / (candidate.cpu.vcpus_per_core if candidate.cpu else 2))
-    terms["loading"] = _loading(phase, terms["table"], cores)
-    return _Step(terms, Interval(found.low, found.high), notes, Provenance.BENCHMARKED)
+    terms["loading"] = _loading(phase, terms["table"], cpu_model.host_cores(candidate))
+    return _Step(terms, Interval.of_sigma(found.sigma), notes, Provenance.BENCHMARKED)
 
 
-def _gpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
-    offer, spec = candidate.offer, candidate.accelerator
-    assert offer is not None  # noqa: S101 - the caller's branch
-    assert spec is not None  # noqa: S101 - the caller's branch
+def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec) -> _Step:
     profile, phase = workload.profile, workload.profile.phases[index]
-    precision = precision_of(profile.framework)
-    count = offer.accelerator.count if offer.accelerator else 1.0
-    found = gpu_terms(workload.works[index], phase.optimizers, precision, spec)
-    low, high, notes = gpu_interval(found, spec, compiled=profile.framework.compiled > 0, as_of_year=workload.year)
+    found = gpu_terms(workload.works[index], phase.optimizers, precision_of(profile.framework), spec)
+    interval, notes = gpu_interval(found, spec, compiled=profile.framework.compiled > 0, as_of_year=workload.year)
     notes += found.notes
     if phase.gpu is GpuPath.COUNTED:
-        low, high = min(low, COUNTED[0]), max(high, COUNTED[1])
+        interval = interval.covering(COUNTED)
         if phase.step.count:
             notes.append(f"from the sums of a step, not from its ops: {phase.totals.source if phase.totals else ''}")
         else:
-            low, high = min(low, PRIOR[0]), max(high, PRIOR[1])
+            interval = interval.covering(PRIOR)
             notes.append(NOT_MEASURED)
-    if count > 1:
-        notes.append(f"the script uses one of its {count:g} GPUs")
+    if candidate.accelerator_count > 1:
+        notes.append(f"the script uses one of its {candidate.accelerator_count:g} GPUs")
     modelled = {
         "compute": found.compute,
         "on-chip": found.on_chip,
         "memory": found.memory,
         "launch": found.launch,
         "host": phase.host_seconds_per_step,
-        "copy": _copy_seconds(phase, spec.name),
+        "copy": copy_seconds(phase, spec),
     }
-    terms = anchored(workload.anchor, index, modelled, spec)
-    if workload.anchor is not None:
-        notes.append(f"set right by what was measured on the {workload.anchor.spec.name} here")
-    cores = max(1.0, offer.vcpus / (candidate.cpu.vcpus_per_core if candidate.cpu else 2))
-    terms["loading"] = _loading(phase, sum(terms.values()), cores)
-    return _Step(terms, Interval(low, high), notes)
-
-
-def _copy_seconds(phase: Phase, accelerator: str) -> float:
-    rate = HOST_TO_DEVICE_GBPS.get(accelerator, DEFAULT_HOST_TO_DEVICE_GBPS) * 1e9
-    return phase.data.batch_bytes * phase.data.batches_per_step / rate
+    terms = calibrated(workload.calibration, index, modelled, spec)
+    if workload.calibration is not None:
+        notes.append(f"set right by what was measured on the {workload.calibration.spec.name} here")
+    terms["loading"] = _loading(phase, sum(terms.values()), cpu_model.host_cores(candidate))
+    return _Step(terms, interval, notes)
 
 
 def _loading(phase: Phase, step_seconds: float, cores: float) -> float:
@@ -307,23 +262,19 @@ def _loading(phase: Phase, step_seconds: float, cores: float) -> float:
     return max(0.0, work / min(float(data.workers), max(1.0, cores)) + waiting - step_seconds)
 
 
-def _step_seconds(phase: Phase, terms: dict[str, float]) -> float:
-    return sum(terms.values()) or phase.step.mean_seconds
-
-
 def _extras(
-    phase: Phase, seconds: float, amount: Amount, index: int, candidate: Candidate
+    phase: Phase, seconds: float, scope: Scope, index: int, candidate: Candidate
 ) -> list[tuple[str, float, bool]]:
     """Name, seconds in all, and whether it was measured, of the work beside the steps."""
     ratio = seconds / phase.step.mean_seconds if phase.step.mean_seconds > 0 else 1.0
     found = []
     for extra in phase.extras:
         if extra.rhythm is Rhythm.EPOCH:
-            times = amount.epochs[index] / max(extra.every, 1e-9)
+            times = scope.epochs[index] / max(extra.every, 1e-9)
         elif extra.rhythm is Rhythm.STEPS:
-            times = amount.steps[index] / max(extra.every, 1e-9)
+            times = scope.steps[index] / max(extra.every, 1e-9)
         else:
-            times = 1.0 if amount.whole else 0.0
+            times = 1.0 if scope.whole else 0.0
         scales = extra.kind in (ExtraKind.VALIDATION, ExtraKind.OTHER) and extra.rhythm is not Rhythm.RUN
         each = extra.seconds_each * (ratio if scales and candidate.offer is not None else 1.0)
         found.append((extra.kind.value.replace("_", " "), each * times, extra.measured))

@@ -50,17 +50,17 @@ STEP_TOKENS = 2**19  # in one optimizer step, accumulated; 0.5 million: Brown et
 LEAST_PARAMETERS = 1e6
 
 
-def like_profile(
+def reference_profile(
     reference: Reference, machine: Machine, created: str, version: str, epochs: float | None = None
 ) -> WorkloadProfile:
     """The profile of a reference workload, as if it were a script that nobody ran.
 
     Args:
-        reference: Which.
-        machine: This one, described without a script; its figures give the seconds on its CPU.
-        created: Now, ISO 8601 UTC.
-        version: Of costgpu.
-        epochs: How many; None for the usual number.
+        reference: The reference workload.
+        machine: The local machine, described without a script; its figures give the seconds on its CPU.
+        created: Time of creation, ISO 8601 UTC.
+        version: Version of costgpu.
+        epochs: Number of epochs; None for the usual number.
 
     Raises:
         UsageError: `epochs` is given, and the workload has no epochs.
@@ -111,9 +111,9 @@ def language_model_profile(
     Args:
         parameters: N.
         tokens: D.
-        machine: This one, described without a script.
-        created: Now, ISO 8601 UTC.
-        version: Of costgpu.
+        machine: The local machine, described without a script.
+        created: Time of creation, ISO 8601 UTC.
+        version: Version of costgpu.
 
     Raises:
         UsageError: A model too small for the rule, or fewer tokens than one sequence.

@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 
 from costgpu.models.workload import WorkloadProfile
 
+WHOLE_JOB = "the whole job"
 UNKNOWN_TOTAL_STEPS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Amount:
+class Scope:
     """What is predicted: steps and epochs of each phase, and the words for it.
 
     Attributes:
         unit: ``the whole job``, ``one epoch`` or ``1,000 steps``.
         whole: Whether it is the whole job, with set-up and boot.
-        steps: Per phase.
-        epochs: Per phase; 0 where a phase has none.
-        notes: About the total.
+        steps: Number of steps of each phase.
+        epochs: Number of epochs of each phase; 0 where a phase has none.
+        notes: Remarks about the total.
     """
 
     unit: str
@@ -29,15 +30,15 @@ class Amount:
 
     @property
     def total_steps(self) -> float | None:
-        """Of the whole job; None for a part of it."""
+        """Steps of the whole job; None for a part of it."""
         return sum(self.steps) if self.whole else None
 
 
-def amount_of(profile: WorkloadProfile, *, epochs: float | None = None, total_steps: float | None = None) -> Amount:
+def scope_of(profile: WorkloadProfile, *, epochs: float | None = None, total_steps: float | None = None) -> Scope:
     """How much is predicted, from the profile and what the user said.
 
     Args:
-        profile: Measured.
+        profile: The measured script.
         epochs: Overrides the number of epochs of the last phase.
         total_steps: Overrides its number of steps.
     """
@@ -55,16 +56,16 @@ def amount_of(profile: WorkloadProfile, *, epochs: float | None = None, total_st
             notes.append(f"The training at {where} is of unknown length: give --total-steps for the whole job.")
         if last.steps_per_epoch:
             steps_, epochs_ = _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0)
-            return Amount("one epoch", False, steps_, epochs_, tuple(notes))
+            return Scope("one epoch", False, steps_, epochs_, tuple(notes))
         steps_, epochs_ = _only(len(totals), UNKNOWN_TOTAL_STEPS), _only(len(totals), 0.0)
-        return Amount("1,000 steps", False, steps_, epochs_, tuple(notes))
+        return Scope("1,000 steps", False, steps_, epochs_, tuple(notes))
     steps = [float(total.steps or 0.0) for total in totals]
     later = sum(phase.steps or 0.0 for phase in profile.later_phases)
     if later and total_steps is None:
         steps[-1] += later
         notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
     counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
-    return Amount("the whole job", True, tuple(steps), tuple(counts), tuple(notes))
+    return Scope(WHOLE_JOB, True, tuple(steps), tuple(counts), tuple(notes))
 
 
 def _only(count: int, value: float) -> tuple[float, ...]:

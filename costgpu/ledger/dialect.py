@@ -11,9 +11,9 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, Inspector, Table, create_engine, event, inspect
@@ -22,7 +22,11 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
 
 from costgpu.errors import ConfigError
+from costgpu.ledger.failures import BUSY, primary_code
 
+T = TypeVar("T")
+
+BATCH_SIZE = 400  # values or pairs in one query: older versions of SQLite take at most 999 parameters
 BUSY_SECONDS = 60.0  # how long a process waits for others that write; a commit takes milliseconds
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 POSTGRESQL_SCHEMA = "costgpu"
@@ -43,14 +47,14 @@ def parse_url(text: str) -> URL:
     """The address of a ledger.
 
     Raises:
-        ConfigError: It is none, or of a database that costgpu does not know. The text is not repeated in the message:
-            it may hold a password.
+        ConfigError: It is not one, or is that of a database that costgpu does not know. The message does not repeat the
+            text, which may hold a password.
     """
     hint = "Write postgresql://user@host/database, or sqlite:////absolute/path/of/ledger.sqlite."
     try:
         url = make_url(text)
     except (ArgumentError, ValueError) as exc:
-        raise ConfigError("The ledger's URL is not one.", hint=hint) from exc
+        raise ConfigError("The URL of the ledger is not valid.", hint=hint) from exc
     if url.drivername in {"postgresql", "postgres", POSTGRESQL_DRIVER}:
         return url.set(drivername=POSTGRESQL_DRIVER)
     if url.drivername in {"sqlite", "sqlite+pysqlite"}:
@@ -73,10 +77,10 @@ def file_of(url: URL) -> Path | None:
 
 
 def connectable(url: URL, *, immutable: bool = False) -> Engine:
-    """An engine for the URL, not yet connected.
+    """An engine for a URL of `parse_url`, not yet connected.
 
     Args:
-        url: From `parse_url`.
+        url: The ledger's.
         immutable: The file is on a disk that cannot be written: no locks and no write-ahead log.
 
     Raises:
@@ -126,7 +130,7 @@ def use_write_ahead_log(engine: Engine) -> None:
                 break
             except sqlite3.OperationalError as exc:
                 # SQLite does not wait here by itself, whatever its time-out is.
-                if _family(exc) not in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED} or time.monotonic() > deadline:
+                if primary_code(exc) not in BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
     finally:
@@ -159,6 +163,18 @@ def forbid_changes(connection: Connection, tables: Iterable[Table]) -> None:
                 f"CREATE TRIGGER {table.name}_no_{verb.lower()} BEFORE {verb} ON {table.name} "
                 "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
             )
+
+
+def insert_row(connection: Connection, table: Table, row: Mapping[str, Any]) -> int:
+    """Inserts a row and returns its number."""
+    key = connection.execute(table.insert(), row).inserted_primary_key
+    assert key is not None  # noqa: S101  an INSERT of one row always has a key
+    return int(key[0])
+
+
+def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Parts of many values, each small enough for one query."""
+    return (values[start : start + BATCH_SIZE] for start in range(0, len(values), BATCH_SIZE))
 
 
 def inspector(connection: Connection) -> Inspector:
@@ -194,8 +210,3 @@ def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     writes = connection.get_execution_options().get(WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _family(exc: sqlite3.Error) -> int:
-    """The primary result code: the extended ones are finer."""
-    return getattr(exc, "sqlite_errorcode", 0) & 0xFF

@@ -12,10 +12,10 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlch
 
 from costgpu.errors import LedgerDamaged, LedgerError
 
-MACHINES_ARE_SAFE = "Machines are found and ended without the ledger, too: costgpu reap."
+MACHINES_ARE_SAFE = "Machines are found and terminated without the ledger, too: costgpu reap."
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_SCHEMA}
 _NOT_ALLOWED = {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -24,8 +24,7 @@ _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 def translated(place: str) -> Iterator[None]:
     """Turns what the database and the disk raise into `LedgerError` and its kinds; not `IntegrityError`.
 
-    Args:
-        place: Of the ledger: its file, or its URL without a password.
+    The place is the ledger's file, or its URL without a password.
     """
     try:
         yield
@@ -47,7 +46,7 @@ def damaged(place: str, what: str) -> LedgerDamaged:
 def not_allowed(exc: BaseException) -> bool:
     """Whether the file or its folder may not be written (or not be opened at all)."""
     origin = exc.orig if isinstance(exc, DBAPIError) else exc
-    return isinstance(origin, sqlite3.Error) and _code(origin) in _NOT_ALLOWED
+    return isinstance(origin, sqlite3.Error) and primary_code(origin) in _NOT_ALLOWED
 
 
 def explained(exc: Exception, place: str) -> LedgerError:
@@ -58,16 +57,12 @@ def explained(exc: Exception, place: str) -> LedgerError:
     if isinstance(origin, sqlite3.Error):
         return _of_sqlite(origin, place)
     if isinstance(exc, DBAPIError) and _unreachable(exc):
-        return LedgerError(
-            f"The ledger {place} cannot be reached: {_first_line(origin)}.",
-            hint=f"Check that the database server is up and that this computer reaches it. {MACHINES_ARE_SAFE}",
-        )
+        hint = "Check that the database server is up and that this computer reaches it."
+        return _error(f"The ledger {place} cannot be reached: {_first_line(origin)}.", hint)
     if isinstance(exc, DBAPIError):
-        return LedgerError(
-            f"The ledger {place} did not carry out what was asked: {_first_line(origin)}.",
-            hint=f"Check that the database server is up and that you may use it. {MACHINES_ARE_SAFE}",
-        )
-    return LedgerError(f"The ledger {place} cannot be used: {_first_line(exc)}.", hint=MACHINES_ARE_SAFE)
+        hint = "Check that the database server is up and that you may use it."
+        return _error(f"The database of the ledger {place} refused: {_first_line(origin)}.", hint)
+    return _error(f"The ledger {place} cannot be used: {_first_line(exc)}.")
 
 
 def _unreachable(exc: DBAPIError) -> bool:
@@ -78,52 +73,50 @@ def _unreachable(exc: DBAPIError) -> bool:
 
 
 def _of_the_disk(exc: OSError, place: str) -> LedgerError:
-    words = os.strerror(exc.errno) if exc.errno else str(exc)
+    problem = os.strerror(exc.errno) if exc.errno else str(exc)
     if exc.errno in _FULL:
         return _full(place)
     if exc.errno in _FORBIDDEN:
-        return _forbidden(place, words)
-    return LedgerError(f"The ledger {place} cannot be used: {words}.", hint=MACHINES_ARE_SAFE)
+        return _forbidden(place, problem)
+    return _error(f"The ledger {place} cannot be used: {problem}.")
 
 
 def _of_sqlite(exc: sqlite3.Error, place: str) -> LedgerError:
-    code, words = _code(exc), _first_line(exc)
-    if code in _DAMAGED or "no such table" in words or "no such column" in words or "decode to UTF-8" in words:
-        return damaged(place, words)
+    code, problem = primary_code(exc), _first_line(exc)
+    if code in _DAMAGED or any(words in problem for words in ("no such table", "no such column", "decode to UTF-8")):
+        return damaged(place, problem)
     if code == sqlite3.SQLITE_FULL:
         return _full(place)
     if code in _NOT_ALLOWED:
-        return _forbidden(place, words)
-    if code in _BUSY:
+        return _forbidden(place, problem)
+    if code in BUSY:
         return LedgerError(
-            f"The ledger {place} is kept busy by another process: {words}.",
-            hint="Try again; if it stays so, look which process holds the file (fuser, lsof).",
+            f"The ledger {place} is kept busy by another process: {problem}.",
+            hint="Try again; if it stays busy, look which process holds the file (fuser, lsof).",
         )
     if code == sqlite3.SQLITE_IOERR:
-        return LedgerError(
-            f"The disk of the ledger {place} fails: {words}.",
-            hint=f"Check that it is not full and that it works. {MACHINES_ARE_SAFE}",
+        return _error(
+            f"The disk of the ledger {place} fails: {problem}.", "Check that it is not full and that it works."
         )
-    return LedgerError(f"The ledger {place} cannot be used: {words}.", hint=MACHINES_ARE_SAFE)
+    return _error(f"The ledger {place} cannot be used: {problem}.")
 
 
 def _full(place: str) -> LedgerError:
-    return LedgerError(
-        f"The disk of the ledger {place} is full: what happened was not recorded.",
-        hint=f"Make room, then repeat the command. {MACHINES_ARE_SAFE}",
-    )
+    message = f"The disk of the ledger {place} is full: what happened was not recorded."
+    return _error(message, "Make room, then repeat the command.")
 
 
-def _forbidden(place: str, words: str) -> LedgerError:
-    return LedgerError(
-        f"The ledger {place} cannot be opened or written: {words}.",
-        hint="File and folder must be yours to write. XDG_DATA_HOME or COSTGPU_LEDGER_URL put it elsewhere. "
-        f"{MACHINES_ARE_SAFE}",
-    )
+def _forbidden(place: str, problem: str) -> LedgerError:
+    hint = "File and folder must be yours to write. XDG_DATA_HOME or COSTGPU_LEDGER_URL put it elsewhere."
+    return _error(f"The ledger {place} cannot be opened or written: {problem}.", hint)
 
 
-def _code(exc: sqlite3.Error) -> int:
-    """The primary result code; the extended ones are finer."""
+def _error(message: str, hint: str = "") -> LedgerError:
+    return LedgerError(message, hint=f"{hint} {MACHINES_ARE_SAFE}".strip())
+
+
+def primary_code(exc: sqlite3.Error) -> int:
+    """The primary result code of SQLite; the extended ones are finer."""
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF
 
 

@@ -39,20 +39,13 @@ def run_row(first: RunEvent) -> Row:
 
 def tag_rows(first: RunEvent) -> list[Row]:
     """The rows of `run_tags`, without the run's number, from the first event of a run."""
-    rows = {}
-    for key in _part(_part(first.data, "spec"), "tags"):
-        kept = plain(key)
-        rows[kept] = {"key": kept, "value": text_of(_part(_part(first.data, "spec"), "tags"), key)}
-    return list(rows.values())
+    tags = _part(_part(first.data, "spec"), "tags")
+    values = {plain(key): text_of(tags, key) for key in tags}
+    return [{"key": key, "value": value} for key, value in values.items()]
 
 
 def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
-    """The row of `closings`, without the run's number.
-
-    Args:
-        explaining: The run's events of the kinds in `EXPLAINING`, oldest first.
-        closed: Its CLOSED event.
-    """
+    """The row of `closings`, without the run's number, from its events of the kinds in `EXPLAINING` and its CLOSED one."""
     intended: Mapping[str, Any] = {}
     attempt: RunEvent | None = None
     created: Mapping[str, Any] = {}
@@ -93,13 +86,7 @@ def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
 
 
 def outcome_row(explaining: Iterable[RunEvent], closed: RunEvent, closing: Mapping[str, Any]) -> Row | None:
-    """The row of `outcomes`, without the run's number; None if neither the job's time nor an estimate is known.
-
-    Args:
-        explaining: The run's events of the kinds in `EXPLAINING`, oldest first.
-        closed: Its CLOSED event.
-        closing: Its row of `closings`.
-    """
+    """The row of `outcomes`, without the run's number; None if neither the job's time nor an estimate is known."""
     intended: Mapping[str, Any] = {}
     attempted: Mapping[str, Any] = {}
     finished: Mapping[str, Any] = {}
@@ -176,11 +163,8 @@ def first_text(*places: tuple[Mapping[str, Any], str]) -> str:
 
 def number_of(data: Mapping[str, Any], key: str) -> float | None:
     """The finite number at a key; None if there is none."""
-    value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
     try:
-        number = float(value)
+        number = float(_scalar(data, key))
     except (ValueError, OverflowError):
         return None
     return number if abs(number) < LARGEST / 1e6 else None  # not for NaN, either
@@ -188,13 +172,16 @@ def number_of(data: Mapping[str, Any], key: str) -> float | None:
 
 def nano_of(data: Mapping[str, Any], key: str) -> int | None:
     """The amount at a key in 1e-9 US dollars; None if there is none."""
-    value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
     try:
-        return to_nano(Decimal(str(value)))
+        return to_nano(Decimal(str(_scalar(data, key))))
     except (InvalidOperation, ValueError):
         return None
+
+
+def _scalar(data: Mapping[str, Any], key: str) -> int | float | str:
+    """The number or text at a key; an empty text, which is no number, for anything else."""
+    value = data.get(key)
+    return value if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
 
 
 def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:

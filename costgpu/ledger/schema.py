@@ -10,10 +10,13 @@ every database (the largest is 9.2e9 US dollars). The exact decimal is in the ev
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
+from typing import Any
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy.types import TypeEngine
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
@@ -27,6 +30,11 @@ Identifier = Text().with_variant(Text(collation="C"), "postgresql")
 Number: Double[float] = Double()
 
 metadata = MetaData()
+
+
+def _columns(kind: TypeEngine[Any], *names: str, nullable: bool = False) -> Iterator[Column[Any]]:
+    return (Column(name, kind, nullable=nullable) for name in names)
+
 
 migrations = Table(
     "migrations",
@@ -75,21 +83,24 @@ Index("run_tags_key_value", run_tags.c.key, run_tags.c.value, run_tags.c.run)
 # One row a closed run, written with its CLOSED event: what it used, for how long, at what cost. The period that is
 # charged is from the create call (started_us) to the confirmed end (ended_us), whenever it was that the run was
 # closed. Texts are empty, and the other columns NULL, where nothing is known; without an instance there is no period.
+CLOSING_TEXTS = (
+    "reason",
+    "ended_by",
+    "provider",
+    "account",
+    "region",
+    "zone",
+    "instance_type",
+    "instance_id",
+    "purchase_option",
+    "accelerator",  # empty for a CPU instance, too
+)
 closings = Table(
     "closings",
     metadata,
     Column("run", Serial, ForeignKey("runs.run"), primary_key=True, autoincrement=False),
     Column("at_us", BigInteger, nullable=False),
-    Column("reason", Text, nullable=False),
-    Column("ended_by", Text, nullable=False),
-    Column("provider", Text, nullable=False),
-    Column("account", Text, nullable=False),
-    Column("region", Text, nullable=False),
-    Column("zone", Text, nullable=False),
-    Column("instance_type", Text, nullable=False),
-    Column("instance_id", Text, nullable=False),
-    Column("purchase_option", Text, nullable=False),
-    Column("accelerator", Text, nullable=False),  # empty for a CPU instance, too
+    *_columns(Text(), *CLOSING_TEXTS),
     Column("accelerator_count", Number, nullable=True),
     Column("started_us", BigInteger, nullable=True),
     Column("ended_us", BigInteger, nullable=True),
@@ -100,25 +111,20 @@ Index("closings_ended", closings.c.ended_us)
 
 # One row a closed run of which it is known how long its job took: what the next estimate of the same workload on the
 # same instance type starts from, and what accuracy is computed from. Estimates are NULL where there was none.
+ESTIMATED_SECONDS = ("estimated_seconds", "estimated_seconds_low", "estimated_seconds_high")  # create call to end
+ESTIMATED_COSTS = ("estimated_nano_usd", "estimated_nano_usd_low", "estimated_nano_usd_high")
 outcomes = Table(
     "outcomes",
     metadata,
     Column("run", Serial, ForeignKey("runs.run"), primary_key=True, autoincrement=False),
     Column("at_us", BigInteger, nullable=False),
     Column("workload", Identifier, nullable=False),  # key of script, arguments and framework; empty if unknown
-    Column("provider", Identifier, nullable=False),
-    Column("instance_type", Identifier, nullable=False),
-    Column("purchase_option", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    *_columns(Identifier, "provider", "instance_type"),
+    *_columns(Text(), "purchase_option", "reason"),
     Column("job_seconds", Number, nullable=True),  # of the job alone: no boot, no set-up
     Column("steps", Number, nullable=True),  # that the job was expected to make
-    Column("estimated_job_seconds", Number, nullable=True),
-    Column("estimated_seconds", Number, nullable=True),  # from the create call to the end
-    Column("estimated_seconds_low", Number, nullable=True),
-    Column("estimated_seconds_high", Number, nullable=True),
-    Column("estimated_nano_usd", BigInteger, nullable=True),
-    Column("estimated_nano_usd_low", BigInteger, nullable=True),
-    Column("estimated_nano_usd_high", BigInteger, nullable=True),
+    *_columns(Number, "estimated_job_seconds", *ESTIMATED_SECONDS, nullable=True),
+    *_columns(BigInteger(), *ESTIMATED_COSTS, nullable=True),
 )
 Index("outcomes_workload", outcomes.c.workload, outcomes.c.provider, outcomes.c.instance_type, outcomes.c.run)
 
@@ -128,11 +134,8 @@ estimates = Table(
     metadata,
     Column("id", Serial, primary_key=True),
     Column("at_us", BigInteger, nullable=False),
-    Column("workload", Identifier, nullable=False),
-    Column("name", Identifier, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("data", Text, nullable=False),  # JSON
-    Column("writer", Text, nullable=False),
+    *_columns(Identifier, "workload", "name"),
+    *_columns(Text(), "owner", "data", "writer"),  # data: JSON
 )
 Index("estimates_workload", estimates.c.workload, estimates.c.id)
 
@@ -142,12 +145,8 @@ billed = Table(
     metadata,
     Column("id", Serial, primary_key=True),
     Column("at_us", BigInteger, nullable=False),
-    Column("provider", Identifier, nullable=False),
-    Column("account", Identifier, nullable=False),
-    Column("run_id", Identifier, nullable=False),  # empty for what has no run's tag
-    Column("start_us", BigInteger, nullable=False),
-    Column("end_us", BigInteger, nullable=False),
-    Column("nano_usd", BigInteger, nullable=False),
+    *_columns(Identifier, "provider", "account", "run_id"),  # run_id: empty for what has no run's tag
+    *_columns(BigInteger(), "start_us", "end_us", "nano_usd"),
     Column("source", Text, nullable=False),
 )
 Index("billed_period", billed.c.start_us)
@@ -162,13 +161,8 @@ sightings = Table(
     Column("at_us", BigInteger, nullable=False),
     Column("provider", Identifier, nullable=False),
     Column("region", Text, nullable=False),
-    Column("instance_id", Identifier, nullable=False),
-    Column("run_id", Identifier, nullable=False),
-    Column("name", Text, nullable=False),
-    Column("owner", Text, nullable=False),
-    Column("instance_type", Text, nullable=False),
-    Column("purchase_option", Text, nullable=False),
-    Column("tags", Text, nullable=False),  # JSON
+    *_columns(Identifier, "instance_id", "run_id"),
+    *_columns(Text(), "name", "owner", "instance_type", "purchase_option", "tags"),  # tags: JSON
     Column("started_us", BigInteger, nullable=False),
     Column("nano_usd_per_hour", BigInteger, nullable=True),  # NULL: its price is not known
 )
@@ -220,20 +214,7 @@ alert_results = Table(
     sqlite_with_rowid=False,
 )
 
-RECORDS = (
-    events,
-    runs,
-    run_tags,
-    closings,
-    outcomes,
-    estimates,
-    billed,
-    sightings,
-    budgets,
-    alerts,
-    alert_attempts,
-    alert_results,
-)
+RECORDS = tuple(table for table in metadata.tables.values() if table is not migrations)
 
 
 def to_microseconds(at: datetime) -> int:
@@ -253,7 +234,7 @@ def from_microseconds(value: int) -> datetime:
 
 
 def to_nano(usd: Decimal) -> int | None:
-    """The integer that an amount of US dollars is summed as; None if it is none that could be."""
+    """The integer that an amount of US dollars is summed as; None if it is too large or not finite."""
     if not usd.is_finite() or abs(usd) >= LARGEST * NANO:
         return None
     return int((usd / NANO).to_integral_value(ROUND_HALF_EVEN))

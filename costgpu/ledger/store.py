@@ -10,13 +10,13 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Row, func, select
+from sqlalchemy import URL, Connection, Engine, Row, Table, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from costgpu import __version__
@@ -31,7 +31,6 @@ T = TypeVar("T")
 
 FILE_NAME = "ledger.sqlite"
 FACTS = (events.c.run_id, events.c.sequence, events.c.at_us, events.c.kind, events.c.data)
-AT_ONCE = 500  # run ids in one query
 
 
 class Ledger:
@@ -64,7 +63,7 @@ class Ledger:
             folder: None for costgpu's own in the XDG data folder.
 
         Raises:
-            ConfigError: The URL is none, or its driver is missing.
+            ConfigError: The URL is not one of a ledger.
         """
         if url is not None:
             return cls(dialect.parse_url(url))
@@ -106,9 +105,8 @@ class Ledger:
         known = list(found)
 
         def read(connection: Connection) -> None:
-            for start in range(0, len(known), AT_ONCE):
-                query = select(*FACTS)
-                query = query.where(events.c.run_id.in_(known[start : start + AT_ONCE]))
+            for some in dialect.batches(known):
+                query = select(*FACTS).where(events.c.run_id.in_(some))
                 for row in connection.execute(query.order_by(events.c.run_id, events.c.sequence)):
                     found[row.run_id].append(self._event(row))
 
@@ -127,10 +125,9 @@ class Ledger:
         return self.read(lambda connection: tuple(connection.scalars(query)), ())
 
     def resolve(self, text: str) -> tuple[str, ...]:
-        """The runs that a person means, newest first.
+        """The runs that a person means by the beginning of a run id or the name of a job, newest first.
 
-        Args:
-            text: The beginning of run ids, or the name of a job. A whole run id means this run alone.
+        A whole run id means this run alone.
         """
         if not text or not _can_be_asked(text):
             return ()
@@ -154,7 +151,7 @@ class Ledger:
             raise _conflict(event)
         connection.execute(events.insert(), row)
         if event.sequence == 0:
-            run = _number(connection.execute(runs.insert(), projections.run_row(event)).inserted_primary_key)
+            run = dialect.insert_row(connection, runs, projections.run_row(event))
             tags = [{"run": run, **tag} for tag in projections.tag_rows(event)]
             if tags:
                 connection.execute(run_tags.insert(), tags)
@@ -198,11 +195,15 @@ class Ledger:
             raise failures.damaged(self._place, f"event {row.sequence} of run {row.run_id} is not an object")
         return RunEvent(run_id=row.run_id, sequence=row.sequence, at=at, kind=kind, data=data)
 
-    def write(self, work: Callable[[Connection], None]) -> None:
-        """Does some work in one transaction that is flushed to the disk; the rows of other modules are written so.
+    def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Adds rows to a table, all of them or none."""
+        if rows:
+            self.write(lambda connection: connection.execute(table.insert(), rows))
 
-        Args:
-            work: INSERT and SELECT only. What it raises undoes it.
+    def write(self, work: Callable[[Connection], object]) -> None:
+        """Does some work (INSERT and SELECT only) in one transaction that is flushed to the disk.
+
+        What the work raises undoes it.
         """
         with failures.translated(self._place):
             if self._file is not None and _identity(self._file) is None:
@@ -291,11 +292,6 @@ def _conflict(event: RunEvent) -> LedgerConflict:
         "another costgpu process has written to this run.",
         hint=f"costgpu attach {event.run_id} takes over from where the run is now.",
     )
-
-
-def _number(key: Sequence[Any] | None) -> int:
-    assert key is not None  # noqa: S101  an INSERT of one row always has a key
-    return int(key[0])
 
 
 def _can_be_asked(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""What an examination finds: checks, each with a time limit, none of which stops the others. Imports `errors` only."""
+"""Diagnostics: checks, each with a time limit, none of which stops the others. Imports `errors` only."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ ERROR_SEVERITY = (
     LedgerError,
     CostGpuError,
 )
-"""The gravest first: what has to be put right before the rest can be."""
+"""The most severe first: what has to be corrected before the rest can be."""
 
 
 class Status(StrEnum):
-    """How a check came out."""
+    """Result of a check."""
 
     OK = "ok"
     WARNING = "warning"  # works, and something should be changed
@@ -48,14 +48,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was looked at.
+    """Result of one examination.
 
     Attributes:
-        name: Of the thing: ``credentials``, ``quota``, ...
-        status: How it is.
-        detail: In words.
+        name: Name of the check: ``credentials``, ``quota``, ...
+        detail: The finding in words.
         fix: What to do about it; empty if nothing.
-        exit_code: Of the class of errors that it belongs to; 0 unless it failed.
+        exit_code: Exit code of the class of errors that it belongs to; 0 unless it failed.
     """
 
     name: str
@@ -69,32 +68,32 @@ Look = Callable[[], Check]
 
 
 def ok(name: str, detail: str, fix: str = "") -> Check:
-    """It is as it should be."""
+    """A check that passed."""
     return Check(name=name, status=Status.OK, detail=detail, fix=fix)
 
 
 def warning(name: str, detail: str, fix: str) -> Check:
-    """It works, and something should be changed."""
+    """A check of something that works and should be changed."""
     return Check(name=name, status=Status.WARNING, detail=detail, fix=fix)
 
 
 def unknown(name: str, detail: str, fix: str = "") -> Check:
-    """It could not be found out."""
+    """A check without a result."""
     return Check(name=name, status=Status.UNKNOWN, detail=detail, fix=fix)
 
 
 def failed(name: str, error: CostGpuError) -> Check:
-    """It is not as it must be."""
+    """A check that failed."""
     return Check(name=name, status=Status.FAILED, detail=error.message, fix=error.hint, exit_code=error.exit_code)
 
 
 def examine(name: str, look: Look, seconds: float = SECONDS) -> Check:
-    """One check, which takes no longer than that and never raises.
+    """Runs one check within a time limit; it never raises.
 
     Args:
-        name: Of the check, if `look` raises.
-        look: What is done; its errors are the check's failure.
-        seconds: After which nobody waits for it any more.
+        name: Name of the check if `look` raises.
+        look: The check itself; its errors become the check's failure.
+        seconds: Time limit.
     """
     found: list[Check] = []
 
@@ -115,11 +114,7 @@ def examine(name: str, look: Look, seconds: float = SECONDS) -> Check:
 
 
 class Examination:
-    """Checks one after the other; those that need an earlier one are left out if that has failed.
-
-    Attributes:
-        checks: So far, in their order.
-    """
+    """Runs checks one after the other and keeps them; those that need one that failed are left out."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.checks: list[Check] = []
@@ -127,12 +122,12 @@ class Examination:
         self._seconds = seconds
 
     def add(self, name: str, look: Look, *, after: Sequence[Check] = ()) -> Check:
-        """Makes one check, or says why not.
+        """Runs one check, or says why not.
 
         Args:
-            name: Of the check.
-            look: What is done.
-            after: What must not have failed for this to make sense.
+            name: Name of the check.
+            look: The check itself.
+            after: Checks that must not have failed for this to make sense.
         """
         obstacle = next((each for each in after if each.status is Status.FAILED or each in self._left_out), None)
         if obstacle is not None:
@@ -145,12 +140,12 @@ class Examination:
 
 
 def clock_check(whose: str, theirs: datetime, ours: datetime) -> Check:
-    """Whether this computer's clock can be used.
+    """Compares this computer's clock with another one.
 
     Args:
-        whose: Time it is compared with.
-        theirs: That time, aware.
-        ours: Ours at the same moment, aware.
+        whose: Owner of the other clock.
+        theirs: Time of that clock, aware.
+        ours: Time of this computer at the same moment, aware.
     """
     off = (ours - theirs).total_seconds()
     if abs(off) <= SKEW_WARNS:
@@ -164,12 +159,12 @@ def clock_check(whose: str, theirs: datetime, ours: datetime) -> Check:
 
 
 def permissions_check(needed: Sequence[str], held: Sequence[str], optional: Sequence[str], fix: str) -> Check:
-    """What is missing of what is needed.
+    """Tells which of the needed permissions are missing.
 
     Args:
-        needed: All of them.
-        held: Those that are allowed.
-        optional: Those of them without which something works less well, or is not offered.
+        needed: All permissions that costgpu uses.
+        held: Permissions that are granted.
+        optional: Permissions without which something works less well, or is not offered.
         fix: How to get them.
     """
     missing = sorted(set(needed) - set(held))

@@ -31,7 +31,7 @@ class InstanceState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceRef:
-    """What names one instance for ever."""
+    """Permanent identifier of one instance."""
 
     provider: str
     region: str
@@ -45,8 +45,8 @@ class Endpoint:
     Attributes:
         kind: ``ssh``, ``local`` (a folder of this machine) or ``fake``.
         host: Address for ssh; empty otherwise.
-        port: Of sshd.
-        user: To log in as.
+        port: Port of sshd.
+        user: Login name.
         folder: The machine's home for ``local``; empty otherwise.
     """
 
@@ -62,23 +62,17 @@ class Instance:
     """One machine as the provider describes it.
 
     Attributes:
-        ref: Its name.
-        zone: None where a provider has none.
-        instance_type: Such as ``g5.xlarge``.
-        state: Now.
+        zone: Zone; None where a provider has none.
         reason: The provider's own words for the last change of state; empty if it gives none.
         preempted: Whether the provider took it back.
-        launched_at: By the provider's clock.
-        ended_at: When it was terminated, or stopped, by the provider's clock; None while it runs, or if the provider does
-            not say.
+        launched_at: Start by the provider's clock.
+        ended_at: End or stop by the provider's clock; None while it runs, or if the provider does not say.
         by_guest: Whether its own system has switched it off.
-        endpoint: None as long as it has no address.
-        run_id: From its tag; empty on a machine that is not ours.
-        name: From its tag.
-        owner: From its tag: who created it.
-        lease_until: From its tag; None if the tag is missing or unreadable.
-        spot: How it is paid for.
-        tags: All of them.
+        endpoint: Address; None as long as it has none.
+        run_id: Run of its tag; empty on a machine that is not ours.
+        name: Name of its tag.
+        owner: Creator of its tag.
+        lease_until: End of the lease of its tag; None if the tag is missing or unreadable.
     """
 
     ref: InstanceRef
@@ -104,15 +98,13 @@ class OrphanedResource:
     """Something of ours that is not an instance: a disk, an address, a security group, a schedule.
 
     Attributes:
-        provider: Whose.
-        region: Where.
         kind: ``disk``, ``snapshot``, ``address``, ``security group``, ``key pair``, ``schedule``, ...
-        resource_id: As the provider names it.
-        run_id: From its tag or name.
-        usd_per_hour: What it costs while it is there; 0 for what is free.
-        lease_until: From its tag: until then a run that is being launched may need it. None if it has no such tag.
-        created_at: By the provider's clock; None where it does not say.
-        owner: From its tag: who created it; empty if it has no such tag.
+        resource_id: The provider's identifier.
+        run_id: Run of its tag or name.
+        usd_per_hour: Price while it is there; 0 for what is free.
+        lease_until: End of the lease of its tag: until then a run that is being launched may need it. None without one.
+        created_at: Creation by the provider's clock; None where it does not say.
+        owner: Creator of its tag; empty without one.
     """
 
     provider: str
@@ -128,7 +120,7 @@ class OrphanedResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Whose money it is: account and principal as the provider names them, never a key."""
+    """The account that pays, and the principal, as the provider names them; never a key."""
 
     provider: str
     account: str
@@ -138,20 +130,20 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRequest:
-    """Everything about a create call. The same token always goes with the same values.
+    """Values of a create call; the same token always goes with the same values.
 
     Attributes:
         run_id: Tag ``costgpu-run``.
         token: Idempotency token, at most 64 ASCII characters.
         name: Tag ``costgpu-name`` and the provider's display name.
         owner: Tag ``costgpu-owner``.
-        offer: What to create, and where.
-        zone: None lets the provider choose within the offer's region.
-        disk_gib: Of the root disk.
+        offer: Instance type and place.
+        zone: Zone; None lets the provider choose within the offer's region.
+        disk_gib: Size of the root disk.
         lease_until: Tag ``costgpu-lease-until``; the provider's own deadline where it has one.
         boot_script: POSIX shell, run as root first thing at every boot. It holds the one-run host key: never printed.
         allow_from: CIDR that may reach port 22.
-        tags: The user's own.
+        tags: The user's own tags.
     """
 
     run_id: str
@@ -174,8 +166,8 @@ class Safeguard:
     Attributes:
         name: ``create call``, ``provider schedule``, ``watchdog``, ``agent``, ``client``, ``reap``.
         armed: Whether it is in force.
-        detail: In words: what it does, or why it is not armed.
-        deadline: When it acts at the latest; None if it acts on events.
+        detail: A sentence: what it does, or why it is not armed.
+        deadline: Latest time at which it acts; None if it acts on events.
     """
 
     name: str

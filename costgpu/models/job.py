@@ -39,22 +39,22 @@ class JobSpec:
     """What the user asked for. Environment values are not in it: they are secrets until proven otherwise.
 
     Attributes:
-        name: Of the job, for people; letters, digits and dashes.
+        name: Name for people: letters, digits and dashes.
         argv: Script and its arguments, or ``-m module`` and its arguments; relative to `workdir`.
         workdir: The folder on the user's machine that is sent.
-        setup: Shell command to run before the job; empty for none.
+        setup: Shell command that runs before the job; empty for none.
         env_names: Names of the variables that travel to the job.
         env_file: Path of the file that more of them came from; None without one.
         outputs: Patterns relative to `workdir`; empty means whatever the job created or changed.
         processes: 0 for plain Python, n for ``torchrun --nproc-per-node n``, -1 for one per GPU.
         python: Interpreter on the machine; empty for the machine's own.
-        max_cost_usd: The cap on everything from the create call on; None if only time limits it.
-        max_duration_seconds: Of the job itself, set-up excluded; None for no limit but the deadline.
-        idle_seconds: The job is ended when nothing happened for so long; None for never.
-        grace_seconds: Between SIGTERM and SIGKILL.
-        auto_shutdown: Terminate when the job is over.
+        max_cost_usd: Cap on everything from the create call on; None if only time limits it.
+        max_duration_seconds: Limit of the job itself, set-up excluded; None for no limit but the deadline.
+        idle_seconds: Idle time after which the job is ended; None for never.
+        grace_seconds: Seconds between SIGTERM and SIGKILL.
+        auto_shutdown: Whether the machine is terminated when the job is over.
         bucket: ``s3://name/prefix`` for outputs and logs; empty for none.
-        tags: The user's own.
+        tags: The user's own tags.
     """
 
     name: str
@@ -76,7 +76,7 @@ class JobSpec:
 
 
 class JobPhase(StrEnum):
-    """Where the job is, as the agent on the machine sees it."""
+    """Phase of the job, as the agent on the machine sees it."""
 
     WAITING = "waiting"  # the agent is there, no job was started
     SETUP = "setup"
@@ -86,22 +86,14 @@ class JobPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrder:
-    """What the agent is asked to run and to enforce.
+    """What the agent has to run and to enforce; fields without a description are those of `JobSpec`.
 
     Attributes:
-        argv: As in `JobSpec`.
-        setup: As in `JobSpec`.
-        outputs: As in `JobSpec`.
-        processes: As in `JobSpec`.
-        python: As in `JobSpec`.
         deadline_epoch: Unix time at which the job must be over, outputs saved and the machine off.
-        max_duration_seconds: As in `JobSpec`.
-        idle_seconds: As in `JobSpec`.
-        grace_seconds: As in `JobSpec`.
         spot: Whether to watch for the provider's interruption notice.
-        provider: Where the machine is.
-        spot_notice: How that notice is read: ``imdsv2``, ``computemetadata``; empty if there is none.
-        power_off: Whether the machine may be ended by the agent; False only with ``--no-auto-shutdown``.
+        provider: Provider of the machine.
+        spot_notice: Source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none.
+        power_off: Whether the agent may end the machine; False only with ``--no-auto-shutdown``.
     """
 
     argv: tuple[str, ...]
@@ -121,18 +113,17 @@ class JobOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """The agent's answer.
+    """Status of the job, as the agent reports it.
 
     Attributes:
-        phase: Now.
-        reason: Why it ended; None until it has.
-        exit_code: The job's (128 + signal if a signal ended it); None until it has ended.
+        reason: Reason of its end; None until then.
+        exit_code: Exit code of the job (128 + signal if a signal ended it); None until it has ended.
         detail: A sentence for people; empty if there is nothing to add.
-        started_epoch: When the set-up began, by the machine's clock; None until then.
-        job_started_epoch: When the job itself began, by the same clock; None until then, or from an older agent.
-        finished_epoch: None until it has.
-        stdout_bytes: Written by the job so far.
-        stderr_bytes: Written by the job so far, set-up included.
+        started_epoch: Start of the set-up by the machine's clock; None until then.
+        job_started_epoch: Start of the job itself by the same clock; None until then, or from an older agent.
+        finished_epoch: End of the job by the same clock; None until then.
+        stdout_bytes: Bytes written by the job so far.
+        stderr_bytes: Bytes written by the job so far, set-up included.
         uploaded: Whether outputs and logs are in the bucket.
     """
 
@@ -174,12 +165,12 @@ class FileEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outputs:
-    """What a job has made.
+    """Files that a job has produced.
 
     Attributes:
-        files: With checksums; paths are relative to the working folder.
+        files: Files with checksums; paths are relative to the working folder.
         missing: Patterns of the order that match nothing.
-        unreadable: Path of a file or folder that should come home -> why it cannot be read there.
+        unreadable: Path of a file or folder that should be collected -> reason why it cannot be read there.
     """
 
     files: tuple[FileEntry, ...] = ()

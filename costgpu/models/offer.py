@@ -1,4 +1,4 @@
-"""The frozen values that travel between the rooms. Imports only `errors` and `units`.
+"""Offers, hardware, speed-ups and reference workloads. Imports nothing of ours.
 
 Plain dataclasses, so that a command that reads prices does not pay for pydantic; documents that come from
 outside are validated against these same classes by pydantic where they are read.
@@ -44,16 +44,14 @@ class Offer:
     Attributes:
         provider: ``aws`` or ``gcp``.
         instance_type: The provider's name, such as ``g5.xlarge`` or ``g2-standard-4``.
-        family: The part of it that fixes the CPU: ``g5``, ``g2``.
-        region: The provider's name of the region.
-        zone: None where the price holds in the whole region.
-        purchase_option: On demand or spot.
+        family: The part of the instance type that fixes the CPU: ``g5``, ``g2``.
+        zone: Zone of the price; None where the price holds in the whole region.
         price_usd_per_hour: Always above zero.
         vcpus: Virtual CPUs (hardware threads on most x86 families).
         memory_gib: Main memory in GiB.
         architecture: ``x86_64`` or ``arm64``.
-        accelerator: None for a CPU instance.
-        price_source: Where the price was read; ``derived`` in it means computed from a price that was read.
+        accelerator: Accelerators of the instance; None for a CPU instance.
+        price_source: Place where the price was read; ``derived`` in it means computed from a price that was read.
         price_as_of: The day on which the source was current.
     """
 
@@ -77,18 +75,16 @@ class AcceleratorSpec:
     """What one accelerator can do. Source: pricing/data/accelerators.csv.
 
     Attributes:
-        name: Canonical name.
         model: The exact board that the figures are for, such as ``A100-SXM4-40GB``.
         vendor: ``NVIDIA``, ``AMD`` or ``Intel``.
         architecture: ``Ampere``, ``CDNA2``, ...
-        year: Of the first shipment.
-        memory_gib: Memory in GiB.
+        year: Year of the first shipment.
         memory_bandwidth_gbps: Peak, GB/s.
         fp32_tflops: Peak of the fp32 cores, dense.
         fp32_matrix_tflops: Peak of fp32 matrix units (AMD CDNA); None without them.
-        tf32_tensor_tflops: None without TF32 units.
-        fp16_tensor_tflops: Dense, fp32 accumulation; None without tensor cores.
-        bf16_tensor_tflops: None without bf16 units.
+        tf32_tensor_tflops: Peak of TF32 units, dense; None without them.
+        fp16_tensor_tflops: Peak of fp16 tensor cores, dense, fp32 accumulation; None without them.
+        bf16_tensor_tflops: Peak of bf16 units, dense; None without them.
         multiprocessors: Streaming multiprocessors or compute units.
         compute_capability: CUDA's, such as (8, 6); None for others.
         tdp_watts: Board power.
@@ -116,10 +112,7 @@ class CpuSpec:
     """What the CPU of an instance family can do. Source: pricing/data/cpus.csv and cpu_measurements.csv.
 
     Attributes:
-        provider: ``aws`` or ``gcp``.
-        family: Instance family, such as ``c7i``.
-        model: CPU model name.
-        microarchitecture: Such as ``Ice Lake-SP``; empty if unknown.
+        microarchitecture: Microarchitecture, such as ``Ice Lake-SP``; empty if unknown.
         vcpus_per_core: 2 where a vCPU is a hardware thread.
         all_core_ghz: Sustained clock with all cores busy; None if not known.
         fp32_flops_per_cycle: Per core, fused multiply-add counted as two; None if not known.
@@ -156,27 +149,25 @@ class Speedup:
     """One row of the benchmark table: the same work on a CPU and on a GPU. Source: pricing/data/speedups.csv.
 
     Attributes:
-        kind: Of work, such as ``resnet50`` or ``gradient-boosted-trees``; ``any`` for a claim about no kind.
+        kind: Kind of work, such as ``resnet50`` or ``gradient-boosted-trees``; ``any`` for a claim about no kind.
         detail: Model, data and batch.
-        framework: With its version, as far as the source tells.
+        framework: Framework with its version, as far as the source tells.
         cpu: Name of the CPU; empty if the source does not tell.
         cpu_cores: Physical cores that worked; None if the source does not tell.
         cpu_core_gflops: fp32 GEMM rate of one core, GFLOP/s; None without a CPU.
         gpu: A name of the hardware table; empty if the source does not tell.
-        gpu_tflops: Its fp32 peak, TFLOP/s; None without a GPU.
-        gpu_gbps: Its memory bandwidth, GB/s; None without a GPU.
-        cpu_seconds: On the CPU; None if only a ratio is known.
-        gpu_seconds: On the GPU; None if only a ratio is known.
+        gpu_tflops: fp32 peak of the GPU, TFLOP/s; None without one.
+        gpu_gbps: Memory bandwidth of the GPU, GB/s; None without one.
+        cpu_seconds: Seconds on the CPU; None if only a ratio is known.
+        gpu_seconds: Seconds on the GPU; None if only a ratio is known.
         ratio_low: CPU seconds over GPU seconds; of a claimed range its lower end.
         ratio_high: The upper end of a claimed range, else the same.
-        unit: What the seconds are for: ``step``, ``round``, ``tree``, ``fit``; empty if unknown.
-        units: How many units the seconds are for; None if unknown.
-        grade: How it is known.
-        weight: In predictions, 0 to 1; 0 for a row that is shown and not used.
+        unit: Unit of work: ``step``, ``round``, ``tree``, ``fit``; empty if unknown.
+        units: Number of units that the seconds are for; None if unknown.
+        weight: Weight in predictions, 0 to 1; 0 for a row that is shown and not used.
         plausible: False for a figure that no comparison of whole machines can give.
-        remark: What a reader should know.
         source: Address or publication.
-        measured: When: a year, a month or a day, ISO 8601; empty if the source does not tell.
+        measured: Date of the measurement: a year, a month or a day, ISO 8601; empty if the source does not tell.
         as_of: The day on which the source was read.
     """
 
@@ -214,23 +205,22 @@ class Reference:
     """A well-known training workload, for scripts that cannot be measured. Source: pricing/data/references.csv.
 
     Attributes:
-        name: Such as ``resnet50``.
-        kind: Of work, as in the benchmark table.
-        detail: Model and data.
-        parameters: Trained.
-        tensors: That hold them.
-        flops_per_sample: Of matrix products and convolutions, forward and backward.
-        convolutions: Share of these that are convolutions.
-        bytes_per_sample: Moved to and from memory, forward and backward, fp32.
-        kernels_per_step: Launched, without the optimizer's.
-        saved_bytes_per_sample: Kept for the backward pass, fp32.
-        sample_bytes: Of one sample as it goes to the GPU.
+        kind: Kind of work, as in the benchmark table.
+        detail: Model and data set.
+        parameters: Number of trained parameters.
+        tensors: Number of tensors that hold them.
+        flops_per_sample: FLOPs of matrix products and convolutions, forward and backward.
+        convolutions: Share of these FLOPs that are convolutions.
+        bytes_per_sample: Bytes moved to and from memory, forward and backward, fp32.
+        kernels_per_step: Kernels launched, without the optimizer's.
+        saved_bytes_per_sample: Bytes kept for the backward pass, fp32.
+        sample_bytes: Bytes of one sample as it goes to the GPU.
         optimizer: ``SGD`` or ``Adam``, as torch names them.
-        momentum: Whether the SGD has it.
-        batch_size: That fits a GPU of 16 GB.
-        samples_per_epoch: Of its data set; None where nobody speaks of epochs.
-        epochs: Usual; None where there is no usual number.
-        source: Of the model, and who counted.
+        momentum: Whether the SGD has momentum.
+        batch_size: A batch that fits a GPU of 16 GB.
+        samples_per_epoch: Size of its data set; None where nobody speaks of epochs.
+        epochs: Usual number of epochs; None where there is none.
+        source: Source of the model, and who counted.
         as_of: The day on which it was counted.
     """
 

@@ -1,7 +1,4 @@
-"""The frozen values of an answer: candidates, predictions and the verdict. Imports `models`.
-
-Apart from `models`, so that a command that only reads prices does not pay for them at start-up.
-"""
+"""Candidates, predictions, the verdict and advice. Imports `offer`."""
 
 from __future__ import annotations
 
@@ -27,10 +24,10 @@ class Candidate:
     """Somewhere that the script could run.
 
     Attributes:
-        offer: None for this machine.
-        cpu: None for this machine.
+        offer: Offer of a provider; None for this machine.
+        cpu: CPU of the offer's family; None for this machine.
         accelerator: Specs of the offer's accelerator; None without one.
-        on_demand_usd_per_hour: For a spot offer, what the same machine costs on demand, if known.
+        on_demand_usd_per_hour: On-demand price of a spot offer's machine, if known.
         costs: Prices of disk and address where the offer is; None for this machine.
     """
 
@@ -45,6 +42,11 @@ class Candidate:
         """Whether it has an accelerator."""
         return self.accelerator is not None
 
+    @property
+    def accelerator_count(self) -> float:
+        """Number of accelerators; below 1 for a slice, 0 without one."""
+        return self.offer.accelerator.count if self.offer is not None and self.offer.accelerator is not None else 0.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
@@ -54,17 +56,25 @@ class Range:
     low: float
     high: float
 
+    def times(self, factor: float) -> Range:
+        """All three multiplied."""
+        return Range(value=self.value * factor, low=self.low * factor, high=self.high * factor)
+
+    def plus(self, more: float) -> Range:
+        """All three increased."""
+        return Range(value=self.value + more, low=self.low + more, high=self.high + more)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSpeed:
     """How long a job took on one instance type, in runs that succeeded.
 
     Attributes:
-        job_seconds: Median; no boot, no set-up.
-        runs: How many; at least one.
+        job_seconds: Median of the job's seconds; no boot, no set-up.
+        runs: Number of runs; at least one.
         log_spread: Standard deviation of the logarithm of their seconds; 0 for a single one.
-        last_at: When the newest of them was closed.
-        steps: Of the newest; None if that run was not estimated.
+        last_at: Time at which the newest of them was closed.
+        steps: Steps of the newest run; None if it was not estimated.
     """
 
     job_seconds: float
@@ -81,18 +91,17 @@ class Prediction:
     The amounts are for the whole job, or per unit (an epoch, 1,000 steps) where its length is not known.
 
     Attributes:
-        candidate: Where.
-        step_seconds: One optimizer step of the last phase, everything in it.
-        run_seconds: Training, set-up of the script and the work beside the steps.
-        overhead_seconds: Boot and installation before the script starts.
-        wall_seconds: Both together.
-        cost_usd: What the provider will bill: machine, disk and address, for `wall_seconds`.
+        step_seconds: Seconds of one optimizer step of the last phase, everything in it.
+        run_seconds: Seconds of training, set-up of the script and the work beside the steps.
+        overhead_seconds: Seconds of boot and installation before the script starts.
+        wall_seconds: Seconds of run and overhead together.
+        cost_usd: Bill of the provider: machine, disk and address, for `wall_seconds`.
         terms: Seconds of one step by cause; they add up to `step_seconds` unless loading hides behind the step.
         parts: Seconds of the run by kind: steps, setup, validation, ...
         sigma: Standard deviation of the logarithm of `run_seconds`.
-        provenance: Of `step_seconds`.
-        infeasible: Why it cannot run there; empty if it can.
-        notes: What widens the interval, and other remarks.
+        provenance: Provenance of `step_seconds`.
+        infeasible: Reason why it cannot run there; empty if it can.
+        notes: Reasons for the width of the interval, and other remarks.
     """
 
     candidate: Candidate
@@ -107,6 +116,11 @@ class Prediction:
     provenance: Provenance
     infeasible: str = ""
     notes: tuple[str, ...] = ()
+
+    @property
+    def offer(self) -> Offer | None:
+        """The candidate's offer; None for this machine."""
+        return self.candidate.offer
 
 
 class Choice(StrEnum):
@@ -132,20 +146,18 @@ class Verdict:
     """The answer.
 
     Attributes:
-        choice: Which side.
-        sentence: For a person to act on.
-        unit: What the amounts are for: ``the whole job``, ``one epoch`` or ``1,000 steps``.
-        here: This machine.
-        best_cpu: None if no CPU offer is feasible.
-        best_gpu: None if no GPU offer is feasible.
-        recommended: Where to run it; None with ``nowhere``.
+        sentence: The answer for a person to act on.
+        unit: Scope of the amounts: ``the whole job``, ``one epoch`` or ``1,000 steps``.
+        here: Prediction for this machine.
+        best_cpu: Best CPU offer; None if none is feasible.
+        best_gpu: Best GPU offer; None if none is feasible.
+        recommended: Place to run it; None with ``nowhere``.
         speedup: CPU seconds over GPU seconds of the run.
         premium: GPU price over CPU price per hour.
         break_even: The speed-up from which the GPU is the cheaper; infinite if none would do.
-        probability_gpu_cheaper: By the intervals.
-        settle: With ``too_close``: the measurement that would settle it, and its cost.
+        probability_gpu_cheaper: Probability by the intervals.
+        settle: The measurement that would settle a close call, and its cost; else empty.
         table: Feasible predictions that nothing beats in both cost and time, by time.
-        notes: What a reader should know.
     """
 
     choice: Choice
@@ -187,18 +199,17 @@ class Advice:
     """One change that makes the job cheaper (or, where it costs nothing, shorter), with what the model says it saves.
 
     Attributes:
-        kind: What is changed.
-        action: What to do, without a full stop.
+        action: The advice, without a full stop.
         saving_usd: Cost of `before` less that of `after` and `other_usd`; never negative; 0 where no cost is known.
         saving_seconds: Wall clock of `before` less that of `after` and `other_seconds`; negative if it takes longer.
         before: The verdict's recommendation; None where nothing is possible without the change.
         after: The changed workload where it then runs best; None where no time of it is known.
         other_usd: Cost of other machines that the change needs.
         other_seconds: Wall-clock time of those machines.
-        probability: That it saves anything.
-        at_most: The saving is an upper bound.
-        basis: What it was computed from.
-        notes: What else a reader should know, one sentence each.
+        probability: Probability that it saves anything.
+        at_most: Whether the saving is an upper bound.
+        basis: Figures that the saving was computed from.
+        notes: Further sentences for a reader.
     """
 
     kind: AdviceKind
@@ -230,10 +241,10 @@ class BreakEven:
     """When a GPU that is bought has paid for itself against one cloud offer.
 
     Attributes:
-        against: The offer.
-        saving_usd: What one job on the own GPU saves; negative if its energy alone costs more.
-        jobs: After how many; infinite if never. `low` and `high` are the intervals' favourable and worst ends.
-        hours: Of training on the own GPU until then.
+        against: The cloud offer.
+        saving_usd: Saving of one job on the own GPU; negative if its energy alone costs more.
+        jobs: Number of jobs; infinite if never. `low` and `high` are the intervals' favourable and worst ends.
+        hours: Hours of training on the own GPU until then.
         in_life: Whether a GPU that runs day and night gets there before it is written off.
     """
 
@@ -249,16 +260,15 @@ class Ownership:
     """The script on a GPU that the user owns or would buy.
 
     Attributes:
-        prediction: Its candidate has no offer; its cost is the energy.
-        price_usd: Of the GPU; None if it is owned already.
-        power_usd_per_kwh: Of electricity.
-        power_source: ``as given``, or where the default comes from.
-        card_watts: Average of the GPU while the script runs.
-        host_watts: Of the rest of the computer.
-        energy_kwh: Of one job, at the wall.
+        prediction: Prediction without an offer; its cost is the energy.
+        price_usd: Price of the GPU; None if it is owned already.
+        power_usd_per_kwh: Price of electricity.
+        power_source: ``as given``, or the source of the default price of electricity.
+        card_watts: Average power of the GPU while the script runs.
+        host_watts: Power of the rest of the computer.
+        energy_kwh: Energy of one job, at the wall.
         amortised_usd: Share of the price in one job; None unless the hours of use are known.
         break_evens: Against the cheapest offer, and against the best GPU offer if that is another; none without a price.
-        notes: What a reader should know.
     """
 
     prediction: Prediction
@@ -278,14 +288,12 @@ class FreeNotebook:
     """A notebook service that lends a GPU for nothing, and whether the job fits one session of it.
 
     Attributes:
-        name: Of the service.
-        accelerator: That it lends.
-        session_hours: After which it ends what runs.
-        run_seconds: Of the job there.
-        why_not: Why the job does not fit; empty if it does.
-        limits: What else is limited, for people.
-        source: Of the facts.
-        as_of: When they were read.
+        session_hours: Hours after which the service ends what runs.
+        run_seconds: Seconds of the job there.
+        why_not: Reason why the job does not fit; empty if it does.
+        limits: Further limits, for people.
+        source: Source of these facts.
+        as_of: Day on which they were read.
     """
 
     name: str

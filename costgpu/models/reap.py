@@ -18,7 +18,7 @@ class TaggedInstance:
 
     @property
     def run_id(self) -> str:
-        """From the tag."""
+        """Run of the tag."""
         return self.instance.run_id
 
 
@@ -35,9 +35,7 @@ class Orphan:
     """An instance of ours that should not be there.
 
     Attributes:
-        instance: As it was found.
-        why: It should not.
-        usd_per_hour: With its disks and its address, as it is now; None if its price is not known.
+        usd_per_hour: Price with its disks and its address, as it is now; None if not known.
     """
 
     instance: Instance
@@ -47,16 +45,16 @@ class Orphan:
 
 @dataclass(slots=True, kw_only=True)
 class ReapFindings:
-    """What a look around has found, and what was done about it.
+    """What a search for orphans has found, and what was done about it.
 
     Attributes:
         orphans: Instances to end.
-        leftovers: Other things of runs that no instance needs any more.
-        kept: Instances of ours that are in order, or that the question was not about.
-        unreachable: Provider and region -> why it could not be asked.
+        leftovers: Other resources that no instance needs any more.
+        kept: Instances of ours that are in order, or out of scope.
+        unreachable: Provider and region -> reason why it could not be asked.
         ended: Orphans whose end is confirmed.
         removed: Leftovers that are gone.
-        failed: What could not be ended, with the reason.
+        failed: Resources that could not be ended -> the error.
     """
 
     orphans: list[Orphan] = field(default_factory=list)
@@ -68,7 +66,7 @@ class ReapFindings:
     failed: dict[str, CostGpuError] = field(default_factory=dict)
 
     def add(self, more: ReapFindings) -> None:
-        """What was found elsewhere."""
+        """Adds what was found elsewhere."""
         self.orphans += more.orphans
         self.leftovers += more.leftovers
         self.kept += more.kept
@@ -76,12 +74,12 @@ class ReapFindings:
 
     @property
     def leaking(self) -> bool:
-        """Whether anything was there that nobody wants any more."""
+        """Whether anything was found that no run needs."""
         return bool(self.orphans or self.leftovers)
 
     @property
     def usd_per_hour(self) -> Decimal:
-        """What all of it cost, as it was found: at least, where a price is not known."""
+        """Price of everything found; a lower bound where a price is not known."""
         disks = sum((Decimal(str(leftover.usd_per_hour)) for leftover in self.leftovers), Decimal(0))
         return sum((orphan.usd_per_hour or Decimal(0) for orphan in self.orphans), disks)
 
@@ -92,5 +90,5 @@ class ReapFindings:
 
     @property
     def not_ended(self) -> list[Orphan]:
-        """Orphans that were to be ended, and whose end is not confirmed."""
+        """Orphans whose end is not confirmed."""
         return [orphan for orphan in self.orphans if orphan.instance.ref not in self.ended]

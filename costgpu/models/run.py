@@ -17,18 +17,18 @@ from costgpu.models.job import EndReason, JobSpec, JobStatus
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
 
-OVERDUE = timedelta(seconds=60)  # a machine is gone so long after its lease, and no later
+OVERDUE = timedelta(seconds=60)  # a machine is gone this long after the end of its lease at the latest
 
 
 class RunState(StrEnum):
-    """Where a run is. The order is that of a run without failures."""
+    """State of a run, in the order of a run without failures."""
 
     INTENT = "intent"  # recorded; nothing was asked of the provider yet
     PROVISIONING = "provisioning"  # a create call may have been made
     BOOTING = "booting"  # the instance has an id
     SYNCING = "syncing"  # the machine answers; agent and files are on their way
     RUNNING = "running"  # set-up or job
-    COLLECTING = "collecting"  # the job is over, its outputs are on their way home
+    COLLECTING = "collecting"  # the job is over, its outputs are being downloaded
     TERMINATING = "terminating"
     CLOSED = "closed"  # confirmed by the provider, or nothing was ever created
 
@@ -46,7 +46,7 @@ class EndedBy(StrEnum):
 
 
 class EventKind(StrEnum):
-    """What happened to a run."""
+    """Kind of an event of a run."""
 
     INTENDED = "intended"
     ATTEMPTED = "attempted"  # written before the create call
@@ -70,10 +70,8 @@ class RunEvent:
     """One row of the ledger; never changed.
 
     Attributes:
-        run_id: Of the run.
         sequence: 0, 1, 2, ... within the run, without gaps.
-        at: When it was written.
-        kind: What happened.
+        at: Time at which it was written.
         data: Facts, as JSON values; money and times as strings.
     """
 
@@ -89,9 +87,9 @@ class Lease:
     """How long an instance may live, counted from its create call.
 
     Attributes:
-        lifetime_seconds: From the create call to power-off.
-        worst_cost_usd: What that costs at most: machine at its on-demand price, disk and address.
-        usd_per_hour: The rate that the two were computed with.
+        lifetime_seconds: Seconds from the create call to power-off.
+        worst_cost_usd: Highest cost of that time: machine at its on-demand price, disk and address.
+        usd_per_hour: Rate that the two were computed with.
         limited_by: ``--max-cost``, ``--max-duration``, ``--lease`` or ``the estimate``.
     """
 
@@ -106,20 +104,16 @@ class Receipt:
     """Proof of the end of a run.
 
     Attributes:
-        run_id: Of the run.
-        instance: None if nothing was ever created.
-        instance_type: Empty if nothing was ever created.
-        layers: All of them, armed or not.
-        reason: Why it ended.
-        ended_by: Who ended the machine.
-        requested_at: When its end was asked for; None if it ended itself.
-        confirmed_state: What the provider said; empty as long as it has not.
-        confirmed_at: When it said so.
+        instance: The instance; None if nothing was ever created.
+        layers: All safeguards, armed or not.
+        requested_at: Time at which its end was requested; None if it ended itself.
+        confirmed_state: State that the provider confirmed; empty until then.
+        confirmed_at: Time of the confirmation.
         provider_reason: The provider's own words.
-        left_behind: What could not be removed: access rules and the like.
-        metered_seconds: From the create call to confirmation, as we saw it.
+        left_behind: Resources that could not be removed: access rules and the like.
+        metered_seconds: Seconds from the create call to confirmation, as observed.
         metered_cost_usd: Those seconds at the offer's price, disk and address included.
-        metered_at_most: Whether the machine ended by itself, at an unknown time before: both figures are upper bounds.
+        metered_at_most: Whether the machine ended by itself at an unknown earlier time: both figures are upper bounds.
     """
 
     run_id: str
@@ -143,10 +137,8 @@ class Option:
     """An offer that the run may be launched on, with what it may cost there.
 
     Attributes:
-        offer: What.
-        lease: For how long at most.
-        disk_gib: Root disk.
-        extras_usd_per_hour: Disk and address; 0 on this machine.
+        disk_gib: Size of the root disk.
+        extras_usd_per_hour: Price of disk and address; 0 on this machine.
     """
 
     offer: Offer
@@ -160,14 +152,13 @@ class Attempt:
     """One create call, repeatable with the same values.
 
     Attributes:
-        number: From 1.
-        token: Idempotency token.
+        number: Number of the attempt, from 1.
         option: Index into the run's options.
-        zone: None: the provider chose.
-        at: When it was first made: metering starts here.
-        lease_until: Power-off at the latest.
+        zone: Zone; None where the provider chose.
+        at: Time of the first call: metering starts here.
+        lease_until: Latest power-off.
         allow_from: CIDR of the client.
-        account: Whose money, as the provider of this attempt names it; empty in rows of older versions.
+        account: Account at the provider of this attempt; empty in rows of older versions.
     """
 
     number: int
@@ -185,36 +176,29 @@ class RunView:
     """A run as its events tell it.
 
     Attributes:
-        run_id: Of the run.
-        state: Now.
-        name: Of the job.
-        owner: Who launched it.
         client: Host name of the machine that launched it.
-        spec: What was asked for.
-        identity: Whose money.
         options: Offers in the order in which they are tried.
-        created_at: When it was intended.
-        changed_at: When the state last changed.
-        attempt: The last one.
-        refusals: Of the attempts so far: option index, zone, message.
-        instance: Once there is one.
-        known_since: When its id was recorded.
-        launched_at: By the provider's clock.
-        layers: Of termination, as the provider armed them with it.
-        status: The job's end, as the agent told it.
+        changed_at: Time of the last change of state.
+        attempt: The last attempt.
+        refusals: Refused attempts so far: option index, zone, message.
+        instance: The instance, once there is one.
+        known_since: Time at which its id was recorded.
+        launched_at: Start of the instance by the provider's clock.
+        layers: Safeguards, as the provider armed them with it.
+        status: Final status of the job, as the agent told it.
         synced: Whether the files are on the machine.
-        started_at: When the job was started; None until then.
-        collected: Whether the outputs are home.
-        reason: Why the run ends; None while it does not.
-        ending_by: Who asked for the end.
-        ending_at: When that was.
-        confirmed_state: What the provider said; empty until it has.
-        confirmed_at: When it said so.
-        provider_reason: In its own words.
+        started_at: Start of the job; None until then.
+        collected: Whether the outputs are on the user's machine.
+        reason: Reason of the end; None until the run ends.
+        ending_by: Who requested the end.
+        ending_at: Time of that request.
+        confirmed_state: State that the provider confirmed; empty until then.
+        confirmed_at: Time of the confirmation.
+        provider_reason: The provider's own words.
         ended_before: Whether `confirmed_at` is only the latest time at which it can have ended.
-        receipt: With the closing.
+        receipt: Receipt of a closed run.
         detached: Whether the last client left on purpose.
-        next_sequence: Of the next event.
+        next_sequence: Sequence number of the next event.
     """
 
     run_id: str
@@ -250,12 +234,12 @@ class RunView:
 
     @property
     def option(self) -> Option | None:
-        """Of the last attempt."""
+        """Option of the last attempt."""
         return self.options[self.attempt.option] if self.attempt else None
 
     @property
     def lease_until(self) -> datetime | None:
-        """When the machine is gone at the latest; None before the first attempt."""
+        """Latest end of the machine; None before the first attempt."""
         return self.attempt.lease_until if self.attempt else None
 
     def account_at(self, provider: str) -> str:
@@ -266,17 +250,13 @@ class RunView:
 
     def metered(self, now: datetime) -> tuple[float, Decimal]:
         """Seconds and cost from the create call until `now`, or until the end that was confirmed."""
-        if (
-            self.attempt is None
-            or self.option is None
-            or (self.instance is None and self.state is not RunState.PROVISIONING)
-        ):
+        never_created = self.instance is None and self.state is not RunState.PROVISIONING
+        if self.attempt is None or self.option is None or never_created:
             return 0.0, Decimal(0)
         end = self.confirmed_at or now
         start = self.attempt.at
-        if (
-            self.launched_at is not None and self.known_since is not None
-        ):  # a call repeated much later, by another client
+        # The create call may have been repeated much later, by another client.
+        if self.launched_at is not None and self.known_since is not None:
             start = min(max(start, self.launched_at), self.known_since)
         seconds = max(0.0, (end - start).total_seconds())
         billed = Decimal(max(60, int(-(-seconds // 1)))) if self.instance else Decimal(0)
@@ -284,33 +264,31 @@ class RunView:
         return seconds, (billed * rate / 3600).quantize(Decimal("0.000001"))
 
     def metered_at_most(self, now: datetime) -> tuple[float, Decimal]:
-        """As `metered`, but not beyond the lease: for those who have not asked whether the machine still lives."""
+        """As `metered`, but not beyond the lease: for callers that have not asked whether the machine still runs."""
         return self.metered(self.latest_end(now))
 
     def latest_end(self, now: datetime) -> datetime:
-        """Its confirmed end; else now, but not beyond its lease."""
+        """The confirmed end; else now, but not beyond the lease."""
         return self.confirmed_at or (now if self.lease_until is None else min(now, self.lease_until + OVERDUE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is going to happen.
+    """What a launch is going to do.
 
     Attributes:
-        spec: What runs.
-        options: Places in order; the first one is the plan, the others are for when it has no machine free.
-        prediction: On the first one; None if it was not measured, or its length is not known.
-        verdict: The sentence of the estimate that chose the place; empty if the user did.
-        identity: Whose money.
-        layers: Of termination, as they will be armed.
-        files: Of the working folder that travel.
-        bytes: Of those.
-        left_out: Reason -> number of files that stay.
+        options: Offers in order; the first is the plan, the others are for when it has no capacity.
+        prediction: Prediction for the first option; None if it was not measured, or its length is not known.
+        verdict: Sentence of the estimate that chose the place; empty if the user did.
+        layers: Safeguards, as they will be armed.
+        files: Number of files of the working folder that are sent.
+        bytes: Total size of those files.
+        left_out: Reason -> number of files that are not sent.
         price_as_of: Day of the price of the first option.
         workload: Key of what the script does, by which measured speeds are found again; empty if there is none.
         steps: Optimizer steps of the whole job; None if that is not known.
-        notes: What a person should know before saying yes.
-        others: Whose money at each further provider of the options.
+        notes: Remarks to read before confirming.
+        others: Identities at the further providers of the options.
     """
 
     spec: JobSpec

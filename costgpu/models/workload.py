@@ -1,6 +1,6 @@
 """What a script does, as measured: the `WorkloadProfile` and its parts. Imports nothing of ours.
 
-Plain frozen dataclasses; `measure.document` validates stored documents against them with pydantic. Times are
+Plain frozen dataclasses; `measure.profile_file` validates stored documents against them with pydantic. Times are
 seconds on the machine that measured, memory is bytes unless the name says otherwise.
 """
 
@@ -21,7 +21,7 @@ TensorShape = tuple[list[int], list[int], str]
 
 
 class TotalKind(StrEnum):
-    """How much is known about the number of steps."""
+    """What is known about the number of steps."""
 
     EXACT = "exact"
     APPROXIMATE = "approximate"  # an inner loop's length changes from epoch to epoch
@@ -40,7 +40,7 @@ class ExtraKind(StrEnum):
 
 
 class Rhythm(StrEnum):
-    """What an extra repeats with."""
+    """What an extra repeats with: every so many epochs or steps, or once per run."""
 
     EPOCH = "epoch"
     STEPS = "steps"
@@ -63,11 +63,10 @@ class OpRow:
     Attributes:
         op: Name, such as ``aten::addmm``.
         phase: ``forward``, ``backward``, ``optimizer`` or ``validation``.
-        inputs: Tensors that go in.
-        outputs: Tensors that come out.
-        count: How often, over all traced steps.
-        seconds: Spent in it on this machine, traced, over all traced steps.
-        attributes: Of convolutions: transposed, groups, output_mask; ``masks``: inputs that are dropout masks.
+        count: Calls over all traced steps.
+        seconds: Seconds in it on this machine over all traced steps.
+        attributes: ``transposed``, ``groups``, ``output_mask`` of convolutions; ``masks``: inputs that are dropout
+            masks.
     """
 
     op: str
@@ -84,11 +83,11 @@ class StepTotals:
     """What one step computes, in all, where single ops are not known.
 
     Attributes:
-        flops: Of matrix multiplies and convolutions, forward and backward.
-        bytes_moved: To and from memory.
-        kernels: Launched.
+        flops: FLOPs of matrix multiplies and convolutions, forward and backward.
+        bytes_moved: Bytes moved to and from memory.
+        kernels: Kernels launched.
         convolutions: Share of `flops` that are convolutions.
-        dtype: In which most of it is computed.
+        dtype: Type in which most of it is computed.
         source: Who counted.
     """
 
@@ -105,13 +104,13 @@ class StepTimes:
     """Seconds of one step without the tracer.
 
     Attributes:
-        count: Steps timed.
-        median_seconds: Of the steps with nothing but training in them.
-        mean_seconds: The same, less sensitive to what alternates; spikes are limited to three medians.
+        count: Number of steps timed.
+        median_seconds: Median of the steps with nothing but training in them.
+        mean_seconds: Mean of the same steps; spikes are limited to three medians.
         low_seconds: Tenth percentile.
         high_seconds: Ninetieth percentile.
         drift: Median of the last quarter over median of the first; 1 is steady.
-        traced_only: True if only traced steps were seen (very slow ones).
+        traced_only: Whether only traced steps were seen (very slow ones).
     """
 
     count: int
@@ -132,10 +131,9 @@ class DataLoading:
         fetch_seconds_per_batch: CPU time to make one batch, in whichever process makes it; None if not seen.
         fetch_wait_seconds_per_batch: Time that a worker waits for disk or network to make one batch.
         batches_per_step: Batches drawn for one optimizer step.
-        workers: Of the DataLoader; 0 when the main process makes the batches.
-        pin_memory: As the script asks for.
+        workers: Workers of the DataLoader; 0 when the main process makes the batches.
         batch_size: Samples in a batch; None if there is no tensor to tell.
-        batch_bytes: Of the tensors of one batch.
+        batch_bytes: Bytes of the tensors of one batch.
     """
 
     wait_seconds_per_step: float = 0.0
@@ -168,9 +166,8 @@ class Total:
     """How many optimizer steps a phase takes, and how that was found.
 
     Attributes:
-        kind: What is known.
-        steps: None when unknown or unbounded.
-        steps_per_epoch: None when there is no epoch to speak of.
+        steps: Number of steps; None when unknown or unbounded.
+        steps_per_epoch: Steps of one epoch; None when there is no epoch to speak of.
         how: One line for people.
         loops: The loops around the step, outermost first, one line each.
     """
@@ -187,12 +184,10 @@ class Extra:
     """Work beside the steps, with its own rhythm.
 
     Attributes:
-        kind: What it is.
-        seconds_each: On this machine.
-        rhythm: What it repeats with.
+        seconds_each: Seconds of one occurrence on this machine.
         every: Epochs or steps from one to the next; ignored for once per run.
         measured: False when it was inferred from the source because the measurement ended before it.
-        note: Where it was seen.
+        note: Place where it was seen.
     """
 
     kind: ExtraKind
@@ -208,27 +203,22 @@ class Phase:
     """One training phase: the steps under one outermost loop.
 
     Attributes:
-        label: Where its step is, such as ``train.py:41``.
-        total: Number of steps.
+        label: Place of its step, such as ``train.py:41``.
         steps_observed: Steps that really ran.
-        step: Times of a step.
-        data: Batches.
         optimizers: The first is the one whose steps are counted; empty for hand-written updates.
-        ops: Of `trace_steps` traced steps together.
+        ops: Ops of all `trace_steps` traced steps together.
         trace_steps: Steps in the trace; 0 when none could be traced.
-        op_seconds_per_step: Inside the ops of a traced step.
-        host_seconds_per_step: Outside ops and data loading: the script's own Python and NumPy.
-        calls_per_step: Ops called.
-        saved_tensor_bytes: Kept for the backward pass of one micro-batch, parameters not counted.
+        op_seconds_per_step: Seconds inside the ops of a traced step.
+        host_seconds_per_step: Seconds outside ops and data loading: the script's own Python and NumPy.
+        saved_tensor_bytes: Bytes kept for the backward pass of one micro-batch, parameters not counted.
         model_bytes: Parameters and buffers of the modules that ran.
-        frozen_bytes: Of these, what takes no gradient.
+        frozen_bytes: Part of `model_bytes` that takes no gradient.
         micro_batches: Backward passes per step.
         extras: Validation, checkpoints and other work beside the steps.
-        unit: What a step is called: ``step``, ``round``, ``tree``, ``fit``, ``iteration``.
-        gpu: How its seconds on a GPU can be known.
-        gpu_reason: For people: why it is only a table's figure, or why a GPU does nothing for it.
-        kind: Of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced.
-        totals: With `GpuPath.COUNTED`.
+        unit: Name of a step: ``step``, ``round``, ``tree``, ``fit``, ``iteration``.
+        gpu_reason: Explanation for people: why it is only a table's figure, or why a GPU does nothing for it.
+        kind: Kind of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced.
+        totals: Sums of a step, with `GpuPath.COUNTED`.
     """
 
     label: str
@@ -268,15 +258,14 @@ class Machine:
     """The machine that measured.
 
     Attributes:
-        cpu_model: As the system names it.
+        cpu_model: CPU name as the system reports it.
         cores: Physical cores that this process may use.
         threads: Threads that torch used.
-        memory_gib: Main memory.
         gemm_gflops: Best fp32 matrix multiply over several windows, GFLOP/s, all threads.
         gemm_gflops_low: The tenth-percentile window: how far the machine sags under its neighbours.
         copy_gbps: Best memory copy, bytes read plus written, GB/s.
-        op_seconds: Least time of a tiny op: the price of a call.
-        gemm_threads: With which `gemm_gflops` was measured; 0 for as many as cores.
+        op_seconds: Least time of a tiny op: the cost of a call.
+        gemm_threads: Threads with which `gemm_gflops` was measured; 0 for as many as cores.
         accelerators: CUDA devices that torch sees here.
     """
 
@@ -306,18 +295,16 @@ class Framework:
     """The script's framework and what it was told about precision.
 
     Attributes:
-        version: Of the framework.
-        python: Of the interpreter; empty where no Python ran.
+        python: Version of the interpreter; empty where no Python ran.
         cuda_build: CUDA version that this build is for; None for a CPU build.
         float32_matmul_precision: ``highest``, ``high`` or ``medium``.
         matmul_tf32: `torch.backends.cuda.matmul.allow_tf32`.
         conv_tf32: `torch.backends.cudnn.allow_tf32`.
-        autocast: Distinct autocast regions.
-        compiled: Calls of torch.compile.
-        name: Of the framework: ``torch``, ``keras``, ``jax``, ``xgboost``, ``log lines``, ...
-        device: On which the measured steps computed: ``cpu`` or ``cuda``.
-        pretended: The script insists on CUDA; there was none, and what it asked for landed on the CPU.
-        channels_last: Convolutions got tensors in channels-last order.
+        compiled: Number of calls of torch.compile.
+        name: ``torch``, ``keras``, ``jax``, ``xgboost``, ``log lines``, ...
+        device: Device of the measured steps: ``cpu`` or ``cuda``.
+        pretended: Whether the script insists on CUDA, there was none, and what it asked for landed on the CPU.
+        channels_last: Whether convolutions got tensors in channels-last order.
         attention_kernels: Fused attention that the script calls or chooses, and packages that bring their own.
         cudnn_benchmark: `torch.backends.cudnn.benchmark`.
     """
@@ -344,18 +331,14 @@ class WorkloadProfile:
 
     Attributes:
         script: File name or module name.
-        arguments: As given.
-        created: When it was measured, ISO 8601 UTC.
-        costgpu_version: That measured.
-        machine: Where.
-        framework: With what.
-        setup_seconds: From the start of the script to its first step.
-        ended: The script ran to its end during the measurement.
-        wall_seconds: How long it ran.
-        peak_rss_bytes: Of the main process; None if the system does not tell.
-        phases: In the order in which they ran.
+        created: Time of the measurement, ISO 8601 UTC.
+        setup_seconds: Seconds from the start of the script to its first step.
+        ended: Whether the script ran to its end during the measurement.
+        wall_seconds: Seconds that it ran.
+        peak_rss_bytes: Peak memory of the main process; None if the system does not tell.
+        phases: Training phases in the order in which they ran.
         later_phases: Training that the measurement did not reach.
-        notes: What a reader should know, one sentence each.
+        notes: Remarks for a reader, one sentence each.
         workload: Key of what the script does (`costgpu.measure.workload_key`); empty if there is none.
     """
 

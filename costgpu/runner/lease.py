@@ -58,9 +58,9 @@ def lease_for(
 
     Args:
         offer: Where.
-        on_demand_usd_per_hour: Of the same machine: the worst case of a spot price. None if it is not known.
+        on_demand_usd_per_hour: Price of the same machine on demand: the worst case of spot. None if it is not known.
         max_cost_usd: Everything from the create call on.
-        max_duration_seconds: Of the job.
+        max_duration_seconds: What the job may take.
         estimated_seconds: Upper end of the wall-clock time, boot included.
         lease_seconds: Instead of the other limits on time, with ``--no-auto-shutdown``.
         longest_seconds: No lease may be longer.

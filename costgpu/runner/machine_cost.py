@@ -19,12 +19,8 @@ class Machine:
     """One machine and what it costs: of an open run, or one that the ledger has no run of.
 
     Attributes:
-        run_id: From the ledger or the tag.
-        name: Of the job.
-        owner: Who launched it.
         tags: The user's own.
         ref: Which machine; None as long as the create call has not answered.
-        provider: Whose.
         started_at: Billed from then on.
         until: Metered until then.
         cost_usd: From `started_at` to `until`; None if its price is not known.

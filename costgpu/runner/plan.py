@@ -13,8 +13,8 @@ from costgpu.models.prediction import Prediction
 from costgpu.models.run import Lease, Option
 from costgpu.runner.lease import LOCAL, extras_usd_per_hour, lease_for
 
-MOST_OPTIONS = 12  # places to fail over to
-DEARER = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
+MAX_OPTIONS = 12  # places to fail over to
+MAX_PRICE_RATIO = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
 DISK_GIB = {False: 50, True: 100}  # the images of GPU machines are large
 
 
@@ -24,7 +24,7 @@ class Limits:
 
     Attributes:
         max_cost_usd: Everything from the create call on.
-        max_duration_seconds: Of the job.
+        max_duration_seconds: What the job may take.
         lease_seconds: With ``--no-auto-shutdown``.
         longest_seconds: No lease may be longer.
         disk_gib: Root disk; None for the default.
@@ -38,13 +38,13 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LaunchPlace:
     """An offer with what is known about the job on it.
 
     Attributes:
         offer: What.
         prediction: None if the script was not measured.
-        on_demand_usd_per_hour: Of a spot offer: what it costs at most.
+        on_demand_usd_per_hour: What a spot offer costs at most.
     """
 
     offer: Offer
@@ -71,7 +71,7 @@ def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory
     )
 
 
-def options_for(places: Sequence[Place], limits: Limits) -> tuple[Option, ...]:
+def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, ...]:
     """Places with their leases, in the order given; without those that cost far more than the first one.
 
     Raises:
@@ -99,12 +99,12 @@ def options_for(places: Sequence[Place], limits: Limits) -> tuple[Option, ...]:
                 extras_usd_per_hour=extras_usd_per_hour(place.offer, disk),
             )
         )
-        if len(options) == MOST_OPTIONS:
+        if len(options) == MAX_OPTIONS:
             break
     return tuple(options)
 
 
-def _lease(place: Place, limits: Limits) -> Lease:
+def _lease(place: LaunchPlace, limits: Limits) -> Lease:
     return lease_for(
         place.offer,
         on_demand_usd_per_hour=place.on_demand_usd_per_hour,
@@ -117,7 +117,7 @@ def _lease(place: Place, limits: Limits) -> Lease:
     )
 
 
-def _replaces(place: Place, first: Place) -> bool:
+def _replaces(place: LaunchPlace, first: LaunchPlace) -> bool:
     if place.prediction is not None and first.prediction is not None:
-        return place.prediction.cost_usd.value <= first.prediction.cost_usd.value * float(DEARER)
-    return place.offer.price_usd_per_hour <= first.offer.price_usd_per_hour * DEARER
+        return place.prediction.cost_usd.value <= first.prediction.cost_usd.value * float(MAX_PRICE_RATIO)
+    return place.offer.price_usd_per_hour <= first.offer.price_usd_per_hour * MAX_PRICE_RATIO

@@ -32,7 +32,7 @@ Prices = Callable[[Sequence[Instance]], Mapping[InstanceRef, Decimal]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Only:
+class ReapFilter:
     """What the question is about; what does not fit is left alone, and so is all that its run has.
 
     Attributes:
@@ -54,7 +54,7 @@ class Only:
         return self.before is None or (latest is not None and latest < self.before)
 
 
-EVERYTHING = Only()
+ANYTHING = ReapFilter()
 
 
 def label_form(owner: str) -> str:
@@ -62,13 +62,13 @@ def label_form(owner: str) -> str:
     return re.sub(r"[^a-z0-9_-]+", "-", owner.lower())[:63]
 
 
-def look(
+def find_orphans(
     providers: Sequence[Provider],
     regions: Sequence[str] | None,
     now: datetime,
     run: Known,
     *,
-    only: Only = EVERYTHING,
+    only: ReapFilter = ANYTHING,
     prices: Prices = lambda _: {},
 ) -> ReapFindings:
     """What is ours and should not be there. Changes nothing.
@@ -79,7 +79,7 @@ def look(
         now: To hold leases against.
         run: Run id -> view, None if the ledger does not know it. Its `LedgerError` is ignored: tags are enough.
         only: What is meant.
-        prices: Of machines that run, disk and address not included, in US dollars per hour, as far as they are known.
+        prices: USD per hour of machines that run, disk and address not included, as far as they are known.
     """
     found = ReapFindings()
     for provider in providers:
@@ -109,7 +109,7 @@ def look(
 
 
 def _instances(
-    found: ReapFindings, owned: OwnedResources, now: datetime, run: Known, only: Only, prices: Prices
+    found: ReapFindings, owned: OwnedResources, now: datetime, run: Known, only: ReapFilter, prices: Prices
 ) -> None:
     unwanted: list[tuple[Instance, OrphanReason]] = []
     for instance in owned.instances:
@@ -181,7 +181,7 @@ def _without_machine(
 
 
 def end_orphans(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
-    """Ends what `look` has found, and confirms it. One failure does not keep the others alive."""
+    """Ends what `find_orphans` has found, and confirms it. One failure does not keep the others alive."""
     asked: list[Orphan] = []
     for orphan in found.orphans:
         ref = orphan.instance.ref

@@ -97,14 +97,14 @@ class _Live:
         return self.accounts[provider]
 
 
-def selection(budget: Budget) -> history.Selection:
+def run_selection(budget: Budget) -> history.Selection:
     """Which runs a budget counts."""
     return history.Selection(provider=budget.provider, owner=budget.owner, tags=budget.tags)
 
 
-def counted(budget: Budget, machines: Iterable[Machine]) -> list[Machine]:
+def machines_counted(budget: Budget, machines: Iterable[Machine]) -> list[Machine]:
     """The machines that a budget counts."""
-    mine = selection(budget)
+    mine = run_selection(budget)
     return [
         machine
         for machine in machines
@@ -145,10 +145,10 @@ def gather(
     return spending
 
 
-def state_of(spending: Spending, budget: Budget) -> BudgetState:
+def budget_state(spending: Spending, budget: Budget) -> BudgetState:
     """How one of the budgets stands for which everything was gathered."""
     period = bounds(budget.every, budget.time_zone, spending.at)
-    mine = counted(budget, spending.machines)
+    mine = machines_counted(budget, spending.machines)
     spent = spending.closed_usd.get(budget.name, ZERO) + sum((machine.cost_in(period) for machine in mine), ZERO)
     owing = [machine.committed_in(period, spending.at) for machine in mine]
     upcoming = sum((machine.upcoming_in(period, spending.at) for machine in mine), ZERO)
@@ -238,7 +238,7 @@ def _read_closed(ledger: Ledger, budgets: Iterable[Budget], spending: Spending) 
         period = bounds(budget.every, budget.time_zone, spending.at)
         starts += [period.start] if period.start is not None else []
         try:
-            spending.closed_usd[budget.name] = history.spent(ledger, selection(budget), period.start, period.end)
+            spending.closed_usd[budget.name] = history.spent(ledger, run_selection(budget), period.start, period.end)
         except LedgerError as error:
             _add_problem(spending, error)
     return starts
@@ -319,12 +319,7 @@ def _old_enough(view: RunView, now: datetime) -> bool:
 
 
 def _strangers(
-    ledger: Ledger,
-    live: _Live,
-    open_runs: set[str],
-    spending: Spending,
-    prices: Prices,
-    since: datetime | None,
+    ledger: Ledger, live: _Live, open_runs: set[str], spending: Spending, prices: Prices, since: datetime | None
 ) -> list[Sighting]:
     """Machines that no run of the ledger accounts for: those that live, and those that were seen before."""
     candidates = [
@@ -342,16 +337,16 @@ def _strangers(
         _add_problem(spending, error)
     now = [_sighting(instance, priced.get(instance.ref), spending.at) for instance in candidates]
     try:
-        now = unrecorded_machines.unaccounted(ledger, now, spending.at)
-        before = unrecorded_machines.last_of(ledger, now)
+        now = unrecorded_machines.outside_closed_runs(ledger, now, spending.at)
+        before = unrecorded_machines.last_sightings(ledger, now)
         now = [each.after(before.get(each.key)) for each in now]
         if not spending.clock_off:
-            unrecorded_machines.add(ledger, [each for each in now if each.says_more(before.get(each.key))])
+            unrecorded_machines.record_sightings(ledger, [each for each in now if each.says_more(before.get(each.key))])
     except LedgerError as error:
         _add_problem(spending, error)
     found = {each.key: each for each in now}
     try:
-        for each in unrecorded_machines.seen(ledger, since):
+        for each in unrecorded_machines.sightings_since(ledger, since):
             found.setdefault(each.key, each)
     except LedgerError as error:
         _add_problem(spending, error)

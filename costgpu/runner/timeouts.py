@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 # Calls to a provider, repeated while it does not answer
 CREATE_SECONDS = 300.0
 DESCRIBE_SECONDS = 300.0
@@ -25,3 +27,20 @@ QUICK_POLL_SECONDS = 0.25
 POLL_SECONDS = 1.0
 RECONNECT_POLL_SECONDS = 2.0
 FIND_POLL_SECONDS = 3.0  # while looking for the machine of an unanswered create call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTimeouts:
+    """How long to wait for the agent on a machine, in seconds.
+
+    Attributes:
+        call: For the answer to a question.
+        install: For the agent to come up.
+        silence: Without a sign of life from a followed machine (it gives one every 5 s) the connection counts as lost.
+        checksums: For the machine to read all outputs.
+    """
+
+    call: float = 60.0
+    install: float = 120.0
+    silence: float = 25.0
+    checksums: float = 3600.0

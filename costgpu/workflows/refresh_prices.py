@@ -12,7 +12,7 @@ from costgpu.models.offer import Offer
 from costgpu.models.price_update import PriceUpdate
 from costgpu.pricing import price_store
 from costgpu.pricing.hardware import nearest
-from costgpu.pricing.merge_prices import Refresh, settle
+from costgpu.pricing.merge_prices import RefreshResult, merge_prices
 from costgpu.providers import registry
 from costgpu.providers.base import PriceSource
 from costgpu.providers.spec import ProviderConfig, ProviderSpec
@@ -26,7 +26,7 @@ def price_sources() -> dict[str, ProviderSpec]:
 
 def refresh_prices(
     infra: Sequence[str], now: datetime, reporter: Reporter, *, accept: bool
-) -> tuple[list[Refresh], list[CostGpuError]]:
+) -> tuple[list[RefreshResult], list[CostGpuError]]:
     """Asks price lists and keeps what they say.
 
     Args:
@@ -39,7 +39,7 @@ def refresh_prices(
         What came of each provider, and what has gone wrong, the first thing first.
     """
     known = price_store.offers()
-    results: list[Refresh] = []
+    results: list[RefreshResult] = []
     errors: list[CostGpuError] = []
     for name, regions in _wanted(infra, known):
         spec = price_sources()[name]
@@ -49,7 +49,7 @@ def refresh_prices(
         elif updates:
             failed.append(_no_prices(spec, updates))
         if failed:
-            price_store.note_failure(price_store.FailedTry(provider=name, at=now, why=failed[0].message))
+            price_store.record_failure(price_store.FailedRefresh(provider=name, at=now, why=failed[0].message))
             reporter.note(_missed(spec, known, now))
         errors += failed
     without = sum(len(result.failures) for result in results)
@@ -124,14 +124,16 @@ def _read(
     return updates, failed
 
 
-def _keep(provider: str, updates: Sequence[PriceUpdate], now: datetime, *, accept: bool) -> Refresh:
-    merged: list[Refresh] = []
+def _keep(provider: str, updates: Sequence[PriceUpdate], now: datetime, *, accept: bool) -> RefreshResult:
+    merged: list[RefreshResult] = []
 
     def change(known: Sequence[Offer]) -> Sequence[Offer]:
-        merged.append(settle(known, updates, accept=accept))
+        merged.append(merge_prices(known, updates, accept=accept))
         return merged[0].offers
 
-    price_store.keep(provider, sorted({offer.region for update in updates for offer in update.offers}), now, change)
+    price_store.store_prices(
+        provider, sorted({offer.region for update in updates for offer in update.offers}), now, change
+    )
     return merged[0]
 
 

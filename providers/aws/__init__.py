@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from costgpu.providers.aws.facts import COSTS, end_by_hand, policy
-from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
+
+if TYPE_CHECKING:
+    from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
 
 VARIABLES = (
     "AWS_ACCESS_KEY_ID",

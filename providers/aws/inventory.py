@@ -22,29 +22,6 @@ from costgpu.providers.common import lease_in, not_ours
 
 PARALLEL_REGIONS = 8
 SCHEDULE = "schedule"
-GONE = frozenset(
-    {
-        "InvalidGroup.NotFound",
-        "InvalidGroupId.Malformed",
-        "InvalidVolume.NotFound",
-        "InvalidNetworkInterfaceID.NotFound",
-        "InvalidAllocationID.NotFound",
-        "InvalidSnapshot.NotFound",
-        "InvalidKeyPair.NotFound",
-    }
-)
-STILL_USED = frozenset(
-    {
-        "DependencyViolation",
-        "VolumeInUse",
-        "InvalidNetworkInterface.InUse",
-        "InvalidParameterValue",
-        "InvalidIPAddress.InUse",
-        "IncorrectState",
-        "OperationNotPermitted",
-        "InvalidSnapshot.InUse",
-    }
-)
 # List prices of us-east-1; other regions ask up to twice as much for disks and snapshots, and the same for addresses. They
 # are for finding leaks: what is really charged is on the bill. Source: Amazon EBS pricing (read 2026-11).
 VOLUME_USD_PER_GIB_MONTH = {
@@ -64,7 +41,7 @@ SNAPSHOT_USD_PER_GIB_MONTH = {"standard": 0.05, "archive": 0.0125}
 
 
 def volume_usd_per_hour(row: Mapping[str, Any]) -> float:
-    """Of one entry of ``Volumes``: size, and performance beyond what is included. Attached or not, it costs the same."""
+    """The price of one entry of ``Volumes``, attached or not: size, and performance beyond what is included."""
     kind = str(row.get("VolumeType") or "gp3")
     monthly = float(row.get("Size", 0)) * VOLUME_USD_PER_GIB_MONTH.get(kind, max(VOLUME_USD_PER_GIB_MONTH.values()))
     included, each = IOPS_USD_PER_MONTH.get(kind, (0, 0.0))
@@ -76,7 +53,7 @@ def volume_usd_per_hour(row: Mapping[str, Any]) -> float:
 
 
 def snapshot_usd_per_hour(row: Mapping[str, Any]) -> float:
-    """Of one entry of ``Snapshots``, at most: a full copy. Blocks that other snapshots share are charged once."""
+    """The highest price of one entry of ``Snapshots``: a full copy. Blocks that other snapshots share are charged once."""
     whole = row.get("FullSnapshotSizeInBytes")
     gib = whole / 2**30 if whole else row.get("VolumeSize", 0)
     monthly = gib * SNAPSHOT_USD_PER_GIB_MONTH.get(str(row.get("StorageTier") or "standard"), 0.05)
@@ -90,7 +67,7 @@ class Kind:
     Attributes:
         operation: boto3's paginated (or plain) call that lists it.
         idle: Whether a row is left over, rather than part of something.
-        created_key: Of the time of its creation; empty where EC2 does not tell.
+        created_key: Name of the time of creation in a row; empty where EC2 does not tell.
         question: Further arguments of the call.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
     """
@@ -333,15 +310,15 @@ class Inventory:
             try:
                 getattr(self._clients.client("ec2", region), kind.remove)(**{kind.id_key: resource})
             except sdk.exceptions().ClientError as exc:
-                if sdk.code_of(exc) in STILL_USED:
+                if sdk.code_of(exc) in sdk.codes()["still_used"]:
                     return False
-                if sdk.code_of(exc) not in GONE:
+                if sdk.code_of(exc) not in sdk.codes()["gone"]:
                     raise
         return True
 
 
 def _tags(row: Mapping[str, Any]) -> dict[str, str]:
-    """Of anything that EC2 describes; interfaces have theirs elsewhere."""
+    """The tags of anything that EC2 describes; interfaces have theirs elsewhere."""
     return tags_in({"Tags": row.get("Tags") or row.get("TagSet")})
 
 

@@ -25,7 +25,7 @@ class Place:
     """Where to put a machine.
 
     Attributes:
-        vpc_id: Of the subnet.
+        vpc_id: The network that the subnet is in.
         subnet_id: None lets AWS choose among the default subnets, and with them the zone.
     """
 
@@ -34,7 +34,7 @@ class Place:
 
 
 def group_name(run_id: str) -> str:
-    """Of a run's security group."""
+    """The name of a run's security group."""
     return f"costgpu-{run_id}"
 
 
@@ -47,7 +47,7 @@ class Network:
     """Subnets and security groups.
 
     Args:
-        subnet: To use instead of the default ones; None for those.
+        subnet: Used instead of the default ones; None for those.
     """
 
     def __init__(self, clients: Clients, clock: Clock, subnet: str | None) -> None:

@@ -38,7 +38,7 @@ class Quota:
     """What an offer counts against.
 
     Attributes:
-        code: Of Service Quotas; empty if it is not known.
+        code: Its name in Service Quotas; empty if it is not known.
         vcpus: Its value; None if it could not be read.
     """
 

@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from costgpu.errors import (
@@ -65,9 +65,9 @@ def code_of(exc: Any) -> str:
 
 
 @functools.cache
-def _codes() -> dict[str, frozenset[str]]:
+def codes() -> dict[str, frozenset[str]]:
     """Names of errors by what they mean."""
-    document = tomllib.loads(resources.files(__package__).joinpath("error_codes.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
     return {meaning: frozenset(names) for meaning, names in document.items()}
 
 
@@ -77,12 +77,12 @@ def translate(exc: Exception, doing: str, *, decode: Decoder | None = None) -> P
     Args:
         decode: Turns an encoded authorization message into the action that is missing, if that is allowed.
     """
-    kinds, codes = {cls.__name__ for cls in type(exc).__mro__}, _codes()
+    kinds, known = {cls.__name__ for cls in type(exc).__mro__}, codes()
     if "ClientError" in kinds:
         return _refused(exc, doing, decode)
-    if kinds & codes["credentials"]:
+    if kinds & known["credentials"]:
         return _no_credentials(exc, doing, kinds)
-    if kinds & codes["unanswered"]:
+    if kinds & known["unanswered"]:
         reason = " ".join(str(exc).split())
         return Unreachable(
             f"No answer from AWS to the request to {doing}: {reason}", hint="Check the network, or wait."
@@ -93,30 +93,30 @@ def translate(exc: Exception, doing: str, *, decode: Decoder | None = None) -> P
 
 
 def _refused(exc: Any, doing: str, decode: Decoder | None) -> ProviderError:
-    code, codes = code_of(exc), _codes()
+    code, known = code_of(exc), codes()
     text = " ".join(str(exc.response.get("Error", {}).get("Message", "")).split())
     status = int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
     said = f"Could not {doing}: {code}: {text}".rstrip(": ")
-    if code in codes["expired"]:
+    if code in known["expired"]:
         return AuthError(f"The AWS credentials have expired, or this machine's clock is wrong ({said}).", hint=_LOGIN)
-    if code in codes["bad_key"]:
+    if code in known["bad_key"]:
         return AuthError(
             f"AWS does not accept these credentials ({said}).",
             hint="Check the access key and AWS_PROFILE; a region that is not enabled in the account answers the same.",
         )
-    if code in codes["denied"]:
+    if code in known["denied"]:
         return _denied(exc, doing, text, decode)
-    if code in codes["account"]:
+    if code in known["account"]:
         return AuthError(f"The AWS account cannot be used for this ({said}).", hint="AWS Support can tell why.")
-    if code in codes["no_capacity"] or (code == "Unsupported" and ANOTHER_ZONE.search(text)):
+    if code in known["no_capacity"] or (code == "Unsupported" and ANOTHER_ZONE.search(text)):
         return NoCapacity(said)
-    if code in codes["quota"]:
+    if code in known["quota"]:
         return QuotaExceeded(said, hint="Quotas: https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas")
-    if code in codes["throttled"]:
+    if code in known["throttled"]:
         return Throttled(said)
-    if code in codes["uncertain"] or status >= 500:
+    if code in known["uncertain"] or status >= 500:
         return Unreachable(f"{said} (HTTP {status})")
-    if code in codes["invalid"] or code.startswith(("Invalid", "Missing", "Malformed")):
+    if code in known["invalid"] or code.startswith(("Invalid", "Missing", "Malformed")):
         return InvalidRequest(said, hint=_invalid_hint(code))
     return ProviderError(said)
 

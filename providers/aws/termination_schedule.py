@@ -20,7 +20,7 @@ TARGET = "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances"
 
 
 def schedule_name(run_id: str, instance_id: str) -> str:
-    """Of a machine's schedule: at most 64 characters of letters, digits and dashes."""
+    """The name of a machine's schedule: at most 64 characters of letters, digits and dashes."""
     return f"{PREFIX}{run_id}-{instance_id}"
 
 

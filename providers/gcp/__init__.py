@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from costgpu.providers.base import Billing, Diagnosable, PriceSource, Provider
 from costgpu.providers.gcp.facts import COSTS, end_by_hand, role
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
+
+if TYPE_CHECKING:
+    from costgpu.providers.base import Billing, Diagnosable, PriceSource, Provider
 
 
 def _adapter(config: ProviderConfig) -> Provider:

@@ -27,7 +27,7 @@ HOURS = 1.0  # of the machine whose quota is looked at
 RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
 COMPUTE = "https://compute.googleapis.com"
 NOT_NEEDED = frozenset({"compute.instances.getSerialPortOutput", "compute.projects.get"})
-"""For boot messages, and for a quota that the create call tells, too."""
+"""Permissions for boot messages, and for a quota that the create call tells, too."""
 
 
 def permissions_in(document: str) -> tuple[str, ...]:

@@ -57,7 +57,7 @@ class History:
 
 
 def history_from(operations: Sequence[Any]) -> History:
-    """Of the operations on one instance, in any order."""
+    """The history that the operations on one instance tell, in any order."""
     rows = sorted((row for row in operations if refusal_of(row) is None), key=begun_at)
     created = [row for row in rows if row.operation_type in CREATES]
     deletes = [row for row in rows if row.operation_type in DELETES]
@@ -187,7 +187,7 @@ def instance_from(row: Any, history: History | None = None) -> Instance:
 
 
 def _will_be_deleted(row: Any, told: History) -> bool:
-    """Of a machine that is stopping: whether its end is a deletion, or its own system just switched it off.
+    """Whether the end of a stopping machine is a deletion; else its own system has just switched it off.
 
     The deletion may be over by the time that the operations are read. As long as nothing is on record it is one of the
     two. It is called a deletion then: whoever waits for that, and finds

@@ -43,7 +43,7 @@ IDLE_ADDRESS_USD_PER_HOUR = 0.01  # reserved, and used by nothing
 
 
 def disk_usd_per_hour(row: Any) -> float:
-    """Of one disk; attached or not, it costs the same."""
+    """The price of one disk; attached or not, it costs the same."""
     kind = last_part(str(row.type_))
     monthly = int(row.size_gb) * DISK_USD_PER_GIB_MONTH.get(kind, max(DISK_USD_PER_GIB_MONTH.values()))
     if kind == "hyperdisk-balanced":
@@ -53,7 +53,7 @@ def disk_usd_per_hour(row: Any) -> float:
 
 
 def snapshot_usd_per_hour(row: Any) -> float:
-    """Of one snapshot: what it takes, without the blocks that it shares with earlier ones."""
+    """The price of one snapshot: what it takes, without the blocks that it shares with earlier ones."""
     gib = int(row.storage_bytes) / 2**30
     return round(gib * SNAPSHOT_USD_PER_GIB_MONTH / HOURS_PER_MONTH, 6)
 
@@ -63,7 +63,7 @@ class Kind:
     """One sort of thing that carries our labels, or facts in its description.
 
     Attributes:
-        field: Of the rows in an aggregated list; empty for what is in no zone and no region.
+        field: Name of the rows in an aggregated list; empty for what is in no zone and no region.
         scope: ``zone``, ``region`` or ``global``: where it is, and the name of that in requests.
         idle: Whether a row is left over, rather than part of something.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.

@@ -27,12 +27,12 @@ NETWORK = re.compile(r"(?P<network>[a-z][a-z0-9-]{0,61}[a-z0-9])(?:/(?P<subnet>[
 
 
 def allow_name(run_id: str) -> str:
-    """Of the rule that lets the caller in."""
+    """The name of the rule that lets the caller in."""
     return f"costgpu-{run_id}"
 
 
 def deny_name(run_id: str) -> str:
-    """Of the rule that keeps everybody else out."""
+    """The name of the rule that keeps everybody else out."""
     return f"costgpu-{run_id}-others"
 
 

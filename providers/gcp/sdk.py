@@ -12,7 +12,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from costgpu.errors import (
@@ -126,9 +126,9 @@ def is_missing(exc: Any) -> bool:
 
 
 @functools.cache
-def _codes() -> dict[str, frozenset[str]]:
+def codes() -> dict[str, frozenset[str]]:
     """Names of errors by what they mean."""
-    document = tomllib.loads(resources.files(__package__).joinpath("error_codes.toml").read_text(encoding="utf-8"))
+    document = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
     return {meaning: frozenset(names) for meaning, names in document.items()}
 
 
@@ -189,46 +189,46 @@ def refusal_of(operation: Any) -> Refusal | None:
 
 def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
     """The error for what Google has refused."""
-    names, codes = said.names, _codes()
+    names, known = said.names, codes()
     code = ", ".join(sorted(names)) or (f"HTTP {said.status}" if said.status else "")
     message = f"Could not {doing}: {code}: {said.text}".rstrip(": ")
     whose = project or said.details.get("consumer", "").removeprefix("projects/") or _project_in(said.text)
-    if names & codes["no_capacity"] or FULL.search(said.text):
+    if names & known["no_capacity"] or FULL.search(said.text):
         return NoCapacity(message)
-    if names & codes["throttled"] or said.status == 429:
+    if names & known["throttled"] or said.status == 429:
         return Throttled(message)
-    if names & codes["quota"] or _METRIC.search(said.text):
+    if names & known["quota"] or _METRIC.search(said.text):
         return _over_quota(said, message, whose)
-    if names & codes["billing"] or (
-        said.status == 403 and "billing" in said.text.lower() and not names & codes["disabled"]
+    if names & known["billing"] or (
+        said.status == 403 and "billing" in said.text.lower() and not names & known["disabled"]
     ):
         return AuthError(
             f"Billing is not enabled for the Google Cloud project {whose} ({message}).",
             hint=f"Link a billing account: https://console.cloud.google.com/billing/linkedaccount?project={whose}",
         )
-    if names & codes["disabled"]:
+    if names & known["disabled"]:
         service = said.details.get("service", "compute.googleapis.com")
         return AuthError(
             f"The API {service} is not enabled in the Google Cloud project {whose} ({message}).",
             hint=f"gcloud services enable {service} --project {whose}; then wait a minute or two.",
         )
-    if names & codes["quota_project"]:
+    if names & known["quota_project"]:
         return AuthError(
             f"The quota project of these credentials cannot be used ({message}).",
             hint=f"gcloud auth application-default set-quota-project {whose}",
         )
-    if names & codes["scope"]:
+    if names & known["scope"]:
         return AuthError(
             f"These credentials were made for less than Compute Engine ({message}).",
             hint=f"Sign in with {LOGIN}; on a Google machine, give it the scope cloud-platform.",
         )
     if said.status == 401:
         return AuthError(f"Google Cloud does not accept these credentials ({message}).", hint=f"Sign in again: {LOGIN}")
-    if names & codes["denied"] or said.status == 403:
+    if names & known["denied"] or said.status == 403:
         return _denied(said, doing)
     if said.status >= 500 or (said.status == 408 and not names):
         return Unreachable(f"{message} (HTTP {said.status})")
-    if names & codes["invalid"] or 400 <= said.status < 500:
+    if names & known["invalid"] or 400 <= said.status < 500:
         return InvalidRequest(message, hint=_invalid_hint(said.text))
     return ProviderError(message)
 

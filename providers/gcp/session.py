@@ -235,7 +235,7 @@ def _is_near(host: str) -> bool:
 
 
 def _kind_of(credentials: Any) -> str:
-    """Of credentials that do not tell whose they are."""
+    """What to call credentials that do not tell whose they are."""
     name = type(credentials).__module__
     if name.startswith("google.oauth2.credentials"):
         return "a user, signed in with gcloud"

@@ -7,9 +7,13 @@ only: `machine` and what it imports run as a program of their own.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from costgpu.models.provider_costs import NO_EXTRAS
-from costgpu.providers.base import Provider
 from costgpu.providers.spec import ProviderConfig, ProviderSpec
+
+if TYPE_CHECKING:
+    from costgpu.providers.base import Provider
 
 
 def _adapter(config: ProviderConfig) -> Provider:

@@ -15,8 +15,7 @@ from costgpu.models.job import FileEntry
 from costgpu.runner.machine.agent_bundle import agent_sha256
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition, Selection
-from tests.agent.harness import Machine, in_thread, order, until
-from tests.runner.mortal import selection
+from tests.agent.harness import Machine, in_thread, order, selection, until
 
 
 def test_installing_again_changes_nothing(machine: Machine) -> None:

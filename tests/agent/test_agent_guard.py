@@ -14,8 +14,7 @@ import pytest
 from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.agent.observe.idle import is_active, read_counters
-from tests.agent.harness import Machine, until
-from tests.emulated.guests.test_agent import LISTENS
+from tests.agent.harness import LISTENS, Machine, until
 
 
 def test_a_job_that_does_nothing_is_ended(machine: Machine) -> None:

@@ -14,10 +14,10 @@ import pytest
 from costgpu.errors import HostUnreachable
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.runner.agent.observe import machine_stats
-from costgpu.runner.machine.agent_client import AgentHost, Patience
-from costgpu.runner.machine.host import LogPosition, LogStream
-from tests.agent.harness import Machine, in_thread, order, until
-from tests.emulated.guests.test_agent import LISTENS
+from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.host import LogPosition
+from costgpu.runner.timeouts import AgentTimeouts
+from tests.agent.harness import LISTENS, Machine, in_thread, order, until
 
 
 def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
@@ -376,7 +376,7 @@ def test_following_goes_on_where_a_lost_connection_broke_off(machine: Machine) -
 def test_a_silent_connection_is_given_up(new_machine: Callable[..., Machine]) -> None:
     machine = new_machine(keepalive_seconds=1000)
     machine.run("import time; time.sleep(300)")
-    machine.host = AgentHost(machine.transport, patience=Patience(silence=0.5))
+    machine.host = AgentHost(machine.transport, timeouts=AgentTimeouts(silence=0.5))
     with pytest.raises(HostUnreachable, match="sign of life"):
         machine.follow()
 

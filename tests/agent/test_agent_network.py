@@ -21,8 +21,7 @@ import pytest_socket
 from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.agent.observe.spot_notice import read_notice
 from costgpu.runner.agent.outputs.upload import upload_archive
-from tests.agent.harness import Machine, until
-from tests.emulated.guests.test_agent import LISTENS
+from tests.agent.harness import LISTENS, Machine, until
 from tests.unit.agent.simulation import SimulatedClock
 
 
@@ -162,12 +161,12 @@ def test_a_busy_store_is_asked_again(server: Server, tmp_path: Path) -> None:
     assert clock.elapsed == 1.0 + 2.0
 
 
-@pytest.mark.parametrize("provider", ["aws", "gcp"])
+@pytest.mark.parametrize("kind", ["imdsv2", "computemetadata"])
 def test_a_metadata_service_that_does_not_answer_says_nothing(
-    server: Server, provider: str, monkeypatch: pytest.MonkeyPatch
+    server: Server, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COSTGPU_AGENT_METADATA_URL", "http://127.0.0.1:1")
-    assert read_notice(provider).words == ""
+    assert read_notice(kind).words == ""
 
 
 def test_a_refused_upload_leaves_the_outputs_and_shows_no_address(
@@ -210,19 +209,19 @@ def test_a_daemon_that_was_killed_does_not_lose_the_addresses(
 
 
 @pytest.mark.parametrize(
-    ("provider", "path", "answer"),
+    ("kind", "path", "answer"),
     [
-        ("aws", "/latest/meta-data/spot/instance-action", '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'),
-        ("gcp", "/computeMetadata/v1/instance/preempted", "TRUE"),
+        ("imdsv2", "/latest/meta-data/spot/instance-action", '{"action": "terminate", "time": "2026-11-21T08:22:00Z"}'),
+        ("computemetadata", "/computeMetadata/v1/instance/preempted", "TRUE"),
     ],
 )
 def test_the_providers_notice_ends_the_job_in_time(
-    new_machine: Callable[..., Machine], server: Server, provider: str, path: str, answer: str
+    new_machine: Callable[..., Machine], server: Server, kind: str, path: str, answer: str
 ) -> None:
     machine = new_machine(metadata_url=server.url, notice_seconds=0.1)
-    machine.run(LISTENS, spot=True, provider=provider, grace_seconds=30.0)
+    machine.run(LISTENS, spot=True, spot_notice=kind, grace_seconds=30.0)
     until((machine.home / "work/up").exists)
-    server.answers[path] = "FALSE" if provider == "gcp" else ""
+    server.answers[path] = "FALSE" if kind == "computemetadata" else ""
     asked = len(server.asked)
     until(lambda: len(server.asked) > asked + 1)
     assert machine.host.status().reason is None
@@ -236,7 +235,7 @@ def test_googles_notice_comes_while_somebody_waits_for_it(new_machine: Callable[
     path = "/computeMetadata/v1/instance/preempted"
     server.answers[path], server.etags = "FALSE", True
     machine = new_machine(metadata_url=server.url, notice_seconds=5)
-    machine.run(LISTENS, spot=True, provider="gcp", grace_seconds=30.0)
+    machine.run(LISTENS, spot=True, spot_notice="computemetadata", grace_seconds=30.0)
     until((machine.home / "work/up").exists)
     until(lambda: server.asked)
     assert machine.host.status().reason is None

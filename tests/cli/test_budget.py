@@ -15,7 +15,7 @@ import pytest
 
 from costgpu.errors import AuthError
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.unrecorded_machines import Sighting, add
+from costgpu.ledger.records.unrecorded_machines import Sighting, record_sightings
 from tests.cli.budgets import answer, plant, shown, words
 from tests.cli.here import Here
 from tests.unit.providers.planted import on, opened
@@ -109,7 +109,7 @@ class TestSetShowRemove:
     def test_a_name_that_is_none(self, here: Here) -> None:
         result = here.told("budget", "set", "a b", "--daily", "1")
         assert result.returncode == 2
-        assert "no name for a budget" in result.stderr
+        assert "not a valid name for a budget" in result.stderr
 
     def test_what_is_shown(self, here: Here) -> None:
         plant(here, "120", tags={"team": "nlp"})
@@ -245,7 +245,7 @@ class TestCheck:
         here.told("budget", "set", "all", "--total", "10")
         now = datetime.now(UTC)
         with Ledger.open(folder=here.data) as ledger:
-            add(
+            record_sightings(
                 ledger,
                 [
                     Sighting(

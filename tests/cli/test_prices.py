@@ -145,8 +145,8 @@ def test_a_refresh_of_aws_makes_offers_new(server: PriceServer) -> None:
 def test_without_infra_everybody_with_credentials_is_asked(server: PriceServer) -> None:
     refresh()  # only the two regions are in these lists
     assert "ListSkus" not in server.requests
-    assert {found.provider for found in (price_store.kept("aws"), price_store.kept("gcp")) if found} == {"aws"}
-    kept = price_store.kept("aws")
+    assert price_store.stored_prices("gcp") is None
+    kept = price_store.stored_prices("aws")
     assert kept is not None
     assert set(kept.regions) == {"us-east-1", "us-east-2"}  # the others have no new price: they were not refreshed
 
@@ -251,7 +251,7 @@ def test_a_refusal_leaves_the_old_prices_and_says_so(
     server: PriceServer, refusal: Refusal, code: int, words: str
 ) -> None:
     assert refresh("--infra", f"gcp/{REGION}")[0] == 0
-    kept = price_store.kept("gcp")
+    kept = price_store.stored_prices("gcp")
     server.refusals["ListSkus"] = [refusal] * 9
     got, shown, said = refresh("--infra", "gcp")
     assert (got, shown) == (code, "")
@@ -259,7 +259,7 @@ def test_a_refusal_leaves_the_old_prices_and_says_so(
     assert "prices that it missed stay 0 to 128 days old" in said.replace(
         f"{(today() - date(2026, 7, 16)).days} days", "128 days"
     )
-    assert price_store.kept("gcp") == kept
+    assert price_store.stored_prices("gcp") == kept
     assert "The refresh of gcp at" in told("prices")[1]
     server.refusals.clear()
     assert refresh("--infra", f"gcp/{REGION}")[0] == 0
@@ -288,7 +288,7 @@ def test_an_empty_list_is_no_refresh(server: PriceServer) -> None:
     code, _, said = refresh("--infra", f"gcp/{REGION}")
     assert code == 4
     assert "Not one price of Google Cloud could be made from 0 price list entries" in said
-    assert price_store.kept("gcp") is None
+    assert price_store.stored_prices("gcp") is None
 
 
 @pytest.mark.parametrize(

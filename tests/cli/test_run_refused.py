@@ -17,7 +17,7 @@ from costgpu.clock import ManualClock
 from costgpu.errors import AuthError
 from costgpu.models.instance import Identity
 from costgpu.models.run import Plan
-from costgpu.runner.plan import Limits, Place
+from costgpu.runner.plan import LaunchPlace, Limits
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.places import Places
 from costgpu.workflows.runs.plan import make_plan
@@ -185,7 +185,7 @@ def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refus
         )
         context = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
         limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
-        places = [Place(offer=offer("us-east-1", provider=name)) for name in ("aws", "gcp")]
+        places = [LaunchPlace(offer=offer("us-east-1", provider=name)) for name in ("aws", "gcp")]
         return make_plan(context, spec(str(tmp_path)), Places(ranked=places, verdict="", notes=[]), limits)
 
     both = planned(aws="123", gcp="team-a")

@@ -14,6 +14,8 @@ from costgpu.ledger import Ledger
 from tests.ledger import postgres
 from tests.ledger.postgres import Server
 
+KINDS = ("sqlite", pytest.param("postgresql", marks=pytest.mark.slow))
+
 
 def numbers(ledger: Ledger, run_id: str) -> list[int]:
     """Of the events of a run."""
@@ -51,13 +53,7 @@ def migrated(server: Server) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a ledger is, or will be.
-
-    Attributes:
-        kind: ``sqlite`` or ``postgresql``.
-        url: Of it.
-        file: Of it; None on the server.
-    """
+    """Where a ledger is, or will be: in an SQLite file, or on the PostgreSQL server (then there is no file)."""
 
     kind: str
     url: str
@@ -68,7 +64,7 @@ class Place:
         return Ledger.open(self.url)
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def another(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Place]:
     """Makes places where no ledger is yet, as many as are wanted."""
     if request.param == "postgresql":
@@ -89,7 +85,7 @@ def empty(another: Callable[[], Place]) -> Place:
     return another()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Where a ledger without a row is (on the server), or will be (a file)."""
     if request.param == "postgresql":

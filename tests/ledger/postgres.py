@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 PACKAGE = "postgresql"
 USER = "costgpu"
 TEMPLATE = "migrated"
@@ -111,13 +113,11 @@ class Server:
         """Stops it: SIGINT breaks connections off, SIGKILL is a crash."""
         if self._process is None:
             return
-        children = _children(self._process.pid)
+        children = psutil.Process(self._process.pid).children()
         self._process.send_signal(how)
         self._process.wait(60)
         self._process = None
-        deadline = time.monotonic() + 30
-        while any(_lives(child) for child in children) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        psutil.wait_procs(children, timeout=60)
 
     def close(self) -> None:
         """Stops it and removes everything."""
@@ -186,20 +186,6 @@ def _account() -> pwd.struct_passwd:
         except KeyError:
             continue
     raise RuntimeError("there is neither a user postgres nor a user nobody")
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def prepare() -> int:

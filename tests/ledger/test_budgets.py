@@ -11,6 +11,7 @@ from tests.ledger.postgres import Server
 from tests.unit.ledger.test_budget_store import TestAlerts, TestAtOnce, TestNewest, TestSet
 from tests.unit.runner.test_spending import TestRuns, TestStrangers, TestWhatCannotBeAsked
 
+pytestmark = pytest.mark.slow
 __all__ = ["TestAlerts", "TestAtOnce", "TestNewest", "TestRuns", "TestSet", "TestStrangers", "TestWhatCannotBeAsked"]
 
 

@@ -27,6 +27,7 @@ from tests.ledger.processes import note
 
 SCRIPT = Path(__file__).with_name("processes.py")
 ROOT = SCRIPT.parents[2]
+pytestmark = pytest.mark.slow
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: to become nobody, or to mount a small disk")
 
 

@@ -22,6 +22,7 @@ from tests.ledger.postgres import Server
 from tests.unit.ledger.test_store import happened
 
 
+@pytest.mark.slow
 class TestServer:
     """What only a server can do: be away."""
 
@@ -109,6 +110,7 @@ def test_nobody_listens_there() -> None:
     assert "hunter2" not in caught.value.message
 
 
+@pytest.mark.slow  # libpq waits at least two seconds
 def test_a_server_that_accepts_and_never_answers_does_not_keep_anybody_waiting() -> None:
     pytest_socket.enable_socket()
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.queries.accuracy import accuracy, comparisons
@@ -21,17 +22,17 @@ from costgpu.ledger.queries.export import as_json
 from costgpu.ledger.queries.focus import as_focus
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.queries.totals import By, totals
-from costgpu.ledger.records.billed import compared
+from costgpu.ledger.records.billed import compare_with_bills
 from costgpu.ledger.records.budget_rules import bounds
 from costgpu.ledger.records.budget_store import alerts_of, all_budgets, claim_delivery
 from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import measured_speeds
-from costgpu.ledger.records.unrecorded_machines import seen
+from costgpu.ledger.records.unrecorded_machines import sightings_since
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
 from costgpu.render.text.jobs import jobs_json
 from costgpu.runner.find_run import load_run
-from costgpu.runner.spending import gather, state_of
+from costgpu.runner.spending import budget_state, gather
 
 DATA = Path(__file__).parent / "data"
 ANSWERS: dict[str, Any] = json.loads((DATA / "answers-0.1.0.json").read_text())
@@ -69,7 +70,7 @@ def test_totals(ledger: Ledger, by: By) -> None:
 def test_budgets_and_alerts(ledger: Ledger) -> None:
     stored = all_budgets(ledger)
     spending = gather(ledger, [each.budget for each in stored], None, AT, lambda *_: {})
-    states = [state_of(spending, each.budget) for each in stored]
+    states = [budget_state(spending, each.budget) for each in stored]
     found = {state.budget.name: {**to_json(state), "percent": state.percent} for state in states}
     assert found == ANSWERS["budgets"]
     periods = [bounds(each.budget.every, each.budget.time_zone, AT) for each in stored]
@@ -80,12 +81,12 @@ def test_budgets_and_alerts(ledger: Ledger) -> None:
 
 
 def test_bills_estimates_and_speeds(ledger: Ledger) -> None:
-    assert to_json(compared(ledger, *NOVEMBER)) == ANSWERS["billed"]
+    assert to_json(compare_with_bills(ledger, *NOVEMBER)) == ANSWERS["billed"]
     assert to_json(accuracy(comparisons(ledger, Selection()))) == ANSWERS["accuracy"]
     speeds = [speed for workload in ("w-train", "w-aws") for speed in measured_speeds(ledger, workload).values()]
     assert to_json(speeds) == ANSWERS["speeds"]
     assert to_json(recent_estimates(ledger)) == ANSWERS["estimates"]
-    assert to_json(seen(ledger)) == ANSWERS["unrecorded_machines"]
+    assert to_json(sightings_since(ledger)) == ANSWERS["unrecorded_machines"]
 
 
 def test_it_goes_on(ledger: Ledger) -> None:
@@ -95,3 +96,17 @@ def test_it_goes_on(ledger: Ledger) -> None:
     ledger.append(RunEvent(run_id=open_run, sequence=7, at=AT, kind=EventKind.CLOSED, data=data))
     assert ledger.open_runs() == ()
     assert spent(ledger, Selection(), None, None) == before + Decimal("0.25")
+
+
+def test_a_new_ledger_has_the_tables_of_that_version(ledger: Ledger, tmp_path: Path) -> None:
+    """What a released step makes never changes: a change of the schema is another step, and another file in data/."""
+    with Ledger.open(folder=tmp_path / "new") as new:
+        new.append(RunEvent(run_id="aaaa", sequence=0, at=AT, kind=EventKind.NOTED))
+
+        def tables(each: Ledger) -> set[str]:
+            query = text("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")
+            none: set[str] = set()
+            return each.read(lambda connection: {" ".join(sql.split()) for sql in connection.scalars(query)}, none)
+
+        assert tables(new) == tables(ledger)
+        assert len(tables(new)) > 40

@@ -8,13 +8,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.measure.harness import SCRIPTS, profile_of, request
+from tests.until import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
@@ -69,6 +69,10 @@ def test_what_was_there_stays_byte_identical(tmp_path: Path) -> None:
     assert str(folder / "by_program") in outcome.restored
 
 
+def has_stepped(cache: Path) -> bool:
+    return any(cache.glob("costgpu/measurements/*/stepping"))
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     try:
@@ -101,11 +105,8 @@ def test_an_interrupt_ends_the_script_too(number: signal.Signals, tmp_path: Path
         text=True,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
     )
-    deadline = time.monotonic() + 240
-    while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
-        assert time.monotonic() < deadline, "the script never stepped"
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.05)
+    until(lambda: has_stepped(tmp_path) or child.poll() is not None, 240)
+    assert child.poll() is None, child.communicate()
     child.send_signal(number)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
@@ -125,10 +126,7 @@ def test_the_script_dies_with_costgpu(tmp_path: Path) -> None:
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
         cwd=tmp_path,
     )
-    deadline = time.monotonic() + 240
-    while not list(tmp_path.glob("costgpu/measurements/*/stepping")):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: has_stepped(tmp_path), 240)
     probe = psutil.Process(child.pid).children()[0]
     child.kill()
     child.wait()

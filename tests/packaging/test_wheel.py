@@ -17,11 +17,20 @@ pytestmark = pytest.mark.packaging
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel built from this tree, without the network."""
-    root = Path(__file__).resolve().parent.parent.parent
+    root = Path(__file__).resolve().parents[2]
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(root)]
     subprocess.run(command, check=True, capture_output=True, text=True)
     return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the wheel installs."""
+    target = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(target)]
+    subprocess.run([*pip, str(wheel)], check=True, capture_output=True)
+    return target
 
 
 def test_the_wheel_holds_each_module_once(wheel: Path) -> None:
@@ -42,64 +51,32 @@ def test_the_wheel_holds_each_module_once(wheel: Path) -> None:
     assert any("CC-BY-SA" in n for n in names)
 
 
-def test_the_installed_wheel_works_from_anywhere(wheel: Path, tmp_path: Path) -> None:
-    target = tmp_path / "site"
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-            "--target",
-            str(target),
-            str(wheel),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    environment = {**os.environ, "PYTHONPATH": str(target)}
+def test_the_installed_wheel_works_from_anywhere(installed: Path, root: Path, tmp_path: Path) -> None:
+    def run(*words: str) -> str:
+        return subprocess.run(
+            [sys.executable, *words],
+            env={**os.environ, "PYTHONPATH": str(installed)},
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
     code = "import costgpu.pricing, costgpu.providers; print(costgpu.pricing.__file__)"
-    where = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, capture_output=True, text=True
-    ).stdout
-    assert where.startswith(str(target))
-    command = [sys.executable, "-m", "costgpu", "offers", "--gpus", "L4:1", "--json", "--top", "1"]
-    out = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-    assert json.loads(out)["offers"]
-    root = Path(__file__).resolve().parent.parent.parent
+    assert run("-c", code).startswith(str(installed))
+    assert json.loads(run("-m", "costgpu", "offers", "--gpus", "L4:1", "--json", "--top", "1"))["offers"]
     for cloud, file in (("aws", "policy.json"), ("gcp", "role.yaml")):
-        command = [sys.executable, "-m", "costgpu", "doctor", "--policy", cloud]
-        out = subprocess.run(command, env=environment, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
-        assert out == (root / "providers" / cloud / file).read_text()
+        text = (root / "providers" / cloud / file).read_text()
+        assert run("-m", "costgpu", "doctor", "--policy", cloud) == text
 
 
 @pytest.mark.torch
-def test_the_installed_probe_measures(wheel: Path, tmp_path: Path) -> None:
-    target = tmp_path / "site"
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--no-index",
-            "--target",
-            str(target),
-            str(wheel),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    script = Path(__file__).resolve().parent.parent / "scripts" / "loader.py"
+def test_the_installed_probe_measures(installed: Path, root: Path, tmp_path: Path) -> None:
+    script = root / "tests" / "scripts" / "loader.py"
     command = [sys.executable, "-m", "costgpu", "estimate", "--json", "--measure-for", "1s", "--python", sys.executable]
     result = subprocess.run(
         [*command, str(script)],
-        env={**os.environ, "PYTHONPATH": str(target)},
+        env={**os.environ, "PYTHONPATH": str(installed)},
         cwd=tmp_path,
         check=False,
         capture_output=True,

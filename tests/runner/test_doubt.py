@@ -12,24 +12,24 @@ from costgpu.models.run import EventKind, RunEvent, RunState
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run
-from costgpu.runner.launch import launch
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud
-from tests.runner.mortal import Killed, Life, MemoryBook, plan, tools
-from tests.runner.test_kill_at_every_step import World
+from tests.runner.mortal import Killed, Life, MemoryBook, tools
+from tests.runner.test_kill_at_every_step import new_world
+from tests.runner.world import World
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World.new(tmp_path)
+    return new_world(tmp_path)
 
 
 def killed_at(world: World, call: str, *, after: bool, tmp_path: Path) -> None:
     """A client that dies at its first such call."""
     calls = Life()
-    World.new(tmp_path / "rehearsal").start(calls)
+    new_world(tmp_path / "rehearsal").launch(life=calls)
     with pytest.raises(Killed):
-        world.start(Life(dies_at=calls.calls.index(call) + 1, after=after))
+        world.launch(life=Life(dies_at=calls.calls.index(call) + 1, after=after))
 
 
 def somebody_elses(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeCloud:
@@ -71,24 +71,24 @@ def test_another_accounts_credentials_prove_nothing(
     assert len(world.cloud.alive()) == 1
     world.clock.sleep(900)
     world.reap()
-    assert (world.folder / "work" / "model.pt").exists()
-    world.check("reaped with the right credentials")
+    assert (world.work / "model.pt").exists()
+    world.check_over("reaped with the right credentials")
 
 
 def test_a_refusal_after_an_unanswered_call_does_not_mean_that_nothing_was_created(world: World) -> None:
     world.cloud.faults.next("create", error=Unreachable("no answer"), after=True)
     world.cloud.faults.next("create", error=NoCapacity("none left"), without_effect=True)
-    driver = world.start(Life())
+    driver = world.launch(life=Life())
     assert driver.error is None
-    assert (world.folder / "work" / "model.pt").exists()
-    world.check("one machine, found again")
+    assert (world.work / "model.pt").exists()
+    world.check_over("one machine, found again")
 
 
 def test_neither_does_one_after_a_throttled_call(world: World) -> None:
     world.cloud.faults.next("create", error=Throttled("slow down"), after=True)
     world.cloud.faults.next("create", error=NoCapacity("none left"), without_effect=True)
-    assert world.start(Life()).error is None
-    world.check("one machine, found again")
+    assert world.launch(life=Life()).error is None
+    world.check_over("one machine, found again")
 
 
 def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
@@ -96,12 +96,12 @@ def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
     world.cloud.faults.next("create", error=AuthError("expired"), without_effect=True)
     world.cloud.faults.next("find", error=AuthError("expired"), times=9)
     with pytest.raises(TerminationUnconfirmed, match="Whether a machine was created for run r1") as caught:
-        world.start(Life())
+        world.launch(life=Life())
     assert "costgpu cancel r1" in caught.value.hint
     assert load_run(world.book, "r1").state is not RunState.CLOSED
     world.cloud.faults.clear()
     world.reap()
-    world.check("ended once somebody could be asked")
+    world.check_over("ended once somebody could be asked")
 
 
 def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World,
     driver = adopt(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), None)
     driver.drive()
     assert driver.error is None
-    assert (world.folder / "work" / "model.pt").exists()
+    assert (world.work / "model.pt").exists()
 
 
 def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world: World, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world
     world.clock.sleep((lease - world.clock.now()).total_seconds() - 30)
     adopt(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
     assert not world.cloud.instances_of("r1")
-    world.check("only looked for")
+    world.check_over("only looked for")
 
 
 class Forgetful(MemoryBook):
@@ -151,22 +151,14 @@ def test_a_ledger_that_breaks_never_keeps_a_machine_alive(world: World, kind: Ev
     world.book = Forgetful(**{"reads_after" if reading else "writes_after": kind})
 
     def start() -> Driver:
-        return launch(
-            plan(world.folder / "work"),
-            world.book,
-            tools(world.cloud, world.folder),
-            NullObserver(),
-            owner="me@here",
-            environment={},
-            run_id="r1",
-        )
+        return world.launch(kit=tools(world.cloud, world.folder))
 
     if kind is EventKind.ATTEMPTED and reading:
         with pytest.raises(LedgerError):  # nothing is known to exist yet
             start()
     else:
         start()
-        assert (world.folder / "work" / "model.pt").exists()
+        assert (world.work / "model.pt").exists()
     world.clock.sleep(7200)
     assert not world.cloud.alive()
     assert not world.cloud.past_lease(slack_seconds=60)
@@ -176,5 +168,5 @@ def test_without_a_ledger_no_second_place_is_tried(world: World) -> None:
     world.book = Forgetful(writes_after=EventKind.ATTEMPTED)
     world.cloud.no_capacity(region="us-east-1")
     with pytest.raises(LedgerError):
-        world.start(Life())
+        world.launch(life=Life())
     assert not world.cloud.instances_of("r1")

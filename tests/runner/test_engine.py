@@ -74,12 +74,7 @@ class TestProvisioning:
         world.check_over()
 
     @pytest.mark.parametrize(
-        "error",
-        [
-            QuotaExceeded("quota", hint="ask"),
-            AuthError("denied", hint="log in"),
-            ProviderError("on fire"),
-        ],
+        "error", [QuotaExceeded("quota", hint="ask"), AuthError("denied", hint="log in"), ProviderError("on fire")]
     )
     def test_other_refusals_are_final_and_keep_their_name(self, world: World, error: ProviderError) -> None:
         world.cloud.faults.next("create", error=error)

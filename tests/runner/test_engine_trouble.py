@@ -9,16 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.errors import (
-    CapTooSmall,
-    CostGpuError,
-    LedgerDamaged,
-    LedgerError,
-    RunCancelled,
-)
+from costgpu.errors import CapTooSmall, CostGpuError, LedgerDamaged, LedgerError, RunCancelled
 from costgpu.models.job import LogStream
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.runner.adopt import adopt, collect_finished
@@ -29,6 +23,7 @@ from costgpu.runner.launch import launch
 from costgpu.runner.state.observer import Answer
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
+from tests.properties import examples
 from tests.runner.mortal import Life, MemoryBook, Mortal, plan, tools
 from tests.runner.world import RUN, Watcher, World, press
 
@@ -229,15 +224,7 @@ class TestTwoDrivers:
                 second.append(driver.cancel())
 
             at = Elsewhere(world.who, state, cancel)
-            launch(
-                plan(world.work),
-                world.book,
-                world.tools,
-                at,
-                owner="me",
-                environment={},
-                run_id=RUN,
-            )
+            world.launch(observer=at)
             assert second[0].state is RunState.CLOSED, state
             world.check_over()
 
@@ -250,7 +237,7 @@ class TestTwoDrivers:
 
         world.who.at[RunState.BOOTING] = KeyboardInterrupt()
         at = Elsewhere(world.who, RunState.BOOTING, meddle)
-        driver = launch(plan(world.work), book, world.tools, at, owner="me", environment={}, run_id=RUN)
+        driver = world.launch(book=book, observer=at)
         assert book.meddled
         assert isinstance(driver.error, RunCancelled)
         world.check_over()
@@ -352,7 +339,7 @@ def somewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield tmp_path_factory.mktemp("world")
 
 
-@settings(max_examples=6, deadline=None)
+@examples(24)
 @given(
     cap=st.decimals("0.02", "20", places=2),
     boot=st.sampled_from([1.0, 60.0, 500.0, NEVER]),

@@ -15,7 +15,7 @@ from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.reap import OrphanReason, ReapFindings
 from costgpu.models.run import Attempt, RunState, RunView
 from costgpu.providers.base import TAG_LEASE, TAG_RUN, OwnedResources
-from costgpu.runner.reap import NEW_SECONDS, Only, end_orphans, look
+from costgpu.runner.reap import NEW_SECONDS, ReapFilter, end_orphans, find_orphans
 from costgpu.runner.state.states import replay
 from tests.contract.harness import RUN, FakeHarness, offer_of
 from tests.fake_cloud import FakeCloud, FakeProvider
@@ -67,7 +67,7 @@ class Account(FakeHarness):
     def look(
         self, known: Callable[[str], RunView | None] = nobody_knows, regions: list[str] | None = None, **more: Any
     ) -> ReapFindings:
-        return look([self.provider], regions, self.now(), known, **more)
+        return find_orphans([self.provider], regions, self.now(), known, **more)
 
     def reap(self, known: Callable[[str], RunView | None] = nobody_knows, **more: Any) -> ReapFindings:
         found = self.look(known, **more)
@@ -319,7 +319,7 @@ class TestNarrowed:
         account.disk("young0000000", created_at=account.now() - 3 * HOUR)
         account.clock.sleep(1200)
         assert len(account.look().orphans) == 2
-        found = account.look(only=Only(before=account.now() - HOUR))
+        found = account.look(only=ReapFilter(before=account.now() - HOUR))
         assert ids(found) == [old.ref.instance_id]
         assert [kept.ref for kept in found.kept] == [young.ref]
         assert things(found) - {each.resource_id for each in account.cloud.resources.of("old000000000")} == {
@@ -336,12 +336,12 @@ class TestNarrowed:
         }
         account.clock.sleep(3600)
         for me in ("ann@laptop", "ann"):
-            found = account.look(only=Only(owner=me), regions=[HERE])
+            found = account.look(only=ReapFilter(owner=me), regions=[HERE])
             assert ids(found) == [his.ref.instance_id]
             rules = {each.resource_id for each in account.cloud.resources.of("mine00000000")}
             assert things(found) - rules == {disks["ann@laptop"]}
         view = view_of("none00000000", state=RunState.CLOSED, owner="ann@laptop")
-        found = account.look(lambda run_id: view if run_id == "none00000000" else None, only=Only(owner="ann"))
+        found = account.look(lambda run_id: view if run_id == "none00000000" else None, only=ReapFilter(owner="ann"))
         assert disks[""] in things(found)
         assert next(item.owner for item in found.leftovers if item.resource_id == disks[""]) == "ann@laptop"
 
@@ -352,9 +352,9 @@ class TestNarrowed:
         known = account.disk("kept00000000", owner="ann-laptop")
         view = view_of("kept00000000", state=RunState.CLOSED, owner="ann@laptop")
         ledger = {"kept00000000": view}
-        found = account.look(ledger.get, only=Only(owner="ann@laptop"), regions=[HERE])
+        found = account.look(ledger.get, only=ReapFilter(owner="ann@laptop"), regions=[HERE])
         assert things(found) == {labelled, known}
-        assert things(account.look(ledger.get, only=Only(owner="ann"), regions=[HERE])) == {known}
+        assert things(account.look(ledger.get, only=ReapFilter(owner="ann"), regions=[HERE])) == {known}
 
 
 class TestPlaces:
@@ -363,7 +363,7 @@ class TestPlaces:
         account.clock.sleep(2 * 3600)
         other = FakeCloud(account.clock)
         other.faults.next("list_owned", error=ProviderError("broken"))
-        found = look([other.provider(), account.provider], None, account.now(), nobody_knows)
+        found = find_orphans([other.provider(), account.provider], None, account.now(), nobody_knows)
         assert len(found.orphans) == 1
         assert found.unreachable == {"fake": "broken"}
 

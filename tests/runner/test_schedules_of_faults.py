@@ -1,4 +1,4 @@
-"""Schedules of faults (400; SCHEDULES=5000 runs so many) against the invariants of termination, on the fake cloud.
+"""Schedules of faults against the invariants of termination, on the fake cloud.
 
 Clients are started, killed and followed by others; providers fail, throttle and lose answers; machines are preempted,
 cut off and ended by hand; agents die. Afterwards time passes and reap runs. What must hold:
@@ -13,11 +13,10 @@ cut off and ended by hand; agents die. Afterwards time passes and reap runs. Wha
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -29,10 +28,11 @@ from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import launch
-from costgpu.runner.reap import end_orphans, look
+from costgpu.runner.reap import end_orphans, find_orphans
 from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
+from tests.properties import examples
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
 
 RUN = "r1"
@@ -135,7 +135,7 @@ class Schedule(RuleBasedStateMachine):
                 return None
 
         collect_finished(book, kit, NullObserver())
-        found = look([kit.provider("fake")], None, self.clock.now(), known)
+        found = find_orphans([kit.provider("fake")], None, self.clock.now(), known)
         end_orphans(found, kit.provider, self.clock)
 
     @rule(
@@ -223,9 +223,4 @@ class Schedule(RuleBasedStateMachine):
 
 
 TestSchedules = Schedule.TestCase
-TestSchedules.settings = settings(
-    max_examples=int(os.environ.get("SCHEDULES", "400")),
-    stateful_step_count=12,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-)
+TestSchedules.settings = examples(400, stateful_step_count=12, suppress_health_check=list(HealthCheck))

@@ -8,16 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.clock import ManualClock
+from costgpu.errors import RunNotFound
 from costgpu.models.job import LogStream
+from costgpu.models.reap import ReapFindings
 from costgpu.models.run import EventKind, RunState, RunView
-from costgpu.runner.adopt import adopt
+from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Services
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import launch
-from costgpu.runner.state.observer import Answer
+from costgpu.runner.reap import end_orphans, find_orphans
+from costgpu.runner.state.observer import Answer, NullObserver
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
-from tests.runner.mortal import MemoryBook, plan, tools
+from tests.runner.mortal import Life, MemoryBook, Mortal, plan, tools
 
 JOB = JobScript(
     setup_seconds=5,
@@ -72,31 +75,64 @@ class Watcher:
 
 
 class World:
-    """A cloud, a ledger, a person."""
+    """A cloud, a ledger, a person: all that outlives a client."""
 
-    def __init__(self, folder: Path, script: JobScript = JOB, machine: MachineScript = MACHINE) -> None:
-        self.cloud = FakeCloud(ManualClock(), script=script, machine=machine)
+    def __init__(
+        self, folder: Path, script: JobScript = JOB, machine: MachineScript = MACHINE, book: MemoryBook | None = None
+    ) -> None:
+        self.clock = ManualClock()
+        self.cloud = FakeCloud(self.clock, script=script, machine=machine)
         self.cloud.terminating_seconds = 2.0
         self.cloud.leaves_rules = True
         self.cloud.add_foreign()
-        self.book = MemoryBook()
+        self.cloud.add_foreign_resource("somebody")
+        self.book = book or MemoryBook()
         self.folder = folder
         self.work = folder / "work"
         self.work.mkdir(parents=True)
         self.who = Watcher()
         self.tools = tools(self.cloud, folder)
 
-    def launch(self, *, detach: bool = False, kit: Services | None = None, book: Any = None, **changes: Any) -> Driver:
+    def launch(
+        self,
+        *,
+        life: Life | None = None,
+        kit: Services | None = None,
+        book: Any = None,
+        observer: Any = None,
+        run_id: str = RUN,
+        detach: bool = False,
+        **changes: Any,
+    ) -> Driver:
+        """A client of its own if it has a life, which may end."""
+        if life is not None:
+            kit, book = tools(self.cloud, self.folder, life), Mortal(self.book, life, "ledger")
         return launch(
             plan(self.work, **changes),
             book or self.book,
             kit or self.tools,
-            self.who,
+            observer or self.who,
             owner="me@here",
             environment={"TOKEN": "x"},
             detach=detach,
-            run_id=RUN,
+            run_id=run_id,
         )
+
+    def reap(self, life: Life | None = None) -> ReapFindings:
+        """What cron does, in a new process."""
+        kit = tools(self.cloud, self.folder, life)
+        book = Mortal(self.book, life or Life(), "ledger")
+
+        def known(run_id: str) -> RunView | None:
+            try:
+                return load_run(book, run_id)
+            except RunNotFound:
+                return None
+
+        collect_finished(book, kit, NullObserver())
+        found = find_orphans([kit.provider("fake")], None, self.clock.now(), known)
+        end_orphans(found, kit.provider, self.clock)
+        return found
 
     def resume(self, secrets: dict[str, str] | None = None) -> Driver:
         driver = adopt(self.view, self.book, self.tools, self.who, secrets)
@@ -118,13 +154,15 @@ class World:
             if event.kind is EventKind.ATTEMPTED
         ]
 
-    def check_over(self) -> None:
+    def check_over(self, what: str = "") -> None:
         """Closed, and nothing of it is left in the cloud."""
-        assert self.view.state is RunState.CLOSED
-        assert not self.cloud.alive()
-        assert not self.cloud.leftovers(RUN)
-        assert len(self.cloud.instances_of(RUN)) <= 1
-        assert self.cloud.foreign_untouched()
+        assert not self.cloud.past_lease(slack_seconds=60), what
+        assert not self.cloud.alive(), what
+        assert not self.cloud.leftovers(RUN), what
+        assert len(self.cloud.instances_of(RUN)) <= 1, what
+        assert self.cloud.foreign_untouched(), what
+        for run_id in self.book.rows:
+            assert load_run(self.book, run_id).state is RunState.CLOSED, what
 
     def during(self, seconds: float, happens: Callable[[], None]) -> None:
         """Lets something happen so long after the job's first line."""

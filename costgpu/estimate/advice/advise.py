@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costgpu.estimate.advice.context import Case, cheapest_of_each_type
+from costgpu.estimate.advice.context import AdviceContext, cheapest_of_each_type
 from costgpu.estimate.advice.placement import place_advice
 from costgpu.estimate.advice.script import script_advice
 from costgpu.estimate.predict import Workload
@@ -31,25 +31,25 @@ def advise(
     """The advice for a workload, the most dollars first; empty where there is none that the model can tell.
 
     Args:
-        workload: As measured.
-        verdict: Over `offers`.
-        offers: Predictions for the places that were weighed.
-        preferences: With which they were weighed.
+        workload: The workload as it was measured.
+        verdict: The verdict over `offers`.
+        offers: Predictions for the places that were considered.
+        preferences: What the user wants.
         spot_offers: Predictions for spot machines, where `offers` are on demand; empty for no advice on them.
         wider_offers: Predictions for what the user's options (accelerator, region) left out; empty if nothing.
     """
-    case = Case(
+    context = AdviceContext(
         workload=workload,
         before=verdict.recommended,
         preferences=preferences,
         offers=cheapest_of_each_type(offers, verdict.recommended),
     )
-    if case.free and workload.profile.ended:
+    if context.free and workload.profile.ended:
         return ()  # it is over already
-    found: list[Advice | None] = [*script_advice(case), *place_advice(case, wider_offers, spot_offers)]
+    found: list[Advice | None] = [*script_advice(context), *place_advice(context, wider_offers, spot_offers)]
     return ranked([advice for advice in found if advice is not None])
 
 
 def ranked(advice: Sequence[Advice]) -> tuple[Advice, ...]:
-    """By dollars, then by time."""
+    """The advice in order of dollars, then of time saved."""
     return tuple(sorted(advice, key=lambda one: (-one.saving_usd, -one.saving_seconds)))

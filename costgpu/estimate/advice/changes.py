@@ -2,7 +2,7 @@
 
 What a change does to a number that no profile holds (a kernel for each cast, the start of a worker) is not in the
 changed workload, so that its prediction is what `costgpu estimate` will say of the changed script. It is the change's
-toll (`costgpu.estimate.advice.overheads`), which a saving has to survive.
+overhead (`costgpu.estimate.advice.overheads`), which a saving has to survive.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ def uses_loader(data: DataLoading) -> bool:
 
 
 def with_half(workload: Workload, dtype: str) -> Workload:
-    """Under ``torch.autocast("cuda")``; `dtype` is ``float16`` or ``bfloat16``."""
+    """The workload under ``torch.autocast("cuda")``; `dtype` is ``float16`` or ``bfloat16``."""
     framework = workload.profile.framework
     casts = [Autocast(device="cuda", dtype=dtype, enabled=True), *framework.autocast]
     return replace(workload, profile=replace(workload.profile, framework=replace(framework, autocast=casts)))
 
 
 def with_tf32(workload: Workload) -> Workload:
-    """After ``torch.set_float32_matmul_precision("high")``."""
+    """The workload after ``torch.set_float32_matmul_precision("high")``."""
     framework = replace(workload.profile.framework, float32_matmul_precision="high", matmul_tf32=True)
     return replace(workload, profile=replace(workload.profile, framework=framework))
 
 
 def with_workers(workload: Workload, workers: int) -> Workload:
-    """With so many DataLoader workers in every phase that has a DataLoader with fewer."""
+    """The workload with so many DataLoader workers in every phase that has a DataLoader with fewer."""
 
     def change(phase: Phase) -> Phase:
         if not uses_loader(phase.data) or phase.data.workers >= workers:
@@ -68,7 +68,7 @@ def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
 
 
 def with_batch(workload: Workload, factor: float) -> Workload:
-    """With `factor` times the samples in a batch and as many steps fewer: the same samples in all.
+    """The workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all.
 
     Arithmetic, data, the script's own Python and the bytes of activations are taken per sample; launches, framework
     calls, the optimizer and the bytes of weights and their gradients per step.
@@ -102,12 +102,12 @@ def with_batch(workload: Workload, factor: float) -> Workload:
         replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)
         for split in workload.splits
     ]
-    amount = replace(workload.amount, steps=tuple(steps / factor for steps in workload.amount.steps))
-    return replace(_phases(workload, change), works=works, splits=splits, amount=amount)
+    scope = replace(workload.scope, steps=tuple(steps / factor for steps in workload.scope.steps))
+    return replace(_phases(workload, change), works=works, splits=splits, scope=scope)
 
 
 def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
-    """With `factor` micro-batches of every step in one: the same gradients from fewer launches."""
+    """The workload with `factor` micro-batches of every step in one: the same gradients from fewer launches."""
 
     def change(phase: Phase) -> Phase:
         data = _larger(phase.data, factor)
@@ -123,18 +123,18 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
 
 
 def without_host_python(workload: Workload) -> Workload:
-    """With nothing of the script's own Python in the step."""
+    """The workload without the script's own Python in the step."""
     splits = [replace(split, host=0.0) for split in workload.splits]
     return replace(_phases(workload, lambda phase: replace(phase, host_seconds_per_step=0.0)), splits=splits)
 
 
 def with_setup(workload: Workload, seconds: float) -> Workload:
-    """With a set-up of so many seconds."""
+    """The workload with a set-up of so many seconds."""
     return replace(workload, profile=replace(workload.profile, setup_seconds=seconds))
 
 
 def without_epoch_starts(workload: Workload) -> Workload:
-    """Without the work between epochs that is neither validation nor a checkpoint."""
+    """The workload without the work between epochs that is neither validation nor a checkpoint."""
     return _phases(workload, lambda phase: replace(phase, extras=[e for e in phase.extras if not starts_epoch(e)]))
 
 
@@ -191,7 +191,7 @@ def scaled_work(work: StepWork, *, size: float = 1.0, launches: float = 1.0, sam
     """The work of a step with `size` times the samples and `launches` times the kernels.
 
     Args:
-        work: Of the step as it is.
+        work: Work of the step as it is.
         size: Factor of arithmetic and bytes.
         launches: Factor of kernels.
         same_bytes: Part of the bytes that stays as it is.

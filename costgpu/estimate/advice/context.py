@@ -11,15 +11,16 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimate.cost import cost_range, hourly_usd
+from costgpu.estimate.cost import hourly_usd, with_run
+from costgpu.estimate.interval import probability_less
 from costgpu.estimate.predict import Workload, predict
 from costgpu.estimate.verdict import Preferences, best
-from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance, Range
+from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance
 
-LEAST_SHARE = 0.05  # of the cost (of the time, where it costs nothing): below it nothing is said
-LEAST_USD = 0.01  # of the whole job; of an epoch or 1,000 steps only the share counts
-LEAST_SECONDS = 60.0  # where it costs nothing; the same
-LEAST_PROBABILITY = 0.8  # that the change saves anything: as sure as the intervals are wide
+MIN_SAVED_SHARE = 0.05  # of the cost (of the time, where it costs nothing): below it nothing is said
+MIN_SAVED_USD = 0.01  # of the whole job; of an epoch or 1,000 steps only the share counts
+MIN_SAVED_SECONDS = 60.0  # where it costs nothing; the same
+MIN_PROBABILITY = 0.8  # that the change saves anything: as sure as the intervals are wide
 # Standard deviation of the logarithm of (predicted / measured) speed-up of one change on one machine.
 # Source: benchmarks/advice.py rows (2026-11-21): 0.14 over 39 public pairs with and without mixed precision (median
 # error 7 %), 0.06 over 12 pairs of batch sizes. The larger one is taken for every change.
@@ -32,19 +33,19 @@ SHARED_CORES_SIGMA = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One change of a script that may be worth advising.
+    """One change of a script that may be worth advising; the callables take the prediction with the change.
 
     Attributes:
         kind: What it changes.
         size: How much, among the options of its kind: workers, the factor of a batch.
-        action: In words, by the prediction with it.
+        action: The advice in words.
         short: The same in a few words.
         change: The changed workload for a place; None where it does not apply.
-        toll: Seconds that it may add to the run and that no prediction knows.
-        sigma: What the logarithm of its speed-up is off by at least.
+        overhead: Seconds that the change may add to the run and that no prediction knows.
+        sigma: Least error of the logarithm of its speed-up.
         basis: What its saving is computed from.
-        notes: For a reader.
-        at_most: The saving is an upper bound.
+        notes: Further sentences for a reader.
+        at_most: Whether the saving is an upper bound.
     """
 
     kind: AdviceKind
@@ -52,7 +53,7 @@ class Option:
     action: Callable[[Prediction], str]
     short: Callable[[Prediction], str]
     change: Callable[[Workload, Candidate], Workload | None]
-    toll: Callable[[Prediction], float] = lambda _: 0.0
+    overhead: Callable[[Prediction], float] = lambda _: 0.0
     sigma: Callable[[Prediction], float] = lambda _: 0.0
     basis: str
     notes: tuple[str, ...] = ()
@@ -60,14 +61,14 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class AdviceContext:
     """What is to become cheaper.
 
     Attributes:
-        workload: As measured.
+        workload: The workload as it was measured.
         before: The recommendation that a saving is counted from; None where nothing is possible.
         offers: Places to run it: of each instance type the cheapest, and the recommended one.
-        preferences: The user's.
+        preferences: What the user wants.
     """
 
     workload: Workload
@@ -95,7 +96,7 @@ class Case:
             return [self.before] if self.before is not None else []
         return self.offers
 
-    def weigh(self, *options: Option) -> Advice | None:
+    def best_advice(self, *options: Option) -> Advice | None:
         """The advice to make these changes, on the best offer for them or else on the recommended machine; or None."""
         if self.before is None:
             return None
@@ -107,21 +108,24 @@ class Case:
         first = best([after for _, after in found], self.preferences) if not self.free else None
         same = [after for place, after in found if place is self.before and not after.infeasible]
         for after in [*([first] if first is not None else []), *same]:
-            advice = self.advice(
-                options[0].kind if len(options) == 1 else AdviceKind.TOGETHER,
-                options[0].action(after)
-                if len(options) == 1
-                else f"Together: {' and '.join(option.short(after) for option in options)}",
-                after,
-                toll=sum(option.toll(after) for option in options),
-                sigma=max(error_between(self.before, after), *(option.sigma(after) for option in options)),
-                basis=", ".join(dict.fromkeys(option.basis for option in options)),
-                notes=options[0].notes if len(options) == 1 else (),
-                at_most=any(option.at_most for option in options),
-            )
+            advice = self._advice_of(options, self.before, after)
             if advice is not None:
                 return advice
         return None
+
+    def _advice_of(self, options: Sequence[Option], before: Prediction, after: Prediction) -> Advice | None:
+        alone = options[0] if len(options) == 1 else None
+        together = f"Together: {' and '.join(option.short(after) for option in options)}"
+        return self.advice(
+            alone.kind if alone else AdviceKind.TOGETHER,
+            alone.action(after) if alone else together,
+            after,
+            overhead=sum(option.overhead(after) for option in options),
+            sigma=max(error_between(before, after), *(option.sigma(after) for option in options)),
+            basis=", ".join(dict.fromkeys(option.basis for option in options)),
+            notes=alone.notes if alone else (),
+            at_most=any(option.at_most for option in options),
+        )
 
     def advice(
         self,
@@ -129,7 +133,7 @@ class Case:
         action: str,
         after: Prediction,
         *,
-        toll: float = 0.0,
+        overhead: float = 0.0,
         other_usd: float = 0.0,
         other_seconds: float = 0.0,
         sigma: float | None = None,
@@ -140,16 +144,16 @@ class Case:
         """The advice that leads to `after`; None if it saves too little, or less than the model can tell.
 
         Args:
-            kind: Of change.
-            action: In words.
+            kind: Kind of change.
+            action: The advice in words.
             after: Prediction with the change.
-            toll: Seconds of it that the prediction does not know.
+            overhead: Seconds of it that the prediction does not know.
             other_usd: Cost of other machines that it needs.
-            other_seconds: Their time.
-            sigma: Of the logarithm of the ratio of the two; None to tell it from the two places.
-            basis: What it is computed from.
-            notes: For a reader.
-            at_most: It is an upper bound.
+            other_seconds: Wall-clock time of those machines.
+            sigma: Error of the logarithm of the ratio of the two; None to tell it from the two places.
+            basis: What the saving is computed from.
+            notes: Further sentences for a reader.
+            at_most: Whether the saving is an upper bound.
         """
         before = self.before
         if before is None:
@@ -157,21 +161,17 @@ class Case:
         usd = before.cost_usd.value - after.cost_usd.value - other_usd
         seconds = before.wall_seconds.value - after.wall_seconds.value - other_seconds
         if self.free:
-            whole, left, least = (
-                before.wall_seconds.value,
-                after.wall_seconds.value + other_seconds + toll,
-                LEAST_SECONDS,
-            )
+            least, whole = MIN_SAVED_SECONDS, before.wall_seconds.value
+            left = after.wall_seconds.value + other_seconds + overhead
         else:
-            extra = toll * hourly_usd(after.candidate) / 3600
-            whole, left, least = before.cost_usd.value, after.cost_usd.value + other_usd + extra, LEAST_USD
-        if not self.workload.amount.whole:
+            least, whole = MIN_SAVED_USD, before.cost_usd.value
+            left = after.cost_usd.value + other_usd + overhead * hourly_usd(after.candidate) / 3600
+        if not self.workload.scope.whole:
             least = 0.0
-        if whole <= 0 or whole - left < max(least, LEAST_SHARE * whole):
+        if whole <= 0 or whole - left < max(least, MIN_SAVED_SHARE * whole):
             return None
-        spread = error_between(before, after) if sigma is None else sigma
-        sure = probability_less(left, whole, spread)
-        if sure < LEAST_PROBABILITY:
+        probability = probability_less(left, whole, error_between(before, after) if sigma is None else sigma)
+        if probability < MIN_PROBABILITY:
             return None
         return Advice(
             kind=kind,
@@ -182,7 +182,7 @@ class Case:
             after=after,
             other_usd=other_usd,
             other_seconds=other_seconds,
-            probability=sure,
+            probability=probability,
             at_most=at_most,
             basis=basis,
             notes=tuple(notes),
@@ -217,36 +217,18 @@ def paired(one: Candidate, other: Candidate) -> bool:
     return (one.offer.provider, one.offer.family) == (other.offer.provider, other.offer.family)
 
 
-def probability_less(one: float, other: float, sigma: float) -> float:
-    """P(one < other) if the logarithm of their ratio is off by `sigma`."""
-    if one <= 0 or other <= 0:
-        return float(one < other)
-    distance = math.log(other / one)
-    if sigma <= 0:
-        return float(distance > 0)
-    return 0.5 * (1 + math.erf(distance / sigma / math.sqrt(2)))
-
-
 def scaled(prediction: Prediction, factor: float) -> Prediction:
     """The prediction with `factor` times the run."""
-    run = prediction.run_seconds
-    run = Range(value=run.value * factor, low=run.low * factor, high=run.high * factor)
-    overhead = prediction.overhead_seconds
-    wall = (run.value + overhead, run.low + overhead, run.high + overhead)
-    cost = cost_range(prediction.candidate, wall)
     return replace(
-        prediction,
+        with_run(prediction, prediction.run_seconds.times(factor)),
         step_seconds=prediction.step_seconds * factor,
-        run_seconds=run,
-        wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
-        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]),
         terms={name: seconds * factor for name, seconds in prediction.terms.items()},
         parts={name: seconds * factor for name, seconds in prediction.parts.items()},
     )
 
 
 def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
-    """Of each instance type and purchase option the cheapest place, as only the price differs; `keep` stays in."""
+    """The cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
     least: dict[tuple[str, str, str], Prediction] = {}
     for place in offers:
         offer = place.candidate.offer

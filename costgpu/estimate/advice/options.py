@@ -12,11 +12,12 @@ from costgpu.estimate.advice.changes import (
     with_workers,
     without_host_python,
 )
-from costgpu.estimate.advice.context import SHARED_CORES_SIGMA, Case, Option
+from costgpu.estimate.advice.context import SHARED_CORES_SIGMA, AdviceContext, Option
 from costgpu.estimate.advice.overheads import cast_seconds, worker_seconds
 from costgpu.estimate.gpu import foreign_optimizer, precision_of
+from costgpu.estimate.interval import STEADY
 from costgpu.estimate.op_tables import HALF_TYPES
-from costgpu.estimate.predict import STEADY, Workload
+from costgpu.estimate.predict import Workload
 from costgpu.models.prediction import AdviceKind, Candidate, Prediction
 
 GPU_MODEL = "the four-term GPU model and the traced step"
@@ -27,9 +28,9 @@ BATCH_FACTORS = (2, 4, 8)
 HOST_SHARE = 0.2  # of a step, that no GPU can speed up
 
 
-def mixed_precision(case: Case) -> list[Option]:
+def mixed_precision(context: AdviceContext) -> list[Option]:
     """bf16 where the hardware has it, else fp16; none if the script already computes in half precision."""
-    workload = case.workload
+    workload = context.workload
     half = precision_of(workload.profile.framework).half
     if not _torch(workload) or half is not None or _half_already(workload):
         return []
@@ -48,7 +49,7 @@ def mixed_precision(case: Case) -> list[Option]:
         kind=AdviceKind.MIXED_PRECISION,
         action=action,
         change=change,
-        toll=lambda _: casts,
+        overhead=lambda _: casts,
         basis=GPU_MODEL,
         short=lambda after: f"mixed precision ({half_for(after.candidate)})",
         notes=("Compare the loss of the first steps with and without it.",),
@@ -77,10 +78,10 @@ def _half_already(workload: Workload) -> bool:
     return half > 0.5 * sum(work.total_flops for work in workload.works)
 
 
-def tf32(case: Case) -> list[Option]:
+def tf32(context: AdviceContext) -> list[Option]:
     """TF32 for fp32 matrix products, which PyTorch leaves off; none under autocast, which leaves little in fp32."""
-    precision = precision_of(case.workload.profile.framework)
-    if not _torch(case.workload) or precision.matmul_tf32 or precision.half is not None:
+    precision = precision_of(context.workload.profile.framework)
+    if not _torch(context.workload) or precision.matmul_tf32 or precision.half is not None:
         return []
 
     def change(base: Workload, place: Candidate) -> Workload | None:
@@ -97,16 +98,18 @@ def tf32(case: Case) -> list[Option]:
     return [option]
 
 
-def workers(case: Case) -> list[Option]:
+def workers(context: AdviceContext) -> list[Option]:
     """More DataLoader workers, on a host with the cores for them."""
-    loaders = [phase.data for phase in case.workload.profile.phases if uses_loader(phase.data)]
-    if not loaders or case.before is None or (case.free and not _steady(case.workload)):
+    loaders = [phase.data for phase in context.workload.profile.phases if uses_loader(phase.data)]
+    if not loaders or context.before is None or (context.free and not _steady(context.workload)):
         return []
     now = min(data.workers for data in loaders)
-    notes = [bound] if (bound := amdahl(case.before)) else []
-    if any((phase.total.steps or 0) > (phase.total.steps_per_epoch or 1e30) for phase in case.workload.profile.phases):
+    notes = [bound] if (bound := amdahl(context.before)) else []
+    if any(
+        (phase.total.steps or 0) > (phase.total.steps_per_epoch or 1e30) for phase in context.workload.profile.phases
+    ):
         notes.append("With persistent_workers=True they start once, not in every epoch.")
-    return [_with_workers(case, now, number, tuple(notes)) for number in WORKERS if number > now]
+    return [_with_workers(context, now, number, tuple(notes)) for number in WORKERS if number > now]
 
 
 def _steady(workload: Workload) -> bool:
@@ -115,8 +118,8 @@ def _steady(workload: Workload) -> bool:
     return machine.gemm_gflops_low >= STEADY * machine.gemm_gflops
 
 
-def _with_workers(case: Case, now: int, number: int, notes: tuple[str, ...]) -> Option:
-    before = case.before.candidate.offer if case.before is not None else None
+def _with_workers(context: AdviceContext, now: int, number: int, notes: tuple[str, ...]) -> Option:
+    before = context.before.candidate.offer if context.before is not None else None
 
     def action(after: Prediction) -> str:
         offer = after.candidate.offer
@@ -132,7 +135,7 @@ def _with_workers(case: Case, now: int, number: int, notes: tuple[str, ...]) -> 
         notes=notes,
         short=lambda _: f"{number} DataLoader worker{'s' if number > 1 else ''}",
         change=lambda base, _: with_workers(base, number),
-        toll=lambda after: worker_seconds(case.workload, number, after),
+        overhead=lambda after: worker_seconds(context.workload, number, after),
         sigma=lambda after: 0.0 if after.candidate.is_gpu else SHARED_CORES_SIGMA,
     )
 
@@ -151,10 +154,10 @@ def amdahl(prediction: Prediction) -> str:
     return f"Of a step there, {listed}: no GPU, however fast, makes it more than {1 / fixed:.1f}x as fast."
 
 
-def host_python(case: Case) -> list[Option]:
+def host_python(context: AdviceContext) -> list[Option]:
     """The script's own Python out of the step, where it is a good part of it on a GPU."""
-    before = case.before
-    if before is None or not before.candidate.is_gpu or not traced(case.workload):
+    before = context.before
+    if before is None or not before.candidate.is_gpu or not traced(context.workload):
         return []
     step = sum(before.terms.values())
     share = before.terms.get("host", 0.0) / step if step > 0 else 0.0
@@ -173,10 +176,10 @@ def host_python(case: Case) -> list[Option]:
     return [option]
 
 
-def fewer_accumulations(case: Case) -> list[Option]:
+def fewer_accumulations(context: AdviceContext) -> list[Option]:
     """Larger micro-batches instead of gradient accumulation, where the accelerator has the memory."""
-    workload = case.workload
-    if not _launches_known(case) or any(foreign_optimizer(phase) for phase in workload.profile.phases):
+    workload = context.workload
+    if not _launches_known(context) or any(foreign_optimizer(phase) for phase in workload.profile.phases):
         return []
     counts = {phase.micro_batches for phase in workload.profile.phases}
     if len(counts) != 1 or (count := counts.pop()) < 2 or count != int(count):
@@ -199,13 +202,13 @@ def fewer_accumulations(case: Case) -> list[Option]:
     return [option(factor) for factor in range(2, int(count) + 1) if int(count) % factor == 0]
 
 
-def batches(case: Case) -> list[Option]:
+def batches(context: AdviceContext) -> list[Option]:
     """More samples in a step, so that launches and the optimizer's work are spread over more of them."""
-    if not _launches_known(case):
+    if not _launches_known(context):
         return []
 
     def option(factor: int) -> Option:
-        words = f"atches {factor} times as large{_sized(case.workload, factor)}"
+        words = f"atches {factor} times as large{_sized(context.workload, factor)}"
         return Option(
             kind=AdviceKind.LARGER_BATCH,
             size=factor,
@@ -220,11 +223,11 @@ def batches(case: Case) -> list[Option]:
     return [option(factor) for factor in BATCH_FACTORS]
 
 
-def _launches_known(case: Case) -> bool:
+def _launches_known(context: AdviceContext) -> bool:
     """Whether there are traced launches to spread, and the memory of a larger batch can be told."""
-    workload = case.workload
+    workload = context.workload
     known = traced(workload) and all(phase.saved_tensor_bytes > 0 for phase in workload.profile.phases)
-    return known and case.before is not None and case.before.candidate.is_gpu
+    return known and context.before is not None and context.before.candidate.is_gpu
 
 
 def _sized(workload: Workload, factor: int) -> str:

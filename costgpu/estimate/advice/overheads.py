@@ -1,11 +1,12 @@
 """What a change adds to a run and no prediction knows: kernels that cast, workers that start. Pure.
 
-A saving that does not survive its toll is not advised. Tolls are upper ends, not means.
+A saving that does not survive its overhead is not advised. Overheads are upper ends, not means.
 """
 
 from __future__ import annotations
 
 from costgpu.estimate.advice.changes import uses_loader
+from costgpu.estimate.cpu import host_cores
 from costgpu.estimate.gpu import LAUNCH_SECONDS
 from costgpu.estimate.op_tables import ATTENTION_FORWARD, MATMUL
 from costgpu.estimate.predict import Workload
@@ -19,7 +20,7 @@ CASTS_PER_OP, CASTS_PER_WEIGHT = 2.0, 2.0
 SCALER_KERNELS = 10.0
 CASTING = MATMUL | ATTENTION_FORWARD | {"aten::convolution"}
 # CPU time of a batch on its way from a worker (queue and shared memory), and of a worker from fork to exit, which are
-# the start of an epoch. Source: benchmarks/advice.py toll on two Zen 3 cores (torch 2.13, 2026-11-21): 0.5-0.7 ms for
+# the start of an epoch. Source: benchmarks/advice.py toll, on two Zen 3 cores (torch 2.13, 2026-11-21): 0.5-0.7 ms for
 # 1 kB to 1.5 MB (busy: 0.7-1.1), and 0.10-0.14 s.
 HANDOVER_SECONDS = 1e-3
 WORKER_START_SECONDS = 0.12
@@ -28,7 +29,7 @@ WORKER_START_SECONDS = 0.12
 def cast_seconds(workload: Workload) -> float:
     """Launching the casts of mixed precision, over the whole run."""
     total = 0.0
-    for phase, steps in zip(workload.profile.phases, workload.amount.steps, strict=True):
+    for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
         total += steps * LAUNCH_SECONDS * _casts(phase)
     return total
 
@@ -44,16 +45,15 @@ def _casts(phase: Phase) -> float:
 def worker_seconds(workload: Workload, workers: int, after: Prediction) -> float:
     """Workers that start, batches that are handed over, and, without a GPU, cores that the training wants as well."""
     total = 0.0
-    profile, amount = workload.profile, workload.amount
-    for phase, steps, epochs in zip(profile.phases, amount.steps, amount.epochs, strict=True):
+    profile, scope = workload.profile, workload.scope
+    for phase, steps, epochs in zip(profile.phases, scope.steps, scope.epochs, strict=True):
         data = phase.data
         if not uses_loader(data) or data.workers >= workers:
             continue
         total += WORKER_START_SECONDS * (workers - data.workers) * max(1.0, epochs)
         if data.workers == 0:
             total += HANDOVER_SECONDS * data.batches_per_step * steps
-        offer, cpu = after.candidate.offer, after.candidate.cpu
-        if offer is not None and not after.candidate.is_gpu:
-            cores = max(1.0, offer.vcpus / (cpu.vcpus_per_core if cpu is not None else 2))
-            total += steps * (data.fetch_seconds_per_batch or 0.0) * data.batches_per_step / cores
+        if after.candidate.offer is not None and not after.candidate.is_gpu:
+            work = (data.fetch_seconds_per_batch or 0.0) * data.batches_per_step
+            total += steps * work / host_cores(after.candidate)
     return total

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from costgpu.estimate.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
-from costgpu.estimate.advice.context import Case, cheapest_of_each_type
+from costgpu.estimate.advice.context import AdviceContext, cheapest_of_each_type
 from costgpu.estimate.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
 from costgpu.estimate.feasibility import MARGIN, accelerator_need_gib, incompatible
 from costgpu.estimate.gpu import precision_of
 from costgpu.estimate.predict import Workload
-from costgpu.estimate.verdict import best, describe
+from costgpu.estimate.verdict import best
+from costgpu.estimate.verdict_sentence import describe
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction
 from costgpu.models.workload import ExtraKind, Rhythm
@@ -20,27 +21,30 @@ START_SECONDS = 60.0  # of a set-up, that are imports and building the model: th
 LAUNCH_BOUND = 0.3  # share of a step's launches and host work from which a larger GPU is idle
 MEMORY_UNUSED = 0.5  # of the accelerator's memory
 PRICES = "the prices of the snapshot"
+MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
 SMALL_ERROR = 0.02  # of a ratio in which only a price changes
 
 
-def place_advice(case: Case, wider: Sequence[Prediction], spot: Sequence[Prediction]) -> Iterator[Advice | None]:
+def place_advice(
+    context: AdviceContext, wider: Sequence[Prediction], spot: Sequence[Prediction]
+) -> Iterator[Advice | None]:
     """Everything that another place, or less work on this one, would save; None where it saves nothing."""
-    yield preprocessing(case)
-    yield between_epochs(case)
-    yield other_instance(case, wider)
-    yield region(case, wider)
-    yield spot_machine(case, spot)
-    yield does_not_fit(case, wider)
+    yield preprocessing(context)
+    yield between_epochs(context)
+    yield other_instance(context, wider)
+    yield region(context, wider)
+    yield spot_machine(context, spot)
+    yield does_not_fit(context, wider)
 
 
-def preprocessing(case: Case) -> Advice | None:
+def preprocessing(context: AdviceContext) -> Advice | None:
     """What the script does before its first step, done before on a cheap CPU machine."""
-    workload, before = case.workload, case.before
+    workload, before = context.workload, context.before
     movable = workload.profile.setup_seconds - START_SECONDS
-    if before is None or not workload.amount.whole or movable <= 0:
+    if before is None or not workload.scope.whole or movable <= 0:
         return None
     return _moved(
-        case,
+        context,
         AdviceKind.PREPROCESSING,
         with_setup(workload, START_SECONDS),
         movable,
@@ -48,10 +52,10 @@ def preprocessing(case: Case) -> Advice | None:
     )
 
 
-def between_epochs(case: Case) -> Advice | None:
+def between_epochs(context: AdviceContext) -> Advice | None:
     """What the script does again before every epoch, done once and kept."""
-    workload = case.workload
-    phases = zip(workload.profile.phases, workload.amount.epochs, strict=True)
+    workload = context.workload
+    phases = zip(workload.profile.phases, workload.scope.epochs, strict=True)
     again = [
         (extra.seconds_each, epochs / max(extra.every, 1e-9))
         for phase, epochs in phases
@@ -64,7 +68,7 @@ def between_epochs(case: Case) -> Advice | None:
     persistent = any(phase.data.workers for phase in workload.profile.phases)
     hint = ", persistent_workers=True" if persistent else ""
     return _moved(
-        case,
+        context,
         AdviceKind.BETWEEN_EPOCHS,
         without_epoch_starts(workload),
         once,
@@ -72,13 +76,13 @@ def between_epochs(case: Case) -> Advice | None:
     )
 
 
-def _moved(case: Case, kind: AdviceKind, changed: Workload, seconds: float, action: str) -> Advice | None:
+def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds: float, action: str) -> Advice | None:
     """The advice to do `seconds` of work on the cheapest CPU machine that can run the script, not on the GPU machine."""
-    before = case.before
+    before = context.before
     if before is None or not before.candidate.is_gpu:
         return None
     cheap = min(
-        (place.candidate for place in case.offers if not place.candidate.is_gpu and not place.infeasible),
+        (place.candidate for place in context.offers if not place.candidate.is_gpu and not place.infeasible),
         key=hourly_usd,
         default=None,
     )
@@ -90,10 +94,10 @@ def _moved(case: Case, kind: AdviceKind, changed: Workload, seconds: float, acti
         f"On {cheap.offer.provider} {cheap.offer.instance_type} it costs {format_usd(cost)}, once for all later runs;"
         f" here it took {format_duration(seconds)} and $0."
     )
-    return case.advice(
+    return context.advice(
         kind,
         action,
-        case.after(changed, before),
+        context.after(changed, before),
         other_usd=cost,
         other_seconds=wall,
         basis="what it took here",
@@ -102,29 +106,29 @@ def _moved(case: Case, kind: AdviceKind, changed: Workload, seconds: float, acti
     )
 
 
-def other_instance(case: Case, wider: Sequence[Prediction]) -> Advice | None:
+def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """Another accelerator, fewer of them or a smaller host, among what the user's options had left out."""
-    before = case.before
-    if before is None or case.free:
+    before = context.before
+    if before is None or context.free:
         return None
-    was = before.candidate.offer
+    was = before.offer
     others = [
         place
         for place in cheapest_of_each_type(wider, None)
         if place.candidate.is_gpu
-        and place.candidate.offer is not None
+        and place.offer is not None
         and was is not None
-        and (place.candidate.offer.provider, place.candidate.offer.instance_type) != (was.provider, was.instance_type)
+        and (place.offer.provider, place.offer.instance_type) != (was.provider, was.instance_type)
     ]
-    found = best(others, case.preferences)
+    found = best(others, context.preferences)
     if found is None:
         return None
-    return case.advice(
+    return context.advice(
         AdviceKind.OTHER_INSTANCE,
         f"{_instance(before.candidate, found.candidate)}, which your options left out",
         found,
         basis=PRICES + " and the model",
-        notes=_why_smaller(case.workload, before),
+        notes=_why_smaller(context.workload, before),
     )
 
 
@@ -151,7 +155,7 @@ def _chips(count: float, name: str) -> str:
 
 def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
     """Which part of the recommended accelerator lies idle."""
-    step, offer = sum(before.terms.values()), before.candidate.offer
+    step, offer = sum(before.terms.values()), before.offer
     chip = offer.accelerator if offer is not None else None
     if chip is None or step <= 0:
         return []
@@ -166,26 +170,26 @@ def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
     return found
 
 
-def region(case: Case, wider: Sequence[Prediction]) -> Advice | None:
+def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """The same instance type where it is cheapest, among the regions that the user's options had left out."""
-    before = case.before
-    was = before.candidate.offer if before is not None else None
+    before = context.before
+    was = before.offer if before is not None else None
     if was is None:
         return None
     same = [
         place
         for place in wider
-        if (offer := place.candidate.offer) is not None
+        if (offer := place.offer) is not None
         and offer.region != was.region
         and (offer.provider, offer.instance_type, offer.purchase_option)
         == (was.provider, was.instance_type, was.purchase_option)
     ]
-    found = best(same, case.preferences)
-    if found is None or found.candidate.offer is None:
+    found = best(same, context.preferences)
+    if found is None or found.offer is None:
         return None
-    return case.advice(
+    return context.advice(
         AdviceKind.REGION,
-        f"The same {was.instance_type} in {found.candidate.offer.region}",
+        f"The same {was.instance_type} in {found.offer.region}",
         found,
         sigma=SMALL_ERROR,
         basis=PRICES,
@@ -193,26 +197,24 @@ def region(case: Case, wider: Sequence[Prediction]) -> Advice | None:
     )
 
 
-def spot_machine(case: Case, spot: Sequence[Prediction]) -> Advice | None:
+def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice | None:
     """Spot machines, with what an interruption would lose of the job as its checkpoints are."""
-    before = case.before
-    offer = before.candidate.offer if before is not None else None
+    before = context.before
+    offer = before.offer if before is not None else None
     if before is None or offer is None or offer.purchase_option is PurchaseOption.SPOT:
         return None
-    places = [place for place in cheapest_of_each_type(spot, None) if _is_spot(place)]
-    first = best(places, case.preferences)
-    same = [
-        place
-        for place in places
-        if place.candidate.offer is not None
-        and place.candidate.offer.instance_type == offer.instance_type
-        and not place.infeasible
+    places = [
+        (place, place.offer)
+        for place in cheapest_of_each_type(spot, None)
+        if place.offer is not None and place.offer.purchase_option is PurchaseOption.SPOT
     ]
+    first = best([place for place, _ in places], context.preferences)
+    same = [p for p, there in places if there.instance_type == offer.instance_type and not p.infeasible]
     for found in [*([first] if first is not None else []), *same]:
-        lost = _lost_seconds(case.workload, found)
+        lost = _lost_seconds(context.workload, found)
         rate = hourly_usd(found.candidate)
         if lost is None:
-            seen = "none was seen in what was measured" if case.workload.profile.phases[-1].step.count else "a must"
+            seen = "none was seen in what was measured" if context.workload.profile.phases[-1].step.count else "a must"
             action = f"Spot with checkpoints ({seen})"
             wall = found.wall_seconds.value
             once = format_usd(wall * rate / 3600)
@@ -222,14 +224,12 @@ def spot_machine(case: Case, spot: Sequence[Prediction]) -> Advice | None:
             once = format_usd(lost * rate / 3600)
             note = f"An interruption loses at most {format_duration(lost)} ({once}), if the script resumes from them."
         counted = f"{100 * (SPOT_REPEATED_WORK - 1):.0f} % more for repeated work is in it, which is assumed."
-        advice = case.advice(AdviceKind.SPOT, action, found, basis="spot prices, which change", notes=[note, counted])
+        advice = context.advice(
+            AdviceKind.SPOT, action, found, basis="spot prices, which change", notes=[note, counted]
+        )
         if advice is not None:
             return advice
     return None
-
-
-def _is_spot(place: Prediction) -> bool:
-    return place.candidate.offer is not None and place.candidate.offer.purchase_option is PurchaseOption.SPOT
 
 
 def _lost_seconds(workload: Workload, there: Prediction) -> float | None:
@@ -256,72 +256,56 @@ def need_gib(workload: Workload) -> float:
     return MARGIN * max(accelerator_need_gib(phase, precision) for phase in workload.profile.phases)
 
 
-def does_not_fit(case: Case, wider: Sequence[Prediction]) -> Advice | None:
+def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """The cheapest accelerator that holds the job, or, where none does, the number of them that would."""
-    if not traced(case.workload):
+    if not traced(context.workload):
         return None
-    gpus = [place for place in case.offers if place.candidate.is_gpu]
-    need = need_gib(case.workload)
+    gpus = [place for place in context.offers if place.candidate.is_gpu]
+    need = need_gib(context.workload)
     if not gpus or any(not place.infeasible for place in gpus) or not any(_too_small(p, need) for p in gpus):
         return None
-    head = f"It needs {need:.1f} GiB on one accelerator, more than any offer has"
-    basis = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
-    one = best([place for place in wider if place.candidate.is_gpu], case.preferences)
+    head = f"It needs {need:.1f} GiB on one accelerator"
+    one = best([place for place in wider if place.candidate.is_gpu], context.preferences)
     if one is not None:
-        advice = case.advice(
-            AdviceKind.DOES_NOT_FIT,
-            f"It needs {need:.1f} GiB on one accelerator: {describe(one)} has them",
-            one,
-            basis=basis,
-        )
-        if advice is not None:
-            return advice
-        if case.before is not None:
-            return None
-        return Advice(
-            kind=AdviceKind.DOES_NOT_FIT,
-            action=f"It needs {need:.1f} GiB on one accelerator: {describe(one)} has them",
-            saving_usd=0.0,
-            saving_seconds=0.0,
-            before=None,
-            after=one,
-            basis=basis,
-        )
-    several = [place for place in [*gpus, *wider] if _together(place, need) and _software_runs(case.workload, place)]
+        action = f"{head}: {describe(one)} has them"
+        if context.before is None:
+            return _unpriced(action, None, one)
+        return context.advice(AdviceKind.DOES_NOT_FIT, action, one, basis=MEMORY)
+    several = [p for p in [*gpus, *wider] if _together(p, need) and _software_runs(context.workload, p)]
     if not several:
-        return Advice(
-            kind=AdviceKind.DOES_NOT_FIT,
-            action=head + ", and more than the accelerators of any offer together",
-            saving_usd=0.0,
-            saving_seconds=0.0,
-            before=case.before,
-            after=None,
-            basis=basis,
-        )
+        action = f"{head}, more than any offer has, and more than the accelerators of any offer together"
+        return _unpriced(action, context.before, None)
     cheapest = min(several, key=lambda place: hourly_usd(place.candidate))
-    rate = format_usd(hourly_usd(cheapest.candidate))
+    return _unpriced(
+        f"{head}, more than any offer has; the cheapest that hold it together: {describe(cheapest)}",
+        context.before,
+        None,
+        "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
+        f"Time and cost there are not known; it is {format_usd(hourly_usd(cheapest.candidate))} an hour.",
+    )
+
+
+def _unpriced(action: str, before: Prediction | None, after: Prediction | None, *notes: str) -> Advice:
+    """Advice on what a job needs that names no saving."""
     return Advice(
         kind=AdviceKind.DOES_NOT_FIT,
-        action=f"{head}; the cheapest that hold it together: {describe(cheapest)}",
+        action=action,
         saving_usd=0.0,
         saving_seconds=0.0,
-        before=case.before,
-        after=None,
-        basis=basis,
-        notes=(
-            "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
-            f"Time and cost there are not known; it is {rate} an hour.",
-        ),
+        before=before,
+        after=after,
+        basis=MEMORY,
+        notes=notes,
     )
 
 
 def _too_small(place: Prediction, need: float) -> bool:
-    offer = place.candidate.offer
+    offer = place.offer
     return offer is not None and offer.accelerator is not None and offer.accelerator.memory_gib < need
 
 
 def _together(place: Prediction, need: float) -> bool:
-    offer = place.candidate.offer
+    offer = place.offer
     chips = offer.accelerator if offer is not None else None
     return chips is not None and chips.count >= 2 and chips.count * chips.memory_gib >= need
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costgpu.estimate.advice.context import LEAST_SHARE, LEAST_USD, Case, Option
+from costgpu.estimate.advice.context import MIN_SAVED_SHARE, MIN_SAVED_USD, AdviceContext, Option
 from costgpu.estimate.advice.options import (
     batches,
     fewer_accumulations,
@@ -22,33 +22,41 @@ EXCLUDES = {AdviceKind.MIXED_PRECISION: AdviceKind.TF32, AdviceKind.TF32: Advice
 ALONE = {AdviceKind.HOST_PYTHON, AdviceKind.LARGER_BATCH}
 
 
-def script_advice(case: Case) -> list[Advice]:
+def script_advice(context: AdviceContext) -> list[Advice]:
     """Everything that a change of the script would save, and what several changes would save together."""
-    every = [mixed_precision(case), tf32(case), workers(case), host_python(case), fewer_accumulations(case)]
-    found = [pair for options in every if (pair := _best(case, (), options)) is not None]
+    every = [
+        mixed_precision(context),
+        tf32(context),
+        workers(context),
+        host_python(context),
+        fewer_accumulations(context),
+    ]
+    found = [pair for options in every if (pair := _best(context, (), options)) is not None]
     if not any(option.kind is AdviceKind.FEWER_ACCUMULATIONS for option, _ in found):
-        larger = _best(case, (), batches(case))
+        larger = _best(context, (), batches(context))
         found += [larger] if larger is not None else []
     advice = [one for _, one in found]
-    both = _together(case, found, every)
+    both = _together(context, found, every)
     return [*advice, both] if both is not None else advice
 
 
-def _together(case: Case, found: Sequence[tuple[Option, Advice]], every: Sequence[Sequence[Option]]) -> Advice | None:
+def _together(
+    context: AdviceContext, found: Sequence[tuple[Option, Advice]], every: Sequence[Sequence[Option]]
+) -> Advice | None:
     """The largest saving, and what each further change adds to it: mixed precision behind slow loading saves nothing."""
     alone = [pair for pair in found if pair[0].kind not in ALONE]
-    if case.before is None or not alone:
+    if context.before is None or not alone:
         return None
     first, advice = max(alone, key=lambda pair: (pair[1].saving_usd, pair[1].saving_seconds))
     chosen = [first]
-    least = max(LEAST_USD if case.workload.amount.whole else 0.0, LEAST_SHARE * case.before.cost_usd.value)
+    least = max(MIN_SAVED_USD if context.workload.scope.whole else 0.0, MIN_SAVED_SHARE * context.before.cost_usd.value)
     while True:
         taken = {option.kind for option in chosen}
         out = taken | ALONE | {EXCLUDES[kind] for kind in taken if kind in EXCLUDES}
         more = [
             pair
             for options in every
-            if options and options[0].kind not in out and (pair := _best(case, chosen, options)) is not None
+            if options and options[0].kind not in out and (pair := _best(context, chosen, options)) is not None
         ]
         better = [pair for pair in more if pair[1].saving_usd - advice.saving_usd >= least]
         if not better:
@@ -57,11 +65,11 @@ def _together(case: Case, found: Sequence[tuple[Option, Advice]], every: Sequenc
         chosen.append(option)
 
 
-def _best(case: Case, before: Sequence[Option], options: Sequence[Option]) -> tuple[Option, Advice] | None:
-    """Of these options, after those before them, the smallest with nearly all of the largest saving."""
-    found = [(option, advice) for option in options if (advice := case.weigh(*before, option)) is not None]
+def _best(context: AdviceContext, before: Sequence[Option], options: Sequence[Option]) -> tuple[Option, Advice] | None:
+    """The smallest of these options, after those before them, with nearly all of the largest saving."""
+    found = [(option, advice) for option in options if (advice := context.best_advice(*before, option)) is not None]
     if not found:
         return None
-    saved = [advice.saving_seconds if case.free else advice.saving_usd for _, advice in found]
+    saved = [advice.saving_seconds if context.free else advice.saving_usd for _, advice in found]
     enough = [pair for pair, saving in zip(found, saved, strict=True) if saving >= NEARLY_ALL * max(saved)]
     return min(enough, key=lambda pair: pair[0].size)

@@ -1,1 +1,1 @@
-"""Questions about closed runs: history, totals, accuracy, and exports for other programs."""
+"""Questions about closed runs: history, totals, accuracy, and exports. All raise `LedgerError` as `Ledger` does."""

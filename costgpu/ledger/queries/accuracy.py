@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs
-from costgpu.ledger.records.billed import LATE, BilledCost, latest, of_one_account
+from costgpu.ledger.records.billed import LATE, BilledCost, latest_bills, without_repeats
 from costgpu.ledger.store import Ledger
 
 ALL = ""  # the name of the group of all providers
@@ -20,10 +20,9 @@ ALL = ""  # the name of the group of all providers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One run.
+    """What was estimated, metered and billed for one run.
 
     Attributes:
-        run: It.
         billed_usd: What the provider says; None if it was not asked, or so soon that the bill may be incomplete.
         time_error: Metered over estimated seconds, less 1: +0.1 took 10 % longer.
         cost_error: The same of the cost; None for what costs nothing.
@@ -39,17 +38,17 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Of a group of runs.
+    """How good the estimates of a group of runs were.
 
     Attributes:
         provider: Empty for all.
-        runs: That were compared.
+        runs: The number of runs that were compared.
         median_time_error: Median of the absolute errors.
         median_cost_error: The same of the cost; None if nothing cost anything.
         held: How often the interval held.
-        intervals: How many there were.
+        intervals: The number of runs with an interval.
         median_billed_error: Median of the absolute differences of billed from metered; None if nothing was billed.
-        billed_runs: How many have a billed cost.
+        billed_runs: The number of runs with a billed cost.
     """
 
     provider: str
@@ -65,11 +64,7 @@ class Accuracy:
 def comparisons(
     ledger: Ledger, selection: Selection, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[Comparison, ...]:
-    """The runs with an estimate that can be held against what happened, oldest first.
-
-    Raises:
-        LedgerError: It cannot be read.
-    """
+    """The runs with an estimate that can be held against what happened, oldest first."""
     bills = _billed(ledger)
     found = (
         _compared(run, _whole(run, bills.get(run.run_id, [])))
@@ -131,7 +126,9 @@ def _median(values: Iterable[float]) -> float | None:
 def _billed(ledger: Ledger) -> dict[str, list[BilledCost]]:
     """What providers have said of each run, ever."""
     found: dict[str, list[BilledCost]] = {}
-    for cost in of_one_account(latest(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))):
+    for cost in without_repeats(
+        latest_bills(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    ):
         if cost.run_id:
             found.setdefault(cost.run_id, []).append(cost)
     return found

@@ -94,8 +94,10 @@ def as_focus(
 ) -> Iterator[str]:
     """A FOCUS dataset as CSV: a header, then a line a run and billing month. What is null is an empty cell.
 
+    Runs without a machine, or whose end was never recorded, have no charge and no line.
+
     Args:
-        runs: Those without a machine, or whose end was never recorded, have no charge and no line.
+        runs: Closed ones.
         names: Provider -> its publisher and the name of its service; others go by their own name.
         since: Only what was charged from then on, to the second; None for the beginning.
         until: Only what was charged before then; None for no end.

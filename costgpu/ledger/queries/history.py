@@ -14,8 +14,20 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Join, Select, case, func, or_, select
 
+from costgpu.ledger.dialect import batches
 from costgpu.ledger.queries.proration import share
-from costgpu.ledger.schema import closings, from_microseconds, from_nano, outcomes, run_tags, runs, to_microseconds
+from costgpu.ledger.schema import (
+    CLOSING_TEXTS,
+    ESTIMATED_COSTS,
+    ESTIMATED_SECONDS,
+    closings,
+    from_microseconds,
+    from_nano,
+    outcomes,
+    run_tags,
+    runs,
+    to_microseconds,
+)
 from costgpu.ledger.store import Ledger
 from costgpu.models.job import EndReason
 
@@ -43,13 +55,12 @@ WASTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which runs are meant; empty means all.
+    """Which runs are meant; an empty field means all.
 
     Attributes:
-        provider: ``aws``, ``local``, ...
-        owner: Who launched it; ``user`` also means ``user@host``.
-        name: Of the job.
-        tags: All of them, with these values.
+        owner: Who launched them; ``user`` also means ``user@host``.
+        name: The job's.
+        tags: A run must have all of them, with these values.
     """
 
     provider: str = ""
@@ -74,8 +85,8 @@ class ClosedRun:
     Attributes:
         started_at: The create call: what is charged begins here.
         ended_at: The confirmed end.
-        job_seconds: Of the job alone.
-        estimated_seconds: Of everything, with the interval; None without an estimate.
+        job_seconds: The job alone, without boot and set-up.
+        estimated_seconds: From the create call to the end, with its interval.
     """
 
     run_id: str
@@ -120,19 +131,16 @@ def closed_runs(
 ) -> Iterator[ClosedRun]:
     """The closed runs that were charged for at some time of [since, until), in the order in which they began.
 
-    A run that never had a machine counts by when it was closed.
+    A run that never had a machine counts by when it was closed. The rows stream: a few thousand are in memory at a time.
 
     Args:
-        ledger: To ask. The rows stream: a few thousand are in memory at a time.
+        ledger: To ask.
         selection: Which runs.
         since: None for the beginning.
         until: None for no end.
         only_estimated: Only runs that succeeded, and of which it was estimated how long they would take.
         newest_first: The other way round.
-        limit: At most so many; None for all.
-
-    Raises:
-        LedgerError: It cannot be read.
+        limit: The largest number of runs; None for all.
     """
     query = (
         select(*_COLUMNS)
@@ -164,9 +172,6 @@ def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: dat
     """US dollars that closed runs have cost in [start, end): a run across an edge counts by its share of time.
 
     Periods that follow on each other add up exactly to the whole.
-
-    Raises:
-        LedgerError: It cannot be read.
     """
     return ledger.read(lambda connection: _spent(connection, selection, start, end), Decimal(0))
 
@@ -240,35 +245,21 @@ def conditions(selection: Selection) -> list[ColumnElement[bool]]:
     return found
 
 
-_TEXTS = (
-    "reason",
-    "ended_by",
-    "provider",
-    "account",
-    "region",
-    "zone",
-    "instance_type",
-    "instance_id",
-    "purchase_option",
-    "accelerator",
-)
-_ESTIMATES = ("estimated_seconds", "estimated_seconds_low", "estimated_seconds_high")
-_COSTS = ("estimated_nano_usd", "estimated_nano_usd_low", "estimated_nano_usd_high")
+_AS_KEPT = ("run_id", "name", "owner", *CLOSING_TEXTS, "accelerator_count", "metered_seconds", "job_seconds")
 _COLUMNS = (
     runs.c.run,
     runs.c.run_id,
     runs.c.name,
     runs.c.owner,
     runs.c.at_us.label("created_us"),
-    *(closings.c[name] for name in _TEXTS),
+    *(closings.c[name] for name in CLOSING_TEXTS),
     closings.c.accelerator_count,
     closings.c.started_us,
     closings.c.ended_us,
     closings.c.at_us.label("closed_us"),
     closings.c.metered_seconds,
     closings.c.metered_nano_usd,
-    outcomes.c.job_seconds,
-    *(outcomes.c[name] for name in (*_ESTIMATES, *_COSTS)),
+    *(outcomes.c[name] for name in ("job_seconds", *ESTIMATED_SECONDS, *ESTIMATED_COSTS)),
 )
 
 
@@ -276,35 +267,24 @@ def _page(connection: Connection, page: Select[Any]) -> tuple[list[Any], dict[in
     rows = list(connection.execute(page))
     numbers = [row.run for row in rows]
     tags: dict[int, dict[str, str]] = {}
-    for start in range(0, len(numbers), 500):
-        query = select(run_tags).where(run_tags.c.run.in_(numbers[start : start + 500]))
-        for run, key, value in connection.execute(query):
+    for some in batches(numbers):
+        for run, key, value in connection.execute(select(run_tags).where(run_tags.c.run.in_(some))):
             tags.setdefault(run, {})[key] = value
     return rows, tags
 
 
 def _closed(row: Any, tags: Mapping[str, str]) -> ClosedRun:
     fields = row._mapping
+    costs: dict[str, Any] = {name.replace("nano", "cost"): _usd(fields[name]) for name in ESTIMATED_COSTS}
     return ClosedRun(
-        run_id=row.run_id,
-        name=row.name,
-        owner=row.owner,
         tags=tags,
+        **{name: fields[name] for name in (*_AS_KEPT, *ESTIMATED_SECONDS)},
         created_at=from_microseconds(row.created_us),
         closed_at=from_microseconds(row.closed_us),
-        **{name: fields[name] for name in _TEXTS},
-        accelerator_count=row.accelerator_count,
         started_at=None if row.started_us is None else from_microseconds(row.started_us),
         ended_at=None if row.ended_us is None else from_microseconds(row.ended_us),
-        metered_seconds=row.metered_seconds,
         metered_cost_usd=_usd(row.metered_nano_usd),
-        job_seconds=row.job_seconds,
-        estimated_seconds=row.estimated_seconds,
-        estimated_seconds_low=row.estimated_seconds_low,
-        estimated_seconds_high=row.estimated_seconds_high,
-        estimated_cost_usd=_usd(row.estimated_nano_usd),
-        estimated_cost_usd_low=_usd(row.estimated_nano_usd_low),
-        estimated_cost_usd_high=_usd(row.estimated_nano_usd_high),
+        **costs,
     )
 
 

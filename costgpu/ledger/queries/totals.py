@@ -41,14 +41,12 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """What the runs of one group have used.
+    """What the runs of one group have used, as metered.
 
     Attributes:
-        key: Of the group: ``2026-11``, ``aws g5.xlarge``, ``nlp``, ...; empty for runs that have none.
-        runs: That began in it.
-        machine_seconds: Metered.
-        cost_usd: Metered.
-        wasted_usd: Of it, what went into runs that failed, were lost, or idled (`history.WASTED`).
+        key: The group: ``2026-11``, ``aws g5.xlarge``, ``nlp``, ...; empty for runs that have none.
+        runs: The number of runs that began in it.
+        wasted_usd: The part of the cost that went into runs that failed, were lost, or idled (`history.WASTED`).
     """
 
     key: str
@@ -81,12 +79,9 @@ def totals(
         ledger: To ask.
         selection: Which runs.
         by: The group.
-        tag: Key of the tag, with `By.TAG`.
-        since: Only what was charged from then on; None for the beginning.
-        until: Only what was charged before then; None for no end.
-
-    Raises:
-        LedgerError: It cannot be read.
+        tag: The key of the tag, with `By.TAG`.
+        since: None for the beginning.
+        until: None for no end.
     """
     nothing: dict[str, _Sum] = {}
     sums = ledger.read(lambda connection: _sums(connection, selection, by, tag, since, until), nothing)

@@ -25,17 +25,13 @@ LATE = timedelta(hours=48)  # so long after a cost its bill may still be incompl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledCost:
-    """What a provider says about one run in one part of a period.
+    """What a provider says that one run cost from `start` to `end` (exclusive).
 
     Attributes:
-        provider: Who says so.
         account: As the provider names it.
         run_id: Empty for what has no run's tag.
-        start: Of the part.
-        end: Of the part, exclusive.
-        amount_usd: In all.
         source: Such as ``AWS Cost Explorer``.
-        said_at: When.
+        said_at: When the provider said so.
     """
 
     provider: str
@@ -50,12 +46,12 @@ class BilledCost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One run in a period.
+    """What one run cost in a period, metered and billed.
 
     Attributes:
         run_id: Empty for everything in the account that has no run's tag.
-        name: Of the job; empty if this ledger does not know the run.
-        metered_usd: Its share of the period; None if this ledger has no closed run of that id.
+        name: The job's name; empty if this ledger does not know the run.
+        metered_usd: The run's share of the period; None if this ledger has no closed run of that id.
         billed_usd: None if no bill has it.
     """
 
@@ -65,7 +61,7 @@ class Compared:
     billed_usd: Decimal | None
 
 
-def add(
+def record_bills(
     ledger: Ledger,
     costs: Sequence[BilledCost],
     *,
@@ -81,19 +77,18 @@ def add(
 
     Args:
         ledger: Where.
-        costs: The provider's whole answer.
-        provider: Of the answer.
-        account: Of the answer.
-        start: Of the period.
-        end: Of the period, exclusive.
-        said_at: When it was given; None for the time of the costs, and without any for now.
+        costs: The whole answer of the provider about the account.
+        provider: Who gave the answer.
+        account: As the provider names it.
+        start: The beginning of the period.
+        end: Its end, exclusive.
+        said_at: When the answer was given; None for the time of the costs, and without any for now.
 
     Returns:
         How many rows were added.
 
     Raises:
-        LedgerError: It cannot be written.
-        ValueError: An amount is none that could be kept.
+        ValueError: An amount is too large to be kept, or not a number.
     """
     wanted = {_key(row): row for row in map(_row, costs)}
     times = [cost.said_at for cost in costs] if said_at is None else [said_at]
@@ -128,12 +123,8 @@ def add(
     return added
 
 
-def latest(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
-    """What was said last about every run and part of a period, oldest part first; zeros are left out.
-
-    Raises:
-        LedgerError: It cannot be read.
-    """
+def latest_bills(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
+    """What was said last about every run and part of a period, oldest part first; zeros are left out."""
 
     def read(connection: Connection) -> tuple[BilledCost, ...]:
         return tuple(_cost(row) for row in _latest(connection, start, end) if row.nano_usd)
@@ -141,7 +132,7 @@ def latest(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, 
     return ledger.read(read, ())
 
 
-def of_one_account(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
+def without_repeats(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
     """Each run's cost of a day once: the account that pays for others says it, too, and who said it last counts.
 
     What has no run's tag is another thing in every account, and stays.
@@ -154,23 +145,20 @@ def of_one_account(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
     return tuple(last.values())
 
 
-def compared(
+def compare_with_bills(
     ledger: Ledger, start: datetime, end: datetime, providers: Sequence[str] | None = None
 ) -> tuple[Compared, ...]:
     """Every run that was metered or billed in a period, the dearest first; last, what has no run's tag.
 
     Args:
         ledger: To ask.
-        start: Of the period.
-        end: Of the period, exclusive.
+        start: The beginning of the period.
+        end: Its end, exclusive.
         providers: Whose runs; None for those that have said something about the period.
-
-    Raises:
-        LedgerError: It cannot be read.
     """
     bills: dict[str, Decimal] = {}
     said: set[str] = set()
-    for cost in of_one_account(latest(ledger, start, end)):
+    for cost in without_repeats(latest_bills(ledger, start, end)):
         if providers is None or cost.provider in providers:
             said.add(cost.provider)
             bills[cost.run_id] = bills.get(cost.run_id, Decimal(0)) + cost.amount_usd

@@ -50,14 +50,13 @@ class Budget:
     """How much may be spent on what.
 
     Attributes:
-        name: Of the budget.
-        amount_usd: For each period.
-        every: When it begins anew.
+        amount_usd: The limit of each period.
+        every: How often a period begins.
         time_zone: IANA name: where days, weeks and months begin.
         thresholds: Percent at which people are told; ascending, 100 is among them.
-        provider: Only there; empty for all.
-        owner: Only what this person has launched; ``user`` also means ``user@host``; empty for everybody.
-        tags: Only what has all of them, with these values.
+        provider: The only provider that counts; empty for all.
+        owner: The only person whose runs count, ``user`` or ``user@host``; empty for everybody.
+        tags: The tags that a run must have to count, with these values.
         enforce: Whether `costgpu run` refuses new runs beyond 100 %.
     """
 
@@ -104,13 +103,12 @@ class BudgetState:
     """How a budget stands.
 
     Attributes:
-        budget: Which.
-        period: The one of now.
-        spent_usd: In the period, until now.
-        committed_usd: What open runs may still cost in it under their caps.
-        open_runs: How many may.
+        period: The current one.
+        spent_usd: What was spent in the period until now.
+        committed_usd: What open runs may still cost in the period under their caps.
+        open_runs: The number of those runs.
         at_least: Whether something could not be counted: all figures are lower bounds.
-        forecast_usd: By the end of the period, if it goes on so; None without an end, or too early to say.
+        forecast_usd: What will be spent by the end of the period at this pace; None without an end, or too early to say.
     """
 
     budget: Budget
@@ -123,12 +121,12 @@ class BudgetState:
 
     @property
     def percent(self) -> int:
-        """Of the amount that is spent, rounded down: it shows 100 only when it is."""
+        """The share of the amount that is spent, rounded down: it shows 100 only when it is."""
         return int(self.spent_usd * 100 / self.budget.amount_usd)
 
     @property
     def left_usd(self) -> Decimal:
-        """Not spent yet; never negative."""
+        """What is not spent yet; never negative."""
         return max(Decimal(0), self.budget.amount_usd - self.spent_usd)
 
     @property
@@ -154,7 +152,7 @@ def bounds(every: Every, zone: str, now: datetime) -> Period:
     twice, the first time counts. Weeks begin on Monday.
 
     Args:
-        every: Which kind.
+        every: The kind of period.
         zone: A known IANA name.
         now: Aware; before 1900 and after 9000 it is taken for those years.
     """
@@ -176,7 +174,7 @@ def forecast(period: Period, now: datetime, spent_usd: Decimal, upcoming_usd: De
     Args:
         period: The one that `now` is in.
         now: Aware.
-        spent_usd: In the period, until now.
+        spent_usd: What was spent in the period until now.
         upcoming_usd: What machines that are there will add by their rates until they, or the period, end: the
             forecast is never below what that makes.
 
@@ -206,7 +204,7 @@ def parse_name(text: str) -> str:
     name = text.strip()
     if not _NAME.fullmatch(name) or len(name) > LONGEST_NAME:
         raise UsageError(
-            f"{text!r} is no name for a budget.",
+            f"{text!r} is not a valid name for a budget.",
             hint=f"Letters, digits, dots, dashes and underscores, at most {LONGEST_NAME}: team-nlp.",
         )
     return name
@@ -257,14 +255,10 @@ def parse_thresholds(text: str) -> tuple[int, ...]:
 
 
 def parse_zone(text: str, known: Iterable[str]) -> str:
-    """The IANA name of a time zone.
-
-    Args:
-        text: What the user wrote.
-        known: All names; looked at only if the zone cannot be had.
+    """The IANA name of the time zone that a user wrote.
 
     Raises:
-        UsageError: There is no such zone.
+        UsageError: There is no such zone; the hint names the nearest of those that are `known`.
     """
     name = text.strip()
     try:

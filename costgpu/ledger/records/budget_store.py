@@ -10,10 +10,9 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, func, select
@@ -23,6 +22,7 @@ from costgpu import __version__
 from costgpu.errors import BudgetError, LedgerDamaged
 from costgpu.ledger import failures
 from costgpu.ledger.codec import from_json, to_json
+from costgpu.ledger.dialect import insert_row
 from costgpu.ledger.records.budget_rules import Budget, Period
 from costgpu.ledger.schema import (
     EPOCH,
@@ -46,15 +46,14 @@ POSTGRESQL_LOCK = 0x627564676574  # "budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredBudget:
     """A budget as the ledger has it.
 
     Attributes:
-        number: Of its row.
-        numbers: Of all rows that count the same money against the same amount, this one included: what was told for
-            one of them was told.
+        number: The number of its row.
+        numbers: Those of all rows that count the same money against the same amount, this one included: what was told
+            for one of them was told.
         set_at: When this row was written.
-        budget: What it says.
     """
 
     number: int
@@ -68,16 +67,16 @@ class Alert:
     """A threshold that was crossed, and what became of telling people.
 
     Attributes:
-        number: Of its row.
-        period_start: Of its period; 1970 for a budget that never begins anew.
+        number: The number of its row.
+        period_start: When its period began; 1970 for a budget that never begins anew.
         threshold: Percent.
         crossed_at: When a check found it.
-        spent_usd: Then.
+        spent_usd: What was spent by then.
         attempts: How often somebody began to tell.
         last_attempt_at: None if nobody has.
         delivered: Whether people were told; None while it is being tried, or nobody has.
-        told_at: When; None if they were not.
-        detail: Of the last result: by which way, or what failed. Never an address.
+        told_at: When people were told; None if they were not.
+        detail: By which way the last attempt was delivered, or what failed. Never an address.
     """
 
     number: int
@@ -100,11 +99,11 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
-    """What this process, and no other, has to tell.
+    """The alerts that this process, and no other, has to deliver.
 
     Attributes:
         alerts: As they were before; ascending by period and threshold.
-        new: Those that nobody had found before.
+        new: The alerts that nobody had found before.
     """
 
     alerts: tuple[Alert, ...] = ()
@@ -119,7 +118,6 @@ def set_budget(ledger: Ledger, budget: Budget, at: datetime, *, replace: bool = 
 
     Raises:
         BudgetError: It exists and says something else, or its name differs from another one only by case.
-        LedgerError: It cannot be written.
     """
     written = False
 
@@ -151,12 +149,11 @@ def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
     """Ends a budget; its rows and alerts stay in the ledger.
 
     Raises:
-        BudgetError: There is none of that name.
-        LedgerError: It cannot be written.
+        BudgetError: There is no budget of that name.
     """
     known = [stored.budget.name for stored in all_budgets(ledger)]
     if name not in known:
-        raise unknown(name, known)
+        raise unknown_budget(name, known)
 
     def work(connection: Connection) -> None:
         _alone(connection)
@@ -166,43 +163,43 @@ def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
     ledger.write(work)
 
 
-def unknown(name: str, known: Sequence[str]) -> BudgetError:
+def unknown_budget(name: str, known: Sequence[str]) -> BudgetError:
     """The error for a name that no budget has."""
     near = difflib.get_close_matches(name, known, 3, 0.5) or list(known)[:5]
     hint = f"There {'are' if len(near) > 1 else 'is'} {', '.join(near)}." if near else "costgpu budget set makes one."
     return BudgetError(f"There is no budget {name!r}.", hint=hint)
 
 
-def all_budgets(ledger: Ledger) -> tuple[Stored, ...]:
+def all_budgets(ledger: Ledger) -> tuple[StoredBudget, ...]:
     """What is set now, by name."""
     return ledger.read(lambda connection: _all(connection, ledger.place), ())
 
 
-def alerts_of(ledger: Ledger, stored: Stored, period: Period) -> tuple[Alert, ...]:
+def alerts_of(ledger: Ledger, stored: StoredBudget, period: Period) -> tuple[Alert, ...]:
     """The thresholds of a budget that were found crossed in a period, ascending."""
     return ledger.read(lambda connection: _alerts(connection, stored, to_microseconds(_start(period))), ())
 
 
 def claim_delivery(
-    ledger: Ledger, stored: Stored, period: Period, thresholds: Sequence[int], spent_usd: Decimal, now: datetime
+    ledger: Ledger, stored: StoredBudget, period: Period, thresholds: Sequence[int], spent_usd: Decimal, now: datetime
 ) -> DeliveryAttempt:
-    """Notes what is crossed, and takes on to tell what nobody has told yet and nobody is telling now.
+    """Notes what is crossed, and claims the alerts that nobody has delivered yet and nobody is delivering now.
 
-    Who calls this has to write the results of every alert that it is given, with `finish_delivery`; if it dies before, the
+    The caller has to write the result of every alert that it is given, with `finish_delivery`; if it dies before, the
     alerts are due again after 10 minutes.
 
     Args:
         ledger: Where.
         stored: The budget.
-        period: Of now.
-        thresholds: Those that are crossed in it.
-        spent_usd: In it.
+        period: The current one.
+        thresholds: Those that are crossed in the period.
+        spent_usd: What is spent in the period.
         now: The time.
 
     Raises:
         LedgerError: Nothing could be written, and nothing is to be told.
     """
-    turn = DeliveryAttempt()
+    claimed = DeliveryAttempt()
     start = to_microseconds(_start(period))
 
     def open_points(connection: Connection) -> tuple[list[Alert], list[int]]:
@@ -211,7 +208,7 @@ def claim_delivery(
         return [alert for alert in known if alert.due(now)], sorted(set(thresholds) - found)
 
     def work(connection: Connection) -> None:
-        nonlocal turn
+        nonlocal claimed
         due, crossed_first = open_points(connection)
         new = []
         for threshold in crossed_first:
@@ -222,11 +219,10 @@ def claim_delivery(
                 "threshold": threshold,
                 "nano_usd": to_nano(spent_usd) or 0,
             }
-            key = connection.execute(alerts.insert(), row).inserted_primary_key
-            assert key is not None  # noqa: S101  an INSERT of one row always has a key
+            number = insert_row(connection, alerts, row)
             new.append(
                 Alert(
-                    number=int(key[0]),
+                    number=number,
                     period_start=_start(period),
                     threshold=threshold,
                     crossed_at=now,
@@ -235,36 +231,34 @@ def claim_delivery(
             )
         due += new
         for alert in due:
-            connection.execute(
-                alert_attempts.insert(),
-                {"alert": alert.number, "number": alert.attempts + 1, "at_us": to_microseconds(now)},
-            )
-        turn = DeliveryAttempt(alerts=tuple(sorted(due, key=lambda a: (a.period_start, a.threshold))), new=tuple(new))
+            row = {"alert": alert.number, "number": alert.attempts + 1, "at_us": to_microseconds(now)}
+            connection.execute(alert_attempts.insert(), row)
+        due.sort(key=lambda alert: (alert.period_start, alert.threshold))
+        claimed = DeliveryAttempt(alerts=tuple(due), new=tuple(new))
 
     if not any(ledger.read(open_points, ([], list(thresholds)))):
-        return turn  # nothing is written where there is nothing to say
+        return claimed  # nothing is written where there is nothing to say
     for _ in range(TRIES):
         try:
             ledger.write(work)
         except IntegrityError:  # two at once, where beginning does not lock: look again at what the other has written
-            turn = DeliveryAttempt()
-        else:
-            return turn
+            continue
+        return claimed
     return DeliveryAttempt()
 
 
 def finish_delivery(ledger: Ledger, told: Sequence[Alert], now: datetime, *, delivered: bool, detail: str) -> None:
-    """Notes what became of telling what `claim_delivery` gave.
+    """Notes what became of the alerts that `claim_delivery` gave.
 
     Args:
         ledger: Where.
-        told: Of the turn.
+        told: The alerts of the attempt.
         now: The time.
         delivered: Whether people know now.
         detail: By which way, or what failed; no address, no secret.
 
     Raises:
-        LedgerError: It could not be written: it will be told once more.
+        LedgerError: It could not be written: the alerts will be delivered once more.
     """
     rows = [
         {
@@ -276,10 +270,8 @@ def finish_delivery(ledger: Ledger, told: Sequence[Alert], now: datetime, *, del
         }
         for alert in told
     ]
-    if not rows:
-        return
     try:
-        ledger.write(partial(_insert_results, rows=rows))
+        ledger.insert(alert_results, rows)
     except IntegrityError as exc:
         raise failures.damaged(ledger.place, "the result of an alert is there already") from exc
 
@@ -301,10 +293,6 @@ def newest_entry(ledger: Ledger) -> datetime | None:
         return None
 
 
-def _insert_results(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    connection.execute(alert_results.insert(), rows)
-
-
 def _alone(connection: Connection) -> None:
     """Keeps others from setting budgets until the transaction ends; on SQLite its BEGIN has done so."""
     if connection.dialect.name == "postgresql":
@@ -315,10 +303,9 @@ def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
     return {"at_us": to_microseconds(at), "name": name, "data": data, "writer": __version__}
 
 
-def _all(connection: Connection, place: str) -> tuple[Stored, ...]:
-    rows = list(connection.execute(select(budgets).order_by(budgets.c.name, budgets.c.id)))
-    found: dict[str, list[Stored]] = {}
-    for row in rows:
+def _all(connection: Connection, place: str) -> tuple[StoredBudget, ...]:
+    found: dict[str, list[StoredBudget]] = {}
+    for row in connection.execute(select(budgets).order_by(budgets.c.name, budgets.c.id)):
         so_far = found.setdefault(row.name, [])
         if row.data is None:
             so_far.clear()
@@ -328,18 +315,17 @@ def _all(connection: Connection, place: str) -> tuple[Stored, ...]:
             at = from_microseconds(row.at_us)
         except (ValueError, OverflowError, LedgerDamaged) as exc:
             raise failures.damaged(place, f"what was stored of the budget {row.name} cannot be read") from exc
-        so_far.append(Stored(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
+        so_far.append(StoredBudget(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
     return tuple(_last(history) for history in found.values() if history)
 
 
-def _last(history: Sequence[Stored]) -> Stored:
+def _last(history: Sequence[StoredBudget]) -> StoredBudget:
     last = history[-1]
-    same = tuple(each.number for each in history if each.budget.same_rule(last.budget))
-    return Stored(number=last.number, numbers=same, set_at=last.set_at, budget=last.budget)
+    return replace(last, numbers=tuple(each.number for each in history if each.budget.same_rule(last.budget)))
 
 
 def _alerts(
-    connection: Connection, stored: Stored, start_us: int, found_since: datetime | None = None
+    connection: Connection, stored: StoredBudget, start_us: int, found_since: datetime | None = None
 ) -> tuple[Alert, ...]:
     """Of the period that begins then, and of those before it what was found since; of one found twice, the first."""
     period = alerts.c.period_start_us == start_us

@@ -23,9 +23,8 @@ class Estimate:
     """One answer.
 
     Attributes:
-        at: When it was given.
-        workload: Key; empty if there was none.
-        name: Of the script or module.
+        workload: Its key; empty if there was none.
+        name: The script or module.
         owner: Who asked.
         data: The verdict, as JSON values.
     """
@@ -38,11 +37,7 @@ class Estimate:
 
 
 def record_estimate(ledger: Ledger, estimate: Estimate) -> None:
-    """Appends an answer.
-
-    Raises:
-        LedgerError: It cannot be written.
-    """
+    """Appends an answer."""
     row = {
         "at_us": to_microseconds(estimate.at),
         "workload": plain(estimate.workload),
@@ -51,19 +46,11 @@ def record_estimate(ledger: Ledger, estimate: Estimate) -> None:
         "data": json.dumps(to_json(estimate.data), separators=(",", ":"), allow_nan=False),
         "writer": __version__,
     }
-
-    def insert(connection: Connection) -> None:
-        connection.execute(estimates.insert(), row)
-
-    ledger.write(insert)
+    ledger.insert(estimates, [row])
 
 
 def recent_estimates(ledger: Ledger, limit: int = 50) -> tuple[Estimate, ...]:
-    """The newest answers, newest first.
-
-    Raises:
-        LedgerError: It cannot be read.
-    """
+    """The newest answers, newest first."""
     query = select(estimates).order_by(estimates.c.id.desc()).limit(limit)
 
     def read(connection: Connection) -> tuple[Estimate, ...]:

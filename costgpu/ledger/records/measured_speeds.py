@@ -29,9 +29,6 @@ def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping
         ledger: To ask.
         workload: Its key; nothing is known of the empty one.
         here: Host name of this computer: runs on other people's computers say nothing about it.
-
-    Raises:
-        LedgerError: It cannot be read.
     """
     if not workload:
         return {}

@@ -16,31 +16,24 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, tuple_
 
+from costgpu.ledger.dialect import batches
 from costgpu.ledger.projections import plain
 from costgpu.ledger.schema import closings, from_microseconds, from_nano, runs, sightings, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
 
-AGAIN = timedelta(minutes=10)  # a machine that goes on gets a row no more often
+AGAIN = timedelta(minutes=10)  # the shortest time between two rows of a machine that goes on
 SETTLED = timedelta(minutes=2)  # a provider may list a machine as alive so long after its confirmed end
 LEAST_SECONDS = 60  # providers bill the first minute whole
-AT_ONCE = 300
+TEXTS = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """One machine, as it was seen last.
+    """One machine, as it was seen last; run id, name and owner are those of its tags.
 
     Attributes:
-        provider: Whose.
-        region: Where.
-        instance_id: Its name.
-        run_id: From its tag.
-        name: From its tag.
-        owner: From its tag.
-        instance_type: Such as ``g5.xlarge``.
         purchase_option: ``on_demand`` or ``spot``.
-        tags: All of them.
-        started_at: Billed from then on.
+        started_at: It is billed from then on.
         seen_at: It was there at least until then; exactly, if the provider has said when it ended.
         usd_per_hour: None if its price is not known.
         ended: Whether the provider has just said that it is gone; not kept.
@@ -87,27 +80,24 @@ class Sighting:
         return self.seen_at != before.seen_at if self.ended else self.seen_at - before.seen_at >= AGAIN
 
 
-def seen(ledger: Ledger, since: datetime | None = None) -> tuple[Sighting, ...]:
+def sightings_since(ledger: Ledger, since: datetime | None = None) -> tuple[Sighting, ...]:
     """Machines that were seen since then and that no run of this ledger accounts for, each as it was seen last."""
     return ledger.read(lambda connection: _unaccounted(connection, since), ())
 
 
-def unaccounted(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
+def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
     """Those of some machines that no closed run of the ledger has paid for; from its end on, if a run has for a while.
 
-    Args:
-        ledger: Where.
-        machines: As they were seen, none of them of an open run.
-        now: When.
+    None of the machines may be of an open run.
     """
     ids = list({each.run_id for each in machines})
     ended: dict[tuple[str, str], tuple[datetime, datetime]] = {}
 
     def read(connection: Connection) -> None:
-        for start in range(0, len(ids), AT_ONCE):
-            query = select(runs.c.run_id, closings.c.instance_id, closings.c.ended_us, closings.c.at_us)
-            query = query.join(closings, closings.c.run == runs.c.run)
-            for row in connection.execute(query.where(runs.c.run_id.in_(ids[start : start + AT_ONCE]))):
+        query = select(runs.c.run_id, closings.c.instance_id, closings.c.ended_us, closings.c.at_us)
+        query = query.join(closings, closings.c.run == runs.c.run)
+        for some in batches(ids):
+            for row in connection.execute(query.where(runs.c.run_id.in_(some))):
                 closed_at = from_microseconds(row.at_us)
                 until = closed_at if row.ended_us is None else from_microseconds(row.ended_us)
                 ended[row.run_id, row.instance_id] = until, closed_at
@@ -124,26 +114,20 @@ def unaccounted(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> 
     return found
 
 
-def add(ledger: Ledger, machines: Sequence[Sighting]) -> None:
-    """Adds a row for each of these machines.
-
-    Raises:
-        LedgerError: It cannot be written.
-    """
-    rows = [_row(each) for each in machines]
-    if rows:
-        ledger.write(lambda connection: _insert(connection, rows))
+def record_sightings(ledger: Ledger, machines: Sequence[Sighting]) -> None:
+    """Adds a row for each of these machines."""
+    ledger.insert(sightings, [_row(each) for each in machines])
 
 
-def last_of(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
+def last_sightings(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
     """What the ledger says of these machines, by `Sighting.key`."""
     keys = list({each.key for each in machines})
     found: dict[tuple[str, str], Sighting] = {}
 
     def read(connection: Connection) -> None:
         name = tuple_(sightings.c.provider, sightings.c.instance_id)
-        for start in range(0, len(keys), AT_ONCE):
-            newest = select(func.max(sightings.c.id)).where(name.in_(keys[start : start + AT_ONCE]))
+        for some in batches(keys):
+            newest = select(func.max(sightings.c.id)).where(name.in_(some))
             newest = newest.group_by(sightings.c.provider, sightings.c.instance_id)
             for row in connection.execute(select(sightings).where(sightings.c.id.in_(newest))):
                 each = _sighting(row)
@@ -152,10 +136,6 @@ def last_of(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str
     if keys:
         ledger.read(read, None)
     return found
-
-
-def _insert(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    connection.execute(sightings.insert(), rows)
 
 
 def _unaccounted(connection: Connection, since: datetime | None) -> tuple[Sighting, ...]:
@@ -177,9 +157,8 @@ def _unaccounted(connection: Connection, since: datetime | None) -> tuple[Sighti
 
 
 def _row(machine: Sighting) -> dict[str, Any]:
-    texts = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
     return {
-        **{name: plain(getattr(machine, name)) for name in texts},
+        **{name: plain(getattr(machine, name)) for name in TEXTS},
         "at_us": to_microseconds(machine.seen_at),
         "tags": json.dumps(dict(machine.tags)),
         "started_us": to_microseconds(machine.started_at),
@@ -192,9 +171,8 @@ def _sighting(row: Any) -> Sighting:
         tags = json.loads(row.tags)
     except ValueError:
         tags = {}
-    texts = ("provider", "region", "instance_id", "run_id", "name", "owner", "instance_type", "purchase_option")
     return Sighting(
-        **{name: getattr(row, name) for name in texts},
+        **{name: getattr(row, name) for name in TEXTS},
         tags=tags if isinstance(tags, dict) else {},
         started_at=from_microseconds(row.started_us),
         seen_at=from_microseconds(row.at_us),

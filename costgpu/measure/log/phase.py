@@ -13,10 +13,10 @@ from itertools import pairwise
 from costgpu.measure.log.counters import ProgressLog, Sample, Stream
 from costgpu.measure.log.patterns import NETS, Tier
 from costgpu.measure.log.total_steps import Scope, log_total, scope_of
+from costgpu.measure.profile.step_times import SPIKE, summarize
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm, StepTimes
 
 SAME_MOMENT_SECONDS = 1e-3  # lines that come together were held back in a buffer; the last of them is current
-SPIKE = 3.0  # an interval above so many medians is not a step's own variation; it counts with so many
 PAUSE_SECONDS = 0.5  # a spike that is longer by so much held other work; a shorter one is the machine's
 WARM_UP, ENOUGH = 2, 5  # intervals that are left out at the start, if so many remain
 PRINTED_RATIO = 1.3  # a printed speed that differs by more is mentioned
@@ -87,11 +87,20 @@ def read_phase(log: ProgressLog, *, started_at: float, ended: bool, kind: str = 
     ]
     times = _times([interval for interval in settled if interval not in long], median)
     total = log_total(stream, log, scope, times.mean_seconds, started_at=started_at, ended=ended)
+    mean = times.mean_seconds
+    notes = [_chosen(stream, log)]
+    extras = []
     across = [] if by_epoch else pace.beyond(total.steps_per_epoch)
-    pauses, untold = _pauses(
-        settled, [i for i in long if at_end(i)], [i for i in long if not at_end(i)], times.mean_seconds, stream, log
-    )
-    extras = [*_between_epochs(across, times.mean_seconds), *pauses]
+    if across and _excess(across, mean) >= LEAST_EXTRA_SHARE * mean:
+        extras.append(_epoch_extra(across, mean, "between the last line of an epoch and the first of the next"))
+    if last := [interval for interval in long if at_end(interval)]:
+        extras.append(_epoch_extra(last, mean, "before the last line of an epoch"))
+    if amid := [interval for interval in long if not at_end(interval)]:
+        pauses = _pauses(settled, amid, mean, stream, log)
+        if isinstance(pauses, Extra):
+            extras.append(pauses)
+        else:
+            notes.append(pauses)
     path, reason, kind = _gpu(stream, log, kind)
     batch = float(log.facts["batch_size"]) if "batch_size" in log.facts else None
     phase = Phase(
@@ -106,19 +115,18 @@ def read_phase(log: ProgressLog, *, started_at: float, ended: bool, kind: str = 
         gpu_reason=reason,
         kind=kind,
     )
-    notes = [_chosen(stream, log), *untold]
     if len(samples) < len(stream.samples) / 2:
         notes.append("Its output comes in blocks, because the program buffers it: single steps could not be timed.")
     if by_epoch and stream.pattern.unit != "epoch":
         notes.append("It prints once an epoch: a step's time includes whatever else an epoch holds.")
     elif scope is Scope.EPOCH and not pace.across and stream.pattern.unit not in ("epoch", "percent"):
         notes.append("No end of an epoch was seen: work between epochs (validation, checkpoints) is not counted.")
-    notes += _printed(samples, times.mean_seconds, batch)
+    notes += _printed(samples, mean, batch)
     first = samples[0]
-    before = first.step * times.mean_seconds  # steps that it made before its first line
+    before = first.step * mean  # steps that it made before its first line
     waited = first.at - started_at
     if before > waited:  # it goes on where an earlier run has ended, or counts from another start
-        before = intervals[0].steps * times.mean_seconds
+        before = intervals[0].steps * mean
     return LogReading(
         phase=phase, framework=stream.pattern.framework, setup_seconds=max(0.0, waited - before), notes=notes
     )
@@ -150,74 +158,40 @@ def _pace(samples: list[Sample], scope: Scope) -> _Pace:
 
 
 def _times(intervals: list[_Interval], median: float) -> StepTimes:
-    """Of one step; for the mean an interval counts by its steps, and with three medians at most."""
-    ordered = sorted(interval.each for interval in intervals)
-    return StepTimes(
-        count=len(ordered),
-        median_seconds=statistics.median(ordered),
-        mean_seconds=sum(min(i.seconds, SPIKE * median * i.steps) for i in intervals) / sum(i.steps for i in intervals),
-        low_seconds=ordered[len(ordered) // 10],
-        high_seconds=ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)],
-    )
-
-
-def _pauses(
-    intervals: list[_Interval],
-    last: list[_Interval],
-    amid: list[_Interval],
-    mean: float,
-    stream: Stream,
-    log: ProgressLog,
-) -> tuple[list[Extra], list[str]]:
-    """Intervals that held other work, at the end of an epoch and amid it: extras if their rhythm is seen, else notes."""
-    found: list[Extra] = []
-    if last:
-        found.append(
-            Extra(
-                kind=ExtraKind.EPOCH_START,
-                seconds_each=_excess(last, mean),
-                rhythm=Rhythm.EPOCH,
-                note="before the last line of an epoch",
-            )
-        )
-    if not amid:
-        return found, []
-    if "test_interval" in log.facts and stream.pattern.name == "caffe":
-        every = float(log.facts["test_interval"])
-    elif len(amid) > 1:
-        every = sum(i.steps for i in intervals[intervals.index(amid[0]) + 1 : intervals.index(amid[-1]) + 1])
-        every /= len(amid) - 1
-    else:
-        pause = amid[0].seconds - amid[0].steps * mean
-        return found, [f"One pause of {pause:.2g} s before {amid[0].end:,.0f} is not counted: its rhythm was not seen."]
-    found.append(
-        Extra(
-            kind=ExtraKind.OTHER,
-            seconds_each=_excess(amid, mean),
-            rhythm=Rhythm.STEPS,
-            every=max(1.0, every),
-            note="pauses between its lines",
-        )
-    )
-    return found, []
+    """The times of a step; for the mean an interval counts by its steps, and with three medians at most."""
+    seconds = sum(min(i.seconds, SPIKE * median * i.steps) for i in intervals)
+    return summarize([interval.each for interval in intervals], seconds / sum(i.steps for i in intervals))
 
 
 def _excess(intervals: list[_Interval], mean: float) -> float:
+    """What an interval holds beyond its steps, in seconds."""
     return statistics.fmean(interval.seconds - interval.steps * mean for interval in intervals)
 
 
-def _between_epochs(across: list[_Interval], mean: float) -> list[Extra]:
-    """What passes between epochs beyond the steps, where the log tells how many steps that are."""
-    if not across or _excess(across, mean) < LEAST_EXTRA_SHARE * mean:
-        return []
-    return [
-        Extra(
-            kind=ExtraKind.EPOCH_START,
-            seconds_each=_excess(across, mean),
-            rhythm=Rhythm.EPOCH,
-            note="between the last line of an epoch and the first of the next",
-        )
-    ]
+def _epoch_extra(intervals: list[_Interval], mean: float, note: str) -> Extra:
+    seconds = _excess(intervals, mean)
+    return Extra(kind=ExtraKind.EPOCH_START, seconds_each=seconds, rhythm=Rhythm.EPOCH, note=note)
+
+
+def _pauses(
+    intervals: list[_Interval], amid: list[_Interval], mean: float, stream: Stream, log: ProgressLog
+) -> Extra | str:
+    """Intervals that held other work amid an epoch: an extra if their rhythm is seen, else a note."""
+    if "test_interval" in log.facts and stream.pattern.name == "caffe":
+        every = float(log.facts["test_interval"])
+    elif len(amid) > 1:
+        first, last = intervals.index(amid[0]), intervals.index(amid[-1])
+        every = sum(i.steps for i in intervals[first + 1 : last + 1]) / (len(amid) - 1)
+    else:
+        pause = amid[0].seconds - amid[0].steps * mean
+        return f"One pause of {pause:.2g} s before {amid[0].end:,.0f} is not counted: its rhythm was not seen."
+    return Extra(
+        kind=ExtraKind.OTHER,
+        seconds_each=_excess(amid, mean),
+        rhythm=Rhythm.STEPS,
+        every=max(1.0, every),
+        note="pauses between its lines",
+    )
 
 
 def _gpu(stream: Stream, log: ProgressLog, kind: str) -> tuple[GpuPath, str, str]:

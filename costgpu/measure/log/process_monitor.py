@@ -19,7 +19,7 @@ import subprocess
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
@@ -28,7 +28,7 @@ import psutil
 
 from costgpu.errors import ScriptNotFound
 from costgpu.measure.log.counters import ProgressLog
-from costgpu.measure.log.lines import LineSplitter
+from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.session import child_environment, hard_limit_seconds
@@ -45,25 +45,17 @@ SILENT_SECONDS = 2.0  # after it has ended, for what it left behind and still pr
 
 
 class ProcessMonitor:
-    """One run of a command.
-
-    Attributes:
-        log: What its lines say of progress.
-        tail: Its last lines.
-        started_at: On the monotonic clock.
-        wall_seconds: How long it ran.
-        returncode: Negative for a signal.
-        stopped: We ended it.
-        peak_rss_bytes: Of the command and all its descendants together.
-        survivors: Processes of it that had to be killed, but for itself.
-    """
+    """One run of a command, and what it printed."""
 
     def __init__(self, patterns: tuple[Pattern, ...], measure_for: float, start_limit: float) -> None:
         self.log = ProgressLog(patterns)
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
-        self.started_at = self.wall_seconds = 0.0
-        self.returncode = self.peak_rss_bytes = self.survivors = 0
-        self.stopped = False
+        self.started_at = 0.0  # on the monotonic clock
+        self.wall_seconds = 0.0
+        self.returncode = 0  # negative for a signal
+        self.peak_rss_bytes = 0  # of the command and all its descendants together
+        self.survivors = 0  # processes that had to be killed, but for itself
+        self.stopped = False  # by us
         self._measure_for, self._start_limit = measure_for, start_limit
         self._splitter = LineSplitter()
         self._first: float | None = None
@@ -127,8 +119,7 @@ class ProcessMonitor:
                 now = time.monotonic()
                 self._weigh(child, now)
                 if child.poll() is not None and (not self._open or now - self._last_byte > SILENT_SECONDS):
-                    for line in self._splitter.close():
-                        self._take(line.text, line.at, hit=self.log.read(line))
+                    self._take(self._splitter.close())
                     return
                 if self._enough(now):
                     self.stopped = True
@@ -142,18 +133,21 @@ class ProcessMonitor:
         if not chunk:
             return chunk is None  # nothing there after all
         self._last_byte = now
-        if self._kept < LOG_BYTES:
+        self._keep(chunk, output)
+        self._take(self._splitter.feed(chunk, now))
+        return True
+
+    def _keep(self, chunk: bytes, output: BinaryIO) -> None:
+        if chunk and self._kept < LOG_BYTES:
             output.write(chunk[: LOG_BYTES - self._kept])
             output.flush()
             self._kept += len(chunk)
-        for line in self._splitter.feed(chunk, now):
-            self._take(line.text, line.at, hit=self.log.read(line))
-        return True
 
-    def _take(self, text: str, at: float, *, hit: bool) -> None:
-        self.tail.append(text)
-        if hit and self._first is None:
-            self._first = at
+    def _take(self, lines: Iterable[Line]) -> None:
+        for line in lines:
+            self.tail.append(line.text)
+            if self.log.read(line) and self._first is None:
+                self._first = line.at
 
     def _enough(self, now: float) -> bool:
         """Whether what was seen will do, or nothing can be expected any more."""
@@ -190,10 +184,7 @@ class ProcessMonitor:
         while child.poll() is None and time.monotonic() < until:
             if self._open:
                 with contextlib.suppress(OSError):
-                    chunk = source.read(READ_BYTES)
-                    if chunk and self._kept < LOG_BYTES:
-                        output.write(chunk)
-                        self._kept += len(chunk)
+                    self._keep(source.read(READ_BYTES) or b"", output)
             time.sleep(TICK_SECONDS / 5)
 
 

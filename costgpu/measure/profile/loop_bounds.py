@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from costgpu.measure.probe.record import Bound, Counter, EarlyExit, Loop, Snapshot, Trips
 
+SEARCHED = 8  # counter values around the one where the limit should be reached
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "<": lambda a, b: a < b,
     "<=": lambda a, b: a <= b,
@@ -99,7 +100,7 @@ def _static_cap(
         scope = _scope(counter, loops, level, depth, place)
         return Cap(
             level=scope,
-            text=f"{bound['test']} ({loops[level]['file']}:{bound['line']})",
+            text=_text(bound, loops[level]),
             iterations=iterations,
             place=place,
             whole_bodies_of=level if level < place and bound["how"] == "while" else None,
@@ -136,6 +137,20 @@ def _same_bound(shot: Snapshot, loop: Loop, bound: Bound) -> Bound | None:
     return None
 
 
+def _first_ending(bound: Bound, side: int, value: float, step: float, limit: float) -> int | None:
+    """The least number of steps of the counter after which the test ends the loop; None if it never does."""
+    holds = _HOLDS[bound["operator"]]
+    if step == 0 or math.isinf(limit):
+        return None
+    guess = max(0, math.floor((limit - value) / step) - 2)
+    for number_of_steps in range(guess, guess + SEARCHED):
+        counter = value + number_of_steps * step
+        result = holds(counter, limit) if side == 0 else holds(limit, counter)
+        if result is not (bound["how"] == "while"):
+            return number_of_steps
+    return None
+
+
 def _iterations_until(
     bound: Bound,
     side: int,
@@ -156,59 +171,39 @@ def _iterations_until(
             seen -= step if first < increment_line < here else 0
         else:
             seen += step if here < increment_line < check else 0
-    holds = _HOLDS[bound["operator"]]
-
-    def ends(counter: float) -> bool:
-        result = holds(counter, limit) if side == 0 else holds(limit, counter)
-        return result is not (bound["how"] == "while")
-
-    if step == 0 or math.isinf(limit):
-        return None
-    guess = max(1, math.floor((limit - seen) / step) - 2)
-    for iteration in range(guess, guess + 8):
-        if ends(seen + (iteration - 1) * step):
-            return float(iteration - 1 if before else iteration)
-    return None
+    raised = _first_ending(bound, side, seen, step, limit)
+    return None if raised is None else float(raised if before else raised + 1)
 
 
-def _moving_cap(
-    bound: Bound,
-    level: int,
-    snapshots: list[Snapshot],
-    loops: list[Loop],
-) -> Cap | None:
+def _moving_cap(bound: Bound, level: int, snapshots: list[Snapshot], loops: list[Loop]) -> Cap | None:
     """A counter that is raised somewhere out of sight, seen to move evenly with the steps."""
-    seen: list[tuple[int, float, float]] = []
+    seen: list[tuple[int, tuple[float, float]]] = []
     for shot in snapshots:
         same = _same_bound(shot, loops[level], bound)
         left, right = (number(same["left"]), number(same["right"])) if same else (None, None)
         if left is not None and right is not None:
-            seen.append((shot["anchor"], left, right))
+            seen.append((shot["anchor"], (left, right)))
     if len(seen) < 3:
         return None
-    holds = _HOLDS[bound["operator"]]
-    for side in (1, 2):
-        other = 3 - side
-        first, last = seen[0], seen[-1]
-        rate = (last[side] - first[side]) / (last[0] - first[0])
-        even = all(abs(s[side] - first[side] - rate * (s[0] - first[0])) <= abs(rate) + 1e-9 for s in seen)
-        if rate == 0 or not even or any(s[other] != first[other] for s in seen):
+    (begin, first), (end, last) = seen[0], seen[-1]
+    for side, other in ((0, 1), (1, 0)):
+        rate = (last[side] - first[side]) / (end - begin)
+        even = all(abs(now[side] - first[side] - rate * (at - begin)) <= abs(rate) + 1e-9 for at, now in seen)
+        if rate == 0 or not even or any(now[other] != first[other] for _, now in seen):
             continue
-        distance = (first[other] - first[side]) / rate
-        if distance <= 0 or math.isinf(distance):
+        if (first[other] - first[side]) / rate <= 0:
             return None
-        guess = max(0, math.floor(distance) - 2)
-        for extra in range(guess, guess + 8):
-            value = first[side] + rate * extra
-            result = holds(value, first[other]) if side == 1 else holds(first[other], value)
-            if result != (bound["how"] == "while"):
-                text = f"{bound['test']} ({loops[level]['file']}:{bound['line']})"
-                counter = bound["counters"][side - 1]
-                depth = loops[level]["depth"]
-                return Cap(
-                    level=_scope(counter, loops, level, depth, len(loops) - 1),
-                    text=text,
-                    steps=float(first[0] + extra),
-                    whole_bodies_of=level if level < len(loops) - 1 and bound["how"] == "while" else None,
-                )
+        steps = _first_ending(bound, side, first[side], rate, first[other])
+        if steps is None:
+            return None
+        return Cap(
+            level=_scope(bound["counters"][side], loops, level, loops[level]["depth"], len(loops) - 1),
+            text=_text(bound, loops[level]),
+            steps=float(begin + steps),
+            whole_bodies_of=level if level < len(loops) - 1 and bound["how"] == "while" else None,
+        )
     return None
+
+
+def _text(bound: Bound, loop: Loop) -> str:
+    return f"{bound['test']} ({loop['file']}:{bound['line']})"

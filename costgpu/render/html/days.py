@@ -15,9 +15,9 @@ class Calendar:
     """The days of a period in one time zone.
 
     Args:
-        zone: IANA name.
-        since: In the first day.
-        until: In the last day, or its end.
+        zone: IANA name of the time zone.
+        since: A time in the first day.
+        until: A time in the last day, or its end.
     """
 
     def __init__(self, zone: str, since: datetime, until: datetime) -> None:
@@ -51,15 +51,15 @@ class Calendar:
 
 
 def microseconds(at: datetime) -> int:
-    """Since 1970."""
+    """Microseconds since 1970."""
     return round(at.timestamp() * 1e6)  # exact until the year 2255
 
 
 def to_nano(usd: Decimal) -> int:
-    """In 1e-9 US dollars."""
+    """US dollars as billionths."""
     return int(usd.scaleb(9))
 
 
 def from_nano(nano: int) -> Decimal:
-    """In US dollars."""
+    """Billionths of a US dollar as dollars."""
     return Decimal(nano).scaleb(-9)

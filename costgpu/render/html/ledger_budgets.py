@@ -34,7 +34,7 @@ class BudgetSection:
 
     @property
     def share(self) -> float:
-        """Of the amount that is used."""
+        """Share of the amount that is used."""
         return float(self.used / self.amount)
 
     @property

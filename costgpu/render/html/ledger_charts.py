@@ -98,8 +98,8 @@ def spending_against_budget(
     """What a budget has spent since the start of each of its periods, and its amount.
 
     Args:
-        width: In pixels.
-        height: In pixels.
+        width: Pixels across.
+        height: Pixels up.
         days: All days of the picture.
         periods: The index of a period's first day, and the sum at the end of each of its days.
         amount: The budget's.

@@ -88,7 +88,7 @@ def _tiles(summary: Summary) -> list[Tile]:
     tiles = [
         ("Spent", format_usd(total.usd), f"{hours(total.seconds)} of machines"),
         ("Runs", f"{total.runs:,}", f"{succeeded:,} succeeded" + (f", {running} running" if running else "")),
-        ("Of it on GPUs", percent(gpu, total.usd), f"{format_usd(gpu)}; CPU {format_usd(total.usd - gpu)}"),
+        ("Of which GPUs", percent(gpu, total.usd), f"{format_usd(gpu)}; CPU {format_usd(total.usd - gpu)}"),
         ("Wasted", format_usd(wasted.usd), wasted_note),
     ]
     if accuracy.median_error is not None:

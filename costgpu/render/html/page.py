@@ -93,7 +93,7 @@ def two_lines(first: str, second: str) -> Markup:
 
 
 def fraction(usd: Decimal, most: Decimal) -> float:
-    """Of the width of a bar."""
+    """Share of a bar's width."""
     return float(usd / most) if most else 0.0
 
 

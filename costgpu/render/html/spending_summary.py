@@ -1,4 +1,4 @@
-"""What the report shows, summed up from runs: by day, provider, accelerator, end, job, person. Pure; one pass."""
+"""Sums of runs by day, provider, accelerator, outcome, job and person, as the report shows them. Pure; one pass."""
 
 from __future__ import annotations
 
@@ -27,13 +27,7 @@ MOST_PAIRS = 20_000  # that are kept for the picture; the figures beside it are 
 
 @dataclass(slots=True)
 class Tally:
-    """Runs of one kind.
-
-    Attributes:
-        usd: Metered, in the period.
-        seconds: Of machines, in the period.
-        runs: How many.
-    """
+    """What runs of one kind have cost in the period: metered US dollars, machine seconds, and how many they are."""
 
     usd: Decimal = Decimal(0)
     seconds: float = 0.0
@@ -48,13 +42,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """How long a run was said to take, and took; seconds from the create call to the end.
-
-    Attributes:
-        low: Of the interval; None without one.
-        high: Of the interval.
-        gpu: Whether it ran on one.
-    """
+    """Estimated and actual seconds of a run, from the create call to its end, with the estimate's interval."""
 
     run_id: str
     name: str
@@ -73,11 +61,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How good the estimates were.
+    """How good the estimates of succeeded runs were.
 
     Attributes:
-        runs: Succeeded runs with an estimate.
-        median_error: Of abs(actual / estimated - 1); None without runs.
+        median_error: The median of abs(actual / estimated - 1); None without runs.
         held: Share of the intervals in which the run ended; None without intervals.
     """
 
@@ -92,7 +79,7 @@ class BudgetPeriod:
 
     Attributes:
         start: Its first day in the report.
-        usd: Spent by the end of each day, since the period began.
+        usd: Spent since the period began, by the end of each day.
         partial: Whether the report or the time ends before the period does.
     """
 
@@ -111,28 +98,18 @@ class BudgetUse:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """All that the report says.
+    """Everything that the report says of a period.
 
     Attributes:
-        since: The period's beginning.
-        until: Its end.
-        now: When it was made.
-        zone: Where days begin.
-        days: Of the period.
-        gpu_usd: By day.
-        cpu_usd: By day.
-        total: Everything.
-        providers: (provider, purchase option) -> tally.
-        accelerators: Name, empty for CPU -> tally.
-        outcomes: What became of it.
-        jobs: By name.
-        people: By owner.
-        open_runs: With what they have cost so far in all.
-        budgets: Those that are set.
-        pairs: Estimate and actual.
-        accuracy: Of all of them.
-        unpriced: Machines whose cost is not known.
-        unreadable: Open runs that cannot be counted.
+        now: When the report was made.
+        zone: IANA name of the zone in which days begin.
+        days: The days of the period; `gpu_usd` and `cpu_usd` have an amount for each.
+        providers: Tallies by (provider, purchase option).
+        accelerators: Tallies by name; CPU machines under the empty name.
+        open_runs: Runs that have not ended, counted with what they have cost so far.
+        pairs: Estimate and actual of each run, at most `MOST_PAIRS`; `accuracy` is that of all of them.
+        unpriced: How many machines had a cost that is not known.
+        unreadable: How many open runs cannot be counted.
     """
 
     since: datetime
@@ -157,7 +134,7 @@ class Summary:
 
     @property
     def wasted(self) -> Tally:
-        """Of the outcomes in `WASTED`."""
+        """The tallies of `WASTED` together."""
         sum_ = Tally()
         for outcome in WASTED:
             found = self.outcomes.get(outcome, Tally())
@@ -183,17 +160,17 @@ def summarise(
     zone: str,
     before: Mapping[str, Decimal],
 ) -> Summary:
-    """Sums up.
+    """Sums up what runs have cost in a period.
 
     Args:
         closed: Runs that were charged for, or closed, within the period.
         views: Open runs; what they have cost until now counts, too.
-        budgets: That are set.
+        budgets: All budgets; their days begin in their own zones.
         since: The period's beginning.
         until: Its end.
-        now: The time.
-        zone: IANA name: where days begin, but for budgets with a zone of their own.
-        before: Name of a budget -> what was spent in its period that `since` is in, before `since`.
+        now: The present.
+        zone: IANA name of the zone in which the other days begin.
+        before: What was spent in a budget's period before `since`, by the budget's name.
     """
     calendar = Calendar(zone, since, until)
     none = [Decimal(0)] * len(calendar.days)

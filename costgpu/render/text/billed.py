@@ -26,7 +26,7 @@ def billed_text(
     """One line for each run, their sum, and how old the figures are.
 
     Args:
-        rows: From `costgpu.ledger.records.billed.compared`.
+        rows: Runs as `costgpu.ledger.records.billed.compare_with_bills` gives them.
         start: Beginning of the period.
         end: End of the period, exclusive.
         now: The present.
@@ -93,7 +93,7 @@ def _untagged(rows: Sequence[Compared]) -> Decimal | None:
 
 
 def _sum(runs: Sequence[Compared]) -> Compared:
-    """Of each column, as far as it is known."""
+    """The sum of each column, as far as it is known."""
     metered = [row.metered_usd for row in runs if row.metered_usd is not None]
     billed = [row.billed_usd for row in runs if row.billed_usd is not None]
     return Compared(

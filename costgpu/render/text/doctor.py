@@ -26,7 +26,7 @@ class Place:
 
     Attributes:
         name: ``aws``, ``gcp/us-central1``, ``this computer``.
-        checks: In their order.
+        checks: The checks in their order.
         offer: The machine that was asked about; None if none was.
     """
 

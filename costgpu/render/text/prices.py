@@ -15,8 +15,8 @@ from costgpu.render.text.offers import day_span
 
 if TYPE_CHECKING:
     from costgpu.models.price_update import Key, MissingPrice
-    from costgpu.pricing.merge_prices import Move, Refresh
-    from costgpu.pricing.price_store import FailedTry
+    from costgpu.pricing.merge_prices import PriceChange, RefreshResult
+    from costgpu.pricing.price_store import FailedRefresh
 
 LONGEST_LIST = 10
 Group = tuple[tuple[str, str], list[Offer]]
@@ -27,7 +27,7 @@ def prices_text(
     now: datetime,
     *,
     refreshed: Mapping[str, Mapping[str, datetime]],
-    failed: Sequence[FailedTry],
+    failed: Sequence[FailedRefresh],
     folder: str,
 ) -> str:
     """One line for each region, then the sources.
@@ -72,7 +72,7 @@ def prices_json(
     now: datetime,
     *,
     refreshed: Mapping[str, Mapping[str, datetime]],
-    failed: Sequence[FailedTry],
+    failed: Sequence[FailedRefresh],
     folder: str,
 ) -> str:
     """The versioned document; arguments as for `prices_text`."""
@@ -94,7 +94,7 @@ def prices_json(
     return document("costgpu.prices", places=places, sources=sources, failed_refreshes=tries, cache_folder=folder)
 
 
-def refresh_text(results: Sequence[Refresh], now: datetime) -> str:
+def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:
     """What each provider's refresh has brought."""
     lines: list[str] = []
     for result in results:
@@ -110,7 +110,7 @@ def refresh_text(results: Sequence[Refresh], now: datetime) -> str:
     return "\n".join(lines)
 
 
-def refresh_json(results: Sequence[Refresh], now: datetime) -> str:
+def refresh_json(results: Sequence[RefreshResult], now: datetime) -> str:
     """The same as a versioned document."""
     return document(
         "costgpu.prices-refresh",
@@ -141,7 +141,7 @@ def refresh_json(results: Sequence[Refresh], now: datetime) -> str:
     )
 
 
-def _moves(moves: Sequence[Move], what: str) -> list[str]:
+def _moves(moves: Sequence[PriceChange], what: str) -> list[str]:
     if not moves:
         return []
     lines = [f"  Moved by more than 30 %, {what} ({len(moves)}):"]

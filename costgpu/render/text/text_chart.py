@@ -38,7 +38,7 @@ def bars(verdict: Verdict, width: int = 80, *, cost: bool = False, encoding: str
         verdict: The answer.
         width: Columns of the terminal; below about 70 it is exceeded.
         cost: Draw cost instead of time.
-        encoding: Of the terminal; where it lacks the block characters, ASCII is used.
+        encoding: The terminal's; where it lacks the block characters, ASCII is used.
     """
     marks = (
         UNICODE if _can(encoding, f"{UNICODE.sure}{UNICODE.likely}{UNICODE.maybe}{UNICODE.end}{UNICODE.dot}") else ASCII

@@ -10,14 +10,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from costgpu.errors import (
-    AuthError,
-    CostGpuError,
-    LedgerConflict,
-    ProviderError,
-    RunCancelled,
-    TerminationUnconfirmed,
-)
+from costgpu.errors import AuthError, CostGpuError, LedgerConflict, ProviderError, RunCancelled, TerminationUnconfirmed
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, collect, follow, provision, termination

@@ -5,8 +5,8 @@ The machine gets presigned addresses and no credentials; they are made anew at e
 
 from __future__ import annotations
 
-import hashlib
 import json
+import os
 import shutil
 import tarfile
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +20,7 @@ from costgpu.models.job import EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Bucket
+from costgpu.runner.files.safe_move import sha256_of
 
 GRACE_SECONDS = 900.0  # an address is valid a little longer than the lease
 LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
@@ -99,21 +100,16 @@ class FolderHost:
 
     def entries(self) -> tuple[FileEntry, ...]:
         """All files, with checksums."""
-        found = []
-        for path in sorted(self.folder.rglob("*")):
-            if path.is_file() and not path.is_symlink():
-                with path.open("rb") as file:
-                    checksum = hashlib.file_digest(file, "sha256").hexdigest()
-                status = path.stat()
-                found.append(
-                    FileEntry(
-                        path=path.relative_to(self.folder).as_posix(),
-                        size=status.st_size,
-                        sha256=checksum,
-                        mode=status.st_mode & 0o777,
-                    )
-                )
-        return tuple(found)
+        paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file() and not path.is_symlink())
+        return tuple(self._entry(path, path.stat()) for path in paths)
+
+    def _entry(self, path: Path, status: os.stat_result) -> FileEntry:
+        return FileEntry(
+            path=path.relative_to(self.folder).as_posix(),
+            size=status.st_size,
+            sha256=sha256_of(path),
+            mode=status.st_mode & 0o777,
+        )
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Copies them."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import stat
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from costgpu.errors import OutputsDamaged
 from costgpu.models.job import FileEntry
+from costgpu.runner.files.safe_move import has_content, sha256_of
 from costgpu.runner.machine.host import Transport
 
 _BATCH = 256
@@ -27,18 +27,13 @@ def fetch_verified(
 
     An entry without a checksum (a log that still grows) must only be at least as long as announced.
 
-    Args:
-        transport: To the machine.
-        source: Absolute remote folder.
-        entries: Paths are relative to it.
-        folder: Made if it is missing.
-        announce: Is told how many bytes come next, before each batch.
+    `announce` is told how many bytes come next, before each batch.
 
     Raises:
         OutputsDamaged: A path leads out of `folder`, or what arrived is not what was announced.
     """
     targets = [(entry, _target(folder, entry.path)) for entry in entries]  # all are looked at before anything is done
-    lacking = [(entry, target) for entry, target in targets if not _is_there(entry, target)]
+    lacking = [(entry, target) for entry, target in targets if not has_content(target, entry)]
     for start in range(0, len(lacking), _BATCH):
         batch = lacking[start : start + _BATCH]
         if announce is not None:
@@ -83,12 +78,6 @@ def _target(folder: Path, path: str) -> Path:
     return folder.joinpath(*parts)
 
 
-def _is_there(entry: FileEntry, target: Path) -> bool:
-    if not entry.sha256 or target.is_symlink() or not target.is_file() or target.stat().st_size != entry.size:
-        return False
-    return _sha256(target) == entry.sha256
-
-
 def _verify(entry: FileEntry, path: Path) -> None:
     try:
         size = os.lstat(path).st_size
@@ -96,13 +85,8 @@ def _verify(entry: FileEntry, path: Path) -> None:
         raise OutputsDamaged(f"{entry.path} did not arrive.") from None
     if size != entry.size if entry.sha256 else size < entry.size:
         raise OutputsDamaged(f"{entry.path} arrived with {size} bytes instead of {entry.size}.")
-    if entry.sha256 and _sha256(path) != entry.sha256:
+    if entry.sha256 and sha256_of(path) != entry.sha256:
         raise OutputsDamaged(
             f"{entry.path} arrived with another checksum than it has on the machine.",
             hint="Fetch it again; the machine still has it.",
         )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

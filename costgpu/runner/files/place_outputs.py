@@ -20,8 +20,9 @@ from pathlib import Path
 from costgpu.errors import OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
 from costgpu.runner.files.safe_move import has_content, has_size, move_across, put_new, to_disk
-from costgpu.runner.files.select import format_bytes, printable_path
+from costgpu.runner.files.select import printable_path
 from costgpu.runner.machine.host import OutputSource
+from costgpu.units import format_binary_size
 
 OWN_FOLDER = ".costgpu"
 _SPARE_BYTES = 16 * 1024 * 1024  # left free on the disk
@@ -143,7 +144,8 @@ class _Placement:
         free = shutil.disk_usage(self._incoming).free
         if missing and missing + _SPARE_BYTES > free:
             raise RunError(
-                f"The outputs need {format_bytes(missing)}, and the disk of {self._workdir} has {format_bytes(free)} free.",
+                f"The outputs need {format_binary_size(missing)}, and the disk of {self._workdir} has"
+                f" {format_binary_size(free)} free.",
                 hint="Free some space and fetch again; the machine still has them.",
             )
         for folder, these in lacking:

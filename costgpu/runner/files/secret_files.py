@@ -65,7 +65,7 @@ def by_content(head: bytes, size: int) -> str | None:
 
     Args:
         head: Its first `HEAD_BYTES` bytes.
-        size: Of all of it.
+        size: Bytes of the whole file.
     """
     if size > KEY_FILE_BYTES:
         return None

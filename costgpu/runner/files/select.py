@@ -19,6 +19,7 @@ from costgpu.models.job import FileEntry
 from costgpu.runner.files import secret_files
 from costgpu.runner.files.gitignore import RuleFile, read_rules, repository_rules
 from costgpu.runner.machine.host import Selection
+from costgpu.units import format_binary_size
 
 OWN_FILE = ".costgpuignore"
 GIT_FILE = ".gitignore"
@@ -61,17 +62,6 @@ def select(workdir: Path, *, limit_bytes: int, extra_ignores: Sequence[str] = ()
         folders=tuple(sorted(walk.folders)),
         left_out=dict(sorted(walk.left_out.items())),
     )
-
-
-def format_bytes(size: float) -> str:
-    """``17 bytes``, ``3.4 MiB``, ``1.2 GiB``."""
-    if size < 1024:
-        return "1 byte" if size == 1 else f"{size:.0f} bytes"
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if size < 1023.95:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1024:.1f} TiB"
 
 
 @dataclass
@@ -302,9 +292,11 @@ def _too_large(files: list[tuple[str, int]], total: int, limit: int) -> SyncRefu
     for path, size in files:
         parts = path.split("/")
         sizes["/".join(parts[:2]) + "/" if len(parts) > 2 else parts[0] + ("/" if len(parts) == 2 else "")] += size
-    largest = ", ".join(f"{printable_path(name)} {format_bytes(size)}" for name, size in sizes.most_common(_LISTED))
+    largest = ", ".join(
+        f"{printable_path(name)} {format_binary_size(size)}" for name, size in sizes.most_common(_LISTED)
+    )
     return SyncRefused(
-        f"The working folder holds {format_bytes(total)} in {len(files)} files, and {format_bytes(limit)} may be sent. "
-        f"The largest: {largest}.",
+        f"The working folder holds {format_binary_size(total)} in {len(files)} files,"
+        f" and {format_binary_size(limit)} may be sent. The largest: {largest}.",
         hint=f"{_HINT}, or allow more with --sync-limit.",
     )

@@ -29,5 +29,5 @@ def agent_file() -> bytes:
 
 @cache
 def agent_sha256() -> str:
-    """Of that file, hexadecimal."""
+    """The hexadecimal checksum of that file."""
     return hashlib.sha256(agent_file()).hexdigest()

@@ -14,9 +14,7 @@ from pathlib import Path
 UNCLAIMED_SECONDS = 900.0
 _BODY = Path(__file__).with_name("boot_script.sh")
 _PUBLIC = re.compile(r"ssh-ed25519 [A-Za-z0-9+/=]+(?: [A-Za-z0-9@._+-]+)?")
-_PRIVATE = re.compile(
-    r"-----BEGIN OPENSSH PRIVATE KEY-----\n(?:[A-Za-z0-9+/=]+\n)+-----END OPENSSH PRIVATE KEY-----",
-)
+_PRIVATE = re.compile(r"-----BEGIN OPENSSH PRIVATE KEY-----\n(?:[A-Za-z0-9+/=]+\n)+-----END OPENSSH PRIVATE KEY-----")
 
 
 def boot_script(

@@ -44,7 +44,7 @@ class Selection:
 
     @property
     def total_bytes(self) -> int:
-        """Of all files."""
+        """The size of all files."""
         return sum(entry.size for entry in self.files)
 
 

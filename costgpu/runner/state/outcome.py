@@ -63,7 +63,7 @@ def error_for(view: RunView) -> CostGpuError | None:
 
 
 def exit_code(view: RunView) -> int:
-    """Of a run that needs no error: the job's own; 1 if it is not known."""
+    """The exit code of a run that needs no error: the job's own; 1 if it is not known."""
     if view.status is None or view.status.exit_code is None:
         return 1
     return view.status.exit_code

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from costgpu.errors import UsageError
 from costgpu.estimate.advice.advise import advise
-from costgpu.estimate.buy_vs_rent import OwnTerms, find_card, own
+from costgpu.estimate.buy_vs_rent import OwnershipTerms, find_gpu, ownership
 from costgpu.estimate.energy import energy_kwh
 from costgpu.estimate.free_notebooks import free_notebooks
 from costgpu.estimate.predict import Workload, predict
@@ -38,7 +38,7 @@ class Extras:
     energy: tuple[tuple[Prediction, float], ...] | None
 
 
-def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnTerms] | None:
+def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] | None:
     """The user's own GPU and what it costs; None without one.
 
     Raises:
@@ -49,7 +49,7 @@ def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnTerms] | None
             option = "--own-price" if request.own_price is not None else "--power-price"
             raise UsageError(f"{option} is for a GPU of your own.", hint=f'--own "RTX 3090" {option} ...')
         return None
-    return find_card(request.own, accelerators()), OwnTerms(
+    return find_gpu(request.own, accelerators()), OwnershipTerms(
         price_usd=parse_usd(request.own_price) if request.own_price is not None else None,
         power_usd_per_kwh=float(parse_usd(request.power_price)) if request.power_price is not None else None,
     )
@@ -75,9 +75,9 @@ def compute_extras(
     machine = workload.profile.machine
     return Extras(
         advice=tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
-        own=own(workload, *card, verdict) if card is not None else None,
+        own=ownership(workload, *card, verdict) if card is not None else None,
         notebooks=()
         if verdict.choice is Choice.HERE
-        else tuple(free_notebooks(workload, workload.amount, accelerators())),
+        else tuple(free_notebooks(workload, workload.scope, accelerators())),
         energy=tuple((p, energy_kwh(p, machine)) for p in (verdict.here, *verdict.table)) if request.energy else None,
     )

@@ -60,7 +60,7 @@ def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) ->
 
 def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
     """The profile of a kind of work or of a language model that is not here."""
-    from costgpu.estimate.reference_profiles import language_model_profile, like_profile
+    from costgpu.estimate.reference_profiles import language_model_profile, reference_profile
     from costgpu.measure.host_info import measure_host
     from costgpu.pricing.references import reference
 
@@ -72,7 +72,7 @@ def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
             language_model_profile(parameters, tokens, machine, created, __version__), None, request.epochs
         )
     found = reference(str(request.like))
-    return ProfileSource(like_profile(found, machine, created, __version__, epochs=request.epochs), None, None)
+    return ProfileSource(reference_profile(found, machine, created, __version__, epochs=request.epochs), None, None)
 
 
 def _measure_script(request: EstimateRequest, reporter: Reporter) -> tuple[WorkloadProfile, str]:

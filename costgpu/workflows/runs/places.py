@@ -11,15 +11,15 @@ from decimal import Decimal
 
 from costgpu.errors import AuthError, PriceNotFound, UsageError
 from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.scope import amount_of
-from costgpu.estimate.verdict import Preferences, decide, weight
+from costgpu.estimate.scope import scope_of
+from costgpu.estimate.verdict import Preferences, decide, effective_cost
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
 from costgpu.providers import registry
-from costgpu.runner.plan import Place, this_machine
+from costgpu.runner.plan import LaunchPlace, this_machine
 from costgpu.units import parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.candidates import candidates
@@ -38,7 +38,7 @@ class Places:
         notes: Remarks for the plan.
     """
 
-    ranked: list[Place]
+    ranked: list[LaunchPlace]
     verdict: str
     notes: list[str]
 
@@ -147,17 +147,17 @@ def find_places(
         today: Day of the plan.
         workload_key: Key of the workload in the ledger.
     """
-    amount = amount_of(profile) if profile else None
+    scope = scope_of(profile) if profile else None
     workload = (
-        prepare(profile, amount, year=today.year, speedups=speedups(), cards=accelerators().values())
-        if profile and amount
+        prepare(profile, scope, year=today.year, speedups=speedups(), cards=accelerators().values())
+        if profile and scope
         else None
     )
-    whole = amount is not None and amount.whole
+    whole = scope is not None and scope.whole
     history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
     here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
-    here_place = Place(offer=_this_machine(request.assume_price, today), prediction=here if whole else None)
-    notes = [] if whole or amount is None else [f"The length of the whole job is not known; predicted: {amount.unit}."]
+    here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=here if whole else None)
+    notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
     if infra == ("local",):
         return Places(ranked=[here_place], verdict="", notes=notes)
     wanted = wanted_offers(request, infra, context.reporter)
@@ -166,7 +166,7 @@ def find_places(
         wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
         notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
     chosen = bool(request.instance_type or request.gpus)
-    if workload is None or amount is None or here is None:
+    if workload is None or scope is None or here is None:
         if not chosen:
             raise UsageError(
                 "Without an estimate nothing says what machine to run it on.",
@@ -177,10 +177,10 @@ def find_places(
     predictions = [p for p in (predict(workload, c, history.speed(c.offer)) for c in wanted) if not p.infeasible]
     if not predictions:
         raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
-    best_first = sorted(predictions, key=lambda p: (weight(p, Preferences()), p.wall_seconds.value))
+    best_first = sorted(predictions, key=lambda p: (effective_cost(p, Preferences()), p.wall_seconds.value))
     sentence = ""
     if not chosen:
-        verdict = decide(amount, here, predictions, Preferences(), ())
+        verdict = decide(scope, here, predictions, Preferences(), ())
         sentence = verdict.sentence
         if verdict.choice is Choice.HERE and (not infra or "local" in infra):
             return Places(ranked=[here_place], verdict=sentence, notes=notes)
@@ -202,6 +202,8 @@ def _this_machine(assume_price: str | None, today: date) -> Offer:
     )
 
 
-def _place(candidate: Candidate, prediction: Prediction | None) -> Place:
+def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:
     assert candidate.offer is not None  # noqa: S101 - only offers are launched
-    return Place(offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour)
+    return LaunchPlace(
+        offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour
+    )

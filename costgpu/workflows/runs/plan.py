@@ -16,7 +16,7 @@ from costgpu.errors import (
     ScriptError,
     UsageError,
 )
-from costgpu.estimate.scope import amount_of
+from costgpu.estimate.scope import scope_of
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity
@@ -25,7 +25,7 @@ from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.drive.receipt import common_safeguards
 from costgpu.runner.files.select import select
-from costgpu.runner.plan import Limits, Place, options_for
+from costgpu.runner.plan import LaunchPlace, Limits, options_for
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import note_files, run_measurement
@@ -92,7 +92,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
         setup=(request.setup or "") if local else _setup(request, script.workdir, profile, first),
         python=find_interpreter(request.python, dict(os.environ)).path if local else "",
     )
-    steps = amount_of(profile).total_steps if profile else None
+    steps = scope_of(profile).total_steps if profile else None
     plan = make_plan(context, spec, places, limits, workload=key, steps=steps)
     plan, refusal = with_budgets(context, plan)
     return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)
@@ -113,7 +113,7 @@ def _profile(request: RunRequest, script: Request, reporter: Reporter) -> Worklo
     return profile
 
 
-def _setup(request: RunRequest, workdir: Path, profile: WorkloadProfile | None, place: Place) -> str:
+def _setup(request: RunRequest, workdir: Path, profile: WorkloadProfile | None, place: LaunchPlace) -> str:
     """The set-up command of a rented machine: the user's; else the requirements; else the PyTorch that was measured."""
     if request.setup is not None:
         return request.setup

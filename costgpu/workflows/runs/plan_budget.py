@@ -21,7 +21,7 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
     from costgpu.ledger.records.budget_store import all_budgets
     from costgpu.render.text.budget import plan_note
     from costgpu.runner.launch import current_owner
-    from costgpu.runner.spending import gather, selection, shipped_prices, state_of
+    from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
     owner, refusal, notes = context.settings.owner or current_owner(), None, []
     try:
@@ -29,7 +29,7 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
             stored.budget
             for stored in all_budgets(context.ledger)
             if any(
-                selection(stored.budget).includes(
+                run_selection(stored.budget).includes(
                     provider=option.offer.provider, owner=owner, name=plan.spec.name, tags=plan.spec.tags
                 )
                 for option in plan.options
@@ -39,7 +39,7 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
             return plan, None
         spending = gather(context.ledger, mine, None, context.clock.now(), shipped_prices)
         for budget in mine:
-            state = state_of(spending, budget)
+            state = budget_state(spending, budget)
             notes.append(plan_note(state, cap))
             if state.exceeded and budget.enforce:
                 refusal = refusal or _refusal(state)

@@ -25,7 +25,7 @@ from costgpu.render.text.reap import count_text, rate_text
 from costgpu.runner.adopt import collect_finished
 from costgpu.runner.find_run import expected_machine, load_run
 from costgpu.runner.launch import current_owner
-from costgpu.runner.reap import Only, end_orphans, look
+from costgpu.runner.reap import ReapFilter, end_orphans, find_orphans
 from costgpu.runner.spending import shipped_prices
 from costgpu.runner.state.observer import Observer
 from costgpu.units import parse_duration
@@ -62,7 +62,7 @@ def reap(context: AppContext, request: ReapRequest, observer: Observer) -> ReapF
     known, now = LedgerMemory(context, broken=not readable), context.clock.now()
     found = ReapFindings()
     for provider, regions in places:
-        found.add(look([provider], regions, now, known.run, only=only, prices=shipped_prices))
+        found.add(find_orphans([provider], regions, now, known.run, only=only, prices=shipped_prices))
     found.unreachable.update(context.unusable)
     found.unreachable.update(_without_credentials(context, places, everywhere=not request.infra))
     if request.end:
@@ -97,7 +97,7 @@ def error_for(found: ReapFindings, *, ended: bool) -> CostGpuError | None:
     return None
 
 
-def _only(context: AppContext, request: ReapRequest) -> Only:
+def _only(context: AppContext, request: ReapRequest) -> ReapFilter:
     before = None
     if request.older_than is not None:
         try:
@@ -106,7 +106,7 @@ def _only(context: AppContext, request: ReapRequest) -> Only:
             raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
         except OverflowError as error:
             raise UsageError(f"--older-than: {request.older_than} is before the calendar begins.") from error
-    return Only(before=before, owner=(context.settings.owner or current_owner()) if request.mine else "")
+    return ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if request.mine else "")
 
 
 class LedgerMemory:

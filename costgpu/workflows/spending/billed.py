@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from costgpu.errors import ProviderError, UsageError
-from costgpu.ledger.records.billed import BilledCost, Compared, add, compared, latest
+from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bills
 from costgpu.providers.base import Bill, Billing
 from costgpu.workflows.context import AppContext
 
@@ -93,11 +93,11 @@ def compare(context: AppContext, bills: Sequence[Bill], start: datetime, end: da
         sources = [(bill.source, bill.asked_at) for bill in bills]
     else:
         said: dict[str, datetime] = {}
-        for cost in latest(context.ledger, start, end):
+        for cost in latest_bills(context.ledger, start, end):
             said[cost.source] = max(cost.said_at, said.get(cost.source, cost.said_at))
         sources = list(said.items())
     return BilledPeriod(
-        rows=compared(context.ledger, start, end, [bill.provider for bill in bills] or None),
+        rows=compare_with_bills(context.ledger, start, end, [bill.provider for bill in bills] or None),
         start=start,
         end=end,
         sources=sources,
@@ -119,7 +119,7 @@ def _store(context: AppContext, bill: Bill) -> None:
         )
         for row in bill.rows
     ]
-    add(
+    record_bills(
         context.ledger,
         costs,
         provider=bill.provider,

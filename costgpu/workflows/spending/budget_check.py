@@ -19,7 +19,7 @@ from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.ledger.records.budget_store import (
     Alert,
     DeliveryAttempt,
-    Stored,
+    StoredBudget,
     all_budgets,
     claim_delivery,
     finish_delivery,
@@ -28,7 +28,7 @@ from costgpu.ledger.schema import EPOCH
 from costgpu.providers.base import Provider
 from costgpu.render.text.alert_message import late_message, message, title
 from costgpu.render.text.budget import Standing
-from costgpu.runner.spending import Spending, gather, shipped_prices, state_of
+from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.standings import note_problems, standing_of
 
@@ -121,9 +121,9 @@ class BudgetCheck:
             alive=alive,
         )
 
-    def _alert(self, stored: Stored, spending: Spending) -> Standing:
+    def _alert(self, stored: StoredBudget, spending: Spending) -> Standing:
         """Says what nobody has said yet about one budget, here and to the alert addresses."""
-        context, state = self._context, state_of(spending, stored.budget)
+        context, state = self._context, budget_state(spending, stored.budget)
         shown = bool(state.crossed) or self._verbose
         if spending.clock_off:
             if shown:
@@ -148,7 +148,12 @@ class BudgetCheck:
         return standing_of(context, stored, spending, state, new=tuple(alert.threshold for alert in attempt.new))
 
     def _deliver(
-        self, stored: Stored, state: BudgetState, attempt: DeliveryAttempt, said: Sequence[str], spending: Spending
+        self,
+        stored: StoredBudget,
+        state: BudgetState,
+        attempt: DeliveryAttempt,
+        said: Sequence[str],
+        spending: Spending,
     ) -> None:
         news = _news(stored, state, attempt)
         delivered, detail = self._send(state, attempt, news)
@@ -185,7 +190,7 @@ class BudgetCheck:
         )
         return False, f"{len(urls) - len(failed)} of {len(urls)} delivered; failed: {where}; {words}"
 
-    def _failed(self, stored: Stored, why: str) -> None:
+    def _failed(self, stored: StoredBudget, why: str) -> None:
         text = f"{stored.budget.name}: the alert could not be delivered: {why.rstrip('.')}; the next check tries again."
         self._undelivered.append(text)
         self._say(text)
@@ -216,7 +221,7 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
     return sorted(n for n in missing if n <= addresses) or list(range(1, addresses + 1))
 
 
-def _news(stored: Stored, state: BudgetState, attempt: DeliveryAttempt) -> list[str]:
+def _news(stored: StoredBudget, state: BudgetState, attempt: DeliveryAttempt) -> list[str]:
     """What people are to be told: how it stands if that is news, and what could not be told in a period that is over."""
     start = state.period.start or EPOCH
     late: dict[object, Alert] = {

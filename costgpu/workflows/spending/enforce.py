@@ -12,7 +12,7 @@ from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import current_owner
 from costgpu.runner.machine.keys import USER_KEY
 from costgpu.runner.machine_cost import Machine
-from costgpu.runner.spending import Spending, counted
+from costgpu.runner.spending import Spending, machines_counted
 from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.cancel import cancel_driven, cancel_run
@@ -41,7 +41,7 @@ class Enforcement:
         for standing in standings:
             if not standing.state.exceeded:
                 continue
-            for machine in counted(standing.state.budget, spending.machines):
+            for machine in machines_counted(standing.state.budget, spending.machines):
                 if not machine.going or machine.usd_per_hour == 0 or (machine.run_id, machine.ref) in done:
                     continue
                 done.add((machine.run_id, machine.ref))

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from costgpu.errors import CostGpuError, LedgerError
 from costgpu.ledger.records.budget_rules import BudgetState
-from costgpu.ledger.records.budget_store import Alert, Stored, alerts_of, all_budgets, unknown
+from costgpu.ledger.records.budget_store import Alert, StoredBudget, alerts_of, all_budgets, unknown_budget
 from costgpu.render.text.budget import Standing
-from costgpu.runner.spending import Spending, gather, shipped_prices, state_of
+from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
 from costgpu.workflows.context import AppContext
 
 
@@ -19,17 +19,21 @@ def standings(context: AppContext, name: str | None = None) -> tuple[list[Standi
         names = [each.budget.name for each in stored]
         stored = tuple(each for each in stored if each.budget.name == name)
         if not stored:
-            raise unknown(name, names)
+            raise unknown_budget(name, names)
     budgets = [each.budget for each in stored]
     spending = gather(context.ledger, budgets, None, context.clock.now(), shipped_prices)
     return [standing_of(context, each, spending) for each in stored], spending.problems
 
 
 def standing_of(
-    context: AppContext, stored: Stored, spending: Spending, state: BudgetState | None = None, new: tuple[int, ...] = ()
+    context: AppContext,
+    stored: StoredBudget,
+    spending: Spending,
+    state: BudgetState | None = None,
+    new: tuple[int, ...] = (),
 ) -> Standing:
     """A budget with its alerts; alerts that cannot be read are one more problem."""
-    state = state or state_of(spending, stored.budget)
+    state = state or budget_state(spending, stored.budget)
     alerts: Sequence[Alert] = ()
     try:
         alerts = alerts_of(context.ledger, stored, state.period)

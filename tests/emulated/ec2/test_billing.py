@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, Throttled, Unreachable
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.billed import latest
+from costgpu.ledger.records.billed import latest_bills
 from costgpu.ledger.schema import billed
 from costgpu.providers.aws.billing import CostExplorer
 from tests.cli.here import told
@@ -251,7 +251,7 @@ class TestCommand:
         assert len(asked(cloud)) == 1
         with Ledger.open() as ledger:
             start_of, end_of = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
-            kept = [(cost.run_id, cost.amount_usd) for cost in latest(ledger, start_of, end_of)]
+            kept = [(cost.run_id, cost.amount_usd) for cost in latest_bills(ledger, start_of, end_of)]
             assert sorted(kept) == [("", Decimal(40)), ("aaaa", Decimal("1.25"))]
             assert ledger.read(lambda c: c.scalar(select(func.count()).select_from(billed)) or 0, 0) == 2
         cloud.fault({"drop": True, "times": -1})

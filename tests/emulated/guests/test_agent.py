@@ -17,13 +17,12 @@ from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.boot_script import boot_script
 from costgpu.runner.machine.host import Keys, LogPosition
 from costgpu.runner.machine.transport.ssh import SshTransport
-from tests.agent.harness import order
+from tests.agent.harness import order, selection
 from tests.agent.test_agent_network import Server, serving
 from tests.emulators.guests import guest_control, network
 from tests.emulators.guests.disk_seed import Traits
 from tests.emulators.guests.login import Booted, OneRunKeys, boot, spec, wait_for_banner
 from tests.emulators.guests.nspawn import NspawnMachines
-from tests.runner.mortal import selection
 
 pytestmark = pytest.mark.emulator
 LISTENS = """

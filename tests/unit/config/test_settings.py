@@ -19,23 +19,28 @@ from costgpu.errors import ConfigError
 from costgpu.providers.spec import Trust
 
 KEYS = known_settings()
-SOMETHING: dict[str, Any] = {
-    "ledger_url": "postgresql://me:hunter2@db/team",
-    "aws_image": "ami-0123456789abcdef0",
-    "aws_subnet": "subnet-0123456789abcdef0",
-    "aws_scheduler_role_arn": "arn:aws:iam::123456789012:role/costgpu-scheduler",
-    "bucket": "s3://my-results/costgpu",
-    "gcp_project": "research-42",
-    "gcp_network": "lab/gpu",
-    "gcp_billing_table": "research-42.billing.gcp_billing_export_v1_0123AB",
-    "gcp_image": "projects/research-42/global/images/family/trainer",
-    "caller_address": "203.0.113.7/32",
-    "sync_limit_mib": 250.0,
-    "max_lease_hours": 24.0,
-    "default_infra": "aws/us-east-1",
-    "owner": "ada@example.org",
-    "alert_urls": "mailto://me:hunter2@example.org json://example.org/hunter2",
+EXAMPLES = {  # of which there are many: one for each number
+    "ledger_url": "postgresql://me:hunter2@db/team{}",
+    "aws_image": "ami-0123456789abcde{}",
+    "aws_subnet": "subnet-0123456789abcde{}",
+    "aws_scheduler_role_arn": "arn:aws:iam::12345678901{}:role/costgpu-scheduler",
+    "bucket": "s3://my-results-{}/costgpu",
+    "gcp_project": "research-4{}",
+    "gcp_network": "lab/gpu-{}",
+    "gcp_billing_table": "research-42.billing.gcp_billing_export_v1_{}",
+    "gcp_image": "projects/research-42/global/images/family/trainer-{}",
+    "caller_address": "203.0.113.{}/32",
+    "sync_limit_mib": "25{}",
+    "max_lease_hours": "2{}",
+    "default_infra": "aws/us-east-{}",
+    "owner": "ada{}@example.org",
+    "alert_urls": "mailto://me:hunter2@example.org json://example.org/hunter2-{}",
 }
+
+
+def example(key: str, number: int = 0) -> Any:
+    text = EXAMPLES[key].format(number)
+    return float(text) if text.isdigit() else text
 
 
 @pytest.fixture
@@ -69,28 +74,12 @@ def test_defaults(project: Path) -> None:
 
 def test_every_setting_has_its_rule_and_the_other_way_round() -> None:
     assert list(KEYS) == list(settings_model().model_fields)
-    assert set(SOMETHING) == set(KEYS)
+    assert set(EXAMPLES) == set(KEYS)
 
 
 @pytest.mark.parametrize("key", KEYS)
 def test_flag_then_variable_then_project_then_user(key: str, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    user = {
-        "sync_limit_mib": (1.0, 2.0, 3.0, 4.0),
-        "max_lease_hours": (1.0, 2.0, 3.0, 4.0),
-        "default_infra": ("aws/a", "aws/b", "aws/c", "aws/d"),
-        "caller_address": ("203.0.113.1/32", "203.0.113.2/32", "203.0.113.3/32", "203.0.113.4/32"),
-        "aws_image": tuple(f"ami-0000000{n}" for n in range(4)),
-        "aws_subnet": tuple(f"subnet-0000000{n}" for n in range(4)),
-        "gcp_project": tuple(f"project-{n}" for n in range(4)),
-        "gcp_network": tuple(f"network-{n}" for n in range(4)),
-        "gcp_billing_table": tuple(f"research-42.billing.table_{n}" for n in range(4)),
-        "gcp_image": tuple(f"projects/research-42/global/images/image-{n}" for n in range(4)),
-        "aws_scheduler_role_arn": tuple(f"arn:aws:iam::12345678901{n}:role/x" for n in range(4)),
-        "bucket": tuple(f"s3://bucket-{n}" for n in range(4)),
-        "owner": ("a", "b", "c", "d"),
-        "ledger_url": ("sqlite:////a", "sqlite:////b", "sqlite:////c", "sqlite:////d"),
-        "alert_urls": ("json://a json://b", "json://b", "json://c", "json://d json://e"),
-    }[key]
+    flag, variable, of_project, of_user = (example(key, number) for number in range(4))
 
     def now(**flags: Any) -> Any:
         value = getattr(load_settings(project, **flags), key)
@@ -98,17 +87,17 @@ def test_flag_then_variable_then_project_then_user(key: str, project: Path, monk
             return " ".join(part.get_secret_value() for part in value)
         return value.get_secret_value() if isinstance(value, SecretStr) else value
 
-    write(config_file(), **{key: user[3]})
-    assert now() == user[3]
+    write(config_file(), **{key: of_user})
+    assert now() == of_user
     if KEYS[key] is not Trust.USER:
-        write(project.parent / "costgpu.toml", **{key: user[2]})
-        assert now() == user[2]
+        write(project.parent / "costgpu.toml", **{key: of_project})
+        assert now() == of_project
     monkeypatch.setenv(f"COSTGPU_{key.upper()}", "")
-    assert now() == (user[3] if KEYS[key] is Trust.USER else user[2])
-    monkeypatch.setenv(f"COSTGPU_{key.upper()}", str(user[1]))
-    assert now() == user[1]
-    assert now(**{key: user[0]}) == user[0]
-    assert now(**{key: None}) == user[1]
+    assert now() == (of_user if KEYS[key] is Trust.USER else of_project)
+    monkeypatch.setenv(f"COSTGPU_{key.upper()}", str(variable))
+    assert now() == variable
+    assert now(**{key: flag}) == flag
+    assert now(**{key: None}) == variable
 
 
 @settings(deadline=None)
@@ -154,7 +143,7 @@ class TestProject:
     @pytest.mark.parametrize("key", [key for key, trust in KEYS.items() if trust is Trust.USER])
     @pytest.mark.parametrize("name", ["costgpu.toml", "pyproject.toml"])
     def test_what_it_may_never_set(self, project: Path, key: str, name: str) -> None:
-        path = write(project / name, **{key: SOMETHING[key]})
+        path = write(project / name, **{key: example(key)})
         if name == "pyproject.toml":
             path.write_text(f"[tool.costgpu]\n{path.read_text()}")
         error = refused(project)
@@ -163,7 +152,7 @@ class TestProject:
         assert str(config_file()) in error.hint
         assert f"COSTGPU_{key.upper()}" in error.hint
         # Not even where the variable would win.
-        os.environ[f"COSTGPU_{key.upper()}"] = SOMETHING[key]
+        os.environ[f"COSTGPU_{key.upper()}"] = example(key)
         try:
             refused(project)
         finally:
@@ -171,8 +160,8 @@ class TestProject:
 
     @pytest.mark.parametrize("key", [key for key, trust in KEYS.items() if trust is not Trust.USER])
     def test_what_a_file_that_others_can_write_may_set(self, project: Path, key: str) -> None:
-        path = write(project / "costgpu.toml", **{key: SOMETHING[key]})
-        assert getattr(load_settings(project), key) == SOMETHING[key]
+        path = write(project / "costgpu.toml", **{key: example(key)})
+        assert getattr(load_settings(project), key) == example(key)
         for place, mode in ((path, 0o666), (project, 0o777)):
             before = stat.S_IMODE(place.stat().st_mode)
             place.chmod(mode)

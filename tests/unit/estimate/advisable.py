@@ -3,63 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from datetime import date
-from decimal import Decimal
 from typing import Any
 
 from costgpu.estimate.advice.advise import advise
 from costgpu.estimate.predict import Workload, predict, prepare
-from costgpu.estimate.scope import amount_of
+from costgpu.estimate.scope import scope_of
 from costgpu.estimate.verdict import Preferences, decide
-from costgpu.models.offer import Accelerator, CpuSpec, Offer, PurchaseOption
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Verdict
 from costgpu.models.workload import (
     DataLoading,
     Extra,
     ExtraKind,
     Framework,
-    Machine,
     OpRow,
-    OptimizerFacts,
     Phase,
     Rhythm,
-    StepTimes,
     TensorShape,
-    Total,
-    TotalKind,
     WorkloadProfile,
 )
 from costgpu.pricing.hardware import accelerators
-from costgpu.providers import registry
+from tests.unit.estimate import builders
 
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 YEAR = 2026
 ANY = Preferences()
-CPU = CpuSpec(
-    provider="aws",
-    family="x",
-    model="AMD EPYC",
-    microarchitecture="Zen 3",
-    vcpus_per_core=2,
-    all_core_ghz=3.0,
-    fp32_flops_per_cycle=32,
-    bf16_in_hardware=False,
-    read_gbps=None,
-    read_vcpus=None,
-    matrix_mult_per_vcpu=None,
-    burstable=False,
-)
-MACHINE = Machine(
-    cpu_model="test",
-    cores=2,
-    threads=2,
-    memory_gib=8,
-    gemm_gflops=100,
-    gemm_gflops_low=95,
-    copy_gbps=20,
-    op_seconds=4e-6,
-)
+CPU = builders.cpu_spec()
+MACHINE = builders.machine(cores=2, threads=2, memory_gib=8, gemm_gflops_low=95, copy_gbps=20, op_seconds=4e-6)
+
+
+def framework(**facts: Any) -> Framework:
+    return Framework(version="2.6.0", python="3.11", cuda_build="12.4", **facts)
 
 
 def tensor(*shape: int, dtype: str = "float32") -> TensorShape:
@@ -83,18 +56,15 @@ def tiny(count: int) -> OpRow:
 
 def phase(*ops: OpRow, steps: float = 100_000, epochs: float = 10, **facts: Any) -> Phase:
     known: dict[str, Any] = {
-        "label": "train.py:1",
-        "steps_observed": 10,
-        "trace_steps": 1,
         "ops": list(ops),
         "calls_per_step": 20.0,
-        "total": Total(kind=TotalKind.EXACT, steps=steps, steps_per_epoch=steps / epochs, how=""),
-        "step": StepTimes(count=10, median_seconds=2, mean_seconds=2, low_seconds=1.9, high_seconds=2.1),
-        "optimizers": [OptimizerFacts(name="SGD", parameters=100_000, tensors=10)],
+        "total": builders.total(steps, steps / epochs),
+        "step": builders.step_times(2, low_seconds=1.9, high_seconds=2.1),
+        "optimizers": [builders.optimizer(parameters=100_000)],
         "model_bytes": 400_000,
         "saved_tensor_bytes": 100 * MIB,
     }
-    return Phase(**{**known, **facts})
+    return builders.phase(**{**known, **facts})
 
 
 def loading(fetch: float, workers: int = 0, *, wait: float = 0.0, size: int = 32) -> DataLoading:
@@ -109,19 +79,8 @@ def loading(fetch: float, workers: int = 0, *, wait: float = 0.0, size: int = 32
 
 
 def profile(*phases: Phase, **facts: Any) -> WorkloadProfile:
-    known: dict[str, Any] = {
-        "script": "train.py",
-        "arguments": [],
-        "created": "",
-        "costgpu_version": "",
-        "setup_seconds": 10.0,
-        "ended": False,
-        "wall_seconds": 40.0,
-        "machine": MACHINE,
-        "peak_rss_bytes": GIB,
-        "framework": Framework(version="2.6.0", python="3.11", cuda_build="12.4"),
-    }
-    return WorkloadProfile(phases=list(phases), **{**known, **facts})
+    known = {"setup_seconds": 10.0, "wall_seconds": 40.0, "machine": MACHINE, "framework": framework()}
+    return builders.profile(*phases, **{**known, **facts})
 
 
 def checkpoint(every: float = 1.0, rhythm: Rhythm = Rhythm.EPOCH) -> Extra:
@@ -141,36 +100,28 @@ def gpu(
     provider: str = "aws",
 ) -> Candidate:
     spec = accelerators()[name]
-    return Candidate(
-        costs=registry.costs("aws"),
-        offer=Offer(
-            provider=provider,
-            instance_type=type_ or f"{name.lower()}-{count:g}-{vcpus}",
-            family="x",
-            region=region,
-            zone=None,
-            purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
-            price_usd_per_hour=Decimal(str(price)),
-            vcpus=vcpus,
-            memory_gib=memory,
-            architecture="x86_64",
-            accelerator=Accelerator(name=name, count=count, memory_gib=spec.memory_gib),
-            price_source="list",
-            price_as_of=date(2026, 9, 17),
-        ),
-        cpu=CPU,
-        accelerator=spec,
+    offer = builders.offer(
+        price,
+        gpu=name,
+        count=count,
+        gpu_memory_gib=spec.memory_gib,
+        spot=spot,
+        provider=provider,
+        instance_type=type_ or f"{name.lower()}-{count:g}-{vcpus}",
+        region=region,
+        vcpus=vcpus,
+        memory_gib=memory,
     )
+    return builders.candidate(offer, CPU, accelerator=spec)
 
 
 def host(price: float = 0.2, vcpus: int = 8, memory: float = 32, region: str = "us-east-1") -> Candidate:
-    chip = gpu("T4", price, vcpus=vcpus, type_=f"cpu-{vcpus}", memory=memory, region=region)
-    assert chip.offer is not None
-    return Candidate(costs=registry.costs("aws"), offer=replace(chip.offer, accelerator=None), cpu=CPU)
+    offer = builders.offer(price, vcpus=vcpus, instance_type=f"cpu-{vcpus}", memory_gib=memory, region=region)
+    return builders.candidate(offer, CPU)
 
 
 def workload_of(measured: WorkloadProfile) -> Workload:
-    return prepare(measured, amount_of(measured), year=YEAR)
+    return prepare(measured, scope_of(measured), year=YEAR)
 
 
 def predictions(workload: Workload, places: Sequence[Candidate]) -> list[Prediction]:
@@ -181,7 +132,7 @@ def judged(
     workload: Workload, places: Sequence[Candidate], wanted: Preferences = ANY
 ) -> tuple[Verdict, list[Prediction]]:
     offers = predictions(workload, places)
-    return decide(workload.amount, predict(workload, Candidate(offer=None)), offers, wanted, ()), offers
+    return decide(workload.scope, predict(workload, Candidate(offer=None)), offers, wanted, ()), offers
 
 
 def advice_of(

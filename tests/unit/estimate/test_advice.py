@@ -10,16 +10,16 @@ import pytest
 
 from costgpu.estimate.advice.advise import advise
 from costgpu.estimate.advice.changes import weight_bytes, with_batch, with_workers
-from costgpu.estimate.advice.context import LEAST_SECONDS, LEAST_SHARE, LEAST_USD
+from costgpu.estimate.advice.context import MIN_SAVED_SECONDS, MIN_SAVED_SHARE, MIN_SAVED_USD
 from costgpu.estimate.advice.overheads import HANDOVER_SECONDS, WORKER_START_SECONDS, worker_seconds
 from costgpu.estimate.predict import predict
 from costgpu.estimate.verdict import Preferences, decide
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Choice, MeasuredSpeed, Objective
 from costgpu.models.workload import Autocast, Framework, GpuPath, OpRow, Total, TotalKind, WorkloadProfile
 from tests.unit.estimate.advisable import (
-    GIB,
     advice_of,
     by_kind,
+    framework,
     gpu,
     host,
     judged,
@@ -32,15 +32,12 @@ from tests.unit.estimate.advisable import (
     tiny,
     workload_of,
 )
+from tests.unit.estimate.builders import GIB
 
 A100, A10G, T4, V100 = gpu("A100", 4.0), gpu("A10G", 1.0), gpu("T4", 0.5), gpu("V100", 2.0)
 CPU_HOST = host()
 HEAVY = product(4096, 20)  # 2.7 TFLOP a step: arithmetic decides
 AMP = Autocast(device="cuda", dtype="bfloat16", enabled=True)
-
-
-def framework(**facts: Any) -> Framework:
-    return Framework(version="2.6.0", python="3.11", cuda_build="12.4", **facts)
 
 
 def kinds(advice: tuple[Advice, ...]) -> set[AdviceKind]:
@@ -226,7 +223,7 @@ def test_bytes_of_weights_do_not_grow_with_the_batch() -> None:
     assert four.works[0].bytes_moved == pytest.approx(weight_bytes(one) + 4 * rest)
     assert four.works[0].total_flops == 4 * base.works[0].total_flops
     assert four.works[0].kernels == base.works[0].kernels
-    assert list(four.amount.steps) == [25_000]
+    assert list(four.scope.steps) == [25_000]
     sized = replace(one, data=replace(one.data, batch_size=256))
     assert weight_bytes(sized) == 0, "what is it, a weight or a batch?"
 
@@ -260,18 +257,18 @@ def test_nothing_below_a_cent() -> None:
     verdict, offers = judged(workload, [A100, CPU_HOST], Preferences(objective=Objective.FASTEST))
     assert verdict.choice is not Choice.HERE
     for one in advise(workload, verdict, offers, Preferences(objective=Objective.FASTEST)):
-        assert one.saving_usd >= LEAST_USD
+        assert one.saving_usd >= MIN_SAVED_USD
 
 
 def test_of_an_epoch_only_the_share_counts() -> None:
     """No total is known: 2,000 steps are an epoch of which a saved cent would be a lot."""
     total = Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=2000, how="")
     workload = workload_of(profile(phase(product(2048, 20), total=total)))
-    assert workload.amount.unit == "one epoch"
+    assert workload.scope.unit == "one epoch"
     verdict, offers = judged(workload, [T4])
     advice = by_kind(advise(workload, verdict, offers, Preferences()))[AdviceKind.MIXED_PRECISION]
-    assert 0 < advice.saving_usd < 2 * LEAST_USD
-    assert advice.share > LEAST_SHARE
+    assert 0 < advice.saving_usd < 2 * MIN_SAVED_USD
+    assert advice.share > MIN_SAVED_SHARE
 
 
 @pytest.mark.parametrize("path", [GpuPath.TABLE, GpuPath.NONE, GpuPath.COUNTED])
@@ -315,7 +312,7 @@ def test_where_it_costs_nothing_time_counts() -> None:
     assert advice.kind is AdviceKind.WORKERS
     assert advice.saving_usd == 0
     assert advice.saving_seconds == pytest.approx(9000 * 0.02, rel=0.6)
-    assert advice.saving_seconds >= max(LEAST_SECONDS, LEAST_SHARE * verdict.here.wall_seconds.value)
+    assert advice.saving_seconds >= max(MIN_SAVED_SECONDS, MIN_SAVED_SHARE * verdict.here.wall_seconds.value)
     assert advice.after is not None
     assert advice.after.candidate.offer is None
 
@@ -371,7 +368,7 @@ def test_a_saving_is_of_the_measured_run_where_there_is_one() -> None:
         steps=100_000,
     )
     offers = [predict(workload, A10G, speed)]
-    verdict = decide(workload.amount, predict(workload, Candidate(offer=None)), offers, Preferences(), ())
+    verdict = decide(workload.scope, predict(workload, Candidate(offer=None)), offers, Preferences(), ())
     assert verdict.recommended is offers[0]
     advice = by_kind(advise(workload, verdict, offers, Preferences()))[AdviceKind.MIXED_PRECISION]
     plain = by_kind(advice_of(profile(phase(HEAVY)), [A10G]))[AdviceKind.MIXED_PRECISION]

@@ -12,16 +12,15 @@ from costgpu.estimate.advice.context import (
     cheapest_of_each_type,
     error_between,
     paired,
-    probability_less,
 )
 from costgpu.estimate.advice.placement import START_SECONDS
 from costgpu.estimate.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
+from costgpu.estimate.interval import probability_less
 from costgpu.estimate.predict import predict
 from costgpu.estimate.verdict import Preferences
 from costgpu.models.prediction import AdviceKind, Candidate, Choice
 from costgpu.models.workload import Autocast, Extra, ExtraKind, Framework, Rhythm
 from tests.unit.estimate.advisable import (
-    GIB,
     advice_of,
     by_kind,
     checkpoint,
@@ -36,6 +35,7 @@ from tests.unit.estimate.advisable import (
     tiny,
     workload_of,
 )
+from tests.unit.estimate.builders import GIB
 
 AMP = [Autocast(device="cuda", dtype="bfloat16", enabled=True)]
 TUNED = Framework(version="2.6.0", python="3.11", cuda_build="12.4", autocast=AMP)

@@ -9,19 +9,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costgpu.estimate.advice.context import LEAST_PROBABILITY, LEAST_SECONDS, LEAST_USD
+from costgpu.estimate.advice.context import MIN_PROBABILITY, MIN_SAVED_SECONDS, MIN_SAVED_USD
 from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.scope import amount_of
+from costgpu.estimate.scope import scope_of
 from costgpu.estimate.verdict import Preferences
 from costgpu.models.prediction import Advice, AdviceKind, Objective
-from costgpu.models.workload import Autocast, Framework, Phase, WorkloadProfile
-from tests.unit.estimate.advisable import GIB, MIB, YEAR, advice_of, gpu, host, loading, phase, product, profile, tiny
+from costgpu.models.workload import Autocast, Phase, WorkloadProfile
+from tests.unit.estimate.advisable import (
+    MIB,
+    YEAR,
+    advice_of,
+    framework,
+    gpu,
+    host,
+    loading,
+    phase,
+    product,
+    profile,
+    tiny,
+)
+from tests.unit.estimate.builders import GIB
 
 AMP = Autocast(device="cuda", dtype="bfloat16", enabled=True)
-
-
-def framework(**facts: Any) -> Framework:
-    return Framework(version="2.6.0", python="3.11", cuda_build="12.4", **facts)
 
 
 def profiles() -> st.SearchStrategy[WorkloadProfile]:
@@ -85,7 +94,7 @@ def test_savings_are_real_and_ranked(measured: WorkloadProfile, objective: Objec
     assert [one.saving_usd for one in advice] == sorted((one.saving_usd for one in advice), reverse=True)
     for one in advice:
         assert one.saving_usd >= 0
-        assert one.probability >= LEAST_PROBABILITY
+        assert one.probability >= MIN_PROBABILITY
         if one.kind is AdviceKind.DOES_NOT_FIT and one.after is None:
             continue
         assert one.before is not None
@@ -93,8 +102,8 @@ def test_savings_are_real_and_ranked(measured: WorkloadProfile, objective: Objec
         assert not one.after.infeasible
         left = one.after.cost_usd.value + one.other_usd
         assert one.saving_usd == pytest.approx(one.before.cost_usd.value - left)
-        assert one.saving_usd > 0 or one.saving_seconds >= LEAST_SECONDS
-        assert one.saving_usd >= LEAST_USD or one.before.cost_usd.value == 0
+        assert one.saving_usd > 0 or one.saving_seconds >= MIN_SAVED_SECONDS
+        assert one.saving_usd >= MIN_SAVED_USD or one.before.cost_usd.value == 0
         assert 0 < one.share <= 1
 
 
@@ -126,7 +135,7 @@ def test_the_prediction_of_the_changed_script_is_what_the_advice_says(measured: 
         changed = carried_out(measured, one)
         if changed is None or one.after is None or one.before is None or not one.before.candidate.is_gpu:
             continue
-        then = predict(prepare(changed, amount_of(changed), year=YEAR), one.after.candidate)
+        then = predict(prepare(changed, scope_of(changed), year=YEAR), one.after.candidate)
         assert then.cost_usd.value == pytest.approx(one.after.cost_usd.value, rel=1e-6)
         assert then.wall_seconds.value == pytest.approx(one.after.wall_seconds.value, rel=1e-6)
 

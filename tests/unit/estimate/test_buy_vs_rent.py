@@ -16,11 +16,11 @@ from costgpu.estimate.buy_vs_rent import (
     HOURS_PER_YEAR,
     LIFE_YEARS,
     POWER_USD_PER_KWH,
-    OwnTerms,
+    OwnershipTerms,
     break_even,
-    find_card,
-    own,
-    predict_own,
+    find_gpu,
+    ownership,
+    predict_on_own_gpu,
 )
 from costgpu.estimate.energy import (
     AWAKE,
@@ -32,7 +32,7 @@ from costgpu.estimate.energy import (
     own_watts,
     power_share,
 )
-from costgpu.estimate.free_notebooks import TIERS, free_notebooks
+from costgpu.estimate.free_notebooks import FREE_TIERS, free_notebooks
 from costgpu.estimate.predict import predict
 from costgpu.models.prediction import Candidate, FreeNotebook, Ownership, Range
 from costgpu.pricing.hardware import accelerators
@@ -44,15 +44,15 @@ from costgpu.render.text.buy_vs_rent import (
     own_text,
     own_value,
 )
-from tests.unit.providers.answers import OFFERS, candidate, near, offer, profile, verdict, workload
+from tests.unit.estimate.verdicts import OFFERS, candidate, near, offer, profile, verdict, workload
 
 CARDS = accelerators()
 POWER = 0.30
 
 
-def owned(terms: OwnTerms | None = None, *, card: str = "RTX 3090", **of: object) -> Ownership:
-    work, amount = workload(profile(**of))  # type: ignore[arg-type]
-    return own(work, find_card(card, CARDS), terms or OwnTerms(), verdict(work, amount))
+def owned(terms: OwnershipTerms | None = None, *, card: str = "RTX 3090", **of: object) -> Ownership:
+    work, scope = workload(profile(**of))  # type: ignore[arg-type]
+    return ownership(work, find_gpu(card, CARDS), terms or OwnershipTerms(), verdict(work, scope))
 
 
 # -- names
@@ -82,28 +82,28 @@ def owned(terms: OwnTerms | None = None, *, card: str = "RTX 3090", **of: object
     ],
 )
 def test_a_users_spelling_means_one_card(name: str, card: str) -> None:
-    assert find_card(name, CARDS).name == card
+    assert find_gpu(name, CARDS).name == card
 
 
 @pytest.mark.parametrize("name", sorted(CARDS))
 def test_every_canonical_name_means_itself(name: str) -> None:
-    assert find_card(name, CARDS).name == name
-    assert find_card(name.lower().replace(" ", ""), CARDS).name == name
+    assert find_gpu(name, CARDS).name == name
+    assert find_gpu(name.lower().replace(" ", ""), CARDS).name == name
 
 
 @pytest.mark.parametrize("name", ["1080", "RTX 3090 Ti", "309", "foo", "", "rtx", "2x RTX 3090", "nvidia"])
 def test_nothing_is_guessed(name: str) -> None:
     with pytest.raises(UsageError) as caught:
-        find_card(name, CARDS)
+        find_gpu(name, CARDS)
     assert any(known in caught.value.hint for known in CARDS)
 
 
 def test_the_near_names_are_near() -> None:
     with pytest.raises(UsageError) as caught:
-        find_card("RTX 3090 Ti", CARDS)
+        find_gpu("RTX 3090 Ti", CARDS)
     assert "RTX 3090" in caught.value.hint
     with pytest.raises(UsageError, match="no figures"):
-        find_card("3090", {})
+        find_gpu("3090", {})
 
 
 # -- power and energy
@@ -133,7 +133,7 @@ def test_load_is_the_share_of_the_step_in_which_the_gpu_works() -> None:
 
 
 def test_energy_of_an_own_card_by_hand() -> None:
-    found = owned(OwnTerms(power_usd_per_kwh=POWER))
+    found = owned(OwnershipTerms(power_usd_per_kwh=POWER))
     prediction = found.prediction
     run = prediction.run_seconds.value
     setup = prediction.parts["set-up"] / sum(prediction.parts.values())
@@ -160,7 +160,7 @@ def test_energy_of_offers() -> None:
     )
     here = predict(work, Candidate(offer=None))
     assert energy_kwh(here, of.machine) == pytest.approx(4 * 3.5 * here.run_seconds.value / 3.6e6)
-    mine = predict_own(work, CARDS["RTX 3090"], POWER)
+    mine = predict_on_own_gpu(work, CARDS["RTX 3090"], POWER)
     assert energy_kwh(mine, of.machine) == pytest.approx(own_watts(mine) * mine.run_seconds.value / 3.6e6)
 
 
@@ -181,14 +181,14 @@ def test_an_own_card_boots_nothing_and_rents_nothing() -> None:
 def test_its_time_is_that_of_the_same_card_in_the_cloud_but_for_the_boot() -> None:
     work, _ = workload(profile())
     cloud = predict(work, candidate(offer("0.81", gpu="L4")))
-    mine = predict_own(work, CARDS["L4"], POWER)
+    mine = predict_on_own_gpu(work, CARDS["L4"], POWER)
     assert mine.step_seconds == pytest.approx(cloud.step_seconds)
     assert mine.run_seconds.value == pytest.approx(cloud.run_seconds.value)
 
 
 def test_the_loader_runs_on_this_machines_cores() -> None:
     waits = {
-        cores: predict_own(
+        cores: predict_on_own_gpu(
             workload(replace(of, machine=replace(of.machine, cores=cores)))[0], CARDS["RTX 4090"], POWER
         ).terms["loading"]
         for of in [profile(workers=8, fetch=0.1)]
@@ -198,8 +198,8 @@ def test_the_loader_runs_on_this_machines_cores() -> None:
 
 
 def test_when_buying_has_paid_by_hand() -> None:
-    work, amount = workload(profile(steps=2_000_000))
-    mine = predict_own(work, CARDS["RTX 3090"], POWER)
+    work, scope = workload(profile(steps=2_000_000))
+    mine = predict_on_own_gpu(work, CARDS["RTX 3090"], POWER)
     rival = predict(work, candidate(offer("0.81", gpu="L4")))
     found = break_even(mine, 700.0, rival)
     assert found.saving_usd == pytest.approx(rival.cost_usd.value - mine.cost_usd.value)
@@ -207,8 +207,8 @@ def test_when_buying_has_paid_by_hand() -> None:
     assert found.jobs.low <= found.jobs.value <= found.jobs.high
     assert found.hours == pytest.approx(found.jobs.value * mine.run_seconds.value / 3600)
     assert found.in_life == (found.hours <= LIFE_YEARS * HOURS_PER_YEAR)
-    both = own(
-        work, CARDS["RTX 3090"], OwnTerms(price_usd=Decimal(700), power_usd_per_kwh=POWER), verdict(work, amount)
+    both = ownership(
+        work, CARDS["RTX 3090"], OwnershipTerms(price_usd=Decimal(700), power_usd_per_kwh=POWER), verdict(work, scope)
     )
     costs = [b.against.cost_usd.value for b in both.break_evens]
     assert costs == sorted(costs)
@@ -216,9 +216,9 @@ def test_when_buying_has_paid_by_hand() -> None:
 
 
 def test_buying_never_pays_when_the_energy_alone_costs_more() -> None:
-    work, amount = workload(profile())
-    giveaway = verdict(work, amount, [offer("0.0001", gpu="L4", provider="gift"), offer("0.0001", provider="gift")])
-    found = own(work, CARDS["RTX 3090"], OwnTerms(price_usd=Decimal(700), power_usd_per_kwh=5.0), giveaway)
+    work, scope = workload(profile())
+    giveaway = verdict(work, scope, [offer("0.0001", gpu="L4", provider="gift"), offer("0.0001", provider="gift")])
+    found = ownership(work, CARDS["RTX 3090"], OwnershipTerms(price_usd=Decimal(700), power_usd_per_kwh=5.0), giveaway)
     assert all(math.isinf(b.jobs.value) and not b.in_life for b in found.break_evens)
     assert found.break_evens
     assert "never pays" in own_text(found, "the whole job")
@@ -231,23 +231,23 @@ def test_buying_never_pays_when_the_energy_alone_costs_more() -> None:
 def test_a_dearer_card_or_dearer_power_never_pays_sooner(price: Decimal, power: float) -> None:
     work, _ = workload(profile())
     rival = predict(work, candidate(OFFERS[2]))
-    low = break_even(predict_own(work, CARDS["RTX 3090"], power), float(price), rival)
-    dearer = break_even(predict_own(work, CARDS["RTX 3090"], power), float(price) * 2, rival)
-    power_up = break_even(predict_own(work, CARDS["RTX 3090"], power + 0.1), float(price), rival)
+    low = break_even(predict_on_own_gpu(work, CARDS["RTX 3090"], power), float(price), rival)
+    dearer = break_even(predict_on_own_gpu(work, CARDS["RTX 3090"], power), float(price) * 2, rival)
+    power_up = break_even(predict_on_own_gpu(work, CARDS["RTX 3090"], power + 0.1), float(price), rival)
     assert dearer.jobs.value >= low.jobs.value
     assert power_up.jobs.value >= low.jobs.value
     assert low.jobs.low <= low.jobs.value <= low.jobs.high
 
 
 def test_amortisation_spreads_the_price_over_the_hours_of_use() -> None:
-    found = owned(OwnTerms(price_usd=Decimal(1000), hours_per_year=1000))
+    found = owned(OwnershipTerms(price_usd=Decimal(1000), hours_per_year=1000))
     assert found.amortised_usd is not None
     assert near(found.amortised_usd, 1000 / 5000 * found.prediction.run_seconds.value / 3600)
     assert "spread over the hours of use" in own_text(found, "the whole job")
 
 
 def test_a_card_that_cannot_run_it_says_why_and_no_more() -> None:
-    found = owned(OwnTerms(price_usd=Decimal(100)), card="GTX 1050", size=16384)
+    found = owned(OwnershipTerms(price_usd=Decimal(100)), card="GTX 1050", size=16384)
     assert found.break_evens == ()
     text = own_text(found, "the whole job")
     assert "cannot run this: needs" in text
@@ -270,11 +270,11 @@ def test_a_card_that_cannot_run_it_says_why_and_no_more() -> None:
 )
 def test_terms_that_cannot_be_meant_are_refused(terms: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        OwnTerms(**terms)  # type: ignore[arg-type]
+        OwnershipTerms(**terms)  # type: ignore[arg-type]
 
 
 def test_the_text_fits_a_terminal_and_the_document_is_json() -> None:
-    found = owned(OwnTerms(price_usd=Decimal(699), power_usd_per_kwh=POWER, hours_per_year=500))
+    found = owned(OwnershipTerms(price_usd=Decimal(699), power_usd_per_kwh=POWER, hours_per_year=500))
     for unit in ("the whole job", "one epoch", "1,000 steps"):
         text = own_text(found, unit)
         assert max(map(len, text.splitlines())) <= 80
@@ -297,8 +297,8 @@ def test_energy_is_a_column_in_one_unit() -> None:
 
 
 def notebooks(**of: object) -> tuple[FreeNotebook, ...]:
-    work, amount = workload(profile(**of))  # type: ignore[arg-type]
-    return free_notebooks(work, amount, CARDS)
+    work, scope = workload(profile(**of))  # type: ignore[arg-type]
+    return free_notebooks(work, scope, CARDS)
 
 
 def test_a_short_job_fits_a_free_notebook_and_a_long_one_does_not() -> None:
@@ -320,14 +320,14 @@ def test_a_job_that_needs_more_memory_than_they_have_does_not_fit() -> None:
 
 
 def test_every_tier_is_in_the_hardware_table_and_dated() -> None:
-    for tier in TIERS:
+    for tier in FREE_TIERS:
         assert tier.accelerator_memory_gib <= CARDS[tier.accelerator].memory_gib
         assert tier.source
         assert tier.as_of.year >= 2026
 
 
 def test_a_range_of_jobs_is_said_with_two_digits() -> None:
-    found = owned(OwnTerms(price_usd=Decimal(699), power_usd_per_kwh=0.0))
+    found = owned(OwnershipTerms(price_usd=Decimal(699), power_usd_per_kwh=0.0))
     one = found.break_evens[0]
     exact = replace(one, jobs=Range(value=43_558.2, low=1.2, high=math.inf))
     text = own_text(replace(found, break_evens=(exact,)), "the whole job")

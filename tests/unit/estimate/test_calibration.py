@@ -1,67 +1,46 @@
-"""A profile measured on a GPU of this machine, as the anchor of predictions for others."""
+"""A profile measured on a GPU of this machine, as the calibration of predictions for others."""
 
 from __future__ import annotations
 
+import csv
 import math
 from dataclasses import replace
-from datetime import date
-from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
 from costgpu.estimate.calibration import (
     CPU_UNKNOWN,
     KERNEL_TERMS,
-    LEAST_SHARE,
+    MIN_KERNEL_SHARE,
     OTHER_CHIP,
     SAME_BOARD,
     SAME_CHIP,
-    anchor_of,
-    anchored,
+    calibrated,
+    calibration_of,
+    local_gpu,
     measured_on_gpu,
-    spec_here,
-    weight,
+    transfer_weight,
 )
-from costgpu.estimate.feasibility import why_not
+from costgpu.estimate.feasibility import infeasible_reason
 from costgpu.estimate.gpu import HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
 from costgpu.estimate.op_costs import StepWork
-from costgpu.models.offer import AcceleratorSpec, Offer, PurchaseOption
+from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate
-from costgpu.models.workload import (
-    DataLoading,
-    Framework,
-    Machine,
-    OptimizerFacts,
-    Phase,
-    StepTimes,
-    Total,
-    TotalKind,
-    WorkloadProfile,
-)
+from costgpu.models.workload import DataLoading, Framework, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from costgpu.providers import registry
+from tests.unit.estimate import builders
 
 SPECS = accelerators()
+LOCAL_GPUS = list(csv.reader((Path(__file__).parent / "local_gpus.csv").read_text().splitlines()))[1:]
 WORK = StepWork(flops={("conv", "float32"): 4e12, ("matmul", "float32"): 5e11}, bytes_moved=2e10, kernels=800)
-MACHINE = Machine(
-    cpu_model="test",
-    cores=8,
-    threads=8,
-    memory_gib=64,
-    gemm_gflops=500,
-    gemm_gflops_low=480,
-    copy_gbps=40,
-    op_seconds=4e-6,
-    accelerators=["NVIDIA A10G"],
-)
+MACHINE = builders.machine(accelerators=["NVIDIA A10G"])
 
 
 def profile(step: float, *, device: str = "cuda", wait: float = 0.0, host: float = 0.0) -> WorkloadProfile:
-    phase = Phase(
-        label="train.py:9",
-        total=Total(kind=TotalKind.EXACT, steps=1000.0, steps_per_epoch=None, how="1000"),
-        steps_observed=50,
-        step=StepTimes(count=50, median_seconds=step, mean_seconds=step, low_seconds=step, high_seconds=step),
+    phase = builders.phase(
+        total=builders.total(1000.0),
+        step=builders.step_times(step, count=50),
         data=DataLoading(
             wait_seconds_per_step=wait,
             batches_per_step=1.0,
@@ -69,23 +48,11 @@ def profile(step: float, *, device: str = "cuda", wait: float = 0.0, host: float
             fetch_seconds_per_batch=0.001,
             batch_bytes=32 * 3 * 224 * 224 * 4,
         ),
-        optimizers=[OptimizerFacts(name="SGD", parameters=25_000_000, tensors=160, momentum=True)],
-        trace_steps=1,
+        optimizers=[builders.optimizer(parameters=25_000_000, tensors=160, momentum=True)],
         host_seconds_per_step=host,
     )
-    return WorkloadProfile(
-        script="train.py",
-        arguments=[],
-        created="2026-11-21T00:00:00+00:00",
-        costgpu_version="test",
-        machine=MACHINE,
-        framework=Framework(version="2.13.0", python="3.11", cuda_build="13.0", device=device),
-        setup_seconds=1.0,
-        ended=False,
-        wall_seconds=30.0,
-        peak_rss_bytes=1 << 30,
-        phases=[phase],
-    )
+    framework = Framework(version="2.13.0", python="3.11", cuda_build="13.0", device=device)
+    return builders.profile(phase, machine=MACHINE, framework=framework)
 
 
 def modelled(spec: AcceleratorSpec) -> dict[str, float]:
@@ -114,10 +81,10 @@ def test_another_gpu_is_the_model_and_part_of_what_it_missed_here(
 ) -> None:
     copy = 32 * 3 * 224 * 224 * 4 / (HOST_TO_DEVICE_GBPS[here] * 1e9)
     measured = profile(ratio * sum(modelled(SPECS[here]).values()) + copy)
-    anchor = anchor_of(measured, [WORK], SPECS[here])
-    assert anchor is not None
-    assert list(anchor.ratios) == pytest.approx([ratio])
-    found = anchored(anchor, 0, {**modelled(SPECS[there]), "host": 0.004, "copy": 0.002}, SPECS[there])
+    calibration = calibration_of(measured, [WORK], SPECS[here])
+    assert calibration is not None
+    assert list(calibration.ratios) == pytest.approx([ratio])
+    found = calibrated(calibration, 0, {**modelled(SPECS[there]), "host": 0.004, "copy": 0.002}, SPECS[there])
     expected = ratio**part * sum(modelled(SPECS[there]).values())
     assert sum(found[name] for name in KERNEL_TERMS) == pytest.approx(expected)
     assert (found["host"], found["copy"]) == (0.004, 0.002)
@@ -125,55 +92,40 @@ def test_another_gpu_is_the_model_and_part_of_what_it_missed_here(
 
 def test_a_ratio_counts_for_less_the_less_the_chips_have_in_common() -> None:
     assert 0 < OTHER_CHIP < SAME_CHIP < SAME_BOARD == 1
-    assert weight(SPECS["A100"], SPECS["A10"]) == OTHER_CHIP, "an A10 is no A100"
+    assert transfer_weight(SPECS["A100"], SPECS["A10"]) == OTHER_CHIP, "an A10 is no A100"
 
 
 def test_this_gpu_gives_back_what_was_measured() -> None:
     here = SPECS["A10G"]
     measured = profile(0.9, wait=0.1, host=0.05)
-    anchor = anchor_of(measured, [WORK], here)
-    found = anchored(anchor, 0, modelled(here), here)
+    calibration = calibration_of(measured, [WORK], here)
+    found = calibrated(calibration, 0, modelled(here), here)
     assert sum(found.values()) + 0.1 + 0.05 + COPY_A10G == pytest.approx(0.9)
 
 
 def test_waiting_and_python_are_not_the_gpus() -> None:
     here = SPECS["A10G"]
-    anchor = anchor_of(profile(1.0, wait=0.97, host=0.5), [WORK], here)
-    assert anchor is not None
-    assert anchor.ratios[0] * sum(modelled(here).values()) == pytest.approx(LEAST_SHARE)
+    calibration = calibration_of(profile(1.0, wait=0.97, host=0.5), [WORK], here)
+    assert calibration is not None
+    assert calibration.ratios[0] * sum(modelled(here).values()) == pytest.approx(MIN_KERNEL_SHARE)
 
 
-def test_no_anchor_without_a_gpu_that_is_known() -> None:
+def test_no_calibration_without_a_gpu_that_is_known() -> None:
     here = SPECS["A10G"]
-    assert anchor_of(profile(1.0, device="cpu"), [WORK], here) is None
-    assert anchor_of(profile(1.0), [WORK], None) is None
-    assert anchored(None, 0, {"compute": 2.0, "host": 1.0}, here) == {"compute": 2.0, "host": 1.0}
-    nothing = anchor_of(profile(1.0), [StepWork()], replace(here))
+    assert calibration_of(profile(1.0, device="cpu"), [WORK], here) is None
+    assert calibration_of(profile(1.0), [WORK], None) is None
+    assert calibrated(None, 0, {"compute": 2.0, "host": 1.0}, here) == {"compute": 2.0, "host": 1.0}
+    nothing = calibration_of(profile(1.0), [StepWork()], replace(here))
     assert nothing is not None
     assert math.isfinite(nothing.ratios[0])
 
 
 def offer(*, gpu: bool) -> Candidate:
-    found = Offer(
-        provider="aws",
-        region="us-east-1",
-        zone=None,
-        instance_type="x",
-        family="x",
-        vcpus=8,
-        memory_gib=32.0,
-        architecture="x86_64",
-        accelerator=None,
-        purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(1),
-        price_source="test",
-        price_as_of=date(2026, 11, 1),
-    )
-    return Candidate(costs=registry.costs("aws"), offer=found, accelerator=SPECS["T4"] if gpu else None)
+    return builders.candidate(builders.offer(memory_gib=32.0), accelerator=SPECS["T4"] if gpu else None)
 
 
 def why(measured: WorkloadProfile, candidate: Candidate) -> str:
-    return why_not(measured, candidate, precision_of(measured.framework))
+    return infeasible_reason(measured, candidate, precision_of(measured.framework))
 
 
 def test_a_gpus_time_is_never_taken_for_a_cpus() -> None:
@@ -187,51 +139,12 @@ def test_a_gpus_time_is_never_taken_for_a_cpus() -> None:
     assert why(on_cpu, offer(gpu=False)) == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "spec"),
-    [
-        ("NVIDIA A100-SXM4-80GB", "A100-80GB"),
-        ("NVIDIA A100-SXM4-40GB", "A100"),
-        ("NVIDIA A100 80GB PCIe", "A100-PCIE-80GB"),
-        ("NVIDIA A100-PCIE-40GB", "A100-PCIE-40GB"),
-        ("NVIDIA H100 80GB HBM3", "H100"),
-        ("NVIDIA H100 PCIe", "H100-PCIE-80GB"),
-        ("NVIDIA H200", "H200"),
-        ("NVIDIA A10", "A10"),
-        ("NVIDIA A10G", "A10G"),
-        ("NVIDIA L4", "L4"),
-        ("NVIDIA L40S", "L40S"),
-        ("Tesla T4", "T4"),
-        ("Tesla K80", "K80"),
-        ("Tesla P100-PCIE-16GB", "P100"),
-        ("Tesla P100-SXM2-16GB", "P100-SXM2-16GB"),
-        ("Tesla V100-SXM2-16GB", "V100"),
-        ("Tesla V100-SXM2-32GB", "V100-32GB"),
-        ("Tesla V100-PCIE-16GB", "V100-PCIE-16GB"),
-        ("NVIDIA GeForce RTX 3090", "RTX 3090"),
-        ("NVIDIA GeForce RTX 3080", "RTX 3080"),
-        ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
-        ("GeForce GTX 1080 Ti", "GTX 1080 Ti"),
-        ("NVIDIA RTX A6000", "RTX A6000"),
-        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
-        ("Quadro RTX 6000", "Quadro RTX 6000"),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),
-        ("NVIDIA TITAN RTX", "Titan RTX"),
-        # none of the table's
-        ("NVIDIA GeForce RTX 3080 Ti", None),
-        ("NVIDIA GeForce RTX 3080 Laptop GPU", None),
-        ("NVIDIA GeForce RTX 4090 D", None),
-        ("NVIDIA H100 NVL", None),
-        ("NVIDIA A100-SXM-64GB", None),
-        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
-        ("NVIDIA GeForce RTX 9999", None),
-        ("", None),
-    ],
-)
-def test_the_local_gpu_in_the_table(name: str, spec: str | None) -> None:
-    found = spec_here([name, "Tesla T4"], SPECS.values())
-    assert (found.name if found else None) == spec
+@pytest.mark.parametrize(("device", "name"), LOCAL_GPUS)
+def test_the_local_gpu_in_the_table(device: str, name: str) -> None:
+    """The name is empty where the table has no such GPU."""
+    found = local_gpu([device, "Tesla T4"], SPECS.values())
+    assert (found.name if found else "") == name
 
 
 def test_without_a_device_there_is_no_spec() -> None:
-    assert spec_here([], SPECS.values()) is None
+    assert local_gpu([], SPECS.values()) is None

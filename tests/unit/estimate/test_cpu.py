@@ -16,7 +16,7 @@ from costgpu.estimate.cpu import (
     SIGMA_MEMORY,
     SIGMA_SMALL,
     CpuRates,
-    LocalStep,
+    StepSplit,
     rates_here,
     rates_there,
     same_chip,
@@ -28,38 +28,17 @@ from costgpu.estimate.cpu import (
 from costgpu.estimate.op_costs import StepWork
 from costgpu.models.offer import CpuSpec
 from costgpu.models.workload import Machine
+from tests.unit.estimate.builders import cpu_spec, machine
 
-HERE = Machine(
-    cpu_model="AMD EPYC 7R13 Processor",
-    cores=4,
-    threads=4,
-    memory_gib=16,
-    gemm_gflops=300,
-    gemm_gflops_low=280,
-    copy_gbps=40,
-    op_seconds=2e-6,
-)
-CLOUD = CpuSpec(
-    provider="aws",
-    family="c6a",
-    model="AMD EPYC 7R13",
-    microarchitecture="Zen 3",
-    vcpus_per_core=2,
-    all_core_ghz=3.0,
-    fp32_flops_per_cycle=32,
-    bf16_in_hardware=False,
-    read_gbps=300.0,
-    read_vcpus=192,
-    matrix_mult_per_vcpu=900.0,
-    burstable=False,
-)
+HERE = machine(cpu_model="AMD EPYC 7R13 Processor", gemm_gflops=300, gemm_gflops_low=280, copy_gbps=40, op_seconds=2e-6)
+CLOUD = cpu_spec(model="AMD EPYC 7R13", read_gbps=300.0, read_vcpus=192, matrix_mult_per_vcpu=900.0)
 LARGE = StepWork(flops={("matmul", "float32"): 1e12}, bytes_moved=4e9, kernels=500, large_bytes=3e9)
 TINY = StepWork(flops={("matmul", "float32"): 1e6}, bytes_moved=1e6, kernels=200)
 
 
-def twin(machine: Machine) -> CpuSpec:
+def twin(local: Machine) -> CpuSpec:
     """A cloud CPU with exactly the local rates, one vCPU to a core."""
-    rates = rates_here(machine)
+    rates = rates_here(local)
     return replace(
         CLOUD,
         vcpus_per_core=1,
@@ -201,9 +180,9 @@ def test_calls_and_python_take_what_they_take() -> None:
 def test_the_same_machine_takes_the_same_time(
     seconds: float, work: StepWork, calls: float, host: float, cores: int, gflops: float, gbps_per_core: float
 ) -> None:
-    machine = replace(HERE, cores=cores, threads=cores, gemm_gflops=gflops, copy_gbps=gbps_per_core * cores)
-    step = split_step(seconds, work, calls, host, machine)
-    terms = step_there(step, work, machine, twin(machine), cores)
+    local = replace(HERE, cores=cores, threads=cores, gemm_gflops=gflops, copy_gbps=gbps_per_core * cores)
+    step = split_step(seconds, work, calls, host, local)
+    terms = step_there(step, work, local, twin(local), cores)
     assert sum(terms.values()) == pytest.approx(seconds)
 
 
@@ -253,7 +232,7 @@ def test_tiny_nets_do_not_scale() -> None:
 
 def test_a_step_without_a_trace_scales_as_memory_and_compute_alike() -> None:
     step = split_step(1.0, StepWork(), 0, 0, HERE)
-    assert step == LocalStep(compute=0.5, memory=0.5, calls=0.0, host=0.0, sigma=SIGMA_SMALL)
+    assert step == StepSplit(compute=0.5, memory=0.5, calls=0.0, host=0.0, sigma=SIGMA_SMALL)
 
 
 def test_the_same_chip_by_its_name() -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,148 +17,55 @@ from costgpu.estimate.cost import (
     hourly_usd,
     ready_seconds,
 )
-from costgpu.estimate.feasibility import accelerator_need_gib, cuda_of, why_not
+from costgpu.estimate.feasibility import accelerator_need_gib, cuda_of, infeasible_reason
 from costgpu.estimate.gpu import Precision
-from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
-from costgpu.models.prediction import Candidate
-from costgpu.models.workload import (
-    Framework,
-    Machine,
-    OptimizerFacts,
-    Phase,
-    StepTimes,
-    Total,
-    TotalKind,
-    WorkloadProfile,
-)
-from costgpu.providers import registry
+from costgpu.models.offer import AcceleratorSpec, Offer
+from costgpu.models.prediction import Candidate, Range
+from costgpu.models.workload import Framework, OptimizerFacts, Phase, WorkloadProfile
+from tests.unit.estimate import builders
+from tests.unit.estimate.builders import GIB, candidate, cpu_spec, gpu_spec
 
-GIB = 2**30
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)
 AMP = Precision(half="float16", matmul_tf32=False, conv_tf32=True)
-CPU = CpuSpec(
-    provider="aws",
-    family="c6i",
-    model="Intel Xeon",
-    microarchitecture="",
-    vcpus_per_core=2,
-    all_core_ghz=3.0,
-    fp32_flops_per_cycle=32,
-    bf16_in_hardware=False,
-    read_gbps=None,
-    read_vcpus=None,
-    matrix_mult_per_vcpu=None,
-    burstable=False,
-)
+CPU = cpu_spec()
 HERE = Candidate(offer=None)
 
 
-def offer(
-    price: float = 1.0,
-    memory: float = 16,
-    *,
-    provider: str = "aws",
-    architecture: str = "x86_64",
-    gpus: float = 0,
-    gpu_memory: float = 16,
-    spot: bool = False,
-) -> Offer:
-    return Offer(
-        provider=provider,
-        instance_type="x1.large",
-        family="x1",
-        region="us-east-1",
-        zone=None,
-        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(str(price)),
-        vcpus=4,
-        memory_gib=memory,
-        architecture=architecture,
-        accelerator=Accelerator(name="GPU", count=gpus, memory_gib=gpu_memory) if gpus else None,
-        price_source="list",
-        price_as_of=date(2026, 9, 17),
-    )
+def offer(price: float = 1.0, memory: float = 16, *, gpus: float = 0, gpu_memory: float = 16, **changes: Any) -> Offer:
+    gpu = "GPU" if gpus else ""
+    return builders.offer(price, gpu=gpu, count=gpus, gpu_memory_gib=gpu_memory, memory_gib=memory, **changes)
 
 
 def board(capability: tuple[int, int] | None = (8, 0), vendor: str = "NVIDIA") -> AcceleratorSpec:
-    return AcceleratorSpec(
-        name="GPU",
-        model="GPU",
-        vendor=vendor,
-        architecture="Ampere",
-        year=2020,
-        memory_gib=16,
-        memory_bandwidth_gbps=1000,
-        fp32_tflops=10,
-        fp32_matrix_tflops=None,
-        tf32_tensor_tflops=None,
-        fp16_tensor_tflops=None,
-        bf16_tensor_tflops=None,
-        multiprocessors=80,
-        compute_capability=capability,
-        tdp_watts=300,
-    )
+    return gpu_spec(compute_capability=capability, vendor=vendor)
 
 
-def cpu_machine(one: Offer | None = None, **other: object) -> Candidate:
-    place = one or offer()
-    return replace(Candidate(offer=place, cpu=CPU, costs=registry.costs(place.provider)), **other)  # type: ignore[arg-type]
+def cpu_machine(one: Offer | None = None, **changes: Any) -> Candidate:
+    return candidate(one or offer(), **changes)
 
 
 def gpu_machine(
     one: Offer | None = None, spec: AcceleratorSpec | None = None, *, on_demand: float | None = None
 ) -> Candidate:
-    place = one or offer(gpus=1)
-    return Candidate(
-        offer=place,
-        cpu=CPU,
-        costs=registry.costs(place.provider),
-        accelerator=spec or board(),
-        on_demand_usd_per_hour=None if on_demand is None else Decimal(str(on_demand)),
-    )
+    price = None if on_demand is None else Decimal(str(on_demand))
+    return candidate(one or offer(gpus=1), accelerator=spec or board(), on_demand_usd_per_hour=price)
 
 
 def optimizer(name: str, parameters: int = 0, state: int = 0) -> OptimizerFacts:
-    return OptimizerFacts(name=name, parameters=parameters, tensors=10, state_bytes=state)
+    return builders.optimizer(name, parameters, state_bytes=state)
 
 
 def phase(*optimizers: OptimizerFacts, model: int = 0, frozen: int = 0, saved: int = 0) -> Phase:
-    return Phase(
-        trace_steps=1,
-        label="train.py:1",
-        steps_observed=10,
-        total=Total(kind=TotalKind.EXACT, steps=10, steps_per_epoch=None, how=""),
-        step=StepTimes(count=10, median_seconds=1, mean_seconds=1, low_seconds=1, high_seconds=1),
-        optimizers=list(optimizers),
-        model_bytes=model,
-        frozen_bytes=frozen,
-        saved_tensor_bytes=saved,
-    )
+    return builders.phase(optimizers=list(optimizers), model_bytes=model, frozen_bytes=frozen, saved_tensor_bytes=saved)
 
 
 def profile(*phases: Phase, rss: int | None = GIB, version: str = "2.13.0", cuda: str | None = None) -> WorkloadProfile:
-    return WorkloadProfile(
-        script="train.py",
-        arguments=[],
-        created="",
-        costgpu_version="",
-        setup_seconds=0,
-        ended=False,
-        wall_seconds=1,
-        machine=Machine(
-            cpu_model="",
-            cores=4,
-            threads=4,
-            memory_gib=16,
-            gemm_gflops=100,
-            gemm_gflops_low=100,
-            copy_gbps=10,
-            op_seconds=1e-6,
-        ),
-        framework=Framework(version=version, python="3.11", cuda_build=cuda),
-        peak_rss_bytes=rss,
-        phases=list(phases) or [phase()],
-    )
+    framework = Framework(version=version, python="3.11", cuda_build=cuda)
+    return builders.profile(*(phases or [phase()]), framework=framework, peak_rss_bytes=rss)
+
+
+def hours(value: float, low: float, high: float) -> Range:
+    return Range(value=value, low=low, high=high).times(3600)
 
 
 # --------------------------------------------------------------------------------------------- accelerator memory
@@ -189,23 +96,25 @@ def test_memory_where_the_model_was_not_seen() -> None:
 @pytest.mark.parametrize(("saved", "fits"), [(11.79, True), (11.81, False)])
 def test_it_fits_with_a_quarter_to_spare(saved: float, fits: bool) -> None:
     """16 GiB hold 12.8 GiB: 11.8 of saved tensors and 1 of runtime."""
-    reason = why_not(profile(phase(saved=int(saved * GIB))), gpu_machine(), FP32)
+    reason = infeasible_reason(profile(phase(saved=int(saved * GIB))), gpu_machine(), FP32)
     assert (reason == "") is fits
     assert fits or ("16.0 GiB" in reason and "has 16 GiB" in reason)
 
 
 def test_the_hungriest_phase_counts() -> None:
-    assert "GiB of accelerator memory" in why_not(profile(phase(), phase(saved=20 * GIB), phase()), gpu_machine(), FP32)
+    assert "GiB of accelerator memory" in infeasible_reason(
+        profile(phase(), phase(saved=20 * GIB), phase()), gpu_machine(), FP32
+    )
 
 
 def test_the_offers_own_memory_counts() -> None:
-    assert why_not(profile(phase(saved=20 * GIB)), gpu_machine(offer(gpus=1, gpu_memory=80)), FP32) == ""
+    assert infeasible_reason(profile(phase(saved=20 * GIB)), gpu_machine(offer(gpus=1, gpu_memory=80)), FP32) == ""
 
 
 def test_without_a_trace_there_is_no_gpu_time() -> None:
     untraced = profile(phase(), replace(phase(), trace_steps=0), version="1.13.1")
-    assert "traced" in why_not(untraced, gpu_machine(spec=board((7, 0))), FP32)
-    assert why_not(untraced, cpu_machine(), FP32) == "", "the step was timed all the same"
+    assert "traced" in infeasible_reason(untraced, gpu_machine(spec=board((7, 0))), FP32)
+    assert infeasible_reason(untraced, cpu_machine(), FP32) == "", "the step was timed all the same"
 
 
 # ------------------------------------------------------------------------------------------------------ main memory
@@ -214,25 +123,25 @@ def test_without_a_trace_there_is_no_gpu_time() -> None:
 @pytest.mark.parametrize(("rss", "fits"), [(14.9, True), (15.1, False)])
 def test_main_memory(rss: float, fits: bool) -> None:
     """16 GiB less 1 for the system."""
-    reason = why_not(profile(rss=int(rss * GIB)), cpu_machine(), FP32)
+    reason = infeasible_reason(profile(rss=int(rss * GIB)), cpu_machine(), FP32)
     assert (reason == "") is fits
     assert fits or "has 16 GiB" in reason
 
 
 def test_main_memory_that_is_not_known_excludes_nothing() -> None:
-    assert why_not(profile(rss=None), cpu_machine(), FP32) == ""
+    assert infeasible_reason(profile(rss=None), cpu_machine(), FP32) == ""
 
 
 def test_a_data_set_in_main_memory_does_not_fit_a_small_gpu_host() -> None:
     """100 GiB, of which the accelerator takes 2 at most."""
     kept = profile(phase(saved=GIB), rss=100 * GIB)
-    assert "memory" in why_not(kept, gpu_machine(offer(gpus=1, memory=16)), FP32)
-    assert why_not(kept, gpu_machine(offer(gpus=1, memory=128)), FP32) == ""
+    assert "memory" in infeasible_reason(kept, gpu_machine(offer(gpus=1, memory=16)), FP32)
+    assert infeasible_reason(kept, gpu_machine(offer(gpus=1, memory=128)), FP32) == ""
 
 
 def test_what_moves_to_the_accelerator_leaves_main_memory() -> None:
     moved = profile(phase(saved=20 * GIB), rss=21 * GIB)
-    assert why_not(moved, gpu_machine(offer(gpus=1, memory=16, gpu_memory=80)), FP32) == ""
+    assert infeasible_reason(moved, gpu_machine(offer(gpus=1, memory=16, gpu_memory=80)), FP32) == ""
 
 
 # ---------------------------------------------------------------------------------------------------- compatibility
@@ -281,34 +190,34 @@ def test_the_cuda_of_a_build(version: str, build: str | None, cuda: tuple[int, i
     ],
 )
 def test_which_boards_a_build_runs_on(cuda: str, capability: tuple[int, int], runs: bool) -> None:
-    reason = why_not(profile(cuda=cuda), gpu_machine(spec=board(capability)), FP32)
+    reason = infeasible_reason(profile(cuda=cuda), gpu_machine(spec=board(capability)), FP32)
     assert (reason == "") is runs
     assert runs or ("GPU" in reason and f"CUDA {cuda}" in reason)
 
 
 def test_a_cpu_build_is_judged_by_the_wheel_that_a_gpu_machine_would_get() -> None:
     old = gpu_machine(spec=board((7, 0)))
-    assert "7.5" in why_not(profile(version="2.13.0+cpu"), old, FP32)
-    assert why_not(profile(version="2.10.0+cpu"), old, FP32) == ""
+    assert "7.5" in infeasible_reason(profile(version="2.13.0+cpu"), old, FP32)
+    assert infeasible_reason(profile(version="2.10.0+cpu"), old, FP32) == ""
 
 
 def test_other_vendors_have_no_cuda() -> None:
-    assert "not a CUDA device" in why_not(profile(), gpu_machine(spec=board(None, vendor="AMD")), FP32)
+    assert "not a CUDA device" in infeasible_reason(profile(), gpu_machine(spec=board(None, vendor="AMD")), FP32)
 
 
 def test_a_gpu_on_an_arm_host() -> None:
-    assert "arm64" in why_not(profile(), gpu_machine(offer(gpus=1, architecture="arm64")), FP32)
-    assert why_not(profile(), cpu_machine(offer(architecture="arm64")), FP32) == "", "CPU wheels there are"
+    assert "arm64" in infeasible_reason(profile(), gpu_machine(offer(gpus=1, architecture="arm64")), FP32)
+    assert infeasible_reason(profile(), cpu_machine(offer(architecture="arm64")), FP32) == "", "CPU wheels there are"
 
 
 def test_burstable_cpus_and_slices_of_gpus() -> None:
-    assert "burstable" in why_not(profile(), cpu_machine(cpu=replace(CPU, burstable=True)), FP32)
-    assert "slice" in why_not(profile(), gpu_machine(offer(gpus=0.125)), FP32)
-    assert why_not(profile(), gpu_machine(offer(gpus=8)), FP32) == "", "it uses one of them"
+    assert "burstable" in infeasible_reason(profile(), cpu_machine(cpu=replace(CPU, burstable=True)), FP32)
+    assert "slice" in infeasible_reason(profile(), gpu_machine(offer(gpus=0.125)), FP32)
+    assert infeasible_reason(profile(), gpu_machine(offer(gpus=8)), FP32) == "", "it uses one of them"
 
 
 def test_this_machine_ran_it_already() -> None:
-    assert why_not(profile(phase(saved=500 * GIB), rss=500 * GIB), HERE, AMP) == ""
+    assert infeasible_reason(profile(phase(saved=500 * GIB), rss=500 * GIB), HERE, AMP) == ""
 
 
 # ------------------------------------------------------------------------------------------------------------- cost
@@ -340,12 +249,12 @@ def test_a_longer_run_is_never_cheaper(one: float, other: float, rate: float) ->
 def test_disk_and_address_are_in_the_rate(candidate: Candidate, expected: float) -> None:
     assert extras_usd_per_hour(candidate) == pytest.approx(expected)
     assert hourly_usd(candidate) == pytest.approx(1.0 + expected)
-    value, low, high = cost_range(candidate, (7200.0, 3600.0, 10800.0))
-    assert (value, low, high) == pytest.approx(tuple(hours * (1 + expected) for hours in (2, 1, 3)))
+    cost = cost_range(candidate, hours(2, 1, 3))
+    assert (cost.value, cost.low, cost.high) == pytest.approx([n * (1 + expected) for n in (2, 1, 3)])
 
 
 def test_this_machine_costs_nothing() -> None:
-    assert cost_range(HERE, (1e6, 1e5, 1e7)) == (0.0, 0.0, 0.0)
+    assert cost_range(HERE, hours(300, 30, 3000)) == hours(0, 0, 0)
     assert (hourly_usd(HERE), extras_usd_per_hour(HERE), ready_seconds(HERE)) == (0.0, 0.0, 0.0)
 
 
@@ -357,16 +266,15 @@ def test_a_machine_takes_time_to_be_ready() -> None:
 def test_the_upper_end_of_spot_is_the_price_on_demand() -> None:
     spot = gpu_machine(offer(0.3, gpus=1, spot=True), on_demand=1.0)
     sure = gpu_machine(offer(1.0, gpus=1))
-    wall = (7200.0, 3600.0, 10800.0)
-    value, low, high = cost_range(spot, wall)
-    assert high == pytest.approx(cost_range(sure, wall)[2])
-    assert value == pytest.approx(1.10 * 2 * hourly_usd(spot)), "some work is done twice"
-    assert low == pytest.approx(hourly_usd(spot)), "or none is"
+    cost = cost_range(spot, hours(2, 1, 3))
+    assert cost.high == pytest.approx(cost_range(sure, hours(2, 1, 3)).high)
+    assert cost.value == pytest.approx(1.10 * 2 * hourly_usd(spot)), "some work is done twice"
+    assert cost.low == pytest.approx(hourly_usd(spot)), "or none is"
 
 
 def test_spot_of_unknown_price_on_demand() -> None:
-    value, _, high = cost_range(gpu_machine(offer(0.3, gpus=1, spot=True)), (7200.0, 7100.0, 7300.0))
-    assert high >= value
+    cost = cost_range(gpu_machine(offer(0.3, gpus=1, spot=True)), hours(2, 1.98, 2.02))
+    assert cost.high >= cost.value
 
 
 @given(
@@ -382,5 +290,5 @@ def test_a_cost_lies_in_its_range(
     low_s, value_s, high_s = sorted(seconds)
     one = offer(round(price, 4), gpus=int(gpu), spot=spot)
     candidate = gpu_machine(one, on_demand=on_demand) if gpu else cpu_machine(one)
-    value, low, high = cost_range(candidate, (value_s, low_s, high_s))
-    assert 0 < low <= value <= high
+    cost = cost_range(candidate, Range(value=value_s, low=low_s, high=high_s))
+    assert 0 < cost.low <= cost.value <= cost.high

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,8 @@ from costgpu.estimate.interval import GPU_BASE, Interval, gpu_interval
 from costgpu.estimate.op_costs import StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Autocast, Framework, OptimizerFacts
+from tests.unit.estimate import builders
+from tests.unit.estimate.builders import optimizer
 
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)  # PyTorch's defaults
 TF32 = Precision(half=None, matmul_tf32=True, conv_tf32=True)
@@ -43,51 +46,37 @@ def gpu(
     fp32: float,
     *,
     tf32: float | None = None,
-    fp16: float | None = None,
-    bf16: float | None = None,
-    matrix: float | None = None,
-    vendor: str = "NVIDIA",
-    year: int = 2020,
-    watts: float = 300,
+    half: float | None = None,
+    **changes: Any,
 ) -> AcceleratorSpec:
-    return AcceleratorSpec(
-        name=name,
-        model=name,
-        vendor=vendor,
-        architecture=architecture,
-        year=year,
-        memory_gib=16,
-        memory_bandwidth_gbps=bandwidth,
-        fp32_tflops=fp32,
-        fp32_matrix_tflops=matrix,
-        tf32_tensor_tflops=tf32,
-        fp16_tensor_tflops=fp16,
-        bf16_tensor_tflops=bf16,
-        multiprocessors=80,
-        compute_capability=capability,
-        tdp_watts=watts,
-    )
+    """`half` is the rate of fp16 and, from Ampere on, of bf16."""
+    known = {
+        "architecture": architecture,
+        "compute_capability": capability,
+        "memory_bandwidth_gbps": bandwidth,
+        "fp32_tflops": fp32,
+        "tf32_tensor_tflops": tf32,
+        "fp16_tensor_tflops": half,
+        "bf16_tensor_tflops": half if capability is None or capability >= (8, 0) else None,
+    }
+    return builders.gpu_spec(name, **{**known, **changes})
 
 
 # Published peak figures of the vendors.
 K80 = gpu("K80", "Kepler", (3, 7), 240, 4.1)
 P100 = gpu("P100", "Pascal", (6, 0), 732, 9.3)
-P4 = gpu("P4", "Pascal", (6, 1), 192, 5.5, watts=75)
-V100 = gpu("V100", "Volta", (7, 0), 900, 15.7, fp16=125)
-T4 = gpu("T4", "Turing", (7, 5), 320, 8.1, fp16=65, watts=70)
-A100 = gpu("A100", "Ampere", (8, 0), 1555, 19.5, tf32=156, fp16=312, bf16=312)
-A10G = gpu("A10G", "Ampere", (8, 6), 600, 35, tf32=35, fp16=70, bf16=70)
-L4 = gpu("L4", "Ada", (8, 9), 300, 30.3, tf32=60, fp16=121, bf16=121, watts=72)
-H100 = gpu("H100", "Hopper", (9, 0), 3352, 66.9, tf32=495, fp16=989, bf16=989)
-MI210 = gpu("MI210", "CDNA2", None, 1638, 22.6, matrix=45.3, fp16=181, bf16=181, vendor="AMD")
+P4 = gpu("P4", "Pascal", (6, 1), 192, 5.5, tdp_watts=75)
+V100 = gpu("V100", "Volta", (7, 0), 900, 15.7, half=125)
+T4 = gpu("T4", "Turing", (7, 5), 320, 8.1, half=65, tdp_watts=70)
+A100 = gpu("A100", "Ampere", (8, 0), 1555, 19.5, tf32=156, half=312)
+A10G = gpu("A10G", "Ampere", (8, 6), 600, 35, tf32=35, half=70)
+L4 = gpu("L4", "Ada", (8, 9), 300, 30.3, tf32=60, half=121, tdp_watts=72)
+H100 = gpu("H100", "Hopper", (9, 0), 3352, 66.9, tf32=495, half=989)
+MI210 = gpu("MI210", "CDNA2", None, 1638, 22.6, fp32_matrix_tflops=45.3, half=181, vendor="AMD")
 
 
 def work(flops: dict[tuple[str, str], float] | None = None, moved: float = 0.0, kernels: float = 0.0) -> StepWork:
     return StepWork(flops=dict(flops or {}), bytes_moved=moved, kernels=kernels)
-
-
-def optimizer(name: str, parameters: int = 1000, tensors: int = 10, **other: object) -> OptimizerFacts:
-    return replace(OptimizerFacts(name=name, parameters=parameters, tensors=tensors), **other)  # type: ignore[arg-type]
 
 
 def seconds(step: StepWork, spec: AcceleratorSpec, precision: Precision = FP32) -> float:
@@ -352,7 +341,7 @@ def terms(compute: float = 1.0, launch: float = 0.0, unruled: float = 0.0) -> Gp
     return GpuTerms(compute=compute, on_chip=0.0, memory=0.0, launch=launch, unruled_share=unruled)
 
 
-LOW, HIGH = GPU_BASE
+LOW, HIGH = GPU_BASE.low, GPU_BASE.high
 
 
 @pytest.mark.parametrize(
@@ -376,14 +365,14 @@ LOW, HIGH = GPU_BASE
 def test_when_the_interval_widens(
     found: GpuTerms, spec: AcceleratorSpec, compiled: bool, year: int, expected: tuple[float, float, int]
 ) -> None:
-    low, high, reasons = gpu_interval(found, spec, compiled=compiled, as_of_year=year)
-    assert (low, high) == pytest.approx(expected[:2])
+    interval, reasons = gpu_interval(found, spec, compiled=compiled, as_of_year=year)
+    assert (interval.low, interval.high) == pytest.approx(expected[:2])
     assert len(reasons) == len(set(reasons)) == expected[2]
     assert all(reasons)
 
 
 def test_host_bound_work_is_called_that() -> None:
-    _, _, reasons = gpu_interval(terms(0.1, 0.9), V100, compiled=False, as_of_year=2026)
+    _, reasons = gpu_interval(terms(0.1, 0.9), V100, compiled=False, as_of_year=2026)
     assert "host-CPU bound" in reasons[0]
 
 
@@ -391,14 +380,16 @@ def test_host_bound_work_is_called_that() -> None:
 def test_every_interval_holds_the_prediction(
     step: StepWork, spec: AcceleratorSpec, precision: Precision, compiled: bool, year: int
 ) -> None:
-    low, high, _ = gpu_interval(gpu_terms(step, [], precision, spec), spec, compiled=compiled, as_of_year=year)
-    assert 0 < low <= LOW
-    assert high >= HIGH
-    assert Interval(low, high).sigma >= Interval(LOW, HIGH).sigma * (1 - 1e-9)
+    interval, _ = gpu_interval(gpu_terms(step, [], precision, spec), spec, compiled=compiled, as_of_year=year)
+    assert 0 < interval.low <= LOW
+    assert interval.high >= HIGH
+    assert interval.sigma >= GPU_BASE.sigma * (1 - 1e-9)
 
 
 def test_sigma_is_that_of_a_log_normal_error() -> None:
     """Four of five errors are within 1.2816 standard deviations."""
     assert Interval(math.exp(-1.2816 * 0.3), math.exp(1.2816 * 0.3)).sigma == pytest.approx(0.3)
+    assert Interval.of_sigma(0.3).low == pytest.approx(math.exp(-1.2816 * 0.3))
+    assert Interval.of_sigma(0.3).high == pytest.approx(math.exp(1.2816 * 0.3))
     assert Interval(0.8, 1.25).sigma == pytest.approx(0.1741, abs=1e-4)
     assert Interval(1.0, 1.0).sigma == 0.0

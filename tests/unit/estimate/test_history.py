@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 import pytest
 
 from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
-from costgpu.estimate.history import applies, as_measured, log_sigma
-from costgpu.estimate.interval import Z80
-from costgpu.estimate.scope import Amount
+from costgpu.estimate.history import applies, as_measured
+from costgpu.estimate.interval import Z80, sigma_of_runs
+from costgpu.estimate.scope import Scope
 from costgpu.models.prediction import MeasuredSpeed, Provenance
 from tests.unit.estimate.test_verdict import EPOCH, WHOLE, cpu, gpu, verdict
 
@@ -24,7 +24,7 @@ def speed(seconds: float = 1800.0, runs: int = 1, spread: float = 0.0, steps: fl
 
 
 def half_width(found: MeasuredSpeed) -> float:
-    return math.exp(Z80 * log_sigma(found)) - 1
+    return math.exp(Z80 * sigma_of_runs(found)) - 1
 
 
 def test_what_was_measured_takes_the_place_of_the_model() -> None:
@@ -58,10 +58,10 @@ def test_it_decides_the_verdict() -> None:
         (2000.0, WHOLE, False),
         (1000.0, EPOCH, False),  # a part of it
         (None, WHOLE, True),
-        (None, Amount("the whole job", True, (2000.0,), (20.0,)), False),  # longer than the script makes it
+        (None, Scope("the whole job", True, (2000.0,), (20.0,)), False),  # longer than the script makes it
     ],
 )
-def test_only_the_same_job_counts(steps: float | None, wanted: Amount, meant: bool) -> None:
+def test_only_the_same_job_counts(steps: float | None, wanted: Scope, meant: bool) -> None:
     assert applies(speed(steps=steps), wanted, WHOLE) is meant
 
 
@@ -87,7 +87,7 @@ def test_the_interval_holds_as_often_as_it_says(spread: float, runs: int) -> Non
     for _ in range(2000):
         seen = [random.gauss(0, spread) for _ in range(runs)]
         found = speed(1.0, runs, statistics.stdev(seen) if runs > 1 else 0.0)
-        held += abs(random.gauss(0, spread) - statistics.median(seen)) <= Z80 * log_sigma(found)
+        held += abs(random.gauss(0, spread) - statistics.median(seen)) <= Z80 * sigma_of_runs(found)
     assert held / 2000 >= (0.45 if spread > 0.06 and runs == 1 else 0.77)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
-from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -16,32 +14,23 @@ from costgpu.estimate.feasibility import GIB, accelerator_need_gib
 from costgpu.estimate.gpu import precision_of
 from costgpu.estimate.interval import PRIOR
 from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.reference_profiles import STEP_TOKENS, language_model_profile, like_profile, nominal_seconds
-from costgpu.estimate.scope import amount_of
+from costgpu.estimate.reference_profiles import STEP_TOKENS, language_model_profile, nominal_seconds, reference_profile
+from costgpu.estimate.scope import scope_of
 from costgpu.measure.profile_file import to_document
-from costgpu.models.offer import Accelerator, Offer, PurchaseOption, Reference
 from costgpu.models.prediction import Candidate, Prediction, Provenance
-from costgpu.models.workload import GpuPath, Machine, TotalKind, WorkloadProfile
+from costgpu.models.workload import GpuPath, TotalKind, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.references import reference, references
-from costgpu.providers import registry
-from costgpu.units import parse_count
+from tests.unit.estimate import builders
 
-MACHINE = Machine(
-    cpu_model="test",
-    cores=8,
-    threads=8,
-    memory_gib=32,
-    gemm_gflops=600,
-    gemm_gflops_low=580,
-    copy_gbps=40,
-    op_seconds=4e-6,
+MACHINE = builders.machine(
+    cores=8, threads=8, memory_gib=32, gemm_gflops=600, gemm_gflops_low=580, copy_gbps=40, op_seconds=4e-6
 )
 NOW = "2026-11-21T00:00:00+00:00"
 
 
 def like(name: str, epochs: float | None = None) -> WorkloadProfile:
-    return like_profile(reference(name), MACHINE, NOW, "test", epochs)
+    return reference_profile(reference(name), MACHINE, NOW, "test", epochs)
 
 
 def again(profile: WorkloadProfile) -> WorkloadProfile:
@@ -51,23 +40,10 @@ def again(profile: WorkloadProfile) -> WorkloadProfile:
 
 def predicted(profile: WorkloadProfile, gpu: str | None) -> Prediction:
     spec = accelerators()[gpu] if gpu else None
-    offer = Offer(
-        provider="aws",
-        instance_type="x",
-        family="c7a",
-        region="us-east-1",
-        zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(1),
-        vcpus=16,
-        memory_gib=256,
-        architecture="x86_64",
-        price_source="a list",
-        price_as_of=date(2026, 11, 1),
-        accelerator=Accelerator(name=spec.name, count=1, memory_gib=spec.memory_gib) if spec else None,
-    )
-    place = Candidate(costs=registry.costs("aws"), offer=offer, cpu=cpus()["aws", "c7a"], accelerator=spec)
-    return predict(prepare(profile, amount_of(profile), year=2026), place)
+    memory = spec.memory_gib if spec else 0
+    offer = builders.offer(gpu=gpu or "", gpu_memory_gib=memory, vcpus=16, memory_gib=256)
+    place = builders.candidate(offer, cpus()["aws", "c7a"], accelerator=spec)
+    return predict(prepare(profile, scope_of(profile), year=2026), place)
 
 
 def test_resnet50_for_90_epochs() -> None:
@@ -81,7 +57,7 @@ def test_resnet50_for_90_epochs() -> None:
     assert profile.script == "like resnet50"
     assert profile.framework.name == "reference"
     assert "Nothing was measured" in profile.notes[0]
-    assert amount_of(profile).whole
+    assert scope_of(profile).whole
 
 
 @pytest.mark.parametrize(
@@ -100,10 +76,10 @@ def test_resnet50_on_gpus_is_what_was_published(gpu: str, images_per_second: flo
 
 def test_nothing_of_it_is_called_measured_and_every_interval_is_wide() -> None:
     profile = like("resnet50", 90)
-    here = predict(prepare(profile, amount_of(profile), year=2026), Candidate(offer=None))
+    here = predict(prepare(profile, scope_of(profile), year=2026), Candidate(offer=None))
     for there in (here, predicted(profile, "V100"), predicted(profile, None)):
         assert there.provenance is Provenance.MODELLED
-        assert there.run_seconds.high / there.run_seconds.low >= PRIOR[1] / PRIOR[0] * 0.95
+        assert there.run_seconds.high / there.run_seconds.low >= PRIOR.high / PRIOR.low * 0.95
         assert "nothing was measured: a reference workload stands for the script" in there.notes
     assert here.terms == {"nominal": here.step_seconds}
 
@@ -118,7 +94,7 @@ def test_the_cpu_seconds_are_those_that_one_core_took() -> None:
         totals = like(name).phases[0].totals
         batch = reference(name).batch_size
         assert totals is not None
-        assert PRIOR[0] < nominal_seconds(totals, core) / (per_sample * batch) < PRIOR[1]
+        assert PRIOR.low < nominal_seconds(totals, core) / (per_sample * batch) < PRIOR.high
 
 
 @pytest.mark.parametrize("name", sorted(references()))
@@ -133,13 +109,13 @@ def test_every_reference_can_be_predicted_and_saved(name: str) -> None:
 
 def test_epochs_of_what_has_none() -> None:
     assert like("waveglow").phases[0].total.kind is TotalKind.UNKNOWN
-    assert not amount_of(like("waveglow")).whole
+    assert not scope_of(like("waveglow")).whole
     with pytest.raises(UsageError, match="waveglow has no epochs"):
         like("waveglow", 3)
     usual = like("resnet50")
     assert usual.phases[0].total.how.startswith("90 epochs, as usual")
     never = replace(reference("resnet50"), epochs=None)
-    total = like_profile(never, MACHINE, NOW, "test").phases[0].total
+    total = reference_profile(never, MACHINE, NOW, "test").phases[0].total
     assert (total.kind, total.steps) == (TotalKind.UNKNOWN, None)
     assert total.steps_per_epoch
 
@@ -191,47 +167,3 @@ def test_any_model_has_a_profile_that_can_be_saved(parameters: float, tokens: fl
     profile = language_model_profile(parameters, tokens, MACHINE, NOW, "test")
     assert again(profile).phases[0].totals == profile.phases[0].totals
     assert profile.phases[0].step.mean_seconds > 0
-
-
-def test_a_reference_is_a_value() -> None:
-    assert isinstance(reference("mlp"), Reference)
-
-
-# -- numbers as people write them
-
-
-@pytest.mark.parametrize(
-    ("text", "number"),
-    [
-        ("7B", 7e9),
-        ("7b", 7e9),
-        ("124M", 124e6),
-        ("1.3e9", 1.3e9),
-        ("300k", 3e5),
-        ("2T", 2e12),
-        ("1_000_000", 1e6),
-        ("1,000,000", 1e6),
-        (" 70 B ", 7e10),
-        ("5", 5.0),
-        ("1G", 1e9),
-    ],
-)
-def test_counts(text: str, number: float) -> None:
-    assert parse_count(text, what="--params") == pytest.approx(number)
-
-
-@pytest.mark.parametrize("text", ["", "B", "7 billion", "-7B", "0", "1,00", "7BB", "nan", "1e999", "7.B"])
-def test_what_is_no_count(text: str) -> None:
-    with pytest.raises(UsageError, match="--params"):
-        parse_count(text, what="--params")
-
-
-@given(st.text(max_size=12))
-def test_any_text_is_a_count_or_a_clear_error(text: str) -> None:
-    try:
-        assert parse_count(text, what="--tokens") > 0
-    except UsageError as error:
-        message = error.message
-    else:
-        message = "--tokens"
-    assert "--tokens" in message

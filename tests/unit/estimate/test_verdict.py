@@ -1,14 +1,9 @@
-"""From predictions to an answer, and how much is predicted.
-
-One file of more than 400 lines: the choices and their sentences share the predictions that they weigh.
-"""
+"""From predictions to an answer, and how much is predicted."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import date
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -16,87 +11,33 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from costgpu.estimate.cost import cost_range, hourly_usd, ready_seconds
-from costgpu.estimate.scope import Amount, amount_of
+from costgpu.estimate.scope import Scope
 from costgpu.estimate.verdict import (
     Preferences,
     allowed,
     best,
     break_even,
     decide,
-    describe,
-    money,
     pareto,
     probability_cheaper,
 )
-from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
+from costgpu.estimate.verdict_sentence import describe, money
+from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
-from costgpu.models.workload import (
-    Framework,
-    LaterPhase,
-    Machine,
-    Phase,
-    StepTimes,
-    Total,
-    TotalKind,
-    WorkloadProfile,
-)
-from costgpu.providers import registry
+from tests.unit.estimate import builders
+from tests.unit.estimate.builders import candidate, cpu_spec, gpu_spec
 
 HOUR = 3600.0
-WHOLE = Amount("the whole job", True, (1000.0,), (10.0,))
-EPOCH = Amount("one epoch", False, (100.0,), (1.0,))
-CPU = CpuSpec(
-    provider="aws",
-    family="c7a",
-    model="AMD EPYC 9R14",
-    microarchitecture="Zen 4",
-    vcpus_per_core=1,
-    all_core_ghz=3.0,
-    fp32_flops_per_cycle=32,
-    bf16_in_hardware=True,
-    read_gbps=None,
-    read_vcpus=None,
-    matrix_mult_per_vcpu=None,
-    burstable=False,
-)
-L4 = AcceleratorSpec(
-    name="L4",
-    model="L4",
-    vendor="NVIDIA",
-    architecture="Ada",
-    year=2023,
-    memory_gib=24,
-    memory_bandwidth_gbps=300,
-    fp32_tflops=30,
-    fp32_matrix_tflops=None,
-    tf32_tensor_tflops=60,
-    fp16_tensor_tflops=121,
-    bf16_tensor_tflops=121,
-    multiprocessors=58,
-    compute_capability=(8, 9),
-    tdp_watts=72,
-)
-
-
-COSTS = registry.costs("aws")
+WHOLE = Scope("the whole job", True, (1000.0,), (10.0,))
+EPOCH = Scope("one epoch", False, (100.0,), (1.0,))
+CPU = cpu_spec(vcpus_per_core=1)
+L4 = gpu_spec("L4", memory_gib=24, tf32_tensor_tflops=60, fp16_tensor_tflops=121, bf16_tensor_tflops=121)
 
 
 def offer(price: float, *, gpus: float = 0, name: str = "", spot: bool = False, provider: str = "aws") -> Offer:
-    return Offer(
-        provider=provider,
-        instance_type=name or ("g6.xlarge" if gpus else "c7a.2xlarge"),
-        family="x",
-        region="us-east-1",
-        zone=None,
-        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(str(price)),
-        vcpus=8,
-        memory_gib=16,
-        architecture="x86_64",
-        accelerator=Accelerator(name="L4", count=gpus, memory_gib=24) if gpus else None,
-        price_source="list",
-        price_as_of=date(2026, 9, 17),
-    )
+    type_ = name or ("g6.xlarge" if gpus else "c7a.2xlarge")
+    gpu = "L4" if gpus else ""
+    return builders.offer(price, gpu=gpu, count=gpus, spot=spot, provider=provider, instance_type=type_)
 
 
 def prediction(
@@ -105,15 +46,15 @@ def prediction(
     """A prediction with what the provider would bill for it."""
     ready = ready_seconds(candidate) if overhead is None else overhead
     spread = math.exp(1.2816 * sigma)
-    wall = (run + ready, run / spread + ready, run * spread + ready)
-    cost = cost_range(candidate, wall)
+    run_seconds = Range(value=run, low=run / spread, high=run * spread)
+    wall = run_seconds.plus(ready)
     return Prediction(
         candidate=candidate,
         step_seconds=run / 1000,
-        run_seconds=Range(value=run, low=run / spread, high=run * spread),
+        run_seconds=run_seconds,
         overhead_seconds=ready,
-        wall_seconds=Range(value=wall[0], low=wall[1], high=wall[2]),
-        cost_usd=Range(value=cost[0], low=cost[1], high=cost[2]),
+        wall_seconds=wall,
+        cost_usd=cost_range(candidate, wall),
         terms={},
         parts={},
         sigma=sigma,
@@ -127,19 +68,15 @@ def here(run: float = 100 * HOUR) -> Prediction:
 
 
 def cpu(run: float, price: float = 0.4, *, spot: bool = False, **other: Any) -> Prediction:
-    return prediction(Candidate(costs=COSTS, offer=offer(price, spot=spot), cpu=CPU), run, **other)
+    return prediction(candidate(offer(price, spot=spot), CPU), run, **other)
 
 
 def gpu(run: float, price: float = 0.8, *, spot: bool = False, **other: Any) -> Prediction:
-    return prediction(
-        Candidate(costs=COSTS, offer=offer(price, gpus=1, spot=spot), cpu=CPU, accelerator=L4), run, **other
-    )
+    return prediction(candidate(offer(price, gpus=1, spot=spot), CPU, accelerator=L4), run, **other)
 
 
-def verdict(
-    offers: list[Prediction], local: Prediction | None = None, amount: Amount = WHOLE, **wanted: Any
-) -> Verdict:
-    return decide(amount, local or here(), offers, Preferences(**wanted), ())
+def verdict(offers: list[Prediction], local: Prediction | None = None, scope: Scope = WHOLE, **wanted: Any) -> Verdict:
+    return decide(scope, local or here(), offers, Preferences(**wanted), ())
 
 
 seconds = st.floats(60, 1e7)
@@ -361,12 +298,12 @@ def test_here_is_the_answer_where_nothing_is_faster() -> None:
 
 
 def test_here_is_the_answer_where_nothing_is_faster_also_by_the_epoch() -> None:
-    found = verdict([cpu(200.0), gpu(180.0)], here(100.0), amount=EPOCH)
+    found = verdict([cpu(200.0), gpu(180.0)], here(100.0), scope=EPOCH)
     assert (found.choice, found.recommended) == (Choice.HERE, found.here)
 
 
 def test_minutes_of_one_epoch_say_nothing_of_the_whole() -> None:
-    assert verdict([cpu(HOUR), gpu(60.0, 0.2)], here(500.0), amount=EPOCH).choice is Choice.GPU
+    assert verdict([cpu(HOUR), gpu(60.0, 0.2)], here(500.0), scope=EPOCH).choice is Choice.GPU
 
 
 @pytest.mark.parametrize(("value", "choice"), [(0.0, Choice.GPU), (0.1, Choice.HERE), (50.0, Choice.GPU)])
@@ -425,8 +362,8 @@ def test_no_offer_at_all() -> None:
 
 
 def test_notes_travel() -> None:
-    amount = replace(WHOLE, notes=("about the total",))
-    found = decide(amount, here(), [cpu(HOUR)], Preferences(), ("about the prices",))
+    scope = replace(WHOLE, notes=("about the total",))
+    found = decide(scope, here(), [cpu(HOUR)], Preferences(), ("about the prices",))
     assert found.notes == ("about the prices", "about the total")
     assert found.unit == "the whole job"
 
@@ -435,9 +372,8 @@ def test_notes_travel() -> None:
 
 
 def test_names_and_amounts() -> None:
-    spot = Candidate(
-        costs=COSTS, offer=offer(1.0, gpus=8, spot=True, provider="gcp", name="g2-standard-96"), cpu=CPU, accelerator=L4
-    )
+    place = offer(1.0, gpus=8, spot=True, provider="gcp", name="g2-standard-96")
+    spot = candidate(place, CPU, accelerator=L4)
     assert describe(prediction(spot, HOUR)) == "gcp g2-standard-96 (8x L4), us-east-1, spot"
     assert describe(cpu(HOUR)) == "aws c7a.2xlarge, us-east-1, on-demand"
     assert describe(here()) == "this machine"
@@ -489,98 +425,8 @@ def test_sentence_of_one_side() -> None:
 
 
 def test_sentences_of_an_epoch_say_so() -> None:
-    assert " for one epoch." in verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)], amount=EPOCH).sentence
-    assert " for one epoch;" in verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)], amount=EPOCH).sentence
-
-
-# ---------------------------------------------------------------------------------------------------------- amounts
-
-
-def phase(steps: float | None, per_epoch: float | None = None, kind: TotalKind = TotalKind.EXACT) -> Phase:
-    return Phase(
-        label="train.py:9",
-        total=Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how=""),
-        steps_observed=9,
-        step=StepTimes(count=9, median_seconds=1, mean_seconds=1, low_seconds=1, high_seconds=1),
-    )
-
-
-def profile(*phases: Phase, later: tuple[float | None, ...] = ()) -> WorkloadProfile:
-    machine = Machine(
-        cpu_model="",
-        cores=4,
-        threads=4,
-        memory_gib=16,
-        gemm_gflops=100,
-        gemm_gflops_low=100,
-        copy_gbps=10,
-        op_seconds=1e-6,
-    )
-    return WorkloadProfile(
-        script="train.py",
-        arguments=[],
-        created="",
-        costgpu_version="",
-        machine=machine,
-        setup_seconds=0,
-        ended=False,
-        framework=Framework(version="2.13.0", python="3.11"),
-        wall_seconds=9,
-        peak_rss_bytes=None,
-        phases=list(phases),
-        later_phases=[LaterPhase(label=f"train.py:{n}", source="again()", steps=s) for n, s in enumerate(later)],
-    )
-
-
-def test_a_known_total() -> None:
-    assert amount_of(profile(phase(5000, 500))) == Amount("the whole job", True, (5000.0,), (10.0,))
-    assert amount_of(profile(phase(5000))) == Amount("the whole job", True, (5000.0,), (0.0,))
-
-
-def test_several_phases() -> None:
-    assert amount_of(profile(phase(100, 50), phase(900, 300))).steps == (100.0, 900.0)
-    assert amount_of(profile(phase(100, 50), phase(900, 300))).epochs == (2.0, 3.0)
-
-
-@pytest.mark.parametrize("kind", [TotalKind.UNKNOWN, TotalKind.UNBOUNDED])
-def test_an_unknown_total_is_told_by_the_epoch_or_by_the_thousand(kind: TotalKind) -> None:
-    by_epoch = amount_of(profile(phase(100, 50), phase(None, 300, kind)))
-    assert (by_epoch.unit, by_epoch.whole) == ("one epoch", False)
-    assert (by_epoch.steps, by_epoch.epochs) == ((0.0, 300.0), (0.0, 1.0))
-    by_steps = amount_of(profile(phase(100, 50), phase(None, None, kind)))
-    assert (by_steps.unit, by_steps.whole) == ("1,000 steps", False)
-    assert (by_steps.steps, by_steps.epochs) == ((0.0, 1000.0), (0.0, 0.0))
-
-
-@given(st.floats(1, 1e6), st.floats(1, 1e5), st.none() | st.floats(1, 1e9))
-def test_epochs_override_what_was_found(epochs: float, per_epoch: float, steps: float | None) -> None:
-    amount = amount_of(profile(phase(100, 50), phase(steps, per_epoch)), epochs=epochs)
-    assert (amount.unit, amount.whole) == ("the whole job", True)
-    assert amount.steps == pytest.approx((100.0, epochs * per_epoch))
-    assert amount.epochs == pytest.approx((2.0, epochs))
-
-
-@given(st.floats(1, 1e9), st.none() | st.floats(1, 1e5), st.none() | st.floats(1, 1e9))
-def test_total_steps_override_what_was_found(total: float, per_epoch: float | None, steps: float | None) -> None:
-    amount = amount_of(profile(phase(100, 50), phase(steps, per_epoch), later=(700, None)), total_steps=total)
-    assert (amount.unit, amount.whole, amount.notes) == ("the whole job", True, ())
-    assert amount.steps == (100.0, total)
-    assert amount.epochs == pytest.approx((2.0, total / per_epoch if per_epoch else 0.0))
-
-
-def test_later_phases_are_taken_to_be_alike() -> None:
-    amount = amount_of(profile(phase(1000, 100), later=(300, 200)))
-    assert (amount.steps, amount.epochs) == ((1500.0,), (15.0,))
-    (note,) = amount.notes
-    assert "500 steps of later phases" in note
-
-
-def test_a_later_phase_of_unknown_length_makes_the_answer_per_unit() -> None:
-    amount = amount_of(profile(phase(1000), later=(None, 200)))
-    assert (amount.unit, amount.whole, amount.steps) == ("1,000 steps", False, (1000.0,))
-    assert "train.py:0 is of unknown length" in amount.notes[0]
-    assert "--total-steps" in amount.notes[0]
-    assert amount_of(profile(phase(1000), later=(None,)), total_steps=5000).whole
+    assert " for one epoch." in verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)], scope=EPOCH).sentence
+    assert " for one epoch;" in verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)], scope=EPOCH).sentence
 
 
 @given(st.lists(sides, min_size=1, max_size=8), seconds, objectives)

@@ -12,15 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
-from costgpu.errors import (
-    AuthError,
-    InvalidRequest,
-    NoCapacity,
-    ProviderError,
-    QuotaExceeded,
-    Throttled,
-    Unreachable,
-)
+from costgpu.errors import AuthError, InvalidRequest, NoCapacity, ProviderError, QuotaExceeded, Throttled, Unreachable
 from costgpu.models.instance import CreateRequest, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.offer import PurchaseOption

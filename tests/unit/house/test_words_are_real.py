@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from costgpu.cli.app import app
+from costgpu.cli.lazy_group import COMMANDS, load_command
 from costgpu.config.settings_files import known_settings
 
 SETTINGS = set(known_settings())
@@ -24,25 +25,30 @@ WORDS = {
     kind: set(words.split())
     for kind, words in tomllib.loads((Path(__file__).parent / "words.toml").read_text()).items()
 }
+ADVICE = "correct these names; what is real, but not costgpu's, belongs into words.toml"
 COMMAND = re.compile(r"(?<![\w/.#-])(?<!# )costgpu ([a-z][a-z-]*)((?: [^\s`\"';:,)]+)*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-NAME = re.compile(r"(?<![\w./{\"'=-])[a-z]+(?:_[a-z]+)+(?![\w(=\"'.])")
+NAME = re.compile(r"(?<![\w./{\"'=*-])[a-z]+(?:_[a-z]+)+(?![\w(=\"'.*])")  # not of a file, a field or an argument
 VARIABLE = re.compile(r"\bCOSTGPU_([A-Z_]+)")
 
 
-def walk(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """A command and those below it, by their full names."""
-    yield name, command
-    for word, below in getattr(command, "commands", {}).items():
-        yield from walk(below, f"{name} {word}".strip())
+@cache
+def tree() -> dict[str, Any]:
+    """Every command, by its full name; the program itself under the empty name."""
+    found: dict[str, Any] = {"": typer.main.get_command(app)}
+    for name in COMMANDS:
+        found[name] = load_command(name)
+        below = getattr(found[name], "commands", {})
+        found.update({f"{name} {word}": command for word, command in below.items()})
+    return found
 
 
 @cache
 def commands() -> dict[str, set[str]]:
-    """The options of every command, by its full name; of the program itself under the empty name."""
+    """The options of every command."""
     return {
         name: {"--help", "-h", *(option for each in command.params for option in (*each.opts, *each.secondary_opts))}
-        for name, command in walk(typer.main.get_command(app))
+        for name, command in tree().items()
     }
 
 
@@ -84,13 +90,15 @@ def _unreal_commands(text: str) -> Iterator[str]:
 
 
 def constants(source: Path) -> Iterator[str]:
-    """The texts in a module that are not docstrings."""
+    """The texts in a module that are neither docstrings nor lists of words, which are split."""
     tree = ast.parse(source.read_text())
     parts: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts.update(map(id, node.values))
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        if isinstance(node, ast.Attribute) and node.attr == "split":
+            parts.add(id(node.value))
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
         if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
@@ -116,18 +124,18 @@ def test_whatever_a_message_names_exists(root: Path) -> None:
         for text in constants(source)
         if " " in text and (names := unreal(text))
     }
-    assert found == {}
+    assert found == {}, ADVICE
 
 
 def test_whatever_a_help_text_names_exists() -> None:
-    found = {name: unreal(f"{command.help}") for name, command in walk(typer.main.get_command(app))}
+    found = {name: unreal(f"{command.help}") for name, command in tree().items()}
     assert [name for name, names in found.items() if names] == []
     assert len(found) > 20
 
 
 def test_whatever_a_document_names_exists(root: Path) -> None:
     found = {path.name: names for path in documents(root) if (names := unreal(path.read_text().replace("\\\n", " ")))}
-    assert not found
+    assert found == {}, ADVICE
 
 
 def test_the_table_of_settings_is_complete(root: Path) -> None:

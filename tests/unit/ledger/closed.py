@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -13,11 +13,10 @@ from sqlalchemy import Connection
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.store import event_row
 from costgpu.models.instance import Identity, InstanceRef
-from costgpu.models.job import EndReason, JobSpec
+from costgpu.models.job import EndReason
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
-from costgpu.models.run import EndedBy, EventKind, Option, Receipt, RunEvent
-from costgpu.providers import registry
-from costgpu.runner.lease import lease_for
+from costgpu.models.run import EndedBy, EventKind, Receipt, RunEvent
+from tests.runner.examples import offer, option, spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,37 +54,17 @@ class Closed:
 
 
 def offer_of(run: Closed) -> Offer:
-    gpu = Accelerator(name=run.gpu, count=1, memory_gib=24) if run.gpu else None
-    return Offer(
-        provider=run.provider,
-        instance_type=run.instance_type,
-        family=run.instance_type.split(".")[0],
-        region=run.region,
-        zone=None,
+    return replace(
+        offer(run.region, "1.006", provider=run.provider, kind=run.instance_type),
         purchase_option=PurchaseOption.SPOT if run.spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal("1.006"),
-        vcpus=4,
-        memory_gib=16,
-        architecture="x86_64",
-        accelerator=gpu,
-        price_source="test",
-        price_as_of=date(2026, 11, 1),
+        accelerator=Accelerator(name=run.gpu, count=1, memory_gib=24) if run.gpu else None,
     )
 
 
 def events_of(run_id: str, run: Closed) -> list[RunEvent]:
     """What matters, from the intent to the end."""
-    offer, ended = offer_of(run), run.started + timedelta(seconds=run.seconds)
+    taken, ended = offer_of(run), run.started + timedelta(seconds=run.seconds)
     ref = InstanceRef(provider=run.provider, region=run.region, instance_id=f"i-{run_id}") if run.instance else None
-    spec = JobSpec(name=run.name, argv=("train.py",), workdir="/w", tags=dict(run.tags))
-    known = offer if registry.find(run.provider) else replace(offer, provider="local")  # a name may be anything here
-    lease = lease_for(
-        known,
-        on_demand_usd_per_hour=None,
-        max_cost_usd=Decimal(1000),
-        max_duration_seconds=None,
-        estimated_seconds=None,
-    )
     receipt = Receipt(
         run_id=run_id,
         instance=ref,
@@ -101,45 +80,24 @@ def events_of(run_id: str, run: Closed) -> list[RunEvent]:
         metered_seconds=run.seconds,
         metered_cost_usd=run.cost,
     )
-    intended: dict[str, Any] = {
+    intended = {
         "name": run.name,
         "owner": run.owner,
-        "client": "laptop",
-        "spec": to_json(spec),
+        "spec": to_json(spec(name=run.name, tags=dict(run.tags))),
         "identity": to_json(Identity(provider=run.provider, account=run.account, principal="me")),
-        "options": [to_json(Option(offer=offer, lease=lease, disk_gib=50))],
+        "options": [to_json(replace(option(), offer=taken))],
         "estimate": None if run.estimate is None else dict(run.estimate),
         "workload": {"key": run.workload, "steps": run.steps},
     }
     facts: list[tuple[datetime, EventKind, dict[str, Any]]] = [(run.started, EventKind.INTENDED, intended)]
     if ref:
-        attempt = {
-            "attempt": 1,
-            "token": f"{run_id}-1",
-            "option": 0,
-            "zone": "us-east-1a",
-            "offer": to_json(offer),
-            "lease_until": (run.started + timedelta(days=2)).isoformat(),
-            "allow_from": "192.0.2.1/32",
-        }
+        attempt = {"attempt": 1, "token": f"{run_id}-1", "option": 0, "zone": "us-east-1a", "offer": to_json(taken)}
         facts.append((run.started, EventKind.ATTEMPTED, attempt))
         facts.append((run.started, EventKind.CREATED, {**to_json(ref), "zone": "us-east-1a"}))
     if run.job_seconds is not None:
-        begun = run.started.timestamp() + 60
-        facts.append(
-            (
-                ended,
-                EventKind.FINISHED,
-                {
-                    "phase": "finished",
-                    "reason": run.reason,
-                    "exit_code": 0,
-                    "started_epoch": begun - 30,
-                    "job_started_epoch": begun,
-                    "finished_epoch": begun + run.job_seconds,
-                },
-            )
-        )
+        began = run.started.timestamp() + 60
+        times = {"started_epoch": began - 30, "job_started_epoch": began, "finished_epoch": began + run.job_seconds}
+        facts.append((ended, EventKind.FINISHED, {"reason": run.reason, **times}))
     closed = {
         "reason": run.reason,
         "ended_by": "client",

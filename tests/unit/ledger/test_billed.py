@@ -8,16 +8,15 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 from sqlalchemy import func, select
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.billed import BilledCost, Compared, add, compared, latest
+from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bills
 from costgpu.ledger.schema import billed
-from costgpu.models.run import EventKind, RunEvent
 from costgpu.render.text.billed import billed_json, billed_text
+from tests.unit.ledger.closed import Closed, events_of
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -44,7 +43,7 @@ def cost(run_id: str, usd: str, *, day: int = 0, said: float = 40, **facts: str)
 
 
 def said(ledger: Ledger, *costs: BilledCost, provider: str = "aws", account: str = "1", end: datetime = END) -> int:
-    return add(ledger, costs, provider=provider, account=account, start=START, end=end)
+    return record_bills(ledger, costs, provider=provider, account=account, start=START, end=end)
 
 
 def rows(ledger: Ledger) -> int:
@@ -52,18 +51,18 @@ def rows(ledger: Ledger) -> int:
 
 
 def amounts(ledger: Ledger) -> dict[tuple[str, int], Decimal]:
-    return {(one.run_id, (one.start - START).days): one.amount_usd for one in latest(ledger, START, END)}
+    return {(one.run_id, (one.start - START).days): one.amount_usd for one in latest_bills(ledger, START, END)}
 
 
 def test_a_row_only_for_what_is_new(ledger: Ledger) -> None:
-    assert latest(ledger, START, END) == ()
+    assert latest_bills(ledger, START, END) == ()
     assert said(ledger, cost("a", "1.5"), cost("a", "2", day=1), cost("", "7")) == 3
     assert said(ledger, cost("a", "1.5", said=41), cost("a", "2", day=1, said=41), cost("", "7", said=41)) == 0
     assert said(ledger, cost("a", "1.75", said=42), cost("a", "2", day=1), cost("", "7")) == 1
     assert rows(ledger) == 4
     assert amounts(ledger) == {("a", 0): Decimal("1.75"), ("a", 1): 2, ("", 0): 7}
-    assert latest(ledger, START, END)[-1].said_at == START + 40 * DAY
-    assert [one.amount_usd for one in latest(ledger, START + DAY, END)] == [2]
+    assert latest_bills(ledger, START, END)[-1].said_at == START + 40 * DAY
+    assert [one.amount_usd for one in latest_bills(ledger, START + DAY, END)] == [2]
 
 
 def test_what_is_not_said_any_more_is_zero_and_only_there(ledger: Ledger) -> None:
@@ -71,7 +70,7 @@ def test_what_is_not_said_any_more_is_zero_and_only_there(ledger: Ledger) -> Non
     said(ledger, cost("a", "3", account="2"), account="2")
     said(ledger, cost("a", "4", provider="gcp"), provider="gcp")
     assert said(ledger, cost("b", "2", said=41), end=START + 10 * DAY) == 1
-    found = {(one.provider, one.account, one.run_id): one.amount_usd for one in latest(ledger, START, END)}
+    found = {(one.provider, one.account, one.run_id): one.amount_usd for one in latest_bills(ledger, START, END)}
     assert found == {("aws", "1", "b"): 2, ("aws", "1", "late"): 9, ("aws", "2", "a"): 3, ("gcp", "1", "a"): 4}
     assert said(ledger, cost("b", "2", said=42), end=START + 10 * DAY) == 0
     assert said(ledger, cost("b", "2", said=43), cost("a", "1", said=43), cost("late", "9", day=20, said=43)) == 1
@@ -82,15 +81,15 @@ def test_what_is_not_said_any_more_is_zero_and_only_there(ledger: Ledger) -> Non
 def test_an_answer_that_is_older_than_what_is_known_changes_nothing(ledger: Ledger) -> None:
     said(ledger, cost("a", "2", said=41), cost("new", "5", said=41))
     assert said(ledger, cost("a", "1", said=40.8)) == 0  # a kept one, of before the run "new"
-    assert add(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 40.8 * DAY) == 0
+    assert record_bills(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 40.8 * DAY) == 0
     assert amounts(ledger) == {("a", 0): 2, ("new", 0): 5}
-    assert add(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 42 * DAY) == 2
+    assert record_bills(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 42 * DAY) == 2
     assert amounts(ledger) == {}
 
 
 def test_the_same_amount_is_kept_once_more_when_it_is_final(ledger: Ledger) -> None:
     assert [said(ledger, cost("a", "2", said=day)) for day in (1, 2, 2.9, 3, 4)] == [1, 0, 0, 1, 0]
-    assert [one.said_at for one in latest(ledger, START, END)] == [START + 3 * DAY]
+    assert [one.said_at for one in latest_bills(ledger, START, END)] == [START + 3 * DAY]
 
 
 def test_two_accounts_that_bill_the_same_run_count_once(ledger: Ledger) -> None:
@@ -102,7 +101,7 @@ def test_two_accounts_that_bill_the_same_run_count_once(ledger: Ledger) -> None:
         cost("", "5", account="2"),
         account="2",
     )
-    found = {one.run_id: one.billed_usd for one in compared(ledger, START, END)}
+    found = {one.run_id: one.billed_usd for one in compare_with_bills(ledger, START, END)}
     assert found == {"a": Decimal(3), "": Decimal(15)}
 
 
@@ -116,18 +115,10 @@ def test_money_is_exact(ledger: Ledger) -> None:
 def closed(ledger: Ledger, run_id: str, hours: tuple[float, float], usd: str, provider: str = "aws") -> None:
     """A closed run of that name in these hours of the month."""
     begin, end = (START + timedelta(hours=each) for each in hours)
-    offer = {"provider": provider, "instance_type": "g5.xlarge", "region": "r", "purchase_option": "on_demand"}
-    facts: tuple[tuple[EventKind, dict[str, Any]], ...] = (
-        (EventKind.INTENDED, {"name": f"job-{run_id}", "owner": "ann", "identity": {"account": "1"}}),
-        (EventKind.ATTEMPTED, {"offer": offer}),
-        (EventKind.CREATED, {"provider": provider, "region": "r", "instance_id": f"i-{run_id}"}),
-        (
-            EventKind.CLOSED,
-            {"reason": "succeeded", "metered_seconds": (end - begin).total_seconds(), "metered_cost_usd": usd},
-        ),
-    )
-    for sequence, (kind, data) in enumerate(facts):
-        ledger.append(RunEvent(run_id=run_id, sequence=sequence, at=begin, kind=kind, data=data))
+    seconds = (end - begin).total_seconds()
+    run = Closed(started=begin, seconds=seconds, cost=Decimal(usd), name=f"job-{run_id}", provider=provider)
+    for event in events_of(run_id, run):
+        ledger.append(event)
 
 
 def test_metered_beside_billed(ledger: Ledger) -> None:
@@ -139,7 +130,7 @@ def test_metered_beside_billed(ledger: Ledger) -> None:
     said(
         ledger, cost("both", "1.25"), cost("both", "1", day=1), cost("stranger", "3"), cost("", "50"), cost("edge", "2")
     )
-    found = compared(ledger, START, END)
+    found = compare_with_bills(ledger, START, END)
     assert found == (
         Compared(run_id="stranger", name="", metered_usd=None, billed_usd=Decimal(3)),
         Compared(run_id="both", name="job-both", metered_usd=Decimal(2), billed_usd=Decimal("2.25")),
@@ -147,14 +138,14 @@ def test_metered_beside_billed(ledger: Ledger) -> None:
         Compared(run_id="unbilled", name="job-unbilled", metered_usd=Decimal(1), billed_usd=None),
         Compared(run_id="", name="", metered_usd=None, billed_usd=Decimal(50)),
     )
-    assert {one.run_id for one in compared(ledger, START, END, ["local"])} == {"here"}
-    assert compared(ledger, START - 40 * DAY, START - 39 * DAY) == ()
+    assert {one.run_id for one in compare_with_bills(ledger, START, END, ["local"])} == {"here"}
+    assert compare_with_bills(ledger, START - 40 * DAY, START - 39 * DAY) == ()
 
 
 def test_a_ledger_that_nobody_told_anything(ledger: Ledger) -> None:
     closed(ledger, "both", (10, 12), "2.00")
-    assert compared(ledger, START, END) == ()
-    assert [one.run_id for one in compared(ledger, START, END, ["aws"])] == ["both"]
+    assert compare_with_bills(ledger, START, END) == ()
+    assert [one.run_id for one in compare_with_bills(ledger, START, END, ["aws"])] == ["both"]
 
 
 ROWS = (

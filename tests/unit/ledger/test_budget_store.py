@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import IO
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ from costgpu.ledger import Ledger, schema
 from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds, crossed
 from costgpu.ledger.records.budget_store import (
     DeliveryAttempt,
-    Stored,
+    StoredBudget,
     alerts_of,
     all_budgets,
     claim_delivery,
@@ -73,7 +73,7 @@ def ledger(url: str) -> Iterator[Ledger]:
         yield found
 
 
-def the_one(ledger: Ledger) -> Stored:
+def the_one(ledger: Ledger) -> StoredBudget:
     (stored,) = all_budgets(ledger)
     return stored
 
@@ -277,28 +277,23 @@ def test_a_clock_that_goes_back_repeats_and_unsends_nothing(checks: list[tuple[i
 
 
 class TestAtOnce:
-    @pytest.mark.parametrize("count", [2, 8])
-    def test_of_many_processes_exactly_one_tells(self, url: str, count: int) -> None:
+    @pytest.fixture(autouse=True)
+    def one_budget(self, url: str) -> None:
         with Ledger.open(url) as ledger:
             set_budget(ledger, NLP, NOW)
-        checks = [check(url, NOW, "finish") for _ in range(count)]
+
+    @pytest.mark.slow
+    def test_of_many_processes_exactly_one_tells(self, url: str) -> None:
+        checks = [check(url, NOW, "finish") for _ in range(8)]
         for each in checks:
-            assert each.stdout is not None
-            assert each.stdout.readline() == "ready\n"
-        for each in checks:
-            assert each.stdin is not None
-            each.stdin.write("go\n")
-            each.stdin.flush()
+            go(each)
         said = sorted(each.communicate(timeout=60)[0] for each in checks)
-        assert [each.returncode for each in checks] == [0] * count
-        assert said == [*["taken 0 0\n"] * (count - 1), "taken 2 2\n"]
+        assert [each.returncode for each in checks] == [0] * 8
+        assert said == [*["taken 0 0\n"] * 7, "taken 2 2\n"]
         with Ledger.open(url) as ledger:
             assert [rows(ledger, name) for name in ("alerts", "alert_attempts", "alert_results")] == [2, 2, 2]
 
     def test_of_8_threads_exactly_one_tells(self, url: str) -> None:
-        with Ledger.open(url) as ledger:
-            set_budget(ledger, NLP, NOW)
-
         def one(_: int) -> int:
             with Ledger.open(url) as mine:
                 return len(turn_of(mine, "201").alerts)
@@ -306,39 +301,31 @@ class TestAtOnce:
         with ThreadPoolExecutor(8) as pool:
             assert sorted(pool.map(one, range(8))) == [0] * 7 + [3]
 
+    @pytest.mark.slow
     def test_one_that_is_killed_between_claim_and_result_is_followed_after_10_minutes(self, url: str) -> None:
-        with Ledger.open(url) as ledger:
-            set_budget(ledger, NLP, NOW)
         first = check(url, NOW, "hang")
-        assert go(first) == ["ready\n", "taken 2 2\n"]
-        first.send_signal(signal.SIGKILL)
-        first.communicate(timeout=20)
-        assert first.returncode == -signal.SIGKILL
-        soon, later = (check(url, NOW + after * MINUTE, "finish") for after in (9, 11))
-        assert go(soon) == ["ready\n", "taken 0 0\n"]
-        assert go(later) == ["ready\n", "taken 2 0\n"]
-        for each in (soon, later):
-            each.communicate(timeout=20)
+        assert go(first).readline() == "taken 2 2\n"
+        first.kill()
+        first.communicate(timeout=60)
+        for after, said in ((9, "taken 0 0\n"), (11, "taken 2 0\n")):
+            next_one = check(url, NOW + after * MINUTE, "finish")
+            go(next_one)
+            assert next_one.communicate(timeout=60)[0] == said
         with Ledger.open(url) as ledger:
             found = alerts_of(ledger, the_one(ledger), NOVEMBER)
             assert [(a.threshold, a.attempts, a.delivered) for a in found] == [(50, 2, True), (80, 2, True)]
 
+    @pytest.mark.slow
     def test_killed_at_any_moment_nothing_is_lost(self, url: str) -> None:
-        with Ledger.open(url) as ledger:
-            set_budget(ledger, NLP, NOW)
         for number in range(8):
             one = check(url, NOW + number * 11 * MINUTE, "finish")
-            assert one.stdout is not None
-            assert one.stdin is not None
-            assert one.stdout.readline() == "ready\n"
-            one.stdin.write("go\n")
-            one.stdin.flush()
-            time.sleep(0.004 * number)
+            go(one)
+            time.sleep(0.004 * number)  # any moment will do
             one.kill()
-            one.communicate(timeout=20)
+            one.communicate(timeout=60)
         last = check(url, NOW + timedelta(hours=3), "finish")
-        assert go(last)[0] == "ready\n"
-        last.communicate(timeout=20)
+        go(last)
+        last.communicate(timeout=60)
         with Ledger.open(url) as ledger:
             found = alerts_of(ledger, the_one(ledger), NOVEMBER)
             assert [(a.threshold, a.delivered) for a in found] == [(50, True), (80, True)]
@@ -355,14 +342,14 @@ def check(url: str, now: datetime, how: str) -> subprocess.Popen[str]:
     )
 
 
-def go(process: subprocess.Popen[str]) -> list[str]:
-    """Gives the word, and returns what it says before and after."""
+def go(process: subprocess.Popen[str]) -> IO[str]:
+    """Gives the word to a check that is ready; where it says what it does then."""
     assert process.stdin is not None
     assert process.stdout is not None
-    said = [process.stdout.readline()]
+    assert process.stdout.readline() == "ready\n"
     process.stdin.write("go\n")
     process.stdin.flush()
-    return [*said, process.stdout.readline()]
+    return process.stdout
 
 
 class TestNewest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -11,61 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from costgpu.ledger import Ledger, projections, schema, to_json
-from costgpu.models.instance import Identity, InstanceRef
-from costgpu.models.job import EndReason, JobSpec
-from costgpu.models.offer import Accelerator, Offer, PurchaseOption
-from costgpu.models.run import EndedBy, EventKind, Receipt, RunEvent
+from costgpu.ledger import Ledger, projections, schema
+from costgpu.models.run import EventKind, RunEvent
+from tests.unit.ledger.closed import Closed, events_of
 
 AT = datetime(2026, 1, 31, 23, 0, tzinfo=UTC)
-OFFER = Offer(
-    provider="aws",
-    instance_type="g5.xlarge",
-    family="g5",
-    region="us-east-1",
-    zone=None,
-    purchase_option=PurchaseOption.SPOT,
-    price_usd_per_hour=Decimal("0.4"),
-    vcpus=4,
-    memory_gib=16,
-    architecture="x86_64",
-    accelerator=Accelerator(name="A10G", count=1, memory_gib=24),
-    price_source="x",
-    price_as_of=date(2026, 1, 1),
+RUN = Closed(
+    started=AT,
+    seconds=7200.5,
+    cost=Decimal("0.800055556"),
+    owner="me@host",
+    spot=True,
+    tags={"team": "nlp", "paper": "p1"},
 )
-SPEC = JobSpec(name="train", argv=("train.py",), workdir="/w", tags={"team": "nlp", "paper": "p1"})
-RECEIPT = Receipt(
-    run_id="aaaa",
-    instance=InstanceRef(provider="aws", region="us-east-1", instance_id="i-1"),
-    instance_type="g5.xlarge",
-    layers=(),
-    reason=EndReason.SUCCEEDED,
-    ended_by=EndedBy.CLIENT,
-    requested_at=AT,
-    confirmed_state="terminated",
-    confirmed_at=AT,
-    provider_reason="",
-    left_behind=(),
-    metered_seconds=7200.5,
-    metered_cost_usd=Decimal("0.800055556"),
-)
-INTENDED = {
-    "name": "train",
-    "owner": "me@host",
-    "spec": to_json(SPEC),
-    "identity": to_json(Identity(provider="aws", account="123456789012", principal="me")),
-}
-CLOSED = {
-    "reason": "succeeded",
-    "ended_by": "client",
-    "metered_seconds": 7200.5,
-    "metered_cost_usd": "0.800055556",
-    "receipt": to_json(RECEIPT),
-}
+DATA = {event.kind: dict(event.data) for event in events_of("aaaa", RUN)}
+INTENDED = (EventKind.INTENDED, DATA[EventKind.INTENDED])
+CLOSED = (EventKind.CLOSED, DATA[EventKind.CLOSED])
 
 
-def attempt(number: int, zone: str) -> dict[str, Any]:
-    return {"attempt": number, "token": f"aaaa-{number}", "offer": to_json(OFFER), "zone": zone}
+def attempt(number: int, zone: str) -> tuple[EventKind, dict[str, Any]]:
+    facts = {"attempt": number, "token": f"aaaa-{number}", "zone": zone}
+    return EventKind.ATTEMPTED, {**DATA[EventKind.ATTEMPTED], **facts}
 
 
 def record(*facts: tuple[EventKind, dict[str, Any]]) -> Ledger:
@@ -87,12 +53,12 @@ def rows(ledger: Ledger, table: Any) -> list[dict[str, Any]]:
 
 def test_a_run_from_intent_to_its_end() -> None:
     ledger = record(
-        (EventKind.INTENDED, INTENDED),
-        (EventKind.ATTEMPTED, attempt(1, "us-east-1a")),
+        INTENDED,
+        attempt(1, "us-east-1a"),
         (EventKind.REFUSED, {}),
-        (EventKind.ATTEMPTED, attempt(2, "us-east-1b")),
+        attempt(2, "us-east-1b"),
         (EventKind.CREATED, {"instance_id": "i-1", "region": "us-east-1", "zone": "us-east-1b", "provider": "aws"}),
-        (EventKind.CLOSED, CLOSED),
+        CLOSED,
         (EventKind.NOTED, {}),
         (EventKind.CLOSED, {"reason": "lease_expired"}),  # the first one holds
     )
@@ -120,68 +86,33 @@ def test_a_run_from_intent_to_its_end() -> None:
 
 
 def test_who_and_what_and_its_tags() -> None:
-    ledger = record((EventKind.INTENDED, INTENDED))
-    (run,) = rows(ledger, schema.runs)
-    ledger = record((EventKind.INTENDED, INTENDED))
-    tags = {(row["run"], row["key"], row["value"]) for row in rows(ledger, schema.run_tags)}
+    (run,) = rows(record(INTENDED), schema.runs)
     assert (run["run"], run["run_id"], run["name"], run["owner"]) == (1, "aaaa", "train", "me@host")
+    tags = {(row["run"], row["key"], row["value"]) for row in rows(record(INTENDED), schema.run_tags)}
     assert tags == {(1, "team", "nlp"), (1, "paper", "p1")}
 
 
 def test_a_run_that_never_got_a_machine_was_charged_for_no_time() -> None:
-    (row,) = rows(
-        record(
-            (EventKind.INTENDED, INTENDED),
-            (EventKind.ATTEMPTED, attempt(1, "us-east-1a")),
-            (EventKind.CLOSED, {"reason": "no_capacity", "metered_seconds": 0, "metered_cost_usd": "0"}),
-        ),
-        schema.closings,
-    )
+    closed = {"reason": "no_capacity", "metered_seconds": 0, "metered_cost_usd": "0"}
+    (row,) = rows(record(INTENDED, attempt(1, "us-east-1a"), (EventKind.CLOSED, closed)), schema.closings)
     assert (row["started_us"], row["ended_us"], row["metered_nano_usd"]) == (None, None, 0)
     assert (row["instance_type"], row["instance_id"], row["reason"]) == ("", "", "no_capacity")
 
 
 def test_a_machine_that_was_found_by_tag_alone_has_its_period_too() -> None:
     """The client was killed between the create call and its record; the reaper closed the run."""
-    (row,) = rows(
-        record(
-            (EventKind.INTENDED, INTENDED), (EventKind.ATTEMPTED, attempt(1, "us-east-1a")), (EventKind.CLOSED, CLOSED)
-        ),
-        schema.closings,
-    )
+    (row,) = rows(record(INTENDED, attempt(1, "us-east-1a"), CLOSED), schema.closings)
     assert row["started_us"] == schema.to_microseconds(AT + timedelta(hours=1))
-    assert (row["instance_id"], row["provider"], row["zone"]) == ("i-1", "aws", "us-east-1a")
+    assert (row["instance_id"], row["provider"], row["zone"]) == ("i-aaaa", "aws", "us-east-1a")
 
 
+KEYS = (
+    "spec tags identity account offer accelerator name count receipt instance metered_seconds metered_cost_usd zone"
+    " region provider owner x\0"
+)
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("1e999") | st.just("NaN"),
-    lambda inner: (
-        st.lists(inner, max_size=2)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "spec",
-                    "tags",
-                    "identity",
-                    "account",
-                    "offer",
-                    "accelerator",
-                    "name",
-                    "count",
-                    "receipt",
-                    "instance",
-                    "metered_seconds",
-                    "metered_cost_usd",
-                    "zone",
-                    "region",
-                    "provider",
-                    "x\0",
-                ]
-            ),
-            inner,
-            max_size=6,
-        )
-    ),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS.split()), inner, max_size=6),
     max_leaves=12,
 )
 OBJECTS = st.dictionaries(

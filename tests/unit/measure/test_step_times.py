@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costgpu.measure.probe.record import IntervalEvents
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
 from tests.unit.measure.records import PATH, loop, shot
@@ -48,11 +49,6 @@ def work(kind: str, every: float | None, loop_line: int = BATCH_LINE, **other: A
     return record | {"batches": None, "batch_size": None} | other
 
 
-def total(steps: float | None = 90_000.0) -> Total:
-    kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
-    return Total(kind=kind, steps=steps, steps_per_epoch=1000.0, how="")
-
-
 def found(
     record: Any,
     *,
@@ -62,7 +58,9 @@ def found(
     batch_size: int | None = 32,
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(record)
-    listed = extras(record, step, total(steps), per_iteration, before, batch_size)
+    kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
+    total = Total(kind=kind, steps=steps, steps_per_epoch=1000.0, how="")
+    listed = extras(record, step, total, per_iteration, before, batch_size)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
@@ -171,83 +169,141 @@ def test_a_script_without_a_loader() -> None:
 # ------------------------------------------------------------------------------ work that was seen, and again
 
 
-def test_plain_steps_have_nothing_beside_them() -> None:
-    assert found(phase(steady(30))) == {}
+def again(every: int, count: int, seconds: float, event: IntervalEvents, **other: Any) -> Any:
+    """A phase in which the same happens in every so many intervals."""
+    at = [n * every - 1 for n in range(1, count + 1)]
+    return phase(steady(at[-1] + 6, dict.fromkeys(at, seconds)), {i: dict(event) for i in at}, **other)
 
 
-def test_validation_of_every_epoch() -> None:
-    event = {"opened": 2, "validation": 0.8, "validation_batches": 5}
-    record = phase(steady(45, {19: 1.0, 39: 1.0}), {19: event, 39: event})
-    got = found(record)
-    assert set(got) == {ExtraKind.VALIDATION, ExtraKind.EPOCH_START}
-    validation, start = got[ExtraKind.VALIDATION], got[ExtraKind.EPOCH_START]
-    assert (validation.rhythm, validation.every, validation.measured) == (Rhythm.EPOCH, 1.0, True)
-    assert validation.seconds_each == pytest.approx(0.8)
-    assert (start.rhythm, start.every) == (Rhythm.EPOCH, 1.0)
-    assert start.seconds_each == pytest.approx(0.2), "the workers' start is what is left"
-
-
-def test_validation_of_every_second_epoch() -> None:
+def epochs_of_two_kinds() -> Any:
     plain, long = {"opened": 1}, {"opened": 2, "validation": 0.8}
-    record = phase(steady(50, {19: 0.8, 39: 0.8}), {9: plain, 19: long, 29: plain, 39: long})
-    validation = found(record)[ExtraKind.VALIDATION]
-    assert (validation.rhythm, validation.every) == (Rhythm.EPOCH, 2.0)
+    return phase(steady(50, {19: 0.8, 39: 0.8}), {9: plain, 19: long, 29: plain, 39: long})
 
 
-def test_validation_without_eval_mode_is_known_by_its_batches() -> None:
-    event = {"opened": 2, "validation_batches": 5}
-    got = found(phase(steady(45, {19: 1.0, 39: 1.0}), {19: event, 39: event}))
-    assert set(got) == {ExtraKind.VALIDATION}
-    assert got[ExtraKind.VALIDATION].seconds_each == pytest.approx(1.0)
+def batches_in_fours(upcoming: Any) -> Any:
+    """With four batches to a step, one batch takes a quarter of the step."""
+    record = phase(steady(30), upcoming=upcoming)
+    for n, snapshot in enumerate(record["snapshots"]):
+        snapshot.update(batches=4 * n, all_batches=4 * n)
+    return record
 
 
-def test_validation_in_the_middle_of_an_epoch_is_no_epoch() -> None:
-    """Its own loader is opened, the training loader is not: the probe then counts no opening."""
-    event = {"validation": 0.8, "validation_batches": 5}
-    record = phase(steady(75, dict.fromkeys((19, 39, 59), 0.8)), {19: event, 39: event, 59: event})
-    validation = found(record)[ExtraKind.VALIDATION]
-    assert (validation.rhythm, validation.every) == (Rhythm.STEPS, 20.0)
-
-
-def test_a_checkpoint_every_so_many_steps() -> None:
-    record = phase(steady(70, dict.fromkeys((24, 49), 0.5)), {24: {"save": 0.5}, 49: {"save": 0.5}})
-    checkpoint = found(record)[ExtraKind.CHECKPOINT]
-    assert (checkpoint.rhythm, checkpoint.every, checkpoint.measured) == (Rhythm.STEPS, 25.0, True)
-    assert checkpoint.seconds_each == pytest.approx(0.5)
-
-
-@pytest.mark.parametrize(
-    ("gates", "per_iteration", "every"),
-    [
-        ((50.0,), 1.0, 50.0),
-        ((100.0,), 2.0, 50.0),
-        ((), 1.0, 50.0),
-        ((7.0,), 1.0, 50.0),
-        ((10.0, 50.0), 1.0, 50.0),
-    ],
-    ids=["its gate", "in micro-batches", "no gate", "another's gate", "a shorter one would have come before"],
-)
-def test_a_checkpoint_seen_once(gates: tuple[float, ...], per_iteration: float, every: float) -> None:
+def gated_checkpoints(*gates: float) -> Any:
     upcoming = tuple(work("checkpoint", gate) for gate in gates)
-    record = phase(steady(70, {49: 0.5}), {49: {"save": 0.5}}, upcoming=upcoming)
-    checkpoint = found(record, per_iteration=per_iteration)[ExtraKind.CHECKPOINT]
-    assert (checkpoint.rhythm, checkpoint.every) == (Rhythm.STEPS, every)
+    return phase(steady(70, {49: 0.5}), {49: {"save": 0.5}}, upcoming=upcoming)
 
 
-def test_work_too_short_to_matter() -> None:
-    event = {"save": 0.01 * STEP}
-    assert found(phase(steady(40), {9: event, 19: event})) == {}
+def upcoming(*works: Any, **other: Any) -> Any:
+    return phase(steady(30), upcoming=works, **other)
 
 
-def test_the_start_of_an_epoch_under_the_trace_is_not_timed() -> None:
-    record = phase(steady(40, {19: 3.0}), {19: {"opened": 1, "traced": True}})
-    assert found(record) == {}
+EPOCH, STEPS, RUN = Rhythm.EPOCH, Rhythm.STEPS, Rhythm.RUN
+VALIDATION: IntervalEvents = {"opened": 2, "validation": 0.8, "validation_batches": 5}
+VALIDATES = work("validation", None, EPOCH_LINE, batches=60, batch_size=64)
+SMALL = work("validation", None, EPOCH_LINE, batches=60, batch_size=32)
+AFTER_ALL = work("validation", None, 5, batches=30, batch_size=32)
+STATE: Any = {"model": {"bytes": 400_000_000}, "optimizers": [{"state_bytes": 800_000_000}]}
+THREE_LOOPS = (loop(5, 3), loop(EPOCH_LINE, 8), loop(BATCH_LINE, 1000))
+
+Expected = tuple[str, Rhythm, float, float, bool]  # kind, rhythm, every, seconds, measured
+CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
+    "plain steps": (phase(steady(30)), {}, []),
+    "validation of every epoch, and what is left is the workers' start": (
+        again(20, 2, 1.0, VALIDATION),
+        {},
+        [("validation", EPOCH, 1.0, 0.8, True), ("epoch_start", EPOCH, 1.0, 0.2, True)],
+    ),
+    "validation of every second epoch": (epochs_of_two_kinds(), {}, [("validation", EPOCH, 2.0, 0.8, True)]),
+    "validation without eval mode is known by its batches": (
+        again(20, 2, 1.0, {"opened": 2, "validation_batches": 5}),
+        {},
+        [("validation", EPOCH, 1.0, 1.0, True)],
+    ),
+    # its own loader is opened, the training loader is not: the probe then counts no opening
+    "validation in the middle of an epoch is no epoch": (
+        again(20, 3, 0.8, {"validation": 0.8, "validation_batches": 5}),
+        {},
+        [("validation", STEPS, 20.0, 0.8, True)],
+    ),
+    "a checkpoint every so many steps": (
+        again(25, 2, 0.5, {"save": 0.5}),
+        {},
+        [("checkpoint", STEPS, 25.0, 0.5, True)],
+    ),
+    "a checkpoint seen once, with its gate": (gated_checkpoints(50), {}, [("checkpoint", STEPS, 50.0, 0.5, True)]),
+    "its gate is in micro-batches": (
+        gated_checkpoints(100),
+        {"per_iteration": 2.0},
+        [("checkpoint", STEPS, 50.0, 0.5, True)],
+    ),
+    "no gate": (gated_checkpoints(), {}, [("checkpoint", STEPS, 50.0, 0.5, True)]),
+    "another's gate": (gated_checkpoints(7), {}, [("checkpoint", STEPS, 50.0, 0.5, True)]),
+    "a shorter gate would have come before": (
+        gated_checkpoints(10, 50),
+        {},
+        [("checkpoint", STEPS, 50.0, 0.5, True)],
+    ),
+    "work too short to matter": (again(10, 2, 0.0, {"save": 0.01 * STEP}), {}, []),
+    "the start of an epoch under the trace": (again(20, 1, 3.0, {"opened": 1, "traced": True}), {}, []),
+    # not reached
+    "forward passes of twice the batch": (upcoming(VALIDATES), {}, [("validation", EPOCH, 1.0, 4.0, False)]),
+    "not as many steps but as many batches": (
+        batches_in_fours((SMALL,)),
+        {"per_iteration": 4.0},
+        [("validation", EPOCH, 1.0, 60 * STEP / 4 / 3, False)],
+    ),
+    "a validation that was seen is not counted again": (
+        again(20, 2, 0.8, {"opened": 2, "validation": 0.8}, upcoming=(VALIDATES,)),
+        {},
+        [("validation", EPOCH, 1.0, 0.8, True)],
+    ),
+    "a gated evaluation that was timed before the first step": (
+        upcoming(work("gated", 250.0)),
+        {"before": 1.5},
+        [("validation", STEPS, 250.0, 1.5, True)],
+    ),
+    "1.2 GB at 200 MB/s": (
+        upcoming(work("checkpoint", 5.0, EPOCH_LINE), **STATE),
+        {},
+        [("checkpoint", EPOCH, 5.0, 6.0, False)],
+    ),
+    "what comes after the end never comes": (upcoming(work("gated", 500.0)), {"steps": 400.0, "before": 1.0}, []),
+    "unless the end is not known": (
+        upcoming(work("gated", 500.0)),
+        {"steps": None, "before": 1.0},
+        [("validation", STEPS, 500.0, 1.0, True)],
+    ),
+    "a gate on micro-batches counts in steps": (
+        upcoming(work("gated", 100.0)),
+        {"per_iteration": 4.0, "before": 1.0},
+        [("validation", STEPS, 25.0, 1.0, True)],
+    ),
+    "work around the epochs comes after all of them": (
+        upcoming(AFTER_ALL, loops=THREE_LOOPS),
+        {},
+        [("validation", EPOCH, 8.0, 1.0, False)],
+    ),
+    "work after all loops comes once": (
+        upcoming(work("validation", None, 99, batches=30, batch_size=32)),
+        {},
+        [("validation", RUN, 1.0, 1.0, False)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_work_beside_the_steps(name: str) -> None:
+    record, facts, expected = CASES[name]
+    listed: list[Any] = [
+        (e.kind.value, e.rhythm, e.every, e.seconds_each, e.measured) for e in found(record, **facts).values()
+    ]
+    assert listed == [(*one[:3], pytest.approx(one[3]), one[4]) for one in expected]
 
 
 def test_irregular_steps() -> None:
     late = dict.fromkeys((7, 12, 30, 31), 10.0)
     other = found(phase(steady(42, late)))[ExtraKind.OTHER]
-    assert (other.rhythm, other.every) == (Rhythm.STEPS, 10.0)
+    assert (other.rhythm, other.every) == (STEPS, 10.0)
     assert "4 steps of 40" in other.note
 
 
@@ -258,73 +314,3 @@ def test_what_was_timed_adds_up(seconds: list[float]) -> None:
     step, used = step_times(record)
     beside = sum(e.seconds_each * len(used) / e.every for e in found(record).values())
     assert step.mean_seconds * len(used) + beside == pytest.approx(sum(seconds), rel=0.021)
-
-
-# ------------------------------------------------------------------------------------------- work not reached
-
-
-def test_a_validation_that_was_not_reached() -> None:
-    upcoming = (work("validation", None, EPOCH_LINE, batches=60, batch_size=64),)
-    validation = found(phase(steady(30), upcoming=upcoming), batch_size=32)[ExtraKind.VALIDATION]
-    assert (validation.rhythm, validation.every, validation.measured) == (Rhythm.EPOCH, 1.0, False)
-    assert validation.seconds_each == pytest.approx(60 * STEP / 3 * 64 / 32), "forward passes of twice the batch"
-
-
-def test_a_validation_is_not_as_many_steps_but_as_many_batches() -> None:
-    """With four batches to a step, one batch takes a quarter of the step."""
-    upcoming = (work("validation", None, EPOCH_LINE, batches=60, batch_size=32),)
-    record = phase(steady(30), upcoming=upcoming)
-    for n, snapshot in enumerate(record["snapshots"]):
-        snapshot.update(batches=4 * n, all_batches=4 * n)
-    validation = found(record, per_iteration=4.0)[ExtraKind.VALIDATION]
-    assert validation.seconds_each == pytest.approx(60 * STEP / 4 / 3)
-
-
-def test_a_validation_that_was_seen_is_not_counted_again() -> None:
-    event = {"opened": 2, "validation": 0.8}
-    upcoming = (work("validation", None, EPOCH_LINE, batches=60, batch_size=64),)
-    validation = found(phase(steady(45, {19: 0.8, 39: 0.8}), {19: event, 39: event}, upcoming=upcoming))[
-        ExtraKind.VALIDATION
-    ]
-    assert validation.measured
-
-
-def test_a_gated_evaluation_that_was_timed_before_the_first_step() -> None:
-    validation = found(phase(steady(30), upcoming=(work("gated", 250.0),)), before=1.5)[ExtraKind.VALIDATION]
-    assert (validation.rhythm, validation.every, validation.seconds_each) == (Rhythm.STEPS, 250.0, 1.5)
-    assert validation.measured
-
-
-def test_a_checkpoint_that_was_not_reached() -> None:
-    record = phase(
-        steady(30),
-        upcoming=(work("checkpoint", 5.0, EPOCH_LINE),),
-        model={"bytes": 400_000_000},
-        optimizers=[{"state_bytes": 800_000_000}],
-    )
-    checkpoint = found(record)[ExtraKind.CHECKPOINT]
-    assert (checkpoint.rhythm, checkpoint.every, checkpoint.measured) == (Rhythm.EPOCH, 5.0, False)
-    assert checkpoint.seconds_each == pytest.approx(6.0), "1.2 GB at 200 MB/s"
-
-
-@pytest.mark.parametrize(("steps", "count"), [(400.0, 0), (None, 1), (2000.0, 1)])
-def test_work_that_comes_after_the_end_never_comes(steps: float | None, count: int) -> None:
-    assert len(found(phase(steady(30), upcoming=(work("gated", 500.0),)), steps=steps, before=1.0)) == count
-
-
-def test_a_gate_on_micro_batches_counts_in_steps() -> None:
-    record = phase(steady(30), upcoming=(work("gated", 100.0),))
-    assert found(record, per_iteration=4.0, before=1.0)[ExtraKind.VALIDATION].every == 25.0
-
-
-def test_work_around_the_epochs_comes_after_all_of_them() -> None:
-    loops = (loop(5, 3), loop(EPOCH_LINE, 8), loop(BATCH_LINE, 1000))
-    upcoming = (work("validation", None, 5, batches=30, batch_size=32),)
-    validation = found(phase(steady(30), loops=loops, upcoming=upcoming))[ExtraKind.VALIDATION]
-    assert (validation.rhythm, validation.every) == (Rhythm.EPOCH, 8.0)
-
-
-def test_work_after_all_loops_comes_once() -> None:
-    upcoming = (work("validation", None, 99, batches=30, batch_size=32),)
-    validation = found(phase(steady(30), upcoming=upcoming))[ExtraKind.VALIDATION]
-    assert validation.rhythm is Rhythm.RUN

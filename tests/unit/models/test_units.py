@@ -12,12 +12,14 @@ from costgpu.errors import UsageError
 from costgpu.units import (
     AcceleratorRequest,
     NumberRange,
+    format_binary_size,
     format_count,
     format_duration,
     format_ratio,
     format_size,
     format_usd,
     parse_accelerator,
+    parse_count,
     parse_duration,
     parse_range,
     parse_usd,
@@ -120,6 +122,7 @@ def test_what_is_no_accelerator(text: str) -> None:
     [
         (Decimal("1234.5"), "$1,234"),
         (12.5, "$12.50"),
+        (Decimal("-12.5"), "-$12.50"),
         (0.92, "$0.92"),
         (0, "$0.00"),
         (0.0041, "$0.0041"),
@@ -181,6 +184,43 @@ def test_formatted_ratios(ratio: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("7B", 7e9),
+        ("7b", 7e9),
+        ("124M", 124e6),
+        ("1.3e9", 1.3e9),
+        ("300k", 3e5),
+        ("2T", 2e12),
+        ("1_000_000", 1e6),
+        ("1,000,000", 1e6),
+        (" 70 B ", 7e10),
+        ("5", 5.0),
+        ("1G", 1e9),
+    ],
+)
+def test_counts(text: str, number: float) -> None:
+    assert parse_count(text, what="--params") == pytest.approx(number)
+
+
+@pytest.mark.parametrize("text", ["", "B", "7 billion", "-7B", "0", "1,00", "7BB", "nan", "1e999", "7.B"])
+def test_what_is_no_count(text: str) -> None:
+    with pytest.raises(UsageError, match="--params"):
+        parse_count(text, what="--params")
+
+
+@given(st.text(max_size=12))
+def test_any_text_is_a_count_or_a_clear_error(text: str) -> None:
+    try:
+        assert parse_count(text, what="--tokens") > 0
+    except UsageError as error:
+        message = error.message
+    else:
+        message = "--tokens"
+    assert "--tokens" in message
+
+
+@pytest.mark.parametrize(
     ("count", "words"),
     [
         (0, "0 bytes"),
@@ -193,5 +233,25 @@ def test_formatted_ratios(ratio: float, text: str) -> None:
         (7e12, "7.0 TB"),
     ],
 )
-def test_sizes_of_files(count: float, words: str) -> None:
+def test_decimal_sizes(count: float, words: str) -> None:
     assert format_size(count) == words
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (1, "1 byte"),
+        (1023, "1023 bytes"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (5 << 20, "5.0 MiB"),
+        (1 << 40, "1.0 TiB"),
+    ],
+)
+def test_binary_sizes(count: float, words: str) -> None:
+    assert format_binary_size(count) == words
+
+
+@given(st.floats(0, 1e15))
+def test_no_size_is_longer_than_a_column(size: float) -> None:
+    assert max(len(format_size(size)), len(format_binary_size(size))) <= 11

@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey, matches, query_shipped
 from costgpu.pricing.query import price_per_accelerator
 from costgpu.units import AcceleratorRequest, NumberRange, parse_accelerator
+from tests.unit.estimate import builders
 
 PLACES = [("aws", "us-east-1"), ("aws", "eu-west-1"), ("gcp", "us-central1"), ("gcp", "europe-west4")]
 ACCELERATORS = {"A100": 40.0, "A100-80GB": 80.0, "L4": 24.0, "B300": 268.0}
+
+
+def offer(
+    instance_type: str = "m",
+    *,
+    price: str | Decimal = "1",
+    accelerator: tuple[str, float] | None = None,
+    option: PurchaseOption = PurchaseOption.ON_DEMAND,
+    **changes: Any,
+) -> Offer:
+    name, count = accelerator or ("", 1)
+    memory = ACCELERATORS[name] * min(count, 1) if name else 0
+    made = builders.offer(str(price), gpu=name, count=count, gpu_memory_gib=memory, **{"vcpus": 4, **changes})
+    return replace(made, instance_type=instance_type, purchase_option=option)
 
 
 @st.composite
@@ -25,22 +40,16 @@ def an_offer(draw: st.DrawFn) -> Offer:
     provider, region = draw(st.sampled_from(PLACES))
     name = draw(st.none() | st.sampled_from(list(ACCELERATORS)))
     count = draw(st.sampled_from([0.5, 1.0, 2.0, 8.0]))
-    return Offer(
+    return offer(
+        draw(st.sampled_from("abcdef")),
         provider=provider,
-        instance_type=draw(st.sampled_from("abcdef")),
-        family="f",
         region=region,
-        zone=None,
-        purchase_option=draw(st.sampled_from(PurchaseOption)),
-        price_usd_per_hour=draw(st.decimals(min_value="0.01", max_value="40", places=2)),
+        option=draw(st.sampled_from(PurchaseOption)),
+        price=draw(st.decimals(min_value="0.01", max_value="40", places=2)),
         vcpus=draw(st.sampled_from([2, 4, 8, 16, 96])),
         memory_gib=draw(st.sampled_from([4.0, 30.5, 64.0, 1152.0])),
         architecture=draw(st.sampled_from(["x86_64", "arm64"])),
-        accelerator=None
-        if name is None
-        else Accelerator(name=name, count=count, memory_gib=ACCELERATORS[name] * min(count, 1)),
-        price_source="test",
-        price_as_of=date(2026, 7, 9),
+        accelerator=(name, count) if name else None,
     )
 
 
@@ -133,39 +142,6 @@ def test_the_order_in_which_offers_come_does_not_matter(offers: list[Offer], que
     assert whole(offers[::-1]).query(query) == found
 
 
-def offer(
-    instance_type: str = "m",
-    *,
-    provider: str = "aws",
-    region: str = "us-east-1",
-    price: str = "1",
-    accelerator: tuple[str, float] | None = None,
-    vcpus: int = 4,
-    memory_gib: float = 16.0,
-    option: PurchaseOption = PurchaseOption.ON_DEMAND,
-) -> Offer:
-    return Offer(
-        provider=provider,
-        instance_type=instance_type,
-        family="f",
-        region=region,
-        zone=None,
-        purchase_option=option,
-        price_usd_per_hour=Decimal(price),
-        vcpus=vcpus,
-        memory_gib=memory_gib,
-        architecture="x86_64",
-        accelerator=accelerator
-        and Accelerator(
-            name=accelerator[0],
-            count=accelerator[1],
-            memory_gib=ACCELERATORS[accelerator[0]] * min(accelerator[1], 1),
-        ),
-        price_source="test",
-        price_as_of=date(2026, 7, 9),
-    )
-
-
 CATALOG = Catalog(
     [
         offer("cpu", price="0.1"),
@@ -224,14 +200,8 @@ def test_places(infra: tuple[str, ...], count: int) -> None:
 
 def test_orders() -> None:
     accelerated = parse_accelerator("12GB")
-    assert found(accelerator=accelerated, sort=SortKey.GPU_PRICE) == [
-        "slice",
-        "l4",
-        "a100",
-        "a2",
-        "a2-ultra",
-        "b300",
-    ]
+    by_gpu_price = ["slice", "l4", "a100", "a2", "a2-ultra", "b300"]
+    assert found(accelerator=accelerated, sort=SortKey.GPU_PRICE) == by_gpu_price
     assert found(sort=SortKey.MEMORY)[:3] == ["a100", "a2", "cpu"]
     assert found(sort=SortKey.NAME, limit=3) == ["a100", "a2", "a2-ultra"]
     assert found(sort=SortKey.GPU_PRICE)[-2:] == ["cpu", "cpu"]

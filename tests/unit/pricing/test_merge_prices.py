@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.pricing.merge_prices import MOVED, Refresh, settle
 from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
+from costgpu.pricing.merge_prices import LARGE_CHANGE, RefreshResult, merge_prices
 
 OLD, NEW = date(2026, 7, 9), date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
@@ -38,7 +38,7 @@ def offer(price: str | Decimal, option: PurchaseOption = ON_DEMAND, name: str = 
 
 def refresh(
     known: list[Offer], new: list[Offer], *, accept: bool = False, failures: tuple[MissingPrice, ...] = ()
-) -> Refresh:
+) -> RefreshResult:
     harvest = PriceUpdate(
         provider="aws",
         regions=("r",),
@@ -47,7 +47,7 @@ def refresh(
         unknown=("b", "a"),
         documents=7,
     )
-    return settle(known, [harvest], accept=accept)
+    return merge_prices(known, [harvest], accept=accept)
 
 
 def test_a_price_that_moves_a_little_is_taken_without_a_word() -> None:
@@ -119,7 +119,7 @@ def test_every_far_move_is_reported_and_nothing_is_lost(
 ) -> None:
     result = refresh([offer(old, option)], [offer(new, option)], accept=accept)
     (now,) = result.offers
-    far = abs(new / old - 1) > MOVED
+    far = abs(new / old - 1) > LARGE_CHANGE
     assert len(result.moves) == far
     taken = not far or accept or option is SPOT
     assert now == offer(new if taken else old, option, day=NEW if taken else OLD)

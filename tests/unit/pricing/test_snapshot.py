@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import date
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from costgpu.errors import ConfigError, CostGpuError, PriceNotFound
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing import snapshot
+from tests.unit.estimate.builders import offer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,18 +60,13 @@ def write(path: Path, *lines: str) -> Path:
 def test_a_row_becomes_an_offer(tmp_path: Path) -> None:
     path = write(tmp_path / "offers-2026-07-09.csv", "# a comment", HEADER, ROW)
     assert snapshot.read_offers(path) == [
-        Offer(
-            provider="aws",
+        offer(
+            "0.8048",
+            gpu="L4",
+            gpu_memory_gib=24.0,
             instance_type="g6.xlarge",
             family="g6",
-            region="us-east-1",
-            zone=None,
-            purchase_option=PurchaseOption.ON_DEMAND,
-            price_usd_per_hour=Decimal("0.8048"),
             vcpus=4,
-            memory_gib=16.0,
-            architecture="x86_64",
-            accelerator=Accelerator(name="L4", count=1.0, memory_gib=24.0),
             price_source="a list",
             price_as_of=date(2026, 7, 9),
         )

@@ -94,9 +94,20 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert result.stdout.strip() == "False False ('aws', 'gcp', 'local') []"
 
 
+def test_a_package_that_registers_a_provider_is_noticed(tmp_path: Path) -> None:
+    for name, group in (("one", "console_scripts"), ("two", registry.GROUP)):
+        assert not registry._registers_a_provider(str(tmp_path))
+        listed = tmp_path / f"{name}-1.dist-info" / "entry_points.txt"
+        listed.parent.mkdir()
+        listed.write_text(f"[{group}]\nlab = lab:SPEC\n")
+    assert registry._registers_a_provider(str(tmp_path))
+    assert not registry._registers_a_provider(str(tmp_path / "nowhere"))
+
+
 def points(monkeypatch: pytest.MonkeyPatch, **places: str) -> None:
     found = [EntryPoint(name=name, value=value, group=registry.GROUP) for name, value in places.items()]
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
+    monkeypatch.setattr(registry, "_registers_a_provider", lambda _: True)
     registry._entry_points.cache_clear()
 
 

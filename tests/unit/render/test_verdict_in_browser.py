@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from costgpu.render.html.verdict_page import verdict_html
-from tests.unit.providers.answers import TODAY, profile
+from tests.unit.estimate.verdicts import TODAY, profile
 from tests.unit.render.test_verdict_page import BASE, WORK, owned
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -68,7 +68,10 @@ def browser() -> str | None:
     )
 
 
-pytestmark = pytest.mark.skipif(browser() is None, reason="no Chromium here: apt-get install chromium")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(browser() is None, reason="no Chromium here: apt-get install chromium"),
+]
 
 
 def chromium(tmp_path: Path, *arguments: str) -> str:

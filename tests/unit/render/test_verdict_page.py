@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from costgpu.estimate.buy_vs_rent import OwnTerms, own
+from costgpu.estimate.buy_vs_rent import OwnershipTerms, ownership
 from costgpu.estimate.energy import energy_kwh
 from costgpu.models.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
 from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
@@ -22,7 +22,7 @@ from costgpu.render.estimate_phrases import extra_phrase
 from costgpu.render.html.svg import log_scale, time_ticks, usd_ticks
 from costgpu.render.html.verdict_charts import Point, Stack, cost_and_time, shares
 from costgpu.render.html.verdict_page import verdict_html
-from tests.unit.providers.answers import OFFERS, TODAY, offer, profile, verdict, workload
+from tests.unit.estimate.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
 from tests.unit.render.html_page import EVIL, Page, harmless
 
 LOOPS = ["train.py:12 for … in range(40): 40", "train.py:13 for … in loader: 391"]
@@ -36,7 +36,7 @@ def page_of(of: Verdict = BASE, whose: WorkloadProfile | None = None, **more: An
 
 def owned(**terms: Any) -> Ownership:
     terms = {"price_usd": Decimal(699), "power_usd_per_kwh": 0.3, **terms}
-    return own(WORK, accelerators()["RTX 3090"], OwnTerms(**terms), BASE)
+    return ownership(WORK, accelerators()["RTX 3090"], OwnershipTerms(**terms), BASE)
 
 
 def test_the_page_has_everything_that_was_asked_of_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,104 +10,22 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from costgpu.runner.files.gitignore import RuleFile
 from costgpu.runner.files.select import select
+from tests.properties import examples
 
 pytestmark = pytest.mark.skipif(
     shutil.which("git") is None, reason="git is not installed (Debian: apt-get install git)"
 )
 
-NAMES = [
-    "a",
-    "b",
-    "c",
-    "ab",
-    "abc",
-    "a.txt",
-    "b.txt",
-    "foo",
-    "a b",
-    " a",
-    "a ",
-    "#a",
-    "!a",
-    "x.log",
-    "logs",
-    "a\nb",
-    "[a]",
-    "\\a",
-    "*",
-    "é",
-    "A",
-]
-# No ** after anything but a slash: git below 2.41 reads memory there that is not the pattern's.
-PARTS = [
-    "a",
-    "b",
-    "c",
-    "ab",
-    "foo",
-    "logs",
-    "a b",
-    "é",
-    "*",
-    "?",
-    "[ab]",
-    "[!a]",
-    "[^a]",
-    "[a-c]",
-    "[]a]",
-    "[a-]",
-    "[[]",
-    "[[:alpha:]]",
-    "[\\]a]",
-    "[!-a]",
-    "*.txt",
-    ".log",
-    "\\*",
-    "\\a",
-    "[",
-    "]",
-    " ",
-    "#",
-    "!",
-    ".",
-]
-USUAL = [
-    "*",
-    "*.txt",
-    "a/",
-    "!a",
-    "!a/",
-    "foo/",
-    "/a",
-    "a/*",
-    "!a/b",
-    "**/a",
-    "a/**",
-    "!*/",
-    "!*.txt",
-    "/*",
-    "logs",
-    "a/**/b",
-    "*/",
-    "!/a/",
-    "**/logs/**",
-    "\\!a",
-    "\\#a",
-    "a\\ ",
-    "a/b/",
-    "!foo/**",
-    "**",
-    "/**",
-    "# a",
-    "",
-    "/",
-    "a//b",
-]
+
+# Names of files, parts of patterns, and whole ones. No ** after anything but a slash: git below 2.41 reads memory there
+# that is not the pattern's.
+CASES = json.loads(Path(__file__).with_name("gitignore_cases.json").read_text())
+NAMES, PARTS, USUAL = CASES["names"], CASES["parts"], CASES["usual"]
 
 segment = st.one_of(st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map("".join), st.just("**"))
 pattern = st.one_of(
@@ -159,7 +78,7 @@ def ours(folder: Path) -> set[bytes]:
     return {os.fsencode(entry.path) for entry in selection.files} | {os.fsencode(link) for link in selection.links}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(trees, rules, rules)
 @example({"logs": {"x.log": "file"}}, "*.log\n!logs/\n", "")
 @example({"b": {"logs": {"a": "file"}}}, "[a-c][!a]*/logs\n", "")
@@ -177,7 +96,7 @@ def test_the_same_files_as_git(tree: dict[str, object], top: str, exclude: str) 
         assert ours(folder) == listed(folder)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60, suppress_health_check=list(HealthCheck))
 @given(trees, rules, rules)
 def test_the_same_files_as_git_below_the_top(tree: dict[str, object], top: str, middle: str) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -193,7 +112,7 @@ def test_the_same_files_as_git_below_the_top(tree: dict[str, object], top: str, 
         assert ours(folder) == listed(folder)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(max_size=12))
 def test_no_line_is_too_odd(line: str) -> None:
     rules = RuleFile([line], "test")

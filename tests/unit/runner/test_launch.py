@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,9 +25,10 @@ from costgpu.runner.find_run import load_run, resolve_run
 from costgpu.runner.launch import current_owner, job_name, launch, new_run_id
 from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import NullObserver
-from tests.fake_cloud import FakeCloud, JobScript
+from tests.fake_cloud import FakeCloud, JobScript, MachineScript
+from tests.runner import world as world_module
 from tests.runner.examples import START, facts_of, intent
-from tests.runner.mortal import MemoryBook, plan, tools
+from tests.runner.mortal import MemoryBook, plan
 
 
 class Shelf(MemoryBook):
@@ -66,29 +68,16 @@ def found_view(text: str, book: Shelf) -> RunView:
     return found
 
 
-class World:
+class World(world_module.World):
     """A cloud with runs that go on without a client."""
 
-    def __init__(self, folder: Path, seconds: float = 600.0) -> None:
-        self.cloud = FakeCloud(ManualClock(), script=JobScript(seconds=seconds, outputs={"model.pt": b"w"}))
-        self.book, self.folder = Shelf(), folder
-        self.work = folder / "work"
-        self.work.mkdir()
-        self.tools = tools(self.cloud, folder)
+    def __init__(self, folder: Path) -> None:
+        script = JobScript(seconds=600, outputs={"model.pt": b"w"})
+        super().__init__(folder, script, MachineScript(), book=Shelf())
 
-    def detached(self, run_id: str, **changes: object) -> None:
-        work = plan(self.work, **changes)  # type: ignore[arg-type]
+    def detached(self, run_id: str, **changes: Any) -> None:
         with pytest.raises(Detached):
-            launch(
-                work,
-                self.book,
-                self.tools,
-                NullObserver(),
-                owner="me@here",
-                environment={"TOKEN": "x"},
-                detach=True,
-                run_id=run_id,
-            )
+            self.launch(run_id=run_id, detach=True, **changes)
 
     def providers(self) -> Sequence[Provider]:
         return [self.cloud.provider()]
@@ -228,20 +217,13 @@ class TestLaunch:
 
         with pytest.raises(LedgerError):
             launch(plan(world.work), Full(), world.tools, NullObserver(), owner="me", environment={}, run_id="abc")
-        assert not world.cloud.instances
+        assert not world.cloud.instances_of("abc")
         assert not [call for call in world.cloud.calls if call.method == "create"]
 
     def test_the_intent_has_names_of_variables_and_no_values(self, world: World) -> None:
         work = plan(world.work, env_names=("TOKEN",))
-        driver = launch(
-            work,
-            world.book,
-            world.tools,
-            NullObserver(),
-            owner="me",
-            environment={"TOKEN": "s3cr3t-value"},
-            run_id="abc",
-        )
+        secret = {"TOKEN": "s3cr3t-value"}
+        driver = launch(work, world.book, world.tools, NullObserver(), owner="me", environment=secret, run_id="abc")
         assert driver.view.state is RunState.CLOSED
         assert "TOKEN" in repr(world.book.rows)
         assert "s3cr3t" not in repr(world.book.rows)
@@ -301,7 +283,7 @@ class TestCollectFinished:
         assert world.cloud.alive()
 
     def test_a_run_of_another_computer_is_left_alone(self, world: World) -> None:
-        world.book.put("elsewhere")
+        world.book.append(intent("elsewhere"))
         assert collect_finished(world.book, world.tools, NullObserver()) == []
         assert load_run(world.book, "elsewhere").state is RunState.INTENT
 

@@ -13,7 +13,7 @@ from costgpu.errors import CapTooSmall, UsageError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import Lease
 from costgpu.runner.lease import boot_seconds, extras_usd_per_hour, lease_for
-from costgpu.runner.plan import Limits, Place, options_for, this_machine
+from costgpu.runner.plan import LaunchPlace, Limits, options_for, this_machine
 from costgpu.runner.timeouts import POWER_OFF_SECONDS
 
 GPU = Offer(
@@ -119,7 +119,9 @@ def test_this_machine_is_free_and_still_ends() -> None:
 
 def test_places_that_cost_far_more_than_the_first_are_no_replacement() -> None:
     prices = ["1.006", "1.2", "1.5", "1.6", "9.9"]
-    places = [Place(offer=replace(GPU, region=f"r{i}", price_usd_per_hour=Decimal(p))) for i, p in enumerate(prices)]
+    places = [
+        LaunchPlace(offer=replace(GPU, region=f"r{i}", price_usd_per_hour=Decimal(p))) for i, p in enumerate(prices)
+    ]
     options = options_for(places, Limits(max_cost_usd=Decimal(5)))
     assert [o.offer.region for o in options] == ["r0", "r1", "r2"]
     assert all(o.lease.worst_cost_usd <= 5 for o in options)
@@ -127,7 +129,7 @@ def test_places_that_cost_far_more_than_the_first_are_no_replacement() -> None:
 
 
 def test_the_first_place_must_be_affordable_and_others_are_dropped() -> None:
-    places = [Place(offer=CPU), Place(offer=replace(CPU, region="far", price_usd_per_hour=Decimal("0.6")))]
+    places = [LaunchPlace(offer=CPU), LaunchPlace(offer=replace(CPU, region="far", price_usd_per_hour=Decimal("0.6")))]
     with pytest.raises(CapTooSmall):
         options_for(places, Limits(max_cost_usd=Decimal("0.02")))
     tight = Limits(max_cost_usd=Decimal("0.045"))

@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
 from costgpu.runner.files import place_outputs
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
+from tests.properties import examples
 
 RUN = "k3x9abcdefgh"
 
@@ -443,7 +444,7 @@ def one_tree(files: dict[str, bytes]) -> dict[str, bytes]:
     return {path: data for path, data in files.items() if not any(other.startswith(f"{path}/") for other in files)}
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(files.map(one_tree), files.map(one_tree), st.integers(1, 2))
 def test_whatever_is_there_and_whatever_comes_nothing_is_lost(
     users: dict[str, bytes], outputs: dict[str, bytes], times: int

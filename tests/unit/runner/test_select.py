@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from costgpu.errors import SyncRefused
 from costgpu.runner.files import secret_files
 from costgpu.runner.files import select as module
-from costgpu.runner.files.select import format_bytes, select
+from costgpu.runner.files.select import select
 from costgpu.runner.machine.host import Selection
 
 GIB = 1 << 30
@@ -519,27 +519,6 @@ def test_a_folder_reached_by_a_link(folder: Path, tmp_path: Path) -> None:
     selection = chosen(tmp_path / "link")
     assert [entry.path for entry in selection.files] == ["a"]
     assert selection.links == {"l": "a"}
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 bytes"),
-        (1, "1 byte"),
-        (1023, "1023 bytes"),
-        (1024, "1.0 KiB"),
-        (1536, "1.5 KiB"),
-        (5 << 20, "5.0 MiB"),
-        (1 << 40, "1.0 TiB"),
-    ],
-)
-def test_sizes_for_people(size: int, text: str) -> None:
-    assert format_bytes(size) == text
-
-
-@given(st.floats(0, 1e15))
-def test_sizes_are_short(size: float) -> None:
-    assert len(format_bytes(size)) <= 11
 
 
 @given(st.text())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
@@ -21,13 +21,14 @@ from costgpu.errors import AuthError, LedgerDamaged, PriceNotFound, ProviderErro
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds
 from costgpu.ledger.records.budget_store import set_budget
-from costgpu.ledger.records.unrecorded_machines import last_of, seen
+from costgpu.ledger.records.unrecorded_machines import last_sightings, sightings_since
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.pricing import price_store
 from costgpu.providers.base import Provider
 from costgpu.runner.machine_cost import Machine
-from costgpu.runner.spending import Spending, gather, shipped_prices, state_of
+from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
+from tests.properties import examples
 from tests.unit.providers.planted import HOUR, NOW, Answers, closed, finish, machine, on, opened
 
 TODAY = NOW.replace(hour=0)
@@ -71,13 +72,13 @@ def of(*values: Decimal | int) -> list[Decimal]:
 
 
 def spent(spending: Spending, budget: Budget = ALL) -> Decimal:
-    return state_of(spending, budget).spent_usd
+    return budget_state(spending, budget).spent_usd
 
 
 class TestRuns:
     def test_an_empty_ledger_has_spent_nothing_and_stays_empty(self, ledger: Ledger, tmp_path: Path) -> None:
         spending = look(ledger)
-        state = state_of(spending, ALL)
+        state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.committed_usd, state.open_runs, state.at_least) == of(0, 0, 0, False)
         assert list(tmp_path.iterdir()) == []
 
@@ -90,22 +91,22 @@ class TestRuns:
 
     def test_open_runs_are_metered_until_now_and_commit_the_rest_of_their_cap(self, ledger: Ledger) -> None:
         opened(ledger, "b1", TODAY - HOUR, where=on(price="1.00", cap="20.00"), lease=timedelta(hours=21))
-        state = state_of(look(ledger, asked=False), ALL)
+        state = budget_state(look(ledger, asked=False), ALL)
         assert of(state.spent_usd, state.committed_usd, state.open_runs) == of(13, 7, 1)
-        day = state_of(look(ledger, asked=False), DAY)
+        day = budget_state(look(ledger, asked=False), DAY)
         assert day.spent_usd == 12  # of 13 hours, 12 are today
         assert day.committed_usd == 7
 
     def test_what_is_committed_beyond_the_period_is_not_its_own(self, ledger: Ledger) -> None:
         opened(ledger, "b2", NOW, where=on(price="1.00", cap="24.00"), lease=timedelta(hours=24))
-        state = state_of(look(ledger, asked=False), DAY)
+        state = budget_state(look(ledger, asked=False), DAY)
         assert state.committed_usd == pytest.approx(Decimal(12), abs=Decimal("0.02"))
         assert state.forecast_usd == pytest.approx(Decimal(12), abs=Decimal("0.05"))  # it is there: it counts
 
     def test_no_run_is_metered_beyond_its_lease_unless_it_is_seen_alive(self, ledger: Ledger) -> None:
         opened(ledger, "c1", NOW - 10 * HOUR, lease=timedelta(hours=4))
         for spending in (look(ledger, asked=False), look(ledger)):  # nobody asked; asked, and it is not there any more
-            state = state_of(spending, ALL)
+            state = budget_state(spending, ALL)
             assert state.spent_usd == pytest.approx(Decimal(4), abs=Decimal("0.02"))
             assert of(state.committed_usd, state.open_runs) == of(0, 0)
         alive = look(ledger, machine("c1", NOW - 10 * HOUR, lease=timedelta(hours=4)))
@@ -115,21 +116,21 @@ class TestRuns:
         opened(ledger, "c2", NOW - 10 * HOUR)
         over = look(ledger, machine("c2", NOW - 10 * HOUR, ended=NOW - 7 * HOUR))
         assert spent(over) == 3
-        assert state_of(over, ALL).committed_usd == 0
+        assert budget_state(over, ALL).committed_usd == 0
 
     def test_a_machine_that_is_not_listed_right_after_its_create_call_is_there(self, ledger: Ledger) -> None:
         opened(ledger, "c3", NOW - timedelta(seconds=90))
-        state = state_of(look(ledger), ALL)
+        state = budget_state(look(ledger), ALL)
         assert state.open_runs == 1
         assert state.spent_usd == Decimal("0.025000")
 
     def test_a_create_call_without_an_answer(self, ledger: Ledger) -> None:
         opened(ledger, "c4", NOW - HOUR, created=False)
-        state = state_of(look(ledger), ALL)
+        state = budget_state(look(ledger), ALL)
         assert of(state.spent_usd, state.committed_usd, state.open_runs) == of(0, 20, 1)
-        found = state_of(look(ledger, machine("c4", NOW - HOUR)), ALL)
+        found = budget_state(look(ledger, machine("c4", NOW - HOUR)), ALL)
         assert of(found.spent_usd, found.committed_usd) == of(1, 19)
-        assert seen(ledger) == ()  # it is ours
+        assert sightings_since(ledger) == ()  # it is ours
 
     def test_one_that_is_closed_while_it_is_looked_at_is_never_counted_twice(
         self, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
@@ -160,12 +161,12 @@ class TestRuns:
         spending = gather(
             ledger, BUDGETS, answers(Answers(machine("e9", NOW - HOUR, provider="local"), name="local")), NOW, prices
         )
-        state = state_of(spending, ALL)
+        state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.committed_usd, state.at_least) == of(0, 0, False)
 
 
 # Not in a class: those run once more on PostgreSQL, and Hypothesis wants one instance per test.
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.integers(-60 * 86400, 0),
     st.integers(0, 90 * 86400),
@@ -206,7 +207,7 @@ class TestStrangers:
         assert spent(look(ledger, ended, now=NOW + 2 * HOUR)) == Decimal("8.1")
         for later in (look(ledger, now=NOW + 5 * HOUR), look(ledger, now=NOW + 5 * HOUR, asked=False)):
             assert spent(later) == Decimal("8.1")
-            assert state_of(later, ALL).open_runs == 0
+            assert budget_state(later, ALL).open_runs == 0
 
     def test_a_row_only_when_there_is_something_new(self, ledger: Ledger) -> None:
         for minute in (0, 1, 9, 10, 11, 19, 20):
@@ -228,7 +229,7 @@ class TestStrangers:
 
     def test_one_without_a_price_makes_it_at_least(self, ledger: Ledger) -> None:
         closed(ledger, "a1", NOW - 9 * HOUR, 1, "5")
-        state = state_of(look(ledger, machine("s1", NOW - HOUR, kind="z9.huge")), ALL)
+        state = budget_state(look(ledger, machine("s1", NOW - HOUR, kind="z9.huge")), ALL)
         assert of(state.spent_usd, state.at_least) == of(5, True)
         priced = gather(
             ledger,
@@ -246,7 +247,7 @@ class TestStrangers:
 
         spending = gather(ledger, BUDGETS, answers(Answers(machine("s1", NOW - HOUR))), NOW, broken)
         assert [problem.message for problem in spending.problems] == ["no prices"]
-        assert state_of(spending, ALL).at_least
+        assert budget_state(spending, ALL).at_least
 
     def test_a_stopped_one_is_not_billed_by_the_hour(self, ledger: Ledger) -> None:
         assert spent(look(ledger, machine("s1", NOW - 9 * HOUR, state=InstanceState.STOPPED))) == 0
@@ -278,21 +279,21 @@ class TestStrangers:
         assert spent(look(ledger, asked=False)) == 4
 
     def test_they_commit_what_their_lease_leaves(self, ledger: Ledger) -> None:
-        state = state_of(look(ledger, machine("s1", NOW - HOUR, lease=timedelta(hours=3))), ALL)
+        state = budget_state(look(ledger, machine("s1", NOW - HOUR, lease=timedelta(hours=3))), ALL)
         assert of(state.spent_usd, state.committed_usd, state.open_runs) == of(2, 4, 1)
-        endless = state_of(look(ledger, machine("s1", NOW - HOUR, lease=None)), DAY)
+        endless = budget_state(look(ledger, machine("s1", NOW - HOUR, lease=None)), DAY)
         assert endless.committed_usd == 24
 
     def test_a_thousand_of_them(self, ledger: Ledger) -> None:
         many = [machine(f"t{n:04}", NOW - HOUR) for n in range(1000)]
         assert spent(look(ledger, *many)) == 2000
         assert spent(look(ledger, *many, now=NOW + HOUR)) == 4000
-        assert len(last_of(ledger, seen(ledger))) == 1000
+        assert len(last_sightings(ledger, sightings_since(ledger))) == 1000
 
     def test_only_what_was_there_in_the_period_is_looked_at(self, ledger: Ledger) -> None:
         look(ledger, machine("old", NOW - 800 * HOUR), now=NOW - 700 * HOUR)
-        assert len(seen(ledger)) == 1
-        assert seen(ledger, NOW - 600 * HOUR) == ()
+        assert len(sightings_since(ledger)) == 1
+        assert sightings_since(ledger, NOW - 600 * HOUR) == ()
 
 
 class TestWhatCannotBeAsked:
@@ -307,7 +308,7 @@ class TestWhatCannotBeAsked:
             "azure": "no network",
             "gcp": "no credentials here, and run g1 has a machine there",
         }
-        state = state_of(spending, ALL)
+        state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.at_least) == of(3, True)
         assert gather(ledger, BUDGETS, None, NOW, prices).not_asked == {}
 
@@ -316,8 +317,8 @@ class TestWhatCannotBeAsked:
         broken.error = AuthError("expired")
         spending = gather(ledger, BUDGETS, answers(broken), NOW, prices)
         gcp = next(budget for budget in MINE if budget.name == "gcp")
-        assert not state_of(spending, gcp).at_least
-        assert state_of(spending, ALL).at_least
+        assert not budget_state(spending, gcp).at_least
+        assert budget_state(spending, ALL).at_least
 
     def test_an_open_run_in_a_region_that_does_not_answer_is_metered_until_now(self, ledger: Ledger) -> None:
         opened(ledger, "g2", NOW - 3 * HOUR)
@@ -348,15 +349,17 @@ class TestOtherAccounts:
             opened(ledger, run, NOW - 4 * HOUR, where=on("fake"))
         cloud = OneAccount("111", "fake")
         spending = gather(ledger, BUDGETS, answers(cloud), NOW, prices)
-        state = state_of(spending, ALL)
+        state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.committed_usd, state.open_runs, state.at_least) == of(8, 32, 2, True)
         assert spending.not_asked == {"fake account 000000000000": "these credentials are of another account"}
         assert cloud.asked == 1
-        assert state_of(spending, Budget(name="f", amount_usd=Decimal(9), every=Every.TOTAL, provider="fake")).at_least
+        assert budget_state(
+            spending, Budget(name="f", amount_usd=Decimal(9), every=Every.TOTAL, provider="fake")
+        ).at_least
         over = gather(ledger, BUDGETS, answers(cloud), NOW + 20 * HOUR, prices)
-        assert of(state_of(over, ALL).committed_usd, len(over.not_asked)) == of(0, 0)
+        assert of(budget_state(over, ALL).committed_usd, len(over.not_asked)) == of(0, 0)
         own = gather(ledger, BUDGETS, answers(OneAccount("000000000000", "fake")), NOW, prices)
-        assert of(state_of(own, ALL).committed_usd, len(own.not_asked)) == of(0, 0)
+        assert of(budget_state(own, ALL).committed_usd, len(own.not_asked)) == of(0, 0)
 
     def test_the_account_of_the_attempt_counts_and_one_that_does_not_say_is_not_asked(self, ledger: Ledger) -> None:
         opened(ledger, "h1", NOW - 4 * HOUR)
@@ -366,7 +369,7 @@ class TestOtherAccounts:
         cloud.account = AuthError("expired")
         spending = gather(ledger, BUDGETS, answers(cloud), NOW, prices)
         assert spending.not_asked == {"aws": "expired"}
-        assert state_of(spending, ALL).committed_usd == 16
+        assert budget_state(spending, ALL).committed_usd == 16
 
 
 class TestTrouble:
@@ -374,7 +377,7 @@ class TestTrouble:
         closed(ledger, "a1", NOW - 9 * HOUR, 1, "5")
         opened(ledger, "b1", NOW - HOUR)
         ledger.append(RunEvent(run_id="bad", sequence=0, at=NOW, kind=EventKind.INTENDED, data={"name": "x"}))
-        state = state_of(spending := look(ledger, asked=False), ALL)
+        state = budget_state(spending := look(ledger, asked=False), ALL)
         assert of(state.spent_usd, state.at_least) == of(6, True)
         assert [p.message for p in spending.problems] == [
             "Run bad is open and is not counted: its events make no sense."
@@ -384,7 +387,7 @@ class TestTrouble:
         opened(ledger, "b1", NOW - HOUR)
         opened(ledger, "b2", NOW - HOUR)
         change(ledger, "UPDATE events SET data = '{' WHERE run_id = 'b2' AND sequence = 3")
-        state = state_of(spending := look(ledger, asked=False), ALL)
+        state = budget_state(spending := look(ledger, asked=False), ALL)
         assert of(state.spent_usd, state.at_least) == of(1, True)
         assert "Run b2 is open and is not counted" in spending.problems[0].message
         seen_alive = look(ledger, machine("b2", NOW - HOUR))
@@ -396,7 +399,7 @@ class TestTrouble:
         opened(ledger, "b1", NOW - HOUR)
         change(ledger, f"ALTER TABLE {table} RENAME TO lost")
         spending = look(ledger, machine("s1", NOW - HOUR))
-        state = state_of(spending, ALL)
+        state = budget_state(spending, ALL)
         assert state.at_least
         assert state.spent_usd >= 2  # what is seen is counted
         assert all(isinstance(problem, LedgerDamaged) or "Run b1" in problem.message for problem in spending.problems)
@@ -409,7 +412,7 @@ class TestTrouble:
 
         monkeypatch.setattr(Ledger, "write", full)
         spending = look(ledger, machine("s1", NOW - HOUR))
-        state = state_of(spending, ALL)
+        state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.at_least) == of(7, True)
         assert [problem.message for problem in spending.problems] == ["The disk is full"]
 
@@ -428,7 +431,7 @@ class TestTrouble:
         for now in (datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)):
             spending = look(ledger, machine("s1", NOW - HOUR), now=now)
             assert spending.clock_off
-            assert all(state_of(spending, budget) for budget in EACH)
+            assert all(budget_state(spending, budget) for budget in EACH)
 
     def test_a_clock_a_few_hours_behind_is_none(self, ledger: Ledger) -> None:
         closed(ledger, "a1", NOW - 9 * HOUR, 9, "5")
@@ -453,7 +456,7 @@ class TestPrices:
     def test_refreshed_prices_count_where_there_are_some(self) -> None:
         one = machine("a", NOW)
         before = shipped_prices([one])[one.ref]
-        price_store.keep(
+        price_store.store_prices(
             "aws",
             ["us-east-1"],
             NOW,

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -65,44 +66,42 @@ class LocalTransport:
         Raises:
             HostUnreachable: The instance's folder is gone, or the time is over.
         """
-        try:
-            process = self._start(argv)
-        except _NotStarted as exc:
-            return exc.completed
-        stdin_pipe, stdout_pipe, stderr_pipe = _pipes(process)
-        readers = [_Reader(stdout_pipe), _Reader(stderr_pipe)]
-        alarm = _Alarm(process, timeout_seconds)
-        try:
-            with contextlib.suppress(BrokenPipeError):
-                for piece in batches(stdin):
-                    alarm.restart()
-                    stdin_pipe.write(piece)
-                    alarm.stop()
-            with contextlib.suppress(BrokenPipeError):
-                stdin_pipe.close()
-            alarm.restart()
-            stdout, stderr = (reader.result() for reader in readers)
-            returncode = process.wait()
-        finally:
-            alarm.stop()
-            _end(process)
-        if alarm.rang:
-            raise HostUnreachable(f"`{argv[0]}` has not answered for {timeout_seconds:g} s on this machine.")
-        return Completed(returncode=returncode, stdout=stdout, stderr=stderr)
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:  # a pipe would have to be read
+            try:
+                process = self._start(argv, stdout, stderr)
+            except _NotStarted as exc:
+                return exc.completed
+            alarm = _Alarm(process, timeout_seconds)
+            try:
+                with contextlib.suppress(BrokenPipeError):
+                    for piece in batches(stdin):
+                        alarm.restart()
+                        _pipe(process.stdin).write(piece)
+                        alarm.stop()
+                with contextlib.suppress(BrokenPipeError):
+                    _pipe(process.stdin).close()
+                alarm.restart()
+                returncode = process.wait()
+            finally:
+                alarm.stop()
+                _end(process)
+            if alarm.rang:
+                raise HostUnreachable(f"`{argv[0]}` has not answered for {timeout_seconds:g} s on this machine.")
+            stdout.seek(0)
+            stderr.seek(0)
+            return Completed(returncode=returncode, stdout=stdout.read(), stderr=stderr.read())
 
     @contextlib.contextmanager
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
         """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
         try:
-            process = self._start(argv)
+            process = self._start(argv, subprocess.PIPE, subprocess.DEVNULL)
         except _NotStarted:
             yield iter(())
             return
-        stdin_pipe, stdout_pipe, stderr_pipe = _pipes(process)
-        threading.Thread(target=_feed, args=(stdin_pipe, stdin), daemon=True).start()
-        threading.Thread(target=_empty, args=(stderr_pipe,), daemon=True).start()
+        threading.Thread(target=_feed, args=(_pipe(process.stdin), stdin), daemon=True).start()
         try:
-            yield _pieces(stdout_pipe)
+            yield _pieces(_pipe(process.stdout))
         finally:
             _end(process)
 
@@ -128,7 +127,7 @@ class LocalTransport:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _start(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _start(self, argv: Sequence[str], stdout: int | IO[bytes], stderr: int | IO[bytes]) -> subprocess.Popen[bytes]:
         self.open()
         kept = {k: v for k, v in os.environ.items() if k in _KEPT or k.startswith(_KEPT_PREFIXES)}
         try:
@@ -137,8 +136,8 @@ class LocalTransport:
                 cwd=self._folder,
                 env={**kept, "COSTGPU_HOME": self.home},
                 stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,  # Ctrl-C in the user's terminal is not for it
                 bufsize=0,
             )
@@ -155,23 +154,6 @@ class _NotStarted(Exception):
     def __init__(self, completed: Completed) -> None:
         super().__init__()
         self.completed = completed
-
-
-class _Reader:
-    """Reads a pipe to its end in a thread."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pieces: list[bytes] = []
-        self._pipe = pipe
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def _read(self) -> None:
-        self._pieces.extend(_pieces(self._pipe))
-
-    def result(self) -> bytes:
-        self._thread.join()
-        return b"".join(self._pieces)
 
 
 class _Alarm:
@@ -203,11 +185,6 @@ def _pieces(pipe: IO[bytes]) -> Iterator[bytes]:
             yield piece
 
 
-def _empty(pipe: IO[bytes]) -> None:
-    for _ in _pieces(pipe):
-        pass
-
-
 def _feed(pipe: IO[bytes], data: bytes) -> None:
     with contextlib.suppress(OSError, ValueError):
         for piece in batches(data):
@@ -216,10 +193,10 @@ def _feed(pipe: IO[bytes], data: bytes) -> None:
         pipe.close()
 
 
-def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    if process.stdin is None or process.stdout is None or process.stderr is None:
-        raise ValueError("started without pipes")
-    return process.stdin, process.stdout, process.stderr
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    if pipe is None:
+        raise ValueError("started without this pipe")
+    return pipe
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

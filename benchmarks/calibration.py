@@ -1,6 +1,6 @@
 """What a measurement on one GPU says of another: the weight of `costgpu.estimate.calibration`, from public measurements.
 
-    python -m benchmarks.anchor ROWS.csv
+    python -m benchmarks.calibration ROWS.csv
 
 ROWS.csv as in `benchmarks.accuracy`. Pairs are two training rows of one model and precision on two GPUs; the constants
 of the GPU model are fitted anew on the rows that share neither the predicted chip family nor the model.

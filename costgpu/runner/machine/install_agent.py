@@ -1,0 +1,102 @@
+"""Puts the agent on a machine and starts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costgpu.errors import HostUnreachable, MachineUnusable
+from costgpu.runner.machine.agent_bundle import agent_file, agent_sha256
+from costgpu.runner.machine.agent_reply import parse_reply, unusable, was_ended
+from costgpu.runner.machine.host import Completed, Transport
+from costgpu.runner.timeouts import AgentTimeouts
+
+# Finds a Python 3.8 or newer. $1 is the name to try first. What a shell calls python3 may be a wrapper: its own word
+# for itself is used from then on.
+_FIND_PYTHON = """
+for name in "$1" python3 python3.14 python3.13 python3.12 python3.11 python3.10 python3.9 python3.8; do
+    found=$(command -v "$name" 2>/dev/null) || continue
+    "$found" -c 'import sys
+sys.version_info < (3, 8) and sys.exit(1)
+print("costgpu-python", sys.platform, sys.executable)' 2>/dev/null && exit 0
+    "$found" -V 2>&1
+done
+exit 1
+"""
+
+# Stores the agent from stdin: verified, whole or not at all. Arguments: home, sha256.
+_STORE = """
+import hashlib, os, shlex, sys
+home, sha256 = sys.argv[1:]
+data = sys.stdin.buffer.read()
+if hashlib.sha256(data).hexdigest() != sha256:
+    sys.exit("the agent arrived damaged")
+def put(path, data, mode):
+    with open(path + ".new", "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.chmod(path + ".new", mode)
+    os.replace(path + ".new", path)
+os.makedirs(home, exist_ok=True)
+name = "agent-%s.pyz" % sha256[:16]
+put(os.path.join(home, name), data, 0o644)
+text = '#!/bin/sh\\nexec %s -I "${0%%/*}/%s" "$@"\\n' % (shlex.quote(sys.executable), name)
+put(os.path.join(home, "agent"), text.encode(), 0o755)
+"""
+
+
+def install_agent(transport: Transport, python: str, timeouts: AgentTimeouts) -> None:
+    """Puts the agent there and starts it, if it is not running. Idempotent."""
+    wanted = f"agent-{agent_sha256()[:16]}.pyz"
+    if _is_running(transport, wanted, timeouts):
+        return
+    found = _find_python(transport, python, timeouts)
+    stored = _run(
+        transport,
+        [found, "-c", _STORE, transport.home, agent_sha256()],
+        stdin=agent_file(),
+        timeout_seconds=timeouts.install,
+    )
+    if stored.returncode:
+        raise unusable("the agent could not be stored", stored)
+    if not _is_running(transport, wanted, timeouts):
+        raise MachineUnusable("The agent does not start on the machine.", hint=f"See {transport.home}/agent.log there.")
+
+
+def _is_running(transport: Transport, wanted: str, timeouts: AgentTimeouts) -> bool:
+    """Whether this very agent runs now; starts it if it is only stored."""
+    script = 'test -f "$1" && exec /bin/sh "$2" install'
+    there = _run(
+        transport,
+        ["/bin/sh", "-c", script, "sh", f"{transport.home}/{wanted}", f"{transport.home}/agent"],
+        timeout_seconds=timeouts.install,
+    )
+    reply = parse_reply(there)
+    if reply is None or "error" in reply:
+        if reply is not None and there.returncode == 0:
+            raise MachineUnusable(f"The agent does not start on the machine: {reply['error']}")
+        return False
+    return str(reply["program"]).endswith("/" + wanted)
+
+
+def _run(transport: Transport, argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Completed:
+    """A command of the installation; one that a signal ended says nothing about the machine's fitness."""
+    completed = transport.run(argv, stdin=stdin, timeout_seconds=timeout_seconds)
+    if was_ended(completed):
+        raise HostUnreachable("The machine ended the command without an answer.")
+    return completed
+
+
+def _find_python(transport: Transport, python: str, timeouts: AgentTimeouts) -> str:
+    answer = _run(transport, ["/bin/sh", "-c", _FIND_PYTHON, "sh", python], timeout_seconds=timeouts.call)
+    lines = answer.stdout.decode("utf-8", "replace").splitlines()
+    for line in lines:
+        if line.startswith("costgpu-python "):
+            _, platform, path = line.split(" ", 2)
+            if platform != "linux":
+                raise MachineUnusable(f"The agent needs Linux, and this machine runs {platform}.")
+            return path
+    found = ", ".join(line.strip() for line in lines if line.startswith("Python ")) or "none at all"
+    raise MachineUnusable(
+        f"The machine has no Python 3.8 or newer (found: {found}).", hint="Choose an image with Python 3.8 or newer."
+    )

@@ -54,12 +54,12 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     found = ProfileSource(profile, None, request.epochs) if profile else find_profile(request, now, reporter)
     if found.epochs is not None and not found.profile.phases[-1].total.steps_per_epoch:
         raise UsageError("No epochs could be found in this script.", hint="Use --total-steps.")
-    amount = scope_of(found.profile, epochs=found.epochs, total_steps=request.total_steps)
-    workload = prepare(found.profile, amount, year=now.year, speedups=speedups(), cards=accelerators().values())
+    scope = scope_of(found.profile, epochs=found.epochs, total_steps=request.total_steps)
+    workload = prepare(found.profile, scope, year=now.year, speedups=speedups(), cards=accelerators().values())
     with SpeedHistory(found.profile.workload, reporter) as history:
         here = predict(workload, Candidate(offer=None), history.speed(None))
         offers = [predict(workload, place, history.speed(place.offer)) for place in places]
-        verdict = decide(amount, here, offers, preferences, ())
+        verdict = decide(scope, here, offers, preferences, ())
         history.record(verdict, found.profile, now)
     return Estimate(
         verdict=verdict,

@@ -147,17 +147,17 @@ def find_places(
         today: Day of the plan.
         workload_key: Key of the workload in the ledger.
     """
-    amount = scope_of(profile) if profile else None
+    scope = scope_of(profile) if profile else None
     workload = (
-        prepare(profile, amount, year=today.year, speedups=speedups(), cards=accelerators().values())
-        if profile and amount
+        prepare(profile, scope, year=today.year, speedups=speedups(), cards=accelerators().values())
+        if profile and scope
         else None
     )
-    whole = amount is not None and amount.whole
+    whole = scope is not None and scope.whole
     history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
     here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
     here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=here if whole else None)
-    notes = [] if whole or amount is None else [f"The length of the whole job is not known; predicted: {amount.unit}."]
+    notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
     if infra == ("local",):
         return Places(ranked=[here_place], verdict="", notes=notes)
     wanted = wanted_offers(request, infra, context.reporter)
@@ -166,7 +166,7 @@ def find_places(
         wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
         notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
     chosen = bool(request.instance_type or request.gpus)
-    if workload is None or amount is None or here is None:
+    if workload is None or scope is None or here is None:
         if not chosen:
             raise UsageError(
                 "Without an estimate nothing says what machine to run it on.",
@@ -180,7 +180,7 @@ def find_places(
     best_first = sorted(predictions, key=lambda p: (effective_cost(p, Preferences()), p.wall_seconds.value))
     sentence = ""
     if not chosen:
-        verdict = decide(amount, here, predictions, Preferences(), ())
+        verdict = decide(scope, here, predictions, Preferences(), ())
         sentence = verdict.sentence
         if verdict.choice is Choice.HERE and (not infra or "local" in infra):
             return Places(ranked=[here_place], verdict=sentence, notes=notes)

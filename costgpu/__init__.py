@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from types import ModuleType
 
+from costgpu.version import __version__ as __version__
+
 TYPE_CHECKING = False  # the module typing takes longer to import than the rest
 if TYPE_CHECKING:
     from typing import Any
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from costgpu.models.offer import Offer
     from costgpu.models.run import RunView
     from costgpu.models.workload import WorkloadProfile
-
-__version__ = "0.1.0"
 
 __all__ = [
     "BudgetError",

@@ -13,10 +13,10 @@ from decimal import Decimal
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
-from costgpu import __version__
 from costgpu.models.prediction import Objective
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
+from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, TABLE_ROWS, EstimateRequest
 from costgpu.workflows.reporter import LogReporter
 

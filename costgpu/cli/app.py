@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from costgpu import __version__
 from costgpu.cli.lazy_group import LazyGroup
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
+from costgpu.version import __version__
 
 app = typer.Typer(
     name="costgpu",

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from costgpu import __version__
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note
 from costgpu.errors import EXIT_INTERRUPTED, UsageError
+from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, START_LIMIT, TABLE_ROWS, EstimateRequest
 from costgpu.workflows.write_file import check_target, write_file
 

@@ -12,10 +12,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Engine, Table, select
 
-from costgpu import __version__
 from costgpu.errors import LedgerError, LedgerTooNew
 from costgpu.ledger import schema
 from costgpu.ledger.dialect import WRITES, forbid_changes, inspector, lock_for_migration, use_write_ahead_log
+from costgpu.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,13 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import URL, Connection, Engine, Row, Table, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from costgpu import __version__
 from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerTooNew
 from costgpu.ledger import dialect, failures, migrations, projections
 from costgpu.ledger.codec import to_json
 from costgpu.ledger.schema import closings, events, from_microseconds, outcomes, run_tags, runs, to_microseconds
 from costgpu.ledger.schema import migrations as steps
 from costgpu.models.run import EventKind, RunEvent
+from costgpu.version import __version__
 
 T = TypeVar("T")
 

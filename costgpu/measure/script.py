@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from costgpu import __version__
 from costgpu.errors import NeedsCuda
 from costgpu.measure.cuda_errors import only_on_a_gpu, wants_launcher
 from costgpu.measure.failures import explain
@@ -17,6 +16,7 @@ from costgpu.measure.profile.profile_builder import build_profile, trained_by_to
 from costgpu.measure.session import Outcome, Request, run_probe
 from costgpu.measure.workload_key import workload_key
 from costgpu.models.workload import WorkloadProfile
+from costgpu.version import __version__
 
 
 def measure_script(

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from costgpu import __version__
 from costgpu.config import config_file, ledger_url
 from costgpu.config.paths import data_path
 from costgpu.config.settings_files import PREFIX, user_file
 from costgpu.errors import ConfigError, LedgerError
 from costgpu.models.diagnostics import Check, Examination, ok, unknown, warning
+from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
 
 

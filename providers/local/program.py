@@ -6,10 +6,10 @@ import shlex
 import sys
 from pathlib import Path
 
-import costgpu
+from costgpu import version
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from costgpu.providers.local.machine import main; main()"
-_ROOT = Path(costgpu.__file__).absolute().parents[1]
+_ROOT = Path(version.__file__).absolute().parents[1]
 
 
 def command(verb: str, home: Path) -> list[str]:

@@ -16,11 +16,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from costgpu import __version__
 from costgpu.ledger.queries.export import lines
 from costgpu.ledger.queries.history import ClosedRun
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.schema import from_nano, to_microseconds, to_nano
+from costgpu.version import __version__
 
 VERSION = "1.2"
 SECOND_US = 1_000_000

@@ -18,7 +18,6 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import IntegrityError
 
-from costgpu import __version__
 from costgpu.errors import BudgetError, LedgerDamaged
 from costgpu.ledger import failures
 from costgpu.ledger.codec import from_json, to_json
@@ -37,6 +36,7 @@ from costgpu.ledger.schema import (
     to_nano,
 )
 from costgpu.ledger.store import Ledger
+from costgpu.version import __version__
 
 PATIENCE = timedelta(minutes=10)  # an attempt without a result is taken for dead after this
 STALE = timedelta(days=7)  # what could not be told for so long is no news any more

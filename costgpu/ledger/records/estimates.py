@@ -10,12 +10,12 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from costgpu import __version__
 from costgpu.ledger import failures
 from costgpu.ledger.codec import to_json
 from costgpu.ledger.projections import plain
 from costgpu.ledger.schema import estimates, from_microseconds, to_microseconds
 from costgpu.ledger.store import Ledger
+from costgpu.version import __version__
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from costgpu import __version__
 from costgpu.errors import ScriptNotFound, UsageError
 from costgpu.measure.host_info import measure_host
 from costgpu.measure.log.failures import explain_command
@@ -23,6 +22,7 @@ from costgpu.measure.log.process_monitor import ProcessMonitor
 from costgpu.measure.scratch import new_scratch
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS, Framework, WorkloadProfile
+from costgpu.version import __version__
 
 IN_PLACE = "It ran in place, without the probe: what it writes is not diverted."
 

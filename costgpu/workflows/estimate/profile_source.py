@@ -9,11 +9,11 @@ from pathlib import Path
 
 import platformdirs
 
-from costgpu import __version__
 from costgpu.errors import ProfileError, UsageError
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.models.workload import WorkloadProfile
 from costgpu.units import parse_count
+from costgpu.version import __version__
 from costgpu.workflows.estimate.measure import note_files, run_measurement, script_request
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.reporter import Reporter

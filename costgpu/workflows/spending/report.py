@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from costgpu import __version__
 from costgpu.errors import LedgerDamaged, UsageError
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.records.budget_rules import Budget, bounds
@@ -14,6 +13,7 @@ from costgpu.models.run import RunView
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, cost_before, summarise
 from costgpu.runner.state.states import IllegalEvent, replay
+from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
 

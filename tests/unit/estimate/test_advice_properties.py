@@ -55,7 +55,7 @@ def profiles() -> st.SearchStrategy[WorkloadProfile]:
             host_seconds_per_step=python,
             micro_batches=float(micro),
             saved_tensor_bytes=saved,
-            data=loading(fetch, workers, wait=min(fetch, 1.0)),
+            data=loading(fetch, workers, wait=min(fetch, 1.0 - python)),  # a step takes one second
         )
         return profile(one, setup_seconds=setup, framework=framework(autocast=[AMP] if half else []))
 

@@ -158,4 +158,4 @@ def _refused(exc: ValidationError, flags: Mapping[str, Any], project: SettingsFi
     else:
         file = project if key in project.values else user
         where = f"{file.path}: {key}"
-    return ConfigError(f"{where} {words}.", hint="`costgpu run --help` and the README name what can be set.")
+    return ConfigError(f"{where} {words}.", hint="`costgpu run --help` and docs/settings.md name what can be set.")

@@ -12,13 +12,13 @@ from dataclasses import replace
 from costgpu.errors import PriceNotFound
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Range
+from costgpu.models.provider_costs import BOOT_DISK_GIB
 
 MINIMUM_SECONDS = 60
 # Seconds from the create call to the script's start, with what it needs installed.
 # Source: benchmarks/README.md (2026-10): 160-190 s on CPU machines, 60-90 s on GPU machines with a driver-ready image.
 CPU_READY_SECONDS = 175.0
 GPU_READY_SECONDS = 90.0
-DISK_GB = {False: 50.0, True: 100.0}  # by whether it has an accelerator: GPU images are large
 SPOT_REPEATED_WORK = 1.10  # time lost to interruptions, assumed; the upper end is the on-demand price
 
 
@@ -32,7 +32,7 @@ def extras_usd_per_hour(candidate: Candidate) -> float:
         return 0.0
     if candidate.costs is None:
         raise PriceNotFound(f"What the disk of a machine on {candidate.offer.provider} costs is not known.")
-    return candidate.costs.extras_usd_per_hour(DISK_GB[candidate.is_gpu])
+    return candidate.costs.extras_usd_per_hour(BOOT_DISK_GIB[candidate.is_gpu])
 
 
 def hourly_usd(candidate: Candidate) -> float:

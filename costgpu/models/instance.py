@@ -12,6 +12,8 @@ from enum import StrEnum
 
 from costgpu.models.offer import Offer
 
+SSH_PORT = 22
+
 
 class InstanceState(StrEnum):
     """The provider's states, reduced to what matters for money."""
@@ -52,7 +54,7 @@ class Endpoint:
 
     kind: str
     host: str = ""
-    port: int = 22
+    port: int = SSH_PORT
     user: str = "root"
     folder: str = ""
 

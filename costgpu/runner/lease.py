@@ -6,8 +6,9 @@ import math
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.estimate.cost import CPU_READY_SECONDS, DISK_GB, GPU_READY_SECONDS
+from costgpu.estimate.cost import CPU_READY_SECONDS, GPU_READY_SECONDS
 from costgpu.models.offer import Offer
+from costgpu.models.provider_costs import BOOT_DISK_GIB
 from costgpu.models.run import Lease
 from costgpu.providers import registry
 from costgpu.runner.timeouts import POWER_OFF_SECONDS
@@ -32,7 +33,7 @@ def extras_usd_per_hour(offer: Offer, disk_gib: int | None = None) -> Decimal:
     Raises:
         PriceNotFound: The provider does not say what they cost.
     """
-    size = disk_gib or DISK_GB[offer.accelerator is not None]
+    size = disk_gib or BOOT_DISK_GIB[offer.accelerator is not None]
     return Decimal(str(round(registry.costs(offer.provider).extras_usd_per_hour(size), 6)))
 
 

@@ -10,12 +10,12 @@ from decimal import Decimal
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.prediction import Prediction
+from costgpu.models.provider_costs import BOOT_DISK_GIB
 from costgpu.models.run import Lease, Option
 from costgpu.runner.lease import LOCAL, extras_usd_per_hour, lease_for
 
 MAX_OPTIONS = 12  # places to fail over to
 MAX_PRICE_RATIO = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
-DISK_GIB = {False: 50, True: 100}  # the images of GPU machines are large
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
             continue
         if options and not _replaces(place, places[0]):
             continue
-        disk = limits.disk_gib or DISK_GIB[place.offer.accelerator is not None]
+        disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
         options.append(
             Option(
                 offer=place.offer,

@@ -13,7 +13,7 @@ from costgpu.errors import AuthError, InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.facts import COSTS
+from costgpu.providers.aws.costs import COSTS
 from costgpu.providers.aws.instances import Instances, tags_in
 from costgpu.providers.aws.session import Clients
 from costgpu.providers.aws.termination_schedule import Schedules, run_of

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest
-from costgpu.models.instance import CreateRequest
+from costgpu.models.instance import SSH_PORT, CreateRequest
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.session import Clients
@@ -16,7 +16,6 @@ from costgpu.providers.base import TAG_RUN
 from costgpu.providers.common import network_of
 
 T = TypeVar("T")
-SSH_PORT = 22
 SETTLE_TRIES, SETTLE_SECONDS = 6, 0.5  # a new group is not at once known to every part of EC2
 
 

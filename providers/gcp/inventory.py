@@ -14,6 +14,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.common import lease_in, not_ours
 from costgpu.providers.gcp import sdk
+from costgpu.providers.gcp.costs import COSTS
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.launch import facts_from, label_value
 from costgpu.providers.gcp.network import allow_name, deny_name
@@ -26,7 +27,7 @@ STILL_USED = frozenset({"resourceInUseByAnotherResource", "RESOURCE_IN_USE_BY_AN
 # is on the bill. Source: Google Cloud, "Disk and image pricing", and "VPC pricing", external IP addresses (read 2026-11).
 DISK_USD_PER_GIB_MONTH = {
     "pd-standard": 0.04,
-    "pd-balanced": 0.10,
+    "pd-balanced": COSTS.disk_usd_per_gb_month,
     "pd-ssd": 0.17,
     "pd-extreme": 0.125,
     "hyperdisk-balanced": 0.08,
@@ -37,7 +38,7 @@ DISK_USD_PER_GIB_MONTH = {
 HYPERDISK_INCLUDED_IOPS, USD_PER_IOPS_MONTH = 3000, 0.005  # of hyperdisk-balanced
 HYPERDISK_INCLUDED_MIB, USD_PER_MIB_MONTH = 140, 0.04
 SNAPSHOT_USD_PER_GIB_MONTH = 0.05
-ADDRESS_USD_PER_HOUR = {False: 0.005, True: 0.0025}
+ADDRESS_USD_PER_HOUR = {False: COSTS.address_usd_per_hour, True: 0.0025}
 """In use; by whether its machine is a spot one."""
 IDLE_ADDRESS_USD_PER_HOUR = 0.01  # reserved, and used by nothing
 

@@ -12,14 +12,13 @@ import re
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Throttled
-from costgpu.models.instance import CreateRequest
+from costgpu.models.instance import SSH_PORT, CreateRequest
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.common import network_of
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, network_tag
 from costgpu.providers.gcp.session import Clients
 
-SSH_PORT = "22"
 ALLOW_PRIORITY, DENY_PRIORITY = 900, 901
 """Before the rules that people make without a number (1000) and the default network's (65534); a smaller number wins."""
 RULE_SECONDS = 60.0  # until a rule is in force
@@ -101,7 +100,7 @@ class Network:
             **self._rule(allow_name(run_id), run_id, facts),
             "priority": ALLOW_PRIORITY,
             "source_ranges": [source],
-            "allowed": [{"I_p_protocol": "tcp", "ports": [SSH_PORT]}],
+            "allowed": [{"I_p_protocol": "tcp", "ports": [str(SSH_PORT)]}],
         }
 
     def _deny(self, run_id: str, facts: str) -> dict[str, Any]:

@@ -194,7 +194,7 @@ def _total(reference: Reference, epochs: float | None) -> Total:
     if wanted is None:
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch, how=words)
     usual = "" if epochs is not None else ", as usual"
-    how = f"{wanted:g} epochs{usual}, of {words}"
+    how = f"{wanted:g} {'epoch' if wanted == 1 else 'epochs'}{usual}, of {words}"
     return Total(kind=TotalKind.EXACT, steps=wanted * per_epoch, steps_per_epoch=per_epoch, how=how)
 
 

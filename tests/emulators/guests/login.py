@@ -111,16 +111,17 @@ def boot(machines: NspawnMachines, guest: GuestSpec) -> Booted:
     return booted
 
 
-def wait_for_banner(booted: Booted, seconds: float = 20.0) -> Booted:
+def wait_for_banner(booted: Booted, seconds: float = 60.0) -> Booted:
     import socket
 
+    end = time.monotonic() + seconds  # from now on: after a reboot the machine is older than that
     while not booted.seconds:
         try:
             with socket.create_connection((booted.spec.public_ip, 22), 0.5) as connection:
                 if connection.recv(4) == b"SSH-":
                     booted.seconds = time.monotonic() - booted.started
         except OSError:
-            if booted.exits or time.monotonic() - booted.started > seconds:
+            if booted.exits or time.monotonic() > end:
                 raise AssertionError(f"no sshd within {seconds} s; exits: {booted.exits}") from None
             time.sleep(0.02)
     return booted

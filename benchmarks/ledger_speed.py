@@ -45,7 +45,7 @@ APPEND = """
 import sys
 from datetime import datetime, UTC
 from pathlib import Path
-from costgpu.job import EventKind, RunEvent
+from costgpu.models.job import EventKind, RunEvent
 from costgpu.ledger import Ledger
 with Ledger.open(folder=Path(sys.argv[1])) as ledger:
     for n in range(int(sys.argv[3])):

@@ -10,7 +10,7 @@ LOGS = ("stdout.log", "stderr.log")
 
 
 def job_status(home: Home) -> dict[str, Any]:
-    """The fields of `costgpu.job.JobStatus`."""
+    """The fields of `costgpu.models.job.JobStatus`."""
     ended = home.read("exit.json")  # first: what is written before it is then seen, too
     order = home.read("order.json")
     progress = home.read("progress.json") or {}

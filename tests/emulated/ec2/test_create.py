@@ -99,7 +99,7 @@ def test_the_older_ubuntu_where_the_newer_is_not_published(
     cloud: RunningEc2, aws: AwsProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only_older = "/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/hvm/ebs-gp2/ami-id"
-    monkeypatch.setattr("costgpu.providers.aws.images.UBUNTU", only_older)
+    monkeypatch.setattr("costgpu.providers.aws.launch.UBUNTU", only_older)
     aws.create(request(cpu_offer()))
     [found] = boto3.client("ec2").describe_images(ImageIds=[cloud.instances()[0]["image"]])["Images"]
     assert "22.04" in found["Name"]

@@ -29,8 +29,6 @@ import sys
 from datetime import UTC, datetime, timedelta
 from costgpu.clock import SystemClock
 from costgpu.providers.aws.provider import AwsProvider
-from tests.emulator.create_requests import request
-from costgpu.providers.aws.provider import AwsProvider
 from tests.emulators.ec2.create_requests import request
 sys.stdin.readline()
 AwsProvider(clock=SystemClock()).create(request(lease_until=datetime(2027, 1, 1, tzinfo=UTC)))

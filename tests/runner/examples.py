@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import tests.fake_cloud.spec  # noqa: F401 - makes the provider of these offers known, in every process
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Identity
 from costgpu.models.job import JobSpec

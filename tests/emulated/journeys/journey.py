@@ -63,7 +63,7 @@ class Client:
         """Whether it has said so on stderr, wherever its lines were broken."""
         return " ".join(text.split()) in " ".join(self.err.decode(errors="replace").split())
 
-    def wait(self, seconds: float = 240.0) -> int:
+    def wait(self, seconds: float = 90.0) -> int:
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -74,10 +74,10 @@ class Client:
         self.process.kill()
         self.process.wait()
 
-    def until_says(self, text: str, seconds: float = 180.0) -> None:
+    def until_says(self, text: str, seconds: float = 60.0) -> None:
         self.until(lambda: self.says(text), seconds, f"it says {text!r}")
 
-    def until(self, condition: Callable[[], object], seconds: float = 180.0, what: str = "") -> None:
+    def until(self, condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
         """Waits for something that must come while the process lives."""
         deadline = time.monotonic() + seconds
         while not condition():
@@ -85,7 +85,7 @@ class Client:
             assert time.monotonic() < deadline, f"not within {seconds} s: {what}\n{self}"
             time.sleep(0.05)
 
-    def until_stopped(self, seconds: float = 180.0) -> None:
+    def until_stopped(self, seconds: float = 60.0) -> None:
         path = Path(f"/proc/{self.process.pid}/stat")
         self.until(lambda: path.read_text().rpartition(")")[2].split()[0] == "T", seconds, "it stops")
 
@@ -227,7 +227,7 @@ class Person:
     def instances(self, name: str = "") -> list[dict[str, Any]]:
         return self.account.instances(name or self.name)
 
-    def guest(self, name: str = "", seconds: float = 180.0) -> InGuest:
+    def guest(self, name: str = "", seconds: float = 60.0) -> InGuest:
         """The machine of a job, as soon as it has power."""
         found: list[dict[str, Any]] = []
 
@@ -256,7 +256,7 @@ class Person:
         return path
 
 
-def until(condition: Callable[[], object], seconds: float = 180.0, what: str = "") -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
     """Waits as `guests.until`, but asks less often: many wait at the same time."""
 
     def slowly() -> object:

@@ -105,7 +105,7 @@ def test_an_interrupt_ends_the_script_too(number: signal.Signals, tmp_path: Path
         text=True,
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
     )
-    until(lambda: has_stepped(tmp_path) or child.poll() is not None, 240)
+    until(lambda: has_stepped(tmp_path) or child.poll() is not None, 60)
     assert child.poll() is None, child.communicate()
     child.send_signal(number)
     out, err = child.communicate(timeout=60)
@@ -126,7 +126,7 @@ def test_the_script_dies_with_costgpu(tmp_path: Path) -> None:
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
         cwd=tmp_path,
     )
-    until(lambda: has_stepped(tmp_path), 240)
+    until(lambda: has_stepped(tmp_path), 60)
     probe = psutil.Process(child.pid).children()[0]
     child.kill()
     child.wait()

@@ -111,7 +111,7 @@ def boot(machines: NspawnMachines, guest: GuestSpec) -> Booted:
     return booted
 
 
-def wait_for_banner(booted: Booted, seconds: float = 60.0) -> Booted:
+def wait_for_banner(booted: Booted, seconds: float = 20.0) -> Booted:
     import socket
 
     end = time.monotonic() + seconds  # from now on: after a reboot the machine is older than that

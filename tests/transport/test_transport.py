@@ -113,22 +113,29 @@ def test_input_that_cannot_be_read_ends_the_command(transport: Transport, tmp_pa
 
 
 def test_a_timeout_ends_the_command(transport: Transport, tmp_path: Path) -> None:
+    began: list[float] = []
+
     def once_it_runs() -> Iterator[bytes]:
         until((tmp_path / "pid").exists)
+        began.append(time.monotonic())
         yield b"x"
 
     script = f"echo $$ >{tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 60"
     with pytest.raises(HostUnreachable, match=r"has not answered .*for 1 s"):
         transport.run(["/bin/sh", "-c", script], stdin=once_it_runs(), timeout_seconds=1)
+    assert time.monotonic() - began[0] < 10
     wait_until_gone(int((tmp_path / "pid").read_text()))
+    assert time.monotonic() - began[0] < 15  # long before it would have ended by itself
 
 
 def test_a_stream_comes_as_it_is_written(transport: Transport) -> None:
     script = "echo one; read line; echo two; sleep 60"
     with transport.stream(["/bin/sh", "-c", script], stdin=b"go\n") as pieces:
         got = b""
+        started = time.monotonic()
         while got != b"one\ntwo\n":
             got += next(pieces)
+        assert time.monotonic() - started < 10
 
 
 def test_a_stream_ends_with_its_command(transport: Transport) -> None:
@@ -156,10 +163,13 @@ def test_a_stream_is_read_only_as_fast_as_its_reader(transport: Transport, tmp_p
 
 def test_leaving_a_stream_ends_its_command_and_what_it_started(transport: Transport) -> None:
     script = "sleep 60 & echo $$ $!; wait"
+    started = time.monotonic()
     with transport.stream(["/bin/sh", "-c", script]) as pieces:
         pids = [int(word) for word in next(pieces).split()]
+    assert time.monotonic() - started < 10
     for pid in pids:
         wait_until_gone(pid)
+    assert time.monotonic() - started < 15  # long before they would have ended by themselves
 
 
 def test_a_command_that_ignores_sigterm_is_killed(transport: Transport) -> None:

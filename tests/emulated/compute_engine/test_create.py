@@ -296,3 +296,14 @@ def test_the_id_comes_before_the_machine_runs(gce: RunningComputeEngine, gcp: Gc
     gce.settings(insert_seconds=30.0)
     instance = gcp.create(request(cpu_offer(), lease_until=SystemClock().now() + timedelta(hours=1)))
     assert instance.state is InstanceState.PENDING
+
+
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_an_answer_that_is_lost(gce: RunningComputeEngine, gcp: GcpProvider, at: str) -> None:
+    wanted = request(cpu_offer())
+    gce.fault({"action": "instances.insert", "when": at, "drop": True, "times": 1})
+    with pytest.raises(Unreachable):
+        gcp.create(wanted)
+    other = GcpProvider(clock=SystemClock())
+    assert other.create(wanted).ref.instance_id == f"us-central1-a/costgpu-{wanted.token}"
+    assert len(gce.instances()) == 1

@@ -362,3 +362,24 @@ def test_an_address_that_is_none(cloud: RunningEc2, aws: AwsProvider) -> None:
     with pytest.raises(InvalidRequest, match="not an address range"):
         aws.create(request(allow_from="my laptop"))
     assert not cloud.instances()
+
+
+def test_a_lost_reply_then_the_same_request_is_one_instance(cloud: RunningEc2, aws: AwsProvider) -> None:
+    wanted = request()
+    cloud.fault({"action": "RunInstances", "when": "after", "drop": True})
+    with pytest.raises(Unreachable):
+        aws.create(wanted)
+    assert len(cloud.instances()) == 1
+    instance = aws.create(wanted)
+    assert [row["id"] for row in cloud.instances()] == [instance.ref.instance_id]
+
+
+def test_the_same_request_returns_the_same_instance(cloud: RunningEc2, aws: AwsProvider) -> None:
+    wanted = request()
+    first = aws.create(wanted)
+    assert aws.create(wanted).ref == first.ref
+    assert AwsProvider(clock=SystemClock()).create(wanted).ref == first.ref
+    found = aws.find(wanted)
+    assert found is not None
+    assert found.ref == first.ref
+    assert len(cloud.instances()) == 1

@@ -316,3 +316,36 @@ def test_schedules_of_others_are_left_alone(cloud: RunningEc2, role: str) -> Non
     assert aws.clean_up(RUN, "us-east-1") == ()
     assert aws.list_owned(["us-east-1"]).leftovers == ()
     assert len(client.list_schedules()["Schedules"]) == 2
+
+
+def test_terminate_works_on_pending_and_on_stopped_machines(cloud: RunningEc2, aws: AwsProvider) -> None:
+    cloud.settings(pending_seconds=0.3)
+    pending = aws.create(request())
+    aws.terminate(pending.ref)
+    ended(cloud, pending)
+    stopped = running(cloud, aws, run_id="second00000a")
+    boto3.client("ec2").stop_instances(InstanceIds=[stopped.ref.instance_id])
+    cloud.until(lambda: bool(cloud.instances("stopped")))
+    described = aws.describe(stopped.ref)
+    assert described is not None
+    assert described.state is InstanceState.STOPPED
+    assert described.state.alive
+    aws.terminate(stopped.ref)
+    ended(cloud, stopped)
+
+
+def test_what_is_gone_already_is_no_error(cloud: RunningEc2, aws: AwsProvider) -> None:
+    never = InstanceRef(provider="aws", region="us-east-1", instance_id="i-0123456789abcdef0")
+    aws.terminate(never)
+    assert aws.describe(never) is None
+    assert aws.console(never) == ""
+    assert "ec2:TerminateInstances" not in cloud.calls()
+
+
+def test_only_the_run_that_is_named_is_cleaned_up(cloud: RunningEc2, aws: AwsProvider) -> None:
+    first, second = running(cloud, aws), running(cloud, aws, run_id="second00000a")
+    for each in (first, second):
+        aws.terminate(each.ref)
+        ended(cloud, each)
+    aws.clean_up(RUN, "us-east-1")
+    assert [each.run_id for each in aws.list_owned(["us-east-1"]).leftovers] == ["second00000a"]

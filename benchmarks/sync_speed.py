@@ -113,9 +113,9 @@ def fetching(folder: Path, server: Server) -> None:
                 shutil.copy(there / entry.path, target / entry.path)
 
     took = seconds(
-        lambda: fetch_and_place(Here(), small.files, workdir=folder / "home", sent={}, run_id="benchmark")  # type: ignore[arg-type]
+        lambda: fetch_and_place(Here(), small.files, workdir=folder / "home", run_id="benchmark")  # type: ignore[arg-type]
     )
-    print(f"bring_home: {len(small.files)} files, made safe on disk: {took:.2f} s")
+    print(f"fetch_and_place: {len(small.files)} files, made safe on disk: {took:.2f} s")
 
 
 def following(server: Server, count: int, what: str, script: str) -> None:

@@ -1,4 +1,7 @@
-"""The reaper's judgement, on the fake cloud: what is left over, what is left alone, and what is ended."""
+"""The reaper's judgement, on the fake cloud: what is left over, what is left alone, and what is ended.
+
+One file of more than 400 lines: each kind of thing is judged in the same account.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From predictions to an answer, and how much is predicted."""
+"""From predictions to an answer.
+
+One file of more than 400 lines: every rule of the answer is held against the same few predictions.
+"""
 
 from __future__ import annotations
 

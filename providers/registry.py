@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.errors import ConfigError, InvalidRequest, PriceNotFound
+from costgpu.errors import ConfigError, CostGpuError, InvalidRequest, PriceNotFound
 from costgpu.providers.spec import ProviderSetting, ProviderSpec
 
 if TYPE_CHECKING:
@@ -62,13 +62,27 @@ def spec(name: str) -> ProviderSpec:
 
 def specs() -> tuple[ProviderSpec, ...]:
     """Every provider that can be loaded: clouds first, by name, then this computer."""
-    found = {name: _built_in(name) for name in BUILT_IN}
-    for name, place in _entry_points().items():
-        try:
-            found.setdefault(name, _load(name, place))
-        except ConfigError:
-            continue  # one that is broken does not hide the others; asked for by name, it says why
-    return tuple(sorted({**found, **_registered}.values(), key=lambda one: (not one.over_ssh, one.name)))
+    found = {name: _built_in(name) for name in BUILT_IN} | _plugins()[0] | _registered
+    return tuple(sorted(found.values(), key=lambda one: (not one.over_ssh, one.name)))
+
+
+def broken() -> dict[str, str]:
+    """Providers of other packages that cannot be loaded -> why. Machines there are seen by nobody: whoever asks says so."""
+    return _plugins()[1]
+
+
+def has_credentials(spec: ProviderSpec) -> bool:
+    """Whether it makes sense to ask this provider.
+
+    Raises:
+        ConfigError: It fails to say; the code of another package must not keep anybody from asking the others.
+    """
+    try:
+        return spec.has_credentials()
+    except CostGpuError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"The provider {spec.name} fails: {type(error).__name__}: {error}.") from error
 
 
 def names() -> tuple[str, ...]:
@@ -138,6 +152,18 @@ def _load(name: str, place: str) -> ProviderSpec:
     if not isinstance(found, ProviderSpec) or found.name != name:
         raise ConfigError(f"The provider {name} ({place}) is not the ProviderSpec of that name.")
     return found
+
+
+def _plugins() -> tuple[dict[str, ProviderSpec], dict[str, str]]:
+    """Providers of other packages, and why others of them cannot be loaded."""
+    found: dict[str, ProviderSpec] = {}
+    failed: dict[str, str] = {}
+    for name, place in _entry_points().items():
+        try:
+            found[name] = _load(name, place)
+        except ConfigError as error:
+            failed[name] = error.message
+    return found, failed
 
 
 @cache

@@ -164,13 +164,15 @@ class AppContext:
         from costgpu.providers import registry
 
         found = []
+        self.unusable.update(registry.broken())
         for spec in registry.specs():
             try:
-                if spec.has_credentials():
+                if registry.has_credentials(spec):
                     found.append(self.provider(spec.name))
             except CostGpuError as error:  # one that cannot be used does not hide the others
                 self.unusable[spec.name] = error.message
-                self.reporter.note(f"{spec.name} cannot be asked: {error.message}")
+        for name, why in self.unusable.items():
+            self.reporter.note(f"{name} cannot be asked: {why}")
         return found
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunEvent, RunState
+from costgpu.providers import registry
 from costgpu.workflows.context import AppContext
 from tests.cli.here import LOCAL, Here, told, until
 from tests.fake_cloud import FakeCloud
@@ -215,3 +216,12 @@ class TestWithoutAnswers:
         found, out, err = told("reap", "--infra", "mars")
         assert (found, out) == (44, "")
         assert "costgpu knows" in err
+
+
+def test_a_provider_that_cannot_be_loaded_is_not_asked_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "broken", lambda: {"lab": "The provider lab (lab:SPEC) cannot be loaded."})
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    code, out, err = told("reap", "--json")
+    assert code == 46
+    assert json.loads(out)["unreachable"]["lab"] == "The provider lab (lab:SPEC) cannot be loaded."
+    assert "lab cannot be asked" in err

@@ -200,10 +200,10 @@ def _providers(context: AppContext) -> tuple[list[Provider], dict[str, str]]:
     """Providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
     from costgpu.providers import registry
 
-    found, unusable = [], {}
+    found, unusable = [], registry.broken()
     for spec in registry.specs():
         try:
-            if spec.has_credentials():
+            if registry.has_credentials(spec):
                 found.append(context.provider(spec.name))
         except CostGpuError as error:
             unusable[spec.name] = error.message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -117,11 +118,20 @@ def test_a_broken_package_hides_no_other_provider(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(registry, "_registered", {})
     try:
         assert registry.names() == ("aws", "gcp", "local")
+        assert sorted(registry.broken()) == ["alias", "broken"]
         for name in ("broken", "alias"):
             with pytest.raises(ConfigError, match=name):
                 registry.spec(name)
     finally:
         registry._entry_points.cache_clear()
+
+
+def test_a_package_that_fails_to_say_whether_it_has_credentials_is_an_error_of_ours() -> None:
+    def fails() -> bool:
+        raise ZeroDivisionError("its own fault")
+
+    with pytest.raises(ConfigError, match="local fails: ZeroDivisionError: its own fault"):
+        registry.has_credentials(replace(registry.spec("local"), has_credentials=fails))
 
 
 def test_credentials_are_looked_for_in_the_usual_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

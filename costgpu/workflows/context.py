@@ -108,9 +108,8 @@ class AppContext:
             try:
                 url = ledger_url_at_any_rate(os.environ)
             except ConfigError as unknown:
-                return cast(
-                    "Ledger", _UnknownLedger(unknown)
-                )  # another ledger's figures would be taken for the right ones
+                # The default ledger's figures would be taken for the right ones.
+                return cast("Ledger", _UnknownLedger(unknown))
             self._note(error)
         return Ledger.open(url)
 

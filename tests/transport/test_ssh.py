@@ -294,10 +294,11 @@ except KeyboardInterrupt:
 """
 
 
-def program(server: Server, root: Path, code: str, *arguments: str) -> subprocess.Popen[str]:
+def program(server: Server, root: Path, code: str, *arguments: str, dev: bool = False) -> subprocess.Popen[str]:
     """Another process with a transport."""
     where = [str(server.endpoint.port), server.endpoint.user, str(server.keys.user_private.parent)]
-    command = [sys.executable, "-W", "error", "-c", CONNECTED + code, *where, *arguments]
+    strict = ["-W", "error", "-X", "dev"] if dev else ["-W", "error"]
+    command = [sys.executable, *strict, "-c", CONNECTED + code, *where, *arguments]
     return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -321,7 +322,7 @@ def test_ctrl_c_ends_a_wait(server: Server, root: Path, tmp_path: Path, what: st
     ids=["never closed", "closed at exit"],
 )
 def test_a_process_ends_quietly_however_it_closes(server: Server, root: Path, code: str, printed: str) -> None:
-    process = program(server, root, code)
+    process = program(server, root, code, dev=True)
     stdout, stderr = process.communicate(timeout=20)
     assert (process.returncode, stdout, stderr) == (0, printed, "")
 

@@ -1,7 +1,5 @@
 """What holds for every test: no network, no credentials, no home of the person who runs it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

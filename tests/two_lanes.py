@@ -5,8 +5,6 @@
 The second lane's output streams; that of the first follows.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

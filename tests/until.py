@@ -1,7 +1,5 @@
 """Waiting for something that happens in another process or thread."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

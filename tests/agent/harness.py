@@ -1,7 +1,5 @@
 """A machine in a temporary folder, with real processes; and the smallest Transport there can be."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

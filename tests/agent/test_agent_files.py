@@ -1,7 +1,5 @@
 """Installing, sending and fetching through real commands."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

@@ -1,7 +1,5 @@
 """What ends a job early, and what ends its machine, in real processes; `tests/unit/agent/test_guard.py` has the rest."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

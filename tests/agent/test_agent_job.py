@@ -1,7 +1,5 @@
 """A job from its start to its end, in real processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Uploads to presigned addresses, and the provider's notice, against a server on the loopback."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

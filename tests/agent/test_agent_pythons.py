@@ -1,7 +1,5 @@
 """The interpreter of the agent and of the job."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The boot script and its watchdog, as real processes in a temporary home."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Loopback for real servers; and machines with cron, which need minutes, while the other tests run."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

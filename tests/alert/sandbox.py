@@ -8,8 +8,6 @@ happened to FOLDER/found.json. Cases: ``once`` (the mail is taken at once), ``re
 first one), ``well`` (no threshold is crossed).
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -4,8 +4,6 @@ Three machines at once, each with cron, a mail server and a ledger of its own; s
 the first test of the session, since cron fires by the minute.
 """
 
-from __future__ import annotations
-
 import email
 import json
 import subprocess

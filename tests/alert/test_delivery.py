@@ -1,7 +1,5 @@
 """Messages to real servers on this machine, and that addresses stay secret whatever goes wrong."""
 
-from __future__ import annotations
-
 import email
 import logging
 import socket

@@ -1,7 +1,5 @@
 """What tests of `costgpu budget` plant and read."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime, timedelta
 

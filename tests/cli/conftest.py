@@ -1,7 +1,5 @@
 """A computer to type commands at."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

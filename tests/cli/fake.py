@@ -1,7 +1,5 @@
 """The command line and the Python interface on the fake cloud, in this process and in simulated time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`costgpu` itself: commands are loaded when they are called, and the help of every one of them is fit to be read."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

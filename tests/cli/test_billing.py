@@ -1,7 +1,5 @@
 """`costgpu ledger billed` with several providers, of which one refuses."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from decimal import Decimal
 

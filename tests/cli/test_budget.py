@@ -1,7 +1,5 @@
 """`costgpu budget` as people and cron meet it: planted ledgers, real processes, real machines of this computer."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

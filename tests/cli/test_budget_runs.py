@@ -1,7 +1,5 @@
 """What budgets do to runs: the plan's notes, the refusal, `budget check --enforce` on machines of this computer."""
 
-from __future__ import annotations
-
 import json
 import sys
 

@@ -1,7 +1,5 @@
 """`costgpu budget` when the ledger is damaged, the clock years off, the disk full or read-only."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`costgpu doctor` without a cloud: this computer, the policies, and what stands-in for clouds answer."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

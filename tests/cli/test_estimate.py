@@ -1,7 +1,5 @@
 """`costgpu estimate` as a user runs it: a script, a saved profile, options and mistakes."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

@@ -1,7 +1,5 @@
 """`costgpu estimate` beside scripts: kinds of work, programs that print, a GPU of one's own, advice, the page."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Coming back to a run from other terminals: jobs, logs, attach, cancel, fetch, all as processes on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """`costgpu ledger` as a person uses it, and the loop from a run to the next estimate."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

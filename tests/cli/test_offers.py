@@ -1,7 +1,5 @@
 """`costgpu offers` on a small catalog of its own: exactly what it prints, and what its options mean."""
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """`costgpu prices` as people meet it: the real clients against price lists on a port of this machine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime

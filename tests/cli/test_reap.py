@@ -1,7 +1,5 @@
 """`costgpu reap` on this machine: what has outlived its lease or its client is ended, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """`costgpu run` as a user meets it, with this machine as the machine: every process is real."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """What `costgpu run` refuses before anything is made or spent, and what it plans."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

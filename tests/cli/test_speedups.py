@@ -1,7 +1,5 @@
 """`costgpu speedups`: what it prints, and what its options mean."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The AWS adapter with a real boto3, on the emulated account."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

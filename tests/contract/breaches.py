@@ -1,7 +1,5 @@
 """Providers that break the contract, one sentence each: the checks must see every one of them."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ A check takes a fresh harness and raises AssertionError (or lets the provider's 
 One file, however long: it is read beside the contract.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

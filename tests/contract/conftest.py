@@ -1,7 +1,5 @@
 """A fresh harness for each check; an emulated account is one process for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The adapter of Google Cloud with Google's own client, on the emulated project."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 `None` from an optional question means that the provider has no such thing, and the check is left out with a reason.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

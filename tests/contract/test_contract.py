@@ -1,7 +1,5 @@
 """Every provider is held to the contract."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contract.checks import CHECKS, Check

@@ -1,7 +1,5 @@
 """The checks can fail: every one of them is shown a provider that breaks its sentence."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.contract.breaches import BREACHES

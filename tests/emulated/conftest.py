@@ -1,7 +1,5 @@
 """The emulated cloud for the tests of this folder: one process, a new account for each test."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`costgpu doctor` asks both emulated clouds: what is missing is named, with what to do; nothing is created."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -5,8 +5,6 @@
 - GET  faults; POST faults {faults: [see `faults.Fault`], add: beside those that are there}; kill {see `faults.KillOrder`}
 """
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Starts an emulated cloud as a process of its own, and speaks to its control side."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ A server takes ``--port`` (0 for a free one), ``--host`` and ``--machines``; the
 It ends with the process whose number is in EMULATOR_STARTER.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -3,8 +3,6 @@
 Everything is counted, so that a test can first count the requests of a journey and then break it at each of them.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

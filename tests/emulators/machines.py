@@ -4,8 +4,6 @@ The API half (`cloud`) decides states; a hypervisor boots a host for each instan
 `python -m tests.emulators.ec2.server --machines NAME` takes the one that `tests.emulators.guests.nspawn.make(NAME)` returns.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """How long the phases of an emulated machine's life last: a test can end one, however long it was to be."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ AWS: entries of ``GetProducts`` and rows of ``DescribeSpotPriceHistory``, from a
 Shapes and descriptions: the two APIs' references, and price lists that users have published (2026-11).
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

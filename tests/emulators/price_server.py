@@ -11,8 +11,6 @@ By hand:
 Prices are those that ship with costgpu (AWS), and those of ``data/gcp_rates.csv`` (Google).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

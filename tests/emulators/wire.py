@@ -1,7 +1,5 @@
 """One API request as it came over the wire, and the ways in which each protocol says no."""
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.parse

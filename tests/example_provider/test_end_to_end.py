@@ -1,7 +1,5 @@
 """A provider from a package of its own: offers, plan, run and reap on the command line, without a change in costgpu."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

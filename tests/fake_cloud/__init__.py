@@ -9,8 +9,6 @@ What a client sees is `FakeProvider` (the `Provider` protocol) and `FakeHost` (t
 structurally). What a test asks afterwards is `FakeCloud`: who is alive, what is billed, what was touched.
 """
 
-from __future__ import annotations
-
 from tests.fake_cloud.capacity import CapacityRule
 from tests.fake_cloud.cloud import FakeCloud
 from tests.fake_cloud.faults import Call, Faults

@@ -1,7 +1,5 @@
 """Where the fake cloud has no machine free."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

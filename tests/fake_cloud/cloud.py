@@ -1,7 +1,5 @@
 """The fake cloud: what a test scripts, and what it asks afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any

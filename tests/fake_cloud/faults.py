@@ -1,7 +1,5 @@
 """Scripted faults, and the record of every call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 

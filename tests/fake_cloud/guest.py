@@ -5,8 +5,6 @@ time. The rules are the real agent's: a job is ended by its limits only while th
 agent, and the outputs of a finished job wait until the lease unless they could be uploaded.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The fake cloud's own machinery: time line, calls, instances. Tests speak to `FakeCloud`, which is built on it."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import threading

@@ -1,7 +1,5 @@
 """What a run leaves besides its instance on the fake cloud: access rules and, if scripted, disks."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass
 from datetime import datetime

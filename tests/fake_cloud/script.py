@@ -1,7 +1,5 @@
 """What a test writes down before: how a machine boots, what its job does, by which rules its agent acts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """The fake cloud among the providers, in the processes of tests: it has prices, and nobody has credentials for it."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from costgpu.models.provider_costs import NO_EXTRAS

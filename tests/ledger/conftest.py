@@ -1,7 +1,5 @@
 """One PostgreSQL server for all tests, and a new ledger on it, or in a file, for each."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Iterator

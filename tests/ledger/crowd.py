@@ -4,8 +4,6 @@ They wait until all of them are there, and begin at the same moment. What they s
 when they are killed.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ Run as a script: ``processes.py ROLE PLACE [...]``; a place is a folder, or the 
 Everything is imported first; then ``ready`` is printed and a line awaited, so that many can begin at the same moment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

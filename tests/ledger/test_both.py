@@ -3,8 +3,6 @@
 One file of more than 400 lines: together they are the promise that both must keep.
 """
 
-from __future__ import annotations
-
 import random
 import signal
 import time

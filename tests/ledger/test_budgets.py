@@ -1,7 +1,5 @@
 """Budgets and what is spent, in PostgreSQL: the tests of the SQLite file, on a server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -3,8 +3,6 @@
 What also holds on a server, many writers at once and writers that are killed, is in `test_both`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

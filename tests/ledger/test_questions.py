@@ -1,7 +1,5 @@
 """What is asked of closed runs, of both databases: the same answers."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 

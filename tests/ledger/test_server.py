@@ -1,7 +1,5 @@
 """What only a server of ledgers can do: be away, or not be there at all."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import sys

@@ -3,8 +3,6 @@
 ``data/ledger-0.1.0.sql`` is the dump of that ledger, ``data/answers-0.1.0.json`` what 0.1.0 said. Neither is ever changed.
 """
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Iterator

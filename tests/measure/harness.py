@@ -1,7 +1,5 @@
 """Measures the scripts of tests/scripts with the interpreter that runs the tests."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What can be wrong with a script: each its own error, with a hint."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Real programs that print their progress in real time: shell, awk and Python, good ones and bad ones."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

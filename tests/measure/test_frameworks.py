@@ -1,7 +1,5 @@
 """Every framework that a user may bring, each with its real package: steps, totals, FLOPs, and what a GPU could do."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path

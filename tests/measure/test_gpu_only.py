@@ -1,7 +1,5 @@
 """Scripts that insist on CUDA, measured where there is none: what they ask for lands on the CPU."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import replace
 from pathlib import Path

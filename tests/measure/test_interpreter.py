@@ -1,7 +1,5 @@
 """Which Python measures and runs a script."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One PyTorch script with validation, checkpoints and a DataLoader, from its start to the profile."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

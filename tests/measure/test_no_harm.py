@@ -1,7 +1,5 @@
 """A measurement leaves the user's files, and the process table, as they were."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

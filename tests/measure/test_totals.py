@@ -1,7 +1,5 @@
 """The number of steps of real scripts, found while they run, against the truth."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

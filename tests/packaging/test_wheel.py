@@ -1,7 +1,5 @@
 """What is installed from the wheel: the two symlinked folders as real packages, data and typing marker included."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Values that the tests of the run engine share."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any

@@ -3,8 +3,6 @@
 A dead client runs no clean-up: whatever its `finally` blocks call raises, and changes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is not known is not taken for gone: lost answers, other accounts, and clients killed between two steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

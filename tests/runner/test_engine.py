@@ -1,7 +1,5 @@
 """The engine against the fake cloud: one thing goes wrong at a time, and the machine is ended all the same."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The engine and what people and computers do to it: Ctrl-C at every call, two drivers, a ledger that fails, caps."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """The client is killed before and after every call that it makes; then only time passes, and reap runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A provider on which a machine that powers itself off is only stopped: whoever sees that must end it for its disk."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import SimpleNamespace

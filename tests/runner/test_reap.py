@@ -3,8 +3,6 @@
 One file of more than 400 lines: each kind of thing is judged in the same account.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta

@@ -10,8 +10,6 @@ cut off and ended by hand; agents die. Afterwards time passes and reap runs. Wha
 - a finished job's outputs are home whenever a client or reap ended the machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import tempfile
 from pathlib import Path

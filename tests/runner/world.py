@@ -1,7 +1,5 @@
 """A cloud, a ledger and a person, for tests of the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loopback sockets are allowed here; sshd is needed for most."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

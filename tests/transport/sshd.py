@@ -1,7 +1,5 @@
 """A real sshd on a loopback port, and a wire to it that can be cut."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import shutil

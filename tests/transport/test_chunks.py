@@ -1,7 +1,5 @@
 """Input in pieces that are worth a write."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from hypothesis import given

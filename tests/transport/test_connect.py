@@ -1,7 +1,5 @@
 """From an instance to a host."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from datetime import UTC, datetime

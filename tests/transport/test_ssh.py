@@ -1,7 +1,5 @@
 """SSH alone: who is believed, what is used, and what happens when the network goes."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """What every transport does: the same tests over a real sshd and over this machine."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

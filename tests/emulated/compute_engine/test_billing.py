@@ -1,7 +1,5 @@
 """Google's billing export, asked over HTTP as BigQuery's API is: the query, pages, slow jobs, refusals, kept answers."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

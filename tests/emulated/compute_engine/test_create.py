@@ -1,7 +1,5 @@
 """Creating on Google Cloud: what is in the call, what Google's refusals become, and that there is never a second machine."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from datetime import datetime, timedelta

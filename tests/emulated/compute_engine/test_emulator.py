@@ -1,7 +1,5 @@
 """The emulated Compute Engine itself, through Google's own client: that it refuses, remembers and loses as Google does."""
 
-from __future__ import annotations
-
 import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """What the emulated Compute Engine lists and keeps besides instances, through Google's own client."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine

@@ -1,7 +1,5 @@
 """The end of machines on Google Cloud: who ended them, what stays, and that none of it is missed."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The account: who asks, what is refused and how that is said, what is found in all regions."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

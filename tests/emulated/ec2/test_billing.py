@@ -1,7 +1,5 @@
 """Cost Explorer on the emulated account: what is asked, what is kept, what it says when it may not be asked."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from dataclasses import replace

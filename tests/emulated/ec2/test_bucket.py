@@ -1,7 +1,5 @@
 """Outputs by way of a bucket: presigned uploads, verified downloads."""
 
-from __future__ import annotations
-
 import urllib.request
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Creating on AWS: what is in the call, and that there is never a second machine."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 import random

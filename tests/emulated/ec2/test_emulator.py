@@ -1,7 +1,5 @@
 """The emulated cloud itself: that it refuses, remembers, loses and kills as it says it does."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

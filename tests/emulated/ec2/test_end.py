@@ -1,7 +1,5 @@
 """Ending on AWS: terminate, what the states say, what is left behind, the schedule."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

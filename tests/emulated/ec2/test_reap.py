@@ -1,7 +1,5 @@
 """`costgpu reap` on the emulated account: orphans of every kind, look-alikes, regions that fail, permissions."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Compute Engine's API and the guests together, through Google's own client: what a machine does is what the API says."""
 
-from __future__ import annotations
-
 import json
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The API and the guests together: what an instance does is what the API says, and the other way round."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the guests of the emulated cloud have in common with instances: boot, user data, power, keys, time, trouble."""
 
-from __future__ import annotations
-
 import socket
 import threading
 import time

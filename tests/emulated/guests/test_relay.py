@@ -1,7 +1,5 @@
 """The way of a marked test into the testbed and of its reports back, and that nothing of a testbed stays behind."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What is different from cloud to cloud for the people in it: how they get in, what they rent, what is left of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Journeys run side by side, each by a person of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

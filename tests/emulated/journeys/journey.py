@@ -4,8 +4,6 @@ A `Person` has a computer (home, ledger, keys), credentials of their own, and fo
 at once: faults and kill orders of the cloud are told apart by the access key.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -3,8 +3,6 @@
 `sample` chooses a few of all cases, of every kind of kill at least one; FULL=1 chooses all, SEED repeats a choice.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import time

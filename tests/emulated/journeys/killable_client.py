@@ -6,8 +6,6 @@ Nothing of costgpu is changed but the clock that is put into it; the commits are
 KILL comes within the transaction or when it is over; STOP around it, so that whoever is stopped locks nobody out.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

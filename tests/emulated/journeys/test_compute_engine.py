@@ -1,7 +1,5 @@
 """What people do with costgpu on Google Cloud, with the real command line against the emulated project and its hosts."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

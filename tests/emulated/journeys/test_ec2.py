@@ -1,7 +1,5 @@
 """What people do with costgpu on AWS, with the real command line against the emulated cloud and its real hosts."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

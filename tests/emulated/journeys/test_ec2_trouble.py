@@ -1,7 +1,5 @@
 """What goes wrong on AWS: each a clear error with its exit code, and no machine left."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

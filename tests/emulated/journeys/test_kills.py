@@ -5,8 +5,6 @@ alive past its lease, no outputs are lost, no run has two machines, nothing fore
 fewer points: the engine is the same, the adapter and what a power-off means are not.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """One run, two clouds: where AWS has no machine, Google has one, and the run is the same to the end."""
 
-from __future__ import annotations
-
 import json
 import signal
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 One file of more than 400 lines: one short handler for each method, in one table.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """What Compute Engine has where: zones, machine types, accelerators, images; the figures are in ``data/``."""
 
-from __future__ import annotations
-
 import functools
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """The emulated Compute Engine as a process of its own, and its control side."""
 
-from __future__ import annotations
-
 import urllib.parse
 
 from tests.emulators.emulator_client import RunningEmulator

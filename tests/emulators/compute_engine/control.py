@@ -7,8 +7,6 @@
 - GET  leftovers: disks, addresses, snapshots and rules that a new project does not have
 """
 
-from __future__ import annotations
-
 import copy
 
 from costgpu.providers.base import TAG_NAME

@@ -1,7 +1,5 @@
 """Create requests for Google Cloud, with honest values that can be changed one by one."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta

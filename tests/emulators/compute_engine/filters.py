@@ -4,8 +4,6 @@ Both kinds of expression: AIP-160 (``labels.a:*``, ``(name = x) AND (status != y
 expressions (``name eq a.*``). Source: the reference of ``instances.list`` (cloud.google.com/compute/docs, 2026-11).
 """
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Firewall rules of the emulated networks, and what they mean for one guest."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Google's own client on the emulated project, and instances to insert, for tests without the adapter."""
 
-from __future__ import annotations
-
 import functools
 from datetime import UTC, datetime, timedelta
 from typing import Any

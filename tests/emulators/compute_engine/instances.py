@@ -5,8 +5,6 @@ instance counts only while it is RUNNING (cloud.google.com/compute/docs/instance
 termination timestamp is cleared whenever a VM is stopped).
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

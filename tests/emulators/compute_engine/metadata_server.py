@@ -4,8 +4,6 @@ Answers by the address that asks. Source: cloud.google.com/compute/docs/metadata
 .../instances/create-use-spot (2026-11).
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.server
 import threading

@@ -1,7 +1,5 @@
 """Operations: what every change of the Compute Engine API returns, PENDING, then RUNNING, then DONE."""
 
-from __future__ import annotations
-
 import json
 import secrets
 import time

@@ -1,7 +1,5 @@
 """The emulated project's circumstances: time, quotas, shortages, who may do what, and everything that exists in it."""
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import secrets

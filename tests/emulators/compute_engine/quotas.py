@@ -4,8 +4,6 @@ Sources: cloud.google.com/compute/resource-usage and .../docs/instances/limit-vm
 themselves within seven days may use preemptible or standard quota.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@
 Clients need the environment that `RunningComputeEngine.environment` names. ``/emu/...`` is the control side.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from typing import Any

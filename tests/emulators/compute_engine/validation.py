@@ -1,7 +1,5 @@
 """What Compute Engine refuses at once: values that are wrong in themselves, or name nothing that exists."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """One instance of Compute Engine: what it is, and how an insert describes it."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from datetime import datetime

@@ -4,8 +4,6 @@ Shapes: cloud.google.com/apis/design/errors, .../compute/docs/api/troubleshootin
 (2026-11).
 """
 
-from __future__ import annotations
-
 import json
 import re
 import urllib.parse

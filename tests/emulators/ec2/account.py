@@ -1,7 +1,5 @@
 """The emulated account's circumstances: time, addresses, quotas, shortages, public images."""
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import threading

@@ -1,7 +1,5 @@
 """The emulated AWS account as a process of its own, and its control side."""
 
-from __future__ import annotations
-
 import urllib.request
 from typing import Any
 

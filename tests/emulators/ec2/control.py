@@ -5,8 +5,6 @@
 - POST power-off {instance_id}; interrupt {instance_id, notice_seconds}; change {instance_id, attribute: value, ...}
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable
 from typing import Any

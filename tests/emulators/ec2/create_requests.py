@@ -1,7 +1,5 @@
 """Create requests for the tests, with honest values that can be changed one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal

@@ -3,8 +3,6 @@
 moto's backend methods are replaced, not its HTTP layer, so permissions and dry runs are decided first, as in AWS.
 """
 
-from __future__ import annotations
-
 import base64
 import copy
 import json

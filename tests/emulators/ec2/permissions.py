@@ -1,7 +1,5 @@
 """IAM's SimulatePrincipalPolicy: what a user's or role's own policies say about actions, resources and conditions."""
 
-from __future__ import annotations
-
 import fnmatch
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Plants what runs can leave behind, and what only looks as if a run had left it, through the plain API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@
 Clients need nothing but AWS_ENDPOINT_URL and any credentials. ``/emu/...`` is the control side (see `control`).
 """
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

@@ -1,7 +1,5 @@
 """The other services: Service Quotas that know vCPUs, and an EventBridge Scheduler that fires."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -3,8 +3,6 @@
 Without it, guests would share ``system.slice/ssh.service`` and the like, as each one's systemd is the root of its tree.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

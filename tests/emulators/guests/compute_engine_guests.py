@@ -4,8 +4,6 @@ The agent's script runner asks for ``startup-script`` at EVERY boot and runs it 
 before it, unlike on AWS. Source: github.com/GoogleCloudPlatform/guest-agent, README, "Metadata Scripts" (2026-11).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.emulators.compute_engine.metadata_server import Metadata

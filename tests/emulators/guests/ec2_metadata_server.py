@@ -3,8 +3,6 @@
 Answers by the address that asks: user data, identity document, and the metadata that cloud-init and agents read.
 """
 
-from __future__ import annotations
-
 import http.server
 import json
 import secrets

@@ -1,7 +1,5 @@
 """Fixtures for tests marked ``emulator``: a cloud whose instances are guests, or the guests without a cloud."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

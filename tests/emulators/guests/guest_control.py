@@ -3,8 +3,6 @@
 Guests are named by their instance ids. Everything here fails with `NoGuest` if the guest is not running.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import time

@@ -7,8 +7,6 @@
 Nothing in it reaches the network, and all of it ends with the command, or with this process, even by SIGKILL.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

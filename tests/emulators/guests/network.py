@@ -3,8 +3,6 @@
 The public addresses are routed to the bridge, so the product reaches a "public" address, and nothing else anywhere.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path

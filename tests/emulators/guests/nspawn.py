@@ -4,8 +4,6 @@ A guest has its own disk (a layer over the shared root file system, gone with th
 tree and control group. Its state is in the file system below `STATE`, so that `guests` can reach it from any process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import http.server
 import shutil

@@ -3,8 +3,6 @@
 python -m tests.emulators.guests.packages   installs what is missing (as root, on Debian and its relatives)
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@
 and every report of it is shown as if the test had run here. `Inside` is the other end of the pipe.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import queue

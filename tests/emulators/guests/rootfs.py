@@ -5,8 +5,6 @@
 It comes from the package mirror that this machine's own apt uses. `TESTBED_CACHE` names another folder for it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

@@ -4,8 +4,6 @@
 - ``/etc/testbed/gpus``: one line ``name, utilisation in percent`` for each GPU. ``nvidia-smi`` exists only with it.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 CLOCK = "etc/testbed/clock-offset"

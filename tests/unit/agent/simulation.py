@@ -1,7 +1,5 @@
 """A machine whose time is simulated: a guard, a supervisor that only notes its signals, and a clock to move on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

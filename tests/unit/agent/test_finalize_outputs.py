@@ -1,7 +1,5 @@
 """What a job has left, made ready: what is uploaded, and what is remembered of it."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What ends a job early, and what ends its machine: the daemon's guard in simulated time."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from types import SimpleNamespace

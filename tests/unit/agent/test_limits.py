@@ -1,7 +1,5 @@
 """The rules by which a job, and then its machine, is ended."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The agent is stopped: when outputs are saved before that, and how the job is ended."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

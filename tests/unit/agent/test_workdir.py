@@ -1,7 +1,5 @@
 """The work folder on the machine: arrival, and what are outputs."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import io

@@ -1,7 +1,5 @@
 """What a command in cron gets from the terminal that installed it, and what it must never get."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`costgpu budget cron --install` and `--remove` on crontabs of all kinds, with a `crontab` command of ours."""
 
-from __future__ import annotations
-
 import sys
 from datetime import UTC, datetime
 from pathlib import Path

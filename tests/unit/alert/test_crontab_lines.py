@@ -1,7 +1,5 @@
 """Crontab lines and blocks: nothing but our lines changes, and what runs is what was meant."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

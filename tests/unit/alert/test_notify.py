@@ -1,7 +1,5 @@
 """Why a delivery failed, in words of ours; and what `costgpu budget test-alert` says before anything is sent."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`import costgpu` in notebooks and programs: values in, frozen values out, nothing printed."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import json

@@ -1,7 +1,5 @@
 """Hand-made workloads and offers for the tests of advice."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

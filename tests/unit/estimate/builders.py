@@ -1,7 +1,5 @@
 """Values of the estimate with defaults; every builder takes changes by field name."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Advice: where the right one is known, where none must be given, and that a saving is what the prediction then says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """Advice on places: spot, regions, other instances, preprocessing elsewhere, and what does not fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

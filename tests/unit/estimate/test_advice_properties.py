@@ -1,7 +1,5 @@
 """Properties of advice over any mixture of what limits a job: real savings, in order, that the prediction confirms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

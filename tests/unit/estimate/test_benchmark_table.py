@@ -1,7 +1,5 @@
 """Predictions from the benchmark table, from sums, and for code that a GPU does nothing for."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from datetime import date

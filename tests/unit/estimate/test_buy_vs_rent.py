@@ -1,7 +1,5 @@
 """Rent or own, energy and free notebooks: the arithmetic, the names, and what is said of them."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A profile measured on a GPU of this machine, as the calibration of predictions for others."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import replace

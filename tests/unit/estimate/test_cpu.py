@@ -1,7 +1,5 @@
 """From this CPU to a cloud CPU: what must hold for any machine, and a few numbers worked out by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

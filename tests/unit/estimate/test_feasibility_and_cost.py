@@ -1,7 +1,5 @@
 """Where a workload can run at all, and what the providers bill for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any

@@ -3,8 +3,6 @@
 t = 1.03 F/P + 0.0135 Fw/S + 1.20 B/BW + 12e-6 K,   S = sqrt(BW * 1e10 * SM_GHz)
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

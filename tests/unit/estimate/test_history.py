@@ -1,7 +1,5 @@
 """A prediction from runs that were measured."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

@@ -1,7 +1,5 @@
 """FLOPs, bytes and kernels of single ops, counted by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

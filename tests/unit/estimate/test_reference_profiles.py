@@ -1,7 +1,5 @@
 """What cannot be measured: reference workloads and language models by their size."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How much is predicted: the whole job, an epoch, or a thousand steps."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

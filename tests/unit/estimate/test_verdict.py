@@ -3,8 +3,6 @@
 One file of more than 400 lines: every rule of the answer is held against the same few predictions.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """A workload and verdicts to render and to weigh, made without measuring."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from datetime import date

@@ -1,7 +1,5 @@
 """The fake cloud's provider side: time, consistency, faults, and the questions that tests ask of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The fake cloud's machine side: what a runner's Host sees, and the agent's rules in simulated time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

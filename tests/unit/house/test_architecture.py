@@ -1,7 +1,5 @@
 """The house: who may import whom, what the probe may use, and that a breach is seen."""
 
-from __future__ import annotations
-
 import ast
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """README, docs and help: links lead somewhere, lines are short. That names in them exist is `test_words_are_real`."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The error tree is part of the interface: its exit codes are unique, documented and never those of a signal."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The probe's hooks leave the script as it is: one that fails does not end it, and parameters keep their meaning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from costgpu.measure.probe import patching

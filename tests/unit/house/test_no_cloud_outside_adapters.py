@@ -1,7 +1,5 @@
 """No cloud is named in the code outside its adapter: whatever is special about one stands in its `ProviderSpec`."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Looked at are the text constants of the program (messages, hints, help texts), README.md and docs/.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

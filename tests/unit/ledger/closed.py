@@ -1,7 +1,5 @@
 """Closed runs for tests of what the ledger tells, written as events, as the engine writes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

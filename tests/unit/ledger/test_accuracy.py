@@ -1,7 +1,5 @@
 """Estimates against what happened."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """Billed rows in the ledger, and metered beside billed on a page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta

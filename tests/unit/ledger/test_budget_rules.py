@@ -1,7 +1,5 @@
 """The pure rules of budgets: periods in every odd time zone, thresholds, forecast, and what people write."""
 
-from __future__ import annotations
-
 import contextlib
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Budgets and alerts as rows: set once, told once, by one; and when whoever tells is killed, by another."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

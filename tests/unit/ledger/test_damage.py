@@ -1,7 +1,5 @@
 """Ledgers of other versions, and ledgers that something has damaged."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path

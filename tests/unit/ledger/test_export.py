@@ -1,7 +1,5 @@
 """Files for other programs: what they hold, and that FOCUS is what its specification says."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

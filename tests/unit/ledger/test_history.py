@@ -1,7 +1,5 @@
 """Periods, sums and pages over closed runs, against sums made by hand."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """From a run's events to its outcome, and from outcomes to what the next estimate starts from."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """What `closings`, `runs` and `run_tags` hold, from the events."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any

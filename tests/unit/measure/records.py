@@ -1,7 +1,5 @@
 """Records as the probe writes them, with defaults for everything that a test is not about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from costgpu.measure.profile.profile_builder import build_profile

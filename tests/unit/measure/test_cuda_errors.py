@@ -1,7 +1,5 @@
 """What is taken for a script's wish for CUDA, and what is not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

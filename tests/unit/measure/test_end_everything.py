@@ -1,7 +1,5 @@
 """What a measurement ends: what its script has left behind, and nothing that others have started meanwhile."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Every way in which a measurement can fail becomes an error that says what happened and what to do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

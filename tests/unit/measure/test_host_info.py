@@ -1,7 +1,5 @@
 """What is told of a CPU without a benchmark."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from types import SimpleNamespace

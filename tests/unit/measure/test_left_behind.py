@@ -1,7 +1,5 @@
 """Which of the files that a measured script has made are left where they are."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

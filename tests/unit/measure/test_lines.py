@@ -1,7 +1,5 @@
 """Bytes into lines, lines into readings, and the user's own pattern."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

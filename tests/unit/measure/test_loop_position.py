@@ -1,7 +1,5 @@
 """How far the loops of a plain script have come: read from live loops, at an iteration that is known."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """From a probe's record to a profile."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

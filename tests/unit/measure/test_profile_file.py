@@ -1,7 +1,5 @@
 """Workload profiles on disk."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

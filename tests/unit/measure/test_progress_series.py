@@ -1,7 +1,5 @@
 """Phases from the probe's progress series, from hand-made records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Trip counts from source and live variables, without running the user's code."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 import math

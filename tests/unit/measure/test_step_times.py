@@ -1,7 +1,5 @@
 """Step times and the work beside the steps, from hand-made intervals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

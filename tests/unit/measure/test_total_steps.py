@@ -1,7 +1,5 @@
 """The number of steps, from hand-made snapshots."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The number of steps, against loops that really run."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path

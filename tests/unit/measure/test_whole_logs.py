@@ -3,8 +3,6 @@
 The logs of tests/logs were written in the formats of the programs; before each line stands when it came, in seconds.
 """
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from typing import Any

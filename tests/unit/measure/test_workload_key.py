@@ -1,7 +1,5 @@
 """What is the same work, and what is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parsing and formatting: what is formatted reads back, and what cannot be meant is refused."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 
 import pytest

@@ -1,7 +1,5 @@
 """Queries: the same answer as testing every offer, in the order asked for, or an error that helps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any

@@ -1,7 +1,5 @@
 """What must be true of the shipped prices and hardware figures, whoever wrote them."""
 
-from __future__ import annotations
-
 import csv
 from collections import defaultdict
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """New prices against known ones: what is taken, what is reported, what is kept apart."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal

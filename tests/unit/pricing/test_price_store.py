@@ -1,7 +1,5 @@
 """The prices in use: the shipped ones, and refreshed ones over them for as long as their file is sound."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

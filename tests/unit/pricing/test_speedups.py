@@ -1,7 +1,5 @@
 """The benchmark table: its loader names every mistake, its rows are what they must be, and it prints at 80 columns."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

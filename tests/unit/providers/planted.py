@@ -1,7 +1,5 @@
 """Ledgers with runs in them, as the runner would have written them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

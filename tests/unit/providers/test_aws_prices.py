@@ -1,7 +1,5 @@
 """AWS's price lists to prices: plain Linux machines only, the cheapest real zone, and nothing that contradicts itself."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable
 from dataclasses import replace

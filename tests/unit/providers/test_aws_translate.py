@@ -1,7 +1,5 @@
 """What botocore raises, in costgpu's words; without a network."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import string

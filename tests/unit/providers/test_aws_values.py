@@ -1,7 +1,5 @@
 """The AWS adapter's pure parts: user data, tags, images, quotas, names, descriptions, access rules."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Checks: their time limit, what stops what, how grave it is; and what the policies ask for."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

@@ -1,7 +1,5 @@
 """Around Google's machines: images, quotas, prices of what is left, addresses, credentials. Pure."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Google's SKUs to prices: every known machine, no look-alike, and never a partial sum."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from collections.abc import Iterable

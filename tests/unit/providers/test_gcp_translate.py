@@ -1,7 +1,5 @@
 """What Google raises, in costgpu's words; without a network. The documents are those of Google's documentation."""
 
-from __future__ import annotations
-
 import inspect
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The adapter of Google Cloud, its pure parts: the insert call, labels, descriptions, histories."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

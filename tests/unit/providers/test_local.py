@@ -1,7 +1,5 @@
 """This machine as a provider: real processes, real kills, and the truth about them afterwards."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

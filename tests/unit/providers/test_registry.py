@@ -1,7 +1,5 @@
 """Providers by name, what is not imported on the way, and what other packages register."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

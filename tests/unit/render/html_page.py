@@ -1,7 +1,5 @@
 """A page as a test reads it: tags closed in order, texts, and nothing in it that could do or load anything."""
 
-from __future__ import annotations
-
 import re
 from html.parser import HTMLParser
 

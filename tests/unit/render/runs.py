@@ -1,7 +1,5 @@
 """Plans, runs, receipts and machines to show, and what they look like at 80 columns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Advice as lines of 80 columns and as JSON-ready values."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

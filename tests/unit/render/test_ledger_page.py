@@ -1,7 +1,5 @@
 """The HTML report: its figures are the ledger's, its texts are harmless, and it needs nothing else."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Sequence

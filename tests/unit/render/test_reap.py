@@ -1,7 +1,5 @@
 """What a person reads of what was found and ended, and what a program reads."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from decimal import Decimal

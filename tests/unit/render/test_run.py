@@ -1,7 +1,5 @@
 """What a person reads of a run at 80 columns, and what a program reads of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Bars in a terminal: aligned, in proportion, readable without colour and without block characters."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -3,8 +3,6 @@
 Skipped where there is no Chromium (Debian: `apt-get install chromium`, about 360 MB installed).
 """
 
-from __future__ import annotations
-
 import html as html_module
 import json
 import os

@@ -1,7 +1,5 @@
 """A verdict's page: its figures are the verdict's, its texts are harmless, and it needs nothing else."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from datetime import timedelta

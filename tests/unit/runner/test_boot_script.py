@@ -1,7 +1,5 @@
 """The boot script as text: values checked, quoting safe, valid shell."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """What a machine has left in the bucket, unpacked: plain files below the folder, and nothing else."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """Outputs come home from a machine that is not trusted."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is chosen agrees with git: on random trees, with random ignore files, in and below a repository."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The keys of a run: real, private, made once."""
 
-from __future__ import annotations
-
 import stat
 import subprocess
 import threading

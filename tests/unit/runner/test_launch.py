@@ -1,7 +1,5 @@
 """Runs by whatever a person calls them, and what a launch promises."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What a closed run amounts to for the person who started it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

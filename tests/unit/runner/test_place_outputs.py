@@ -3,8 +3,6 @@
 One file of more than 400 lines: all of it lands what one played machine has, in one kind of folder.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import os

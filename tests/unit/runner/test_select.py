@@ -3,8 +3,6 @@
 One file of more than 400 lines: each rule of what travels and what stays is held against the same small folder.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import socket

@@ -3,8 +3,6 @@
 One file of more than 400 lines: runs, strangers and prices are counted against the same budgets.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The program that makes the shipped data files: on the shipped facts, with a GPU added, and on facts that are wrong."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A reporter that remembers what it was told."""
 
-from __future__ import annotations
-
 from costgpu.workflows.reporter import LogReporter
 
 

@@ -1,7 +1,5 @@
 """A check with providers that answer: machines that the ledger does not know, whose they are, what cannot be ended."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal

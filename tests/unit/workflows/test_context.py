@@ -1,7 +1,5 @@
 """Variables for the job: from ``-e`` and from files, as people write them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

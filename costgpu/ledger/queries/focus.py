@@ -27,61 +27,25 @@ SECOND_US = 1_000_000
 HOUR = Decimal(3600)
 QUANTITY, PRICE = Decimal("1e-9"), Decimal("1e-12")
 UNKNOWN = "unknown"  # in the columns that may not be empty
-DECIMAL, TEXT, TIME, PAIRS = "Decimal", "String", "Date/Time", "JSON"
 
 Names = Mapping[str, tuple[str, str]]
 """Provider -> its publisher and the name of its service."""
 
-# Column -> data type. In the order of the specification: by name, our own at the end.
-COLUMNS: Mapping[str, str] = {
-    "AvailabilityZone": TEXT,
-    "BilledCost": DECIMAL,
-    "BillingAccountId": TEXT,
-    "BillingAccountName": TEXT,
-    "BillingAccountType": TEXT,
-    "BillingCurrency": TEXT,
-    "BillingPeriodEnd": TIME,
-    "BillingPeriodStart": TIME,
-    "ChargeCategory": TEXT,
-    "ChargeClass": TEXT,
-    "ChargeDescription": TEXT,
-    "ChargeFrequency": TEXT,
-    "ChargePeriodEnd": TIME,
-    "ChargePeriodStart": TIME,
-    "ConsumedQuantity": DECIMAL,
-    "ConsumedUnit": TEXT,
-    "ContractedCost": DECIMAL,
-    "ContractedUnitPrice": DECIMAL,
-    "EffectiveCost": DECIMAL,
-    "InvoiceId": TEXT,
-    "InvoiceIssuerName": TEXT,
-    "ListCost": DECIMAL,
-    "ListUnitPrice": DECIMAL,
-    "PricingCategory": TEXT,
-    "PricingQuantity": DECIMAL,
-    "PricingUnit": TEXT,
-    "ProviderName": TEXT,
-    "PublisherName": TEXT,
-    "RegionId": TEXT,
-    "RegionName": TEXT,
-    "ResourceId": TEXT,
-    "ResourceName": TEXT,
-    "ResourceType": TEXT,
-    "ServiceCategory": TEXT,
-    "ServiceName": TEXT,
-    "ServiceSubcategory": TEXT,
-    "SkuId": TEXT,
-    "SkuMeter": TEXT,
-    "SkuPriceDetails": PAIRS,
-    "SkuPriceId": TEXT,
-    "SubAccountId": TEXT,
-    "SubAccountName": TEXT,
-    "SubAccountType": TEXT,
-    "Tags": PAIRS,
-    "x_EndReason": TEXT,
-    "x_FocusVersion": TEXT,
-    "x_Owner": TEXT,
-    "x_RunId": TEXT,
+# In the order of the specification: by name, our own at the end.
+_NAMES = """
+AvailabilityZone BilledCost BillingAccountId BillingAccountName BillingAccountType BillingCurrency BillingPeriodEnd
+BillingPeriodStart ChargeCategory ChargeClass ChargeDescription ChargeFrequency ChargePeriodEnd ChargePeriodStart
+ConsumedQuantity ConsumedUnit ContractedCost ContractedUnitPrice EffectiveCost InvoiceId InvoiceIssuerName ListCost
+ListUnitPrice PricingCategory PricingQuantity PricingUnit ProviderName PublisherName RegionId RegionName ResourceId
+ResourceName ResourceType ServiceCategory ServiceName ServiceSubcategory SkuId SkuMeter SkuPriceDetails SkuPriceId
+SubAccountId SubAccountName SubAccountType Tags x_EndReason x_FocusVersion x_Owner x_RunId
+"""
+COLUMNS = tuple(_NAMES.split())
+# The specification's data types, by how the names of their columns end; all others are texts.
+TYPES = {
+    ("Cost", "Price", "Quantity"): {"DataType": "Decimal", "NumericPrecision": 28},
+    ("PeriodStart", "PeriodEnd"): {"DataType": "Date/Time"},
+    ("Tags", "Details"): {"DataType": "JSON"},
 }
 
 
@@ -117,19 +81,21 @@ def metadata(at: datetime) -> dict[str, Any]:
                 "FocusVersion": VERSION,
                 "CreationDate": _time(at),
                 "DataGeneratorVersion": __version__,
-                "ColumnDefinition": [
-                    {"ColumnName": name, "DataType": kind, **({"NumericPrecision": 28} if kind == DECIMAL else {})}
-                    for name, kind in COLUMNS.items()
-                ],
+                "ColumnDefinition": [{"ColumnName": name, **data_type(name)} for name in COLUMNS],
             }
         ],
     }
 
 
+def data_type(column: str) -> dict[str, Any]:
+    """The data type of a column, as the metadata writes it."""
+    return next((kind for ends, kind in TYPES.items() if column.endswith(ends)), {"DataType": "String"})
+
+
 def rows_of(
     run: ClosedRun, names: Names, since: datetime | None = None, until: datetime | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The charges of one run, month by month: column -> value."""
+    """The charges of one run, month by month: column -> value, None where nothing is known."""
     if run.started_at is None or run.ended_at is None or run.metered_cost_usd is None:
         return
     began, ended = to_microseconds(run.started_at), to_microseconds(run.ended_at)
@@ -167,17 +133,14 @@ def _row(
     sku = f"{run.provider}:{run.instance_type}"
     gpu = {"GpuCount": run.accelerator_count, "x_GpuModel": run.accelerator} if run.accelerator else {}
     way = "spot" if spot else "on demand"
-    return {
+    known = {
         "AvailabilityZone": run.zone or None,
         "BilledCost": cost,
         "BillingAccountId": run.account or UNKNOWN,
-        "BillingAccountName": None,
-        "BillingAccountType": None,
         "BillingCurrency": "USD",
         "BillingPeriodEnd": _time(following),
         "BillingPeriodStart": _time(month),
         "ChargeCategory": "Usage",
-        "ChargeClass": None,
         "ChargeDescription": f"Run {run.run_id} ({run.name}) on {run.instance_type}, {way}, as metered",
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": _time(datetime.fromtimestamp(end, UTC)),
@@ -187,7 +150,6 @@ def _row(
         "ContractedCost": cost,
         "ContractedUnitPrice": price,
         "EffectiveCost": cost,
-        "InvoiceId": None,
         "InvoiceIssuerName": publisher,
         "ListCost": cost,
         "ListUnitPrice": price,
@@ -209,14 +171,13 @@ def _row(
         "SkuPriceDetails": {"InstanceType": run.instance_type, **gpu},
         "SkuPriceId": f"{sku}:{run.region}:{run.purchase_option}",
         "SubAccountId": run.account or None,
-        "SubAccountName": None,
-        "SubAccountType": None,
         "Tags": dict(run.tags) or None,
         "x_EndReason": run.reason or None,
         "x_FocusVersion": VERSION,
         "x_Owner": run.owner or None,
         "x_RunId": run.run_id,
     }
+    return {name: known.get(name) for name in COLUMNS}
 
 
 def _time(at: datetime) -> str:

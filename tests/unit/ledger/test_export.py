@@ -82,7 +82,9 @@ def test_the_columns_are_those_of_the_specification_in_its_order() -> None:
     assert set(theirs) == set(SPECIFIED)
     assert theirs == sorted(theirs)
     assert list(focus.COLUMNS) == theirs + ours
-    assert {name: focus.COLUMNS[name] for name in theirs} == {name: SPECIFIED[name]["type"] for name in theirs}
+    assert {name: focus.data_type(name)["DataType"] for name in theirs} == {
+        name: SPECIFIED[name]["type"] for name in theirs
+    }
     assert all(re.fullmatch(r"[A-Z][A-Za-z]{1,49}", name) for name in theirs)
 
 

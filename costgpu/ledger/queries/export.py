@@ -11,6 +11,7 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -20,37 +21,7 @@ from costgpu.ledger.queries.history import ClosedRun
 JSON_SCHEMA, JSON_VERSION = "costgpu.ledger", 1
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
-# Named one by one, so that another field of `ClosedRun` does not change the file.
-COLUMNS = (
-    "run_id",
-    "name",
-    "owner",
-    "tags",
-    "created_at",
-    "closed_at",
-    "reason",
-    "ended_by",
-    "provider",
-    "account",
-    "region",
-    "zone",
-    "instance_type",
-    "instance_id",
-    "purchase_option",
-    "accelerator",
-    "accelerator_count",
-    "started_at",
-    "ended_at",
-    "metered_seconds",
-    "metered_cost_usd",
-    "job_seconds",
-    "estimated_seconds",
-    "estimated_seconds_low",
-    "estimated_seconds_high",
-    "estimated_cost_usd",
-    "estimated_cost_usd_low",
-    "estimated_cost_usd_high",
-)
+COLUMNS = tuple(field.name for field in fields(ClosedRun))
 
 
 def as_csv(runs: Iterable[ClosedRun]) -> Iterator[str]:

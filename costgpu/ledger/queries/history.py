@@ -80,7 +80,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedRun:
-    """One closed run. Texts are empty, and numbers None, where nothing is known.
+    """One closed run. Texts are empty, and numbers None, where nothing is known. Exports have its fields as columns.
 
     Attributes:
         started_at: The create call: what is charged begins here.

@@ -92,10 +92,6 @@ _RANGE = re.compile(rf"{_NUMBER}(?:(\+)|\.\.{_NUMBER}?)?")
 def parse_range(text: str, *, what: str) -> NumberRange:
     """``8`` (exactly), ``8+`` or ``8..`` (at least), ``8..16`` (from, to).
 
-    Args:
-        text: Text of the user.
-        what: Name of the quantity, for the message.
-
     Raises:
         UsageError: Not a range, or its ends are the wrong way round.
     """
@@ -112,19 +108,12 @@ def parse_range(text: str, *, what: str) -> NumberRange:
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorRequest:
-    """Request of ``--gpus``.
+    """Request of ``--gpus``."""
 
-    Attributes:
-        none: True for ``none``: only offers without an accelerator.
-        name: Accelerator name as the user wrote it; None when only a memory size was given.
-        memory_gib: Least memory per accelerator in GiB; None when a name was given.
-        count: Number of accelerators; None means any number.
-    """
-
-    none: bool = False
-    name: str | None = None
-    memory_gib: float | None = None
-    count: NumberRange | None = None
+    none: bool = False  # True for ``none``: only offers without an accelerator
+    name: str | None = None  # accelerator name as the user wrote it; None when only a memory size was given
+    memory_gib: float | None = None  # least memory per accelerator in GiB; None when a name was given
+    count: NumberRange | None = None  # number of accelerators; None means any number
 
 
 _COUNT = re.compile(rf"{_NUMBER}(?:e(\d{{1,2}}))?([kmgbt]?)", re.IGNORECASE)
@@ -136,7 +125,6 @@ def parse_count(text: str, *, what: str) -> float:
 
     Args:
         text: Text of the user. B and G are 10**9, T is 10**12.
-        what: Name of the option, for the message.
 
     Raises:
         UsageError: Not such a number, or not positive.

@@ -5,9 +5,10 @@ May import `snapshot`, `models` and `errors`.
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import ConfigError, UsageError
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
+T = TypeVar("T", AcceleratorSpec, CpuSpec)
 ACCELERATOR_COLUMNS = columns(
     """
     name model vendor architecture year memory_gib memory_bandwidth_gbps fp32_tflops fp32_matrix_tflops
@@ -42,51 +44,20 @@ def accelerators(data: Path = DATA) -> Mapping[str, AcceleratorSpec]:
     """Every known accelerator by its canonical name, rented by a cloud or not."""
     specs = {}
     for row in read_table(data / ACCELERATORS_FILE, ACCELERATOR_COLUMNS):
-        name, model, vendor, architecture, year, memory, bandwidth, fp32, matrix, tf32, fp16, bf16 = row[:12]
-        major, _, minor = row[13].partition(".")
-        specs[name] = AcceleratorSpec(
-            name=name,
-            model=model,
-            vendor=vendor,
-            architecture=architecture,
-            year=int(year),
-            memory_gib=float(memory),
-            memory_bandwidth_gbps=float(bandwidth),
-            fp32_tflops=float(fp32),
-            fp32_matrix_tflops=_optional(matrix),
-            tf32_tensor_tflops=_optional(tf32),
-            fp16_tensor_tflops=_optional(fp16),
-            bf16_tensor_tflops=_optional(bf16),
-            multiprocessors=int(row[12]),
-            compute_capability=(int(major), int(minor)) if major else None,
-            tdp_watts=float(row[14]),
-        )
+        specs[row[0]] = _spec(AcceleratorSpec, dict(zip(ACCELERATOR_COLUMNS, row, strict=True)))
     return MappingProxyType(specs)
 
 
 @cache
 def cpus() -> Mapping[tuple[str, str], CpuSpec]:
     """The CPU of every known instance family, by (provider, family)."""
-    measured = {row[:2]: row[2:] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
+    names = CPU_MEASUREMENT_COLUMNS[2:5]
+    measured = {row[:2]: row[2:5] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
     specs = {}
     brought = [spec.cpus_file for spec in registry.specs() if spec.cpus_file is not None]
     for row in (row for path in (DATA / CPUS_FILE, *brought) for row in read_table(path, CPU_COLUMNS)):
-        provider, family, model, microarchitecture, per_core, ghz, flops, bf16, burstable = row[:9]
-        read_gbps, read_vcpus, matrix_mult = measured.get((provider, family), ("", "", ""))[:3]
-        specs[provider, family] = CpuSpec(
-            provider=provider,
-            family=family,
-            model=model,
-            microarchitecture=microarchitecture,
-            vcpus_per_core=int(per_core),
-            all_core_ghz=_optional(ghz),
-            fp32_flops_per_cycle=_optional(flops),
-            bf16_in_hardware=bf16 == "yes",
-            read_gbps=_optional(read_gbps),
-            read_vcpus=int(read_vcpus) if read_vcpus else None,
-            matrix_mult_per_vcpu=_optional(matrix_mult),
-            burstable=burstable == "yes",
-        )
+        cells = dict(zip(CPU_COLUMNS + names, row + measured.get(row[:2], ("", "", "")), strict=True))
+        specs[row[0], row[1]] = _spec(CpuSpec, cells)
     return MappingProxyType(specs)
 
 
@@ -156,5 +127,26 @@ def _by_key() -> Mapping[str, AcceleratorSpec]:
     return keys
 
 
-def _optional(text: str) -> float | None:
-    return float(text) if text else None
+def _spec(kind: type[T], cells: Mapping[str, str]) -> T:
+    """A row as a value of `kind`: every field from the column of its name, by its type."""
+    return kind(**{field.name: _CONVERTED[str(field.type)](cells[field.name]) for field in fields(kind)})
+
+
+def _capability(text: str) -> tuple[int, int]:
+    major, _, minor = text.partition(".")
+    return int(major), int(minor)
+
+
+def _optional(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: convert(text) if text else None
+
+
+_CONVERTED: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": lambda text: text == "yes",
+    "int | None": _optional(int),
+    "float | None": _optional(float),
+    "tuple[int, int] | None": _optional(_capability),
+}

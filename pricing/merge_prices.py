@@ -29,29 +29,17 @@ class PriceChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshResult:
-    """Result of one refresh of one provider.
+    """Result of one refresh of one provider."""
 
-    Attributes:
-        provider: Whose they are.
-        regions: Regions that were refreshed.
-        offers: All of the provider's offers from now on: refreshed ones, and the others as they were.
-        taken: Number of offers with a price from this refresh.
-        added: Number of those that were not known before.
-        moves: Prices that changed by more than 30 %, largest change first.
-        failures: Offers whose price could not be made.
-        unknown: Instance types whose hardware is not known; nothing is offered of them.
-        documents: Number of price list entries that were read.
-    """
-
-    provider: str
-    regions: tuple[str, ...]
-    offers: tuple[Offer, ...]
-    taken: int
-    added: int
-    moves: tuple[PriceChange, ...]
-    failures: tuple[MissingPrice, ...]
-    unknown: tuple[str, ...]
-    documents: int
+    provider: str  # whose they are
+    regions: tuple[str, ...]  # regions that were refreshed
+    offers: tuple[Offer, ...]  # all of the provider's offers from now on: refreshed ones, and the others as they were
+    taken: int  # number of offers with a price from this refresh
+    added: int  # number of those that were not known before
+    moves: tuple[PriceChange, ...]  # prices that changed by more than 30 %, largest change first
+    failures: tuple[MissingPrice, ...]  # offers whose price could not be made
+    unknown: tuple[str, ...]  # instance types whose hardware is not known; nothing is offered of them
+    documents: int  # number of price list entries that were read
 
 
 def merge_prices(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, accept: bool = False) -> RefreshResult:
@@ -62,8 +50,6 @@ def merge_prices(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, acce
     A spot price above the on-demand price in use is impossible, and is never taken.
 
     Args:
-        known: The provider's offers as they are.
-        updates: One or more, of that provider.
         accept: Also take on-demand prices that changed a lot.
     """
     provider = updates[0].provider

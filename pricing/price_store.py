@@ -32,16 +32,11 @@ _SYSTEM: str = sys.platform  # a variable: the type checker knows only its own
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPrices:
-    """First line of a provider's file.
-
-    Attributes:
-        snapshot: Name of the shipped file that it was built upon.
-        regions: Time of the last refresh of each region.
-    """
+    """First line of a provider's file."""
 
     provider: str
-    snapshot: str
-    regions: Mapping[str, datetime] = field(default_factory=dict)
+    snapshot: str  # name of the shipped file that it was built upon
+    regions: Mapping[str, datetime] = field(default_factory=dict)  # time of the last refresh of each region
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +146,6 @@ def store_prices(
     """Replaces the stored prices of a provider in one step; the path of the file.
 
     Args:
-        provider: Name of the provider.
-        regions: Regions that were refreshed.
-        now: Time of the refresh.
         change: From the provider's offers as they are to the new ones. It is called under a lock, so that two refreshes
             at once do not lose each other's work.
         folder: Folder of the refreshed prices; None for the user's.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING
 
 from costgpu.models.offer import Offer, PurchaseOption
@@ -33,29 +34,18 @@ class SortKey(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferQuery:
-    """What is asked for; a field that is None or empty asks nothing.
+    """What is asked for; a field that is None or empty asks nothing."""
 
-    Attributes:
-        accelerator: Name or least memory, and number; or none at all.
-        cpus: Virtual CPUs.
-        memory: Main memory, GiB.
-        infra: Places, any of them: ``aws``, ``aws/us-east-1``, ``us-east-1``.
-        purchase_options: Any of them.
-        max_price_usd_per_hour: Of the whole instance, inclusive.
-        architecture: ``x86_64`` or ``arm64``.
-        sort: Price and name ascending, main memory descending; CPU offers last under ``gpu-price``.
-        limit: At most so many offers; None for all.
-    """
-
-    accelerator: AcceleratorRequest | None = None
-    cpus: NumberRange | None = None
-    memory: NumberRange | None = None
-    infra: tuple[str, ...] = ()
-    purchase_options: tuple[PurchaseOption, ...] = ()
-    max_price_usd_per_hour: Decimal | None = None
-    architecture: str | None = None
+    accelerator: AcceleratorRequest | None = None  # name or least memory, and number; or none at all
+    cpus: NumberRange | None = None  # virtual CPUs
+    memory: NumberRange | None = None  # main memory, GiB
+    infra: tuple[str, ...] = ()  # places, any of them: ``aws``, ``aws/us-east-1``, ``us-east-1``
+    purchase_options: tuple[PurchaseOption, ...] = ()  # any of them
+    max_price_usd_per_hour: Decimal | None = None  # of the whole instance, inclusive
+    architecture: str | None = None  # ``x86_64`` or ``arm64``
+    # price and name ascending, main memory descending; CPU offers last under ``gpu-price``
     sort: SortKey = SortKey.PRICE
-    limit: int | None = None
+    limit: int | None = None  # at most so many offers; None for all
 
 
 Predicate = Callable[[Offer], bool]
@@ -116,8 +106,8 @@ def _accelerator_predicates(request: AcceleratorRequest | None) -> Iterator[Pred
         return
     yield lambda offer: offer.accelerator is not None
     if request.name is not None:
-        key, same = accelerator_key(request.name), _SameName()
-        yield lambda offer: offer.accelerator is not None and same[offer.accelerator.name] == key
+        key, key_of = accelerator_key(request.name), cache(accelerator_key)
+        yield lambda offer: offer.accelerator is not None and key_of(offer.accelerator.name) == key
     if request.memory_gib is not None:
         least = request.memory_gib * (1 - NOMINAL_TOLERANCE)
         yield lambda offer: offer.accelerator is not None and offer.accelerator.memory_gib >= least
@@ -128,13 +118,6 @@ def _accelerator_predicates(request: AcceleratorRequest | None) -> Iterator[Pred
 
 def _bounds(wanted: NumberRange) -> tuple[float, float]:
     return wanted.low, math.inf if wanted.high is None else wanted.high
-
-
-class _SameName(dict[str, str]):
-    """Accelerator name to its key, computed once for each name."""
-
-    def __missing__(self, name: str) -> str:
-        return self.setdefault(name, accelerator_key(name))
 
 
 def loosened(query: OfferQuery) -> Iterator[tuple[str, OfferQuery]]:

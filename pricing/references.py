@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -9,20 +10,15 @@ from typing import TYPE_CHECKING
 from costgpu.errors import UsageError
 from costgpu.models.offer import Reference
 from costgpu.pricing.hardware import nearest
-from costgpu.pricing.snapshot import DATA, columns
-from costgpu.pricing.validated_csv import Row, needed, read_rows
+from costgpu.pricing.snapshot import DATA
+from costgpu.pricing.validated_csv import needed, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 REFERENCES_FILE = "references.csv"
-REFERENCE_COLUMNS = columns(
-    """
-    name kind detail parameters tensors flops_per_sample convolutions bytes_per_sample kernels_per_step
-    saved_bytes_per_sample sample_bytes optimizer momentum batch_size samples_per_epoch epochs source as_of
-    """
-)
+REFERENCE_COLUMNS = tuple(field.name for field in fields(Reference))
 
 
 @cache
@@ -43,7 +39,8 @@ def read_references(path: Path) -> dict[str, Reference]:
     """
     found: dict[str, Reference] = {}
     for row in read_rows(path, REFERENCE_COLUMNS):
-        one = _reference(row)
+        share = needed(row, "convolutions", row.number("convolutions", most=1.0, open_end=False))
+        one = row.record(Reference, convolutions=share, optimizer=row.text("optimizer", among=("SGD", "Adam")))
         if one.name in found:
             raise row.wrong("name", f"{one.name!r} is there twice")
         found[one.name] = one
@@ -70,32 +67,3 @@ def reference(name: str) -> Reference:
 
 def _key(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
-
-
-def _reference(row: Row) -> Reference:
-    def size(column: str) -> float:
-        return needed(row, column, row.number(column))
-
-    def count(column: str) -> int:
-        return needed(row, column, row.whole(column))
-
-    return Reference(
-        name=row.text("name"),
-        kind=row.text("kind"),
-        detail=row.text("detail"),
-        parameters=count("parameters"),
-        tensors=count("tensors"),
-        flops_per_sample=size("flops_per_sample"),
-        convolutions=needed(row, "convolutions", row.number("convolutions", most=1.0, open_end=False)),
-        bytes_per_sample=size("bytes_per_sample"),
-        kernels_per_step=size("kernels_per_step"),
-        saved_bytes_per_sample=size("saved_bytes_per_sample"),
-        sample_bytes=count("sample_bytes"),
-        optimizer=row.text("optimizer", among=("SGD", "Adam")),
-        momentum=row.flag("momentum"),
-        batch_size=count("batch_size"),
-        samples_per_epoch=row.whole("samples_per_epoch"),
-        epochs=row.number("epochs"),
-        source=row.text("source"),
-        as_of=row.day("as_of"),
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 from datetime import date
 from decimal import Decimal, InvalidOperation
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from sys import intern
@@ -66,8 +67,6 @@ def read_table(
     """The rows of a CSV file with the cells in the order of `columns`; other columns are ignored.
 
     Args:
-        path: The file.
-        columns: Those wanted.
         keep: Decides on a line of text whether it is worth taking apart.
 
     Raises:
@@ -97,7 +96,6 @@ def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[O
     """The offers of a snapshot.
 
     Args:
-        path: A file written by `write_offers`.
         keep: Decides on a line of the file whether its offer is wanted, before anything is converted.
 
     Raises:
@@ -105,7 +103,7 @@ def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[O
         PriceNotFound: A row has no price, or one that is not above zero.
     """
     options = {option.value: option for option in PurchaseOption}
-    floats, dates, accelerators = _Floats(), _Dates(), _Accelerators()
+    number, day, accelerator = cache(float), cache(date.fromisoformat), cache(_accelerator)
     offers = []
     for row in read_table(path, OFFER_COLUMNS, keep):
         (provider, region, zone, instance_type, family, option, price, vcpus, memory, architecture) = row[:10]
@@ -120,11 +118,11 @@ def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[O
                     purchase_option=options[option],
                     price_usd_per_hour=_price(price, row, path),
                     vcpus=int(vcpus),
-                    memory_gib=floats[memory],
+                    memory_gib=number(memory),
                     architecture=intern(architecture),
-                    accelerator=accelerators[row[10:13]] if row[10] else None,
+                    accelerator=accelerator(row[10:13]) if row[10] else None,
                     price_source=intern(row[13]),
-                    price_as_of=dates[row[14]],
+                    price_as_of=day(row[14]),
                 )
             )
         except (KeyError, ValueError) as error:
@@ -225,19 +223,6 @@ def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
     return price
 
 
-class _Floats(dict[str, float]):
-    """Text to number, each text converted once."""
-
-    def __missing__(self, text: str) -> float:
-        return self.setdefault(text, float(text))
-
-
-class _Dates(dict[str, date]):
-    def __missing__(self, text: str) -> date:
-        return self.setdefault(text, date.fromisoformat(text))
-
-
-class _Accelerators(dict[tuple[str, ...], Accelerator]):
-    def __missing__(self, cells: tuple[str, ...]) -> Accelerator:
-        name, count, memory = cells
-        return self.setdefault(cells, Accelerator(name=intern(name), count=float(count), memory_gib=float(memory)))
+def _accelerator(cells: tuple[str, ...]) -> Accelerator:
+    name, count, memory = cells
+    return Accelerator(name=intern(name), count=float(count), memory_gib=float(memory))

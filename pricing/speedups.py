@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
 from costgpu.errors import UsageError
 from costgpu.models.offer import Grade, Speedup
 from costgpu.pricing.hardware import accelerators, nearest
-from costgpu.pricing.snapshot import DATA, columns
+from costgpu.pricing.snapshot import DATA
 from costgpu.pricing.validated_csv import Row, needed, read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 SPEEDUPS_FILE = "speedups.csv"
-SPEEDUP_COLUMNS = columns(
-    """
-    kind detail framework cpu cpu_cores cpu_core_gflops gpu cpu_seconds gpu_seconds ratio_low ratio_high unit
-    units grade weight plausible remark source measured as_of
-    """
-)
+OF_THE_GPU = ("gpu_tflops", "gpu_gbps")  # fields that the hardware table tells
+SPEEDUP_COLUMNS = tuple(field.name for field in fields(Speedup) if field.name not in OF_THE_GPU)
 _KIND = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _WHEN = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-([0-2]\d|3[01]))?)?")
 
@@ -72,36 +69,28 @@ def _speedup(row: Row) -> Speedup:
     measured = row.text("measured", empty=True)
     if measured and not _WHEN.fullmatch(measured):
         raise row.wrong("measured", f"{measured!r} is not a year, month or day")
-    cpu_seconds, gpu_seconds = row.number("cpu_seconds"), row.number("gpu_seconds")
-    low, high = _ratio(row, cpu_seconds, gpu_seconds)
-    gpu = row.text("gpu", empty=grade is Grade.CLAIM)
+    low, high = _ratio(row, row.number("cpu_seconds"), row.number("gpu_seconds"))
+    claim = grade is Grade.CLAIM
+    gpu = row.text("gpu", empty=claim)
     spec = accelerators().get(gpu)
     if gpu and spec is None:
         near = ", ".join(nearest(gpu, accelerators()))
         raise row.wrong("gpu", f"{gpu!r} is not in the hardware table; near are {near}")
-    found = Speedup(
+    found = row.record(
+        Speedup,
         kind=kind,
-        detail=row.text("detail"),
-        framework=row.text("framework", empty=grade is Grade.CLAIM),
-        cpu=row.text("cpu", empty=grade is Grade.CLAIM),
-        cpu_cores=row.whole("cpu_cores"),
-        cpu_core_gflops=row.number("cpu_core_gflops"),
+        framework=row.text("framework", empty=claim),
+        cpu=row.text("cpu", empty=claim),
         gpu=gpu,
         gpu_tflops=spec.fp32_tflops if spec else None,
         gpu_gbps=spec.memory_bandwidth_gbps if spec else None,
-        cpu_seconds=cpu_seconds,
-        gpu_seconds=gpu_seconds,
         ratio_low=low,
         ratio_high=high,
         unit=row.text("unit", empty=True),
-        units=row.number("units"),
         grade=grade,
         weight=needed(row, "weight", row.number("weight", most=1.0, open_end=False)),
-        plausible=row.flag("plausible"),
         remark=row.text("remark", empty=True),
-        source=row.text("source"),
         measured=measured,
-        as_of=row.day("as_of"),
     )
     _check(row, found)
     return found

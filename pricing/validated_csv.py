@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import ConfigError
 
@@ -23,17 +23,11 @@ HINT = "Correct that line, or reinstall costgpu."
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a table, and where it stands.
+    """One line of a table, and where it stands."""
 
-    Attributes:
-        path: The file.
-        line: Its number in the file, from 1.
-        cells: Text by column, without surrounding spaces.
-    """
-
-    path: Path
-    line: int
-    cells: Mapping[str, str]
+    path: Path  # the file
+    line: int  # its number in the file, from 1
+    cells: Mapping[str, str]  # text by column, without surrounding spaces
 
     def wrong(self, column: str, why: str) -> ConfigError:
         """The error for a cell."""
@@ -95,6 +89,24 @@ class Row:
         if value is None:
             raise self.wrong(column, "is empty")
         return value
+
+    def record(self, kind: type[T], /, **known: Any) -> T:
+        """The line as a value of the dataclass `kind`: its fields from the columns of their names, but for those `known`.
+
+        Raises:
+            ConfigError: A cell is not what the type of its field says.
+        """
+        readers: dict[str, Callable[[str], Any]] = {
+            "str": self.text,
+            "int": lambda column: needed(self, column, self.whole(column)),
+            "int | None": self.whole,
+            "float": lambda column: needed(self, column, self.number(column)),
+            "float | None": self.number,
+            "bool": self.flag,
+            "date": self.day,
+        }
+        unknown = [field for field in fields(kind) if field.name not in known]  # type: ignore[arg-type]
+        return kind(**known, **{field.name: readers[str(field.type)](field.name) for field in unknown})
 
     def _parsed(self, column: str, parse: Callable[[str], T], what: str) -> T | None:
         text = self.cells[column]

@@ -64,21 +64,13 @@ class TableSpeed:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work that is looked up in the table.
+    """Work that is looked up in the table."""
 
-    Attributes:
-        kind: Kind of work as the table names it; empty for a net of which nothing is known.
-        framework: Name of the library.
-        unit: Name of a step.
-        unit_seconds: Seconds of one unit on the CPU that measured.
-        cpu_rate: Rate of all cores of that CPU together, GFLOP/s.
-    """
-
-    kind: str
-    framework: str
-    unit: str
-    unit_seconds: float
-    cpu_rate: float
+    kind: str  # kind of work as the table names it; empty for a net of which nothing is known
+    framework: str  # name of the library
+    unit: str  # name of a step
+    unit_seconds: float  # seconds of one unit on the CPU that measured
+    cpu_rate: float  # rate of all cores of that CPU together, GFLOP/s
 
 
 def cpu_rate(cpu: CpuRates, serial: float = 0.0) -> float:

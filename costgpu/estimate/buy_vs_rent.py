@@ -18,7 +18,7 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import UsageError
-from costgpu.estimate.energy import HOST_WATTS, VCPUS_PER_CORE, card_watts, own_watts
+from costgpu.estimate.cost import HOST_WATTS, VCPUS_PER_CORE, card_watts, own_watts
 from costgpu.estimate.predict import Workload, predict
 from costgpu.models.offer import Accelerator, AcceleratorSpec, Offer, PurchaseOption
 from costgpu.models.prediction import BreakEven, Candidate, Ownership, Prediction, Range, Verdict
@@ -37,17 +37,11 @@ BRANDS = re.compile(r"nvidia|geforce|quadro|radeon|tesla|titan|instinct|rtx|gtx|
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnershipTerms:
-    """What the user said about the GPU.
+    """What the user said about the GPU."""
 
-    Attributes:
-        price_usd: None if it is owned already.
-        power_usd_per_kwh: None for the default, which says where it comes from.
-        hours_per_year: Hours of use, for amortisation; None to leave that out.
-    """
-
-    price_usd: Decimal | None = None
-    power_usd_per_kwh: float | None = None
-    hours_per_year: float | None = None
+    price_usd: Decimal | None = None  # None if it is owned already
+    power_usd_per_kwh: float | None = None  # None for the default, which says where it comes from
+    hours_per_year: float | None = None  # hours of use, for amortisation; None to leave that out
 
     def __post_init__(self) -> None:
         """Rejects impossible values.
@@ -85,7 +79,6 @@ def find_gpu(name: str, cards: Mapping[str, AcceleratorSpec]) -> AcceleratorSpec
     Nothing is guessed: a ``1080`` is not a ``GTX 1080 Ti``.
 
     Args:
-        name: Name as the user wrote it.
         cards: All known boards by their canonical name.
 
     Raises:

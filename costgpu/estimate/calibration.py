@@ -35,15 +35,10 @@ _SAME_SIZE_GIB = 4.0  # boards of "80GB" are sold with 79 to 80 GiB
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The GPU that measured, and how far the model was off on it.
+    """The GPU that measured, and how far the model was off on it."""
 
-    Attributes:
-        spec: The GPU that measured.
-        ratios: One for each phase: seconds measured over seconds modelled, of the kernels of one step.
-    """
-
-    spec: AcceleratorSpec
-    ratios: tuple[float, ...]
+    spec: AcceleratorSpec  # the GPU that measured
+    ratios: tuple[float, ...]  # one for each phase: seconds measured over seconds modelled, of the kernels of one step
 
 
 def measured_on_gpu(profile: WorkloadProfile) -> bool:
@@ -56,7 +51,6 @@ def local_gpu(names: Sequence[str], specs: Iterable[AcceleratorSpec]) -> Acceler
 
     Args:
         names: Devices as the framework names them: ``NVIDIA A100-SXM4-80GB``, ``Tesla T4``.
-        specs: Specs to choose from.
 
     Returns:
         None if none fits, or two fit equally well.
@@ -91,13 +85,7 @@ def _score(device: frozenset[str], spec: AcceleratorSpec) -> int:
 def calibration_of(
     profile: WorkloadProfile, works: Sequence[StepWork], spec: AcceleratorSpec | None
 ) -> Calibration | None:
-    """The calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known.
-
-    Args:
-        profile: The measured script.
-        works: The work of a step, one for each phase.
-        spec: The GPU that measured it (`local_gpu`).
-    """
+    """The calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known."""
     if spec is None or not measured_on_gpu(profile):
         return None
     precision = precision_of(profile.framework)

@@ -1,18 +1,27 @@
-"""From seconds to dollars as the providers bill. Pure.
+"""From seconds to dollars as the providers bill, and to kilowatt hours. Pure.
 
 Both bill per second with a minimum of 60 s, from the create call's success to termination, plus the disk and the
 public address that every machine of ours has.
+
+    P(card) = TDP * c(load)      c: share of the TDP at a load, from a published curve
+    load = busy + AWAKE (1 - busy), busy = (compute + on-chip + memory) / step
+    P(vCPU) = idle + (full - idle) * utilisation
+
+A GPU's own draw is within a few tens of per cent of this; nothing here is measured on the machine in question. What a
+data centre adds for cooling is not in it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 from costgpu.errors import PriceNotFound
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Range
-from costgpu.models.provider_costs import BOOT_DISK_GIB
+from costgpu.models.provider_costs import BOOT_DISK_GIB, DEFAULT_VCPU_WATTS
+from costgpu.models.workload import Machine
 
 MINIMUM_SECONDS = 60
 # Seconds from the create call to the script's start, with what it needs installed.
@@ -20,6 +29,21 @@ MINIMUM_SECONDS = 60
 CPU_READY_SECONDS = 175.0
 GPU_READY_SECONDS = 90.0
 SPOT_REPEATED_WORK = 1.10  # time lost to interruptions, assumed; the upper end is the on-demand price
+# Share of the thermal design power by load. Source: B. Davy, "Building an AWS EC2 Carbon Emissions Dataset", Teads
+# Engineering (2021); the default curve of the Green Software Foundation's Impact Framework, too. Read 2026-11-21.
+POWER_CURVE = ((0.0, 0.12), (0.1, 0.32), (0.5, 0.75), (1.0, 1.02))
+BUSY_TERMS = frozenset({"compute", "on-chip", "memory"})
+WAITING_TERMS = frozenset({"launch", "calls", "host", "copy", "loading"})
+# Small kernels that keep coming hold the clocks up while the card waits: a tenth of load, a third of the TDP (assumed).
+AWAKE = 0.1
+IDLE_PARTS = frozenset({"set-up", "checkpoint", "epoch start"})  # of a run: the GPU has next to nothing to do
+# Of the vCPUs beside a GPU, and of all while a machine boots. Source: Cloud Carbon Footprint's default (2026-11-21).
+HOST_UTILISATION = 0.5
+# The computer around an own GPU, at the wall: about 60 W idle (a desktop measured part by part: marwedel.eu, "Idle PC
+# power consumption", 2017, read 2026-11-21) and 40 W for the cores that feed the GPU (assumed).
+HOST_WATTS = 100.0
+POWER_SUPPLY = 0.90  # efficiency at half load, assumed
+VCPUS_PER_CORE = 2.0
 
 
 def extras_usd_per_hour(candidate: Candidate) -> float:
@@ -78,3 +102,64 @@ def with_run(prediction: Prediction, run: Range) -> Prediction:
     wall = run.plus(prediction.overhead_seconds)
     cost = cost_range(prediction.candidate, wall)
     return replace(prediction, run_seconds=run, wall_seconds=wall, cost_usd=cost)
+
+
+def power_share(load: float) -> float:
+    """Share of the thermal design power at a load between 0 and 1; never above 1, where cards are capped."""
+    load = min(max(load, 0.0), 1.0)
+    for (x, low), (end, high) in pairwise(POWER_CURVE):
+        if load <= end:
+            return min(1.0, low + (high - low) * (load - x) / (end - x))
+    return 1.0
+
+
+def gpu_load(terms: dict[str, float]) -> float:
+    """Load while steps run, from 0.1 to 1; 1 where it is not known what the time goes into (measured, from a table)."""
+    busy = sum(seconds for name, seconds in terms.items() if name in BUSY_TERMS)
+    known = busy + sum(seconds for name, seconds in terms.items() if name in WAITING_TERMS)
+    if known <= 0 or known < 0.5 * sum(terms.values()):
+        return 1.0
+    return (busy + AWAKE * (known - busy)) / known
+
+
+def card_watts(prediction: Prediction) -> float:
+    """Average draw of the one accelerator that the script uses while it runs, W; 0 without one."""
+    spec = prediction.candidate.accelerator
+    if spec is None:
+        return 0.0
+    whole = sum(prediction.parts.values())
+    idle = sum(seconds for name, seconds in prediction.parts.items() if name in IDLE_PARTS)
+    waiting = idle / whole if whole > 0 else 0.0
+    share = (1 - waiting) * power_share(gpu_load(prediction.terms)) + waiting * power_share(0.0)
+    return spec.tdp_watts * share
+
+
+def own_watts(prediction: Prediction) -> float:
+    """Average power at the wall of a computer with an own GPU, W."""
+    return card_watts(prediction) / POWER_SUPPLY + HOST_WATTS
+
+
+def vcpu_watts(watts: tuple[float, float], vcpus: float, utilisation: float) -> float:
+    """Power of a machine's vCPUs, W, from that of one when idle and at full load."""
+    idle, full = watts
+    return vcpus * (idle + (full - idle) * utilisation)
+
+
+def energy_kwh(prediction: Prediction, machine: Machine) -> float:
+    """Energy of a predicted run, boot included, kWh: of the machine, without what cools it."""
+    offer, spec = prediction.candidate.offer, prediction.candidate.accelerator
+    run = prediction.run_seconds.value
+    if offer is None:
+        if spec is not None:
+            return own_watts(prediction) * run / 3.6e6
+        return vcpu_watts(DEFAULT_VCPU_WATTS, machine.cores * VCPUS_PER_CORE, 1.0) * run / 3.6e6
+    costs = prediction.candidate.costs
+    watts = costs.vcpu_watts if costs is not None else DEFAULT_VCPU_WATTS
+    boot = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION) * prediction.overhead_seconds
+    if spec is None or offer.accelerator is None:
+        return (boot + vcpu_watts(watts, offer.vcpus, 1.0) * run) / 3.6e6
+    count = offer.accelerator.count
+    resting = max(0.0, count - 1) * spec.tdp_watts * power_share(0.0)  # the script uses one of them
+    host = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION)
+    boot += count * spec.tdp_watts * power_share(0.0) * prediction.overhead_seconds
+    return (boot + (host + resting + card_watts(prediction) * min(count, 1.0)) * run) / 3.6e6

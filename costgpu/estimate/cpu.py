@@ -75,32 +75,21 @@ def scaling_sigma(work: StepWork, memory_share: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StepSplit:
-    """A measured step, split by what limits it; seconds.
+    """A measured step, split by what limits it; seconds."""
 
-    Attributes:
-        compute: Scales with the cores' arithmetic.
-        memory: Scales with memory bandwidth.
-        calls: Framework calls: one core, anywhere.
-        host: The script's own Python.
-        sigma: For s(n).
-    """
-
-    compute: float
-    memory: float
-    calls: float
-    host: float
-    sigma: float
+    compute: float  # scales with the cores' arithmetic
+    memory: float  # scales with memory bandwidth
+    calls: float  # framework calls: one core, anywhere
+    host: float  # the script's own Python
+    sigma: float  # for s(n)
 
 
 def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> StepSplit:
     """Splits the measured `seconds` of a step (without data loading).
 
     Args:
-        seconds: Measured seconds.
-        work: Work of the traced step.
         calls: Ops called per step.
         host: Measured seconds of the script's own Python.
-        machine: The machine that measured.
     """
     host = min(host, 0.9 * seconds)
     rest = seconds - host
@@ -121,11 +110,6 @@ def step_there(
     """Seconds by term of the same step on a cloud CPU, data loading apart.
 
     Args:
-        step: The measured step, split.
-        work: Work of the traced step.
-        machine: The machine that measured.
-        cpu: CPU of the cloud machine.
-        vcpus: Size of the cloud machine.
         spreads: Whether its parallel part uses every core, though its ops are not known.
     """
     here, there = rates_here(machine), rates_there(cpu, vcpus)

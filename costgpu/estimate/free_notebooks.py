@@ -17,23 +17,15 @@ from costgpu.units import format_duration
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeTier:
-    """The machine that a service lends free of charge.
-
-    Attributes:
-        accelerator: Key of the hardware table.
-        accelerator_memory_gib: Memory that a session sees.
-        memory_gib: Main memory of the host.
-        session_hours: Longest session.
-        limits: Further limits, for people.
-    """
+    """The machine that a service lends free of charge."""
 
     name: str
-    accelerator: str
-    accelerator_memory_gib: float
+    accelerator: str  # key of the hardware table
+    accelerator_memory_gib: float  # memory that a session sees
     vcpus: int
-    memory_gib: float
-    session_hours: float
-    limits: str
+    memory_gib: float  # main memory of the host
+    session_hours: float  # longest session
+    limits: str  # further limits, for people
     source: str
     as_of: date
 

@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from costgpu.estimate.op_costs import StepWork
-from costgpu.estimate.op_tables import HALF_TYPES
+from costgpu.estimate.op_costs import HALF_TYPES, StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Framework, OptimizerFacts, Phase
 
@@ -71,17 +70,11 @@ DEFAULT_HOST_TO_DEVICE_GBPS = 11.0
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """What a script asks for, on a GPU.
+    """What a script asks for, on a GPU."""
 
-    Attributes:
-        half: dtype of an autocast region for CUDA, or None.
-        matmul_tf32: fp32 matrix multiplies may use TF32.
-        conv_tf32: fp32 convolutions may.
-    """
-
-    half: str | None
-    matmul_tf32: bool
-    conv_tf32: bool
+    half: str | None  # dtype of an autocast region for CUDA, or None
+    matmul_tf32: bool  # fp32 matrix multiplies may use TF32
+    conv_tf32: bool  # fp32 convolutions may
 
 
 def precision_of(framework: Framework) -> Precision:
@@ -94,23 +87,14 @@ def precision_of(framework: Framework) -> Precision:
 
 @dataclass(frozen=True, slots=True)
 class GpuTerms:
-    """Seconds of one step by term, and what widens its interval.
+    """Seconds of one step by term, and what widens its interval."""
 
-    Attributes:
-        compute: Matrix units or cores at their peak.
-        on_chip: Traffic between shared memory and registers.
-        memory: Device memory.
-        launch: The host that launches kernels.
-        unruled_share: Share of bytes in ops without a rule.
-        unusual_half_share: Share of the FLOPs in unusual convolutions at half precision.
-    """
-
-    compute: float
-    on_chip: float
-    memory: float
-    launch: float
-    unruled_share: float
-    unusual_half_share: float = 0.0
+    compute: float  # matrix units or cores at their peak
+    on_chip: float  # traffic between shared memory and registers
+    memory: float  # device memory
+    launch: float  # the host that launches kernels
+    unruled_share: float  # share of bytes in ops without a rule
+    unusual_half_share: float = 0.0  # share of the FLOPs in unusual convolutions at half precision
     notes: tuple[str, ...] = field(default=())
 
     @property

@@ -65,6 +65,7 @@ CPU_SAME_FAMILY = Interval(0.73, 1.26)
 CPU_OTHER_FAMILY = Interval(0.65, 1.45)
 FAR_SCALING = 8.0  # from so many times the cores on, the interval widens
 STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
+FINISHED_SIGMA = 0.02  # a job that was measured from its start to its end, on the same machine
 HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
 FEW_STEPS, FEW_STEPS_SIGMA = 5, 0.2
 CHANGING_TOTAL_SIGMA = 0.5  # a number of steps that changes from epoch to epoch
@@ -87,8 +88,6 @@ def gpu_interval(
     """The interval of the four-term model, and the reasons why it is wider than the base.
 
     Args:
-        terms: Predicted seconds of one step.
-        spec: The GPU.
         compiled: Whether the script asks for torch.compile or custom kernels.
         as_of_year: Year of the prediction, to tell a new architecture.
     """
@@ -120,7 +119,6 @@ def cpu_interval(machine: Machine, *, same_chip: bool, cores: float) -> tuple[In
     """The interval of a step on a cloud CPU, and the reasons for its width.
 
     Args:
-        machine: The machine that measured.
         same_chip: Whether the cloud CPU is of the same model.
         cores: Physical cores of the cloud CPU.
     """
@@ -153,7 +151,6 @@ def run_range(
     """The interval of a whole run, and the standard deviation of the logarithm of its seconds.
 
     Args:
-        seconds: The whole run.
         interval: Interval of the steps.
         fixed: Share of the run whose seconds are taken as they were measured (set-up).
         unseen: Share of the run that was inferred and not measured.

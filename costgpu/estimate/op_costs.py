@@ -11,46 +11,98 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from costgpu.estimate.op_tables import (
-    ATTENTION_BACKWARD,
-    ATTENTION_FORWARD,
-    BYTE_FACTORS,
-    FILL,
-    FREE,
-    GATHER,
-    ITEM_BYTES,
-    MATMUL,
-    PICKED_BYTES_FACTOR,
-    RECURRENT,
-    SCATTER,
-    UNRULED,
-)
 from costgpu.models.workload import OpRow, StepTotals, TensorShape
 
 LARGE_BYTES = 4 << 20  # of one op: no CPU cache holds it
 
 
+def _aten(names: str) -> frozenset[str]:
+    """The full names of ops of ATen."""
+    return frozenset(f"aten::{name}" for name in names.split())
+
+
+# ATen's ops by what they cost.
+ITEM_BYTES = {
+    "complex128": 16,
+    **dict.fromkeys(("float64", "int64", "complex64"), 8),
+    **dict.fromkeys(("float32", "int32"), 4),
+    **dict.fromkeys(("float16", "bfloat16", "int16"), 2),
+    **dict.fromkeys(("int8", "uint8", "bool"), 1),
+}
+# Ops that move nothing: views, allocations, queries.
+FREE = _aten(
+    """
+    view t transpose permute expand expand_as unsqueeze squeeze slice select split split_with_sizes chunk unbind
+    detach alias as_strided _unsafe_view _reshape_alias narrow diagonal unfold movedim swapaxes view_as_real
+    view_as_complex real imag lift_fresh lift is_same_size empty empty_like empty_strided new_empty new_empty_strided
+    empty_permuted set_ resize_ _has_compatible_shallow_copy_type is_pinned sym_size sym_stride sym_numel stride size
+    dim numel item result_type can_cast _version requires_grad_ _conj _neg_view mH mT adjoint numpy_T values indices
+    _values _indices _nested_view_from_buffer unsafe_split unsafe_chunk split_copy detach_ squeeze_ unsqueeze_
+    transpose_ t_
+    """
+)
+FILL = _aten(
+    """
+    fill_ zero_ zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full arange eye randn rand
+    randn_like rand_like normal_ uniform_ randint randperm linspace scalar_tensor random_ exponential_
+    """
+)
+MATMUL = _aten("mm addmm bmm baddbmm mv addmv dot linear _addmm_activation addbmm matmul ger addr")
+ATTENTION_FORWARD = _aten(
+    """
+    _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention
+    _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
+    _scaled_dot_product_fused_attention_overrideable
+    """
+)
+ATTENTION_BACKWARD = frozenset(name + "_backward" for name in ATTENTION_FORWARD)
+RECURRENT = _aten("mkldnn_rnn_layer mkldnn_rnn_layer_backward")
+# Source: benchmarks/README.md, fitted on 255 public rows (2026-10).
+BYTE_FACTORS = {
+    "aten::native_batch_norm": 1.5,
+    "aten::_native_batch_norm_legit": 1.5,
+    "aten::native_batch_norm_backward": 1.67,
+    "aten::_batch_norm_with_update": 1.5,
+    "aten::batch_norm_backward": 1.67,
+    "aten::native_layer_norm_backward": 1.67,
+    "aten::native_group_norm": 1.5,
+    "aten::native_group_norm_backward": 1.67,
+    "aten::_fused_rms_norm_backward": 1.67,
+}
+# Reads of only what is picked: index bytes + PICKED_BYTES_FACTOR x output or values.
+GATHER = _aten("embedding index gather index_select take _embedding_bag take_along_dim")
+SCATTER = _aten(
+    """
+    index_put_ index_put _index_put_impl_ scatter_add_ scatter_add scatter_ scatter index_add_ index_add index_copy_
+    embedding_dense_backward scatter_reduce scatter_reduce_ gather_backward index_select_backward
+    """
+)
+# Ops whose time bytes and FLOPs do not tell.
+UNRULED = _aten(
+    """
+    sort topk unique_dim _unique2 unique_consecutive nonzero linalg_inv_ex inverse linalg_svd _linalg_svd linalg_qr
+    linalg_cholesky_ex _linalg_eigh _linalg_solve_ex linalg_lu_factor_ex _fft_r2c _fft_c2r _fft_c2c cdist
+    _cdist_forward _cdist_backward _ctc_loss _ctc_loss_backward _sparse_mm _sparse_addmm grid_sampler_2d
+    grid_sampler_2d_backward masked_select kthvalue mode median histc bincount searchsorted _weight_int4pack_mm
+    grid_sampler_3d grid_sampler_3d_backward cummax cummin logcumsumexp _spdiags _convert_indices_from_coo_to_csr
+    """
+)
+PICKED_BYTES_FACTOR = 2.0
+HALF_TYPES = frozenset({"float16", "bfloat16"})
+
+
 @dataclass(slots=True)
 class StepWork:
-    """The work of one training step, optimizer apart.
+    """The work of one training step, optimizer apart."""
 
-    Attributes:
-        flops: FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3``, ``conv_unusual`` (grouped, or
-            not two-dimensional), ``attention``; ``conv3x3`` is a dense 3x3 convolution of stride 1, for which fp32
-            libraries have a cheaper algorithm (Winograd).
-        bytes_moved: Bytes of every kernel, inputs plus outputs, with the factors of `op_tables`.
-        kernels: Number of kernels launched.
-        unruled_bytes: Part of `bytes_moved` in ops whose time it does not tell.
-        syncs: Number of times that the host waits for a value (`.item()`).
-        large_bytes: Part of `bytes_moved` in ops of over 4 MiB, which no CPU cache holds.
-    """
-
+    # FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3`` (dense, of stride 1: fp32 libraries have a
+    # cheaper algorithm for it, Winograd), ``conv_unusual`` (grouped, or not two-dimensional), ``attention``
     flops: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    bytes_moved: float = 0.0
-    kernels: float = 0.0
-    unruled_bytes: float = 0.0
-    syncs: float = 0.0
-    large_bytes: float = 0.0
+    bytes_moved: float = 0.0  # bytes of every kernel, inputs plus outputs, with the factors below
+    kernels: float = 0.0  # number of kernels launched
+    unruled_bytes: float = 0.0  # part of `bytes_moved` in ops whose time it does not tell
+    syncs: float = 0.0  # number of times that the host waits for a value (`.item()`)
+    large_bytes: float = 0.0  # part of `bytes_moved` in ops of over 4 MiB, which no CPU cache holds
 
     @property
     def total_flops(self) -> float:
@@ -77,7 +129,6 @@ def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> S
 
     Args:
         ops: Rows; those of validation are left out.
-        steps: Traced steps.
         optimizer_ops: Count the optimizer's own ops too (for an optimizer that torch does not ship).
     """
     work = StepWork()

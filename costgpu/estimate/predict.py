@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costgpu.estimate import benchmark_table
 from costgpu.estimate import cpu as cpu_model
 from costgpu.estimate.calibration import Calibration, calibrated, calibration_of, local_gpu
-from costgpu.estimate.cost import cost_range, ready_seconds
+from costgpu.estimate.cost import cost_range, ready_seconds, with_run
 from costgpu.estimate.feasibility import infeasible_reason
 from costgpu.estimate.gpu import copy_seconds, foreign_optimizer, gpu_terms, precision_of
-from costgpu.estimate.history import applies, as_measured
 from costgpu.estimate.interval import (
     COUNTED,
+    FINISHED_SIGMA,
     PRIOR,
     Interval,
     cpu_interval,
     gpu_interval,
     local_interval,
     run_range,
+    sigma_of_runs,
 )
 from costgpu.estimate.op_costs import StepWork, counted_work, step_work
 from costgpu.estimate.scope import Scope, scope_of
@@ -28,7 +29,7 @@ from costgpu.models.prediction import Candidate, MeasuredSpeed, Prediction, Prov
 from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, StepTimes, TotalKind, WorkloadProfile
 
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
-FINISHED_SIGMA = 0.02  # a job that was measured from its start to its end, on the same machine
+SAME_STEPS = 0.01  # numbers of steps that differ by less are the same job: some can be told only approximately
 
 
 @dataclass(slots=True)
@@ -66,8 +67,6 @@ def prepare(
     """Computes what all candidates share.
 
     Args:
-        profile: The measured script.
-        scope: How much of it is predicted.
         year: This year, to tell a new architecture.
         speedups: The benchmark table, for phases whose `gpu` is `GpuPath.TABLE`.
         cards: All known GPUs, to find the one of this machine where that measured the profile.
@@ -102,14 +101,42 @@ def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | 
     """The prediction for one candidate; an infeasible one says why and is still filled in.
 
     Args:
-        workload: The prepared workload.
-        candidate: A place to run it.
         measured: Earlier runs of this very job there; they count for the whole job with the same number of steps.
     """
     modelled = _modelled(workload, candidate)
     if measured is None or not applies(measured, workload.scope, scope_of(workload.profile)):
         return modelled
     return as_measured(modelled, measured)
+
+
+def applies(speed: MeasuredSpeed, scope: Scope, own: Scope) -> bool:
+    """Whether that was this job: all of it, with as many steps.
+
+    Args:
+        own: What the script does by itself: as long as that is what a run of unknown length did.
+    """
+    total = scope.total_steps
+    if total is None:
+        return False
+    steps = speed.steps if speed.steps is not None else own.total_steps
+    return steps is not None and abs(steps - total) <= SAME_STEPS * max(steps, total)
+
+
+def as_measured(modelled: Prediction, speed: MeasuredSpeed) -> Prediction:
+    """The prediction with the seconds that this very job took there."""
+    seconds, sigma = speed.job_seconds, sigma_of_runs(speed)
+    step = modelled.step_seconds * seconds / modelled.run_seconds.value if modelled.run_seconds.value > 0 else 0.0
+    times = "1 run" if speed.runs == 1 else f"{speed.runs} runs"
+    return replace(
+        with_run(modelled, Interval.of_sigma(sigma).around(seconds)),
+        step_seconds=step,
+        terms={"run": step},
+        parts={"the whole job": seconds},
+        sigma=sigma,
+        provenance=Provenance.MEASURED,
+        infeasible="",  # it has run there
+        notes=(f"measured in {times}, last {speed.last_at:%Y-%m-%d}",),
+    )
 
 
 def _modelled(workload: Workload, candidate: Candidate) -> Prediction:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from costgpu.errors import UsageError
 from costgpu.estimate.cpu import SIGMA_LARGE, rates_here, speedup_of
@@ -56,10 +57,8 @@ def reference_profile(
     """The profile of a reference workload, as if it were a script that nobody ran.
 
     Args:
-        reference: The reference workload.
         machine: The local machine, described without a script; its figures give the seconds on its CPU.
         created: Time of creation, ISO 8601 UTC.
-        version: Version of costgpu.
         epochs: Number of epochs; None for the usual number.
 
     Raises:
@@ -94,8 +93,7 @@ def reference_profile(
             state_bytes=state * reference.parameters,
         ),
         data=DataLoading(batches_per_step=1.0, batch_size=batch, batch_bytes=batch * reference.sample_bytes),
-        saved=int(batch * reference.saved_bytes_per_sample),
-        micro_batches=1.0,
+        saved_tensor_bytes=int(batch * reference.saved_bytes_per_sample),
         notes=(
             f"Nothing was measured: this is {reference.detail}, as published, with batch {batch} in fp32.",
             "Reading and preparing the data is not in it.",
@@ -113,7 +111,6 @@ def language_model_profile(
         tokens: D.
         machine: The local machine, described without a script.
         created: Time of creation, ISO 8601 UTC.
-        version: Version of costgpu.
 
     Raises:
         UsageError: A model too small for the rule, or fewer tokens than one sequence.
@@ -166,7 +163,7 @@ def language_model_profile(
         data=DataLoading(
             batches_per_step=micro_batches, batch_size=1, batch_bytes=8 * CONTEXT_TOKENS, fetch_seconds_per_batch=None
         ),
-        saved=int(SAVED_BYTES * layers * width * CONTEXT_TOKENS),
+        saved_tensor_bytes=int(SAVED_BYTES * layers * width * CONTEXT_TOKENS),
         micro_batches=micro_batches,
         notes=(
             f"Nothing was measured: 6 N D FLOPs for {size}, bf16, AdamW, {step_tokens:,.0f} tokens a step.",
@@ -205,32 +202,25 @@ def _profile(
     created: str,
     version: str,
     *,
-    kind: str,
-    total: Total,
     framework: Framework,
     optimizer: OptimizerFacts,
-    data: DataLoading,
-    saved: int,
-    micro_batches: float,
     notes: Sequence[str],
+    **facts: Any,
 ) -> WorkloadProfile:
+    """A profile of one phase, of which `facts` are the other fields."""
     seconds = nominal_seconds(totals, machine)
     phase = Phase(
         label=name,
-        total=total,
         steps_observed=0,
         step=StepTimes(
             count=0, median_seconds=seconds, mean_seconds=seconds, low_seconds=seconds, high_seconds=seconds
         ),
-        data=data,
         optimizers=[optimizer],
         calls_per_step=totals.kernels,
-        saved_tensor_bytes=saved,
         model_bytes=4 * optimizer.parameters,
-        micro_batches=micro_batches,
         gpu=GpuPath.COUNTED,
-        kind=kind,
         totals=totals,
+        **facts,
     )
     return WorkloadProfile(
         script=name,

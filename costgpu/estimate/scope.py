@@ -12,21 +12,13 @@ UNKNOWN_TOTAL_STEPS = 1000.0
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is predicted: steps and epochs of each phase, and the words for it.
+    """What is predicted: steps and epochs of each phase, and the words for it."""
 
-    Attributes:
-        unit: ``the whole job``, ``one epoch`` or ``1,000 steps``.
-        whole: Whether it is the whole job, with set-up and boot.
-        steps: Number of steps of each phase.
-        epochs: Number of epochs of each phase; 0 where a phase has none.
-        notes: Remarks about the total.
-    """
-
-    unit: str
-    whole: bool
-    steps: tuple[float, ...]
-    epochs: tuple[float, ...]
-    notes: tuple[str, ...] = ()
+    unit: str  # ``the whole job``, ``one epoch`` or ``1,000 steps``
+    whole: bool  # whether it is the whole job, with set-up and boot
+    steps: tuple[float, ...]  # number of steps of each phase
+    epochs: tuple[float, ...]  # number of epochs of each phase; 0 where a phase has none
+    notes: tuple[str, ...] = ()  # remarks about the total
 
     @property
     def total_steps(self) -> float | None:
@@ -38,7 +30,6 @@ def scope_of(profile: WorkloadProfile, *, epochs: float | None = None, total_ste
     """How much is predicted, from the profile and what the user said.
 
     Args:
-        profile: The measured script.
         epochs: Overrides the number of epochs of the last phase.
         total_steps: Overrides its number of steps.
     """

@@ -48,20 +48,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Result of one examination.
+    """Result of one examination."""
 
-    Attributes:
-        name: Name of the check: ``credentials``, ``quota``, ...
-        detail: The finding in words.
-        fix: What to do about it; empty if nothing.
-        exit_code: Exit code of the class of errors that it belongs to; 0 unless it failed.
-    """
-
-    name: str
+    name: str  # name of the check: ``credentials``, ``quota``, ...
     status: Status
-    detail: str
-    fix: str = ""
-    exit_code: int = 0
+    detail: str  # the finding in words
+    fix: str = ""  # what to do about it; empty if nothing
+    exit_code: int = 0  # exit code of the class of errors that it belongs to; 0 unless it failed
 
 
 Look = Callable[[], Check]
@@ -93,7 +86,6 @@ def examine(name: str, look: Look, seconds: float = SECONDS) -> Check:
     Args:
         name: Name of the check if `look` raises.
         look: The check itself; its errors become the check's failure.
-        seconds: Time limit.
     """
     found: list[Check] = []
 
@@ -125,8 +117,6 @@ class Examination:
         """Runs one check, or says why not.
 
         Args:
-            name: Name of the check.
-            look: The check itself.
             after: Checks that must not have failed for this to make sense.
         """
         obstacle = next((each for each in after if each.status is Status.FAILED or each in self._left_out), None)
@@ -144,7 +134,6 @@ def clock_check(whose: str, theirs: datetime, ours: datetime) -> Check:
 
     Args:
         whose: Owner of the other clock.
-        theirs: Time of that clock, aware.
         ours: Time of this computer at the same moment, aware.
     """
     off = (ours - theirs).total_seconds()
@@ -163,9 +152,7 @@ def permissions_check(needed: Sequence[str], held: Sequence[str], optional: Sequ
 
     Args:
         needed: All permissions that costgpu uses.
-        held: Permissions that are granted.
         optional: Permissions without which something works less well, or is not offered.
-        fix: How to get them.
     """
     missing = sorted(set(needed) - set(held))
     grave = [name for name in missing if name not in optional]

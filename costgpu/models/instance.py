@@ -42,82 +42,52 @@ class InstanceRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a machine can be reached.
+    """Where a machine can be reached."""
 
-    Attributes:
-        kind: ``ssh``, ``local`` (a folder of this machine) or ``fake``.
-        host: Address for ssh; empty otherwise.
-        port: Port of sshd.
-        user: Login name.
-        folder: The machine's home for ``local``; empty otherwise.
-    """
-
-    kind: str
-    host: str = ""
-    port: int = SSH_PORT
-    user: str = "root"
-    folder: str = ""
+    kind: str  # ``ssh``, ``local`` (a folder of this machine) or ``fake``
+    host: str = ""  # address for ssh; empty otherwise
+    port: int = SSH_PORT  # of sshd
+    user: str = "root"  # login name
+    folder: str = ""  # the machine's home for ``local``; empty otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """One machine as the provider describes it.
-
-    Attributes:
-        zone: Zone; None where a provider has none.
-        reason: The provider's own words for the last change of state; empty if it gives none.
-        preempted: Whether the provider took it back.
-        launched_at: Start by the provider's clock.
-        ended_at: End or stop by the provider's clock; None while it runs, or if the provider does not say.
-        by_guest: Whether its own system has switched it off.
-        endpoint: Address; None as long as it has none.
-        run_id: Run of its tag; empty on a machine that is not ours.
-        name: Name of its tag.
-        owner: Creator of its tag.
-        lease_until: End of the lease of its tag; None if the tag is missing or unreadable.
-    """
+    """One machine as the provider describes it."""
 
     ref: InstanceRef
-    zone: str | None
+    zone: str | None  # None where a provider has none
     instance_type: str
     state: InstanceState
-    reason: str = ""
-    preempted: bool = False
-    launched_at: datetime
+    reason: str = ""  # the provider's own words for the last change of state; empty if it gives none
+    preempted: bool = False  # whether the provider took it back
+    launched_at: datetime  # start by the provider's clock
+    # end or stop by the provider's clock; None while it runs, or if the provider does not say
     ended_at: datetime | None = None
-    by_guest: bool = False
-    endpoint: Endpoint | None
-    run_id: str = ""
-    name: str = ""
-    owner: str = ""
-    lease_until: datetime | None = None
+    by_guest: bool = False  # whether its own system has switched it off
+    endpoint: Endpoint | None  # None as long as it has none
+    run_id: str = ""  # run of its tag; empty on a machine that is not ours
+    name: str = ""  # name of its tag
+    owner: str = ""  # creator of its tag
+    lease_until: datetime | None = None  # end of the lease of its tag; None if the tag is missing or unreadable
     spot: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrphanedResource:
-    """Something of ours that is not an instance: a disk, an address, a security group, a schedule.
-
-    Attributes:
-        kind: ``disk``, ``snapshot``, ``address``, ``security group``, ``key pair``, ``schedule``, ...
-        resource_id: The provider's identifier.
-        run_id: Run of its tag or name.
-        usd_per_hour: Price while it is there; 0 for what is free.
-        lease_until: End of the lease of its tag: until then a run that is being launched may need it. None without one.
-        created_at: Creation by the provider's clock; None where it does not say.
-        owner: Creator of its tag; empty without one.
-    """
+    """Something of ours that is not an instance: a disk, an address, a security group, a schedule."""
 
     provider: str
     region: str
-    kind: str
-    resource_id: str
-    run_id: str
-    usd_per_hour: float = 0.0
+    kind: str  # ``disk``, ``snapshot``, ``address``, ``security group``, ``key pair``, ``schedule``, ...
+    resource_id: str  # the provider's identifier
+    run_id: str  # run of its tag or name
+    usd_per_hour: float = 0.0  # price while it is there; 0 for what is free
+    # end of the lease of its tag: until then a run that is being launched may need it. None without one
     lease_until: datetime | None = None
-    created_at: datetime | None = None
-    owner: str = ""
+    created_at: datetime | None = None  # creation by the provider's clock; None where it does not say
+    owner: str = ""  # creator of its tag; empty without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,47 +102,27 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRequest:
-    """Values of a create call; the same token always goes with the same values.
+    """Values of a create call; the same token always goes with the same values."""
 
-    Attributes:
-        run_id: Tag ``costgpu-run``.
-        token: Idempotency token, at most 64 ASCII characters.
-        name: Tag ``costgpu-name`` and the provider's display name.
-        owner: Tag ``costgpu-owner``.
-        offer: Instance type and place.
-        zone: Zone; None lets the provider choose within the offer's region.
-        disk_gib: Size of the root disk.
-        lease_until: Tag ``costgpu-lease-until``; the provider's own deadline where it has one.
-        boot_script: POSIX shell, run as root first thing at every boot. It holds the one-run host key: never printed.
-        allow_from: CIDR that may reach port 22.
-        tags: The user's own tags.
-    """
-
-    run_id: str
-    token: str
-    name: str
-    owner: str
-    offer: Offer
-    zone: str | None
-    disk_gib: int
-    lease_until: datetime
+    run_id: str  # tag ``costgpu-run``
+    token: str  # idempotency token, at most 64 ASCII characters
+    name: str  # tag ``costgpu-name`` and the provider's display name
+    owner: str  # tag ``costgpu-owner``
+    offer: Offer  # instance type and place
+    zone: str | None  # None lets the provider choose within the offer's region
+    disk_gib: int  # size of the root disk
+    lease_until: datetime  # tag ``costgpu-lease-until``; the provider's own deadline where it has one
+    # POSIX shell, run as root first thing at every boot. It holds the one-run host key: never printed
     boot_script: str = field(repr=False)
-    allow_from: str
-    tags: Mapping[str, str] = field(default_factory=dict)
+    allow_from: str  # CIDR that may reach port 22
+    tags: Mapping[str, str] = field(default_factory=dict)  # the user's own tags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Safeguard:
-    """One layer of guaranteed termination.
+    """One layer of guaranteed termination."""
 
-    Attributes:
-        name: ``create call``, ``provider schedule``, ``watchdog``, ``agent``, ``client``, ``reap``.
-        armed: Whether it is in force.
-        detail: A sentence: what it does, or why it is not armed.
-        deadline: Latest time at which it acts; None if it acts on events.
-    """
-
-    name: str
-    armed: bool
-    detail: str
-    deadline: datetime | None = None
+    name: str  # ``create call``, ``provider schedule``, ``watchdog``, ``agent``, ``client``, ``reap``
+    armed: bool  # whether it is in force
+    detail: str  # a sentence: what it does, or why it is not armed
+    deadline: datetime | None = None  # latest time at which it acts; None if it acts on events

@@ -21,21 +21,13 @@ class Provenance(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """Somewhere that the script could run.
+    """Somewhere that the script could run."""
 
-    Attributes:
-        offer: Offer of a provider; None for this machine.
-        cpu: CPU of the offer's family; None for this machine.
-        accelerator: Specs of the offer's accelerator; None without one.
-        on_demand_usd_per_hour: On-demand price of a spot offer's machine, if known.
-        costs: Prices of disk and address where the offer is; None for this machine.
-    """
-
-    offer: Offer | None
-    cpu: CpuSpec | None = None
-    accelerator: AcceleratorSpec | None = None
-    on_demand_usd_per_hour: Decimal | None = None
-    costs: ProviderCosts | None = None
+    offer: Offer | None  # offer of a provider; None for this machine
+    cpu: CpuSpec | None = None  # CPU of the offer's family; None for this machine
+    accelerator: AcceleratorSpec | None = None  # specs of the offer's accelerator; None without one
+    on_demand_usd_per_hour: Decimal | None = None  # on-demand price of a spot offer's machine, if known
+    costs: ProviderCosts | None = None  # prices of disk and address where the offer is; None for this machine
 
     @property
     def is_gpu(self) -> bool:
@@ -67,21 +59,13 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSpeed:
-    """How long a job took on one instance type, in runs that succeeded.
+    """How long a job took on one instance type, in runs that succeeded."""
 
-    Attributes:
-        job_seconds: Median of the job's seconds; no boot, no set-up.
-        runs: Number of runs; at least one.
-        log_spread: Standard deviation of the logarithm of their seconds; 0 for a single one.
-        last_at: Time at which the newest of them was closed.
-        steps: Steps of the newest run; None if it was not estimated.
-    """
-
-    job_seconds: float
-    runs: int
-    log_spread: float
-    last_at: datetime
-    steps: float | None = None
+    job_seconds: float  # median of the job's seconds; no boot, no set-up
+    runs: int  # number of runs; at least one
+    log_spread: float  # standard deviation of the logarithm of their seconds; 0 for a single one
+    last_at: datetime  # time at which the newest of them was closed
+    steps: float | None = None  # steps of the newest run; None if it was not estimated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,33 +73,21 @@ class Prediction:
     """Seconds and cost of one workload on one candidate.
 
     The amounts are for the whole job, or per unit (an epoch, 1,000 steps) where its length is not known.
-
-    Attributes:
-        step_seconds: Seconds of one optimizer step of the last phase, everything in it.
-        run_seconds: Seconds of training, set-up of the script and the work beside the steps.
-        overhead_seconds: Seconds of boot and installation before the script starts.
-        wall_seconds: Seconds of run and overhead together.
-        cost_usd: Bill of the provider: machine, disk and address, for `wall_seconds`.
-        terms: Seconds of one step by cause; they add up to `step_seconds` unless loading hides behind the step.
-        parts: Seconds of the run by kind: steps, setup, validation, ...
-        sigma: Standard deviation of the logarithm of `run_seconds`.
-        provenance: Provenance of `step_seconds`.
-        infeasible: Reason why it cannot run there; empty if it can.
-        notes: Reasons for the width of the interval, and other remarks.
     """
 
     candidate: Candidate
-    step_seconds: float
-    run_seconds: Range
-    overhead_seconds: float
-    wall_seconds: Range
-    cost_usd: Range
+    step_seconds: float  # seconds of one optimizer step of the last phase, everything in it
+    run_seconds: Range  # seconds of training, set-up of the script and the work beside the steps
+    overhead_seconds: float  # seconds of boot and installation before the script starts
+    wall_seconds: Range  # seconds of run and overhead together
+    cost_usd: Range  # bill of the provider: machine, disk and address, for `wall_seconds`
+    # seconds of one step by cause; they add up to `step_seconds` unless loading hides behind the step
     terms: dict[str, float]
-    parts: dict[str, float]
-    sigma: float
-    provenance: Provenance
-    infeasible: str = ""
-    notes: tuple[str, ...] = ()
+    parts: dict[str, float]  # seconds of the run by kind: steps, setup, validation, ...
+    sigma: float  # standard deviation of the logarithm of `run_seconds`
+    provenance: Provenance  # provenance of `step_seconds`
+    infeasible: str = ""  # reason why it cannot run there; empty if it can
+    notes: tuple[str, ...] = ()  # reasons for the width of the interval, and other remarks
 
     @property
     def offer(self) -> Offer | None:
@@ -196,34 +168,21 @@ class AdviceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """One change that makes the job cheaper (or, where it costs nothing, shorter), with what the model says it saves.
-
-    Attributes:
-        action: The advice, without a full stop.
-        saving_usd: Cost of `before` less that of `after` and `other_usd`; never negative; 0 where no cost is known.
-        saving_seconds: Wall clock of `before` less that of `after` and `other_seconds`; negative if it takes longer.
-        before: The verdict's recommendation; None where nothing is possible without the change.
-        after: The changed workload where it then runs best; None where no time of it is known.
-        other_usd: Cost of other machines that the change needs.
-        other_seconds: Wall-clock time of those machines.
-        probability: Probability that it saves anything.
-        at_most: Whether the saving is an upper bound.
-        basis: Figures that the saving was computed from.
-        notes: Further sentences for a reader.
-    """
+    """One change that makes the job cheaper (or, where it costs nothing, shorter), with what the model says it saves."""
 
     kind: AdviceKind
-    action: str
-    saving_usd: float
+    action: str  # the advice, without a full stop
+    saving_usd: float  # cost of `before` less that of `after` and `other_usd`; never negative; 0 where no cost is known
+    # wall clock of `before` less that of `after` and `other_seconds`; negative if it takes longer
     saving_seconds: float
-    before: Prediction | None
-    after: Prediction | None
-    other_usd: float = 0.0
-    other_seconds: float = 0.0
-    probability: float = 1.0
-    at_most: bool = False
-    basis: str = ""
-    notes: tuple[str, ...] = ()
+    before: Prediction | None  # the verdict's recommendation; None where nothing is possible without the change
+    after: Prediction | None  # the changed workload where it then runs best; None where no time of it is known
+    other_usd: float = 0.0  # cost of other machines that the change needs
+    other_seconds: float = 0.0  # wall-clock time of those machines
+    probability: float = 1.0  # probability that it saves anything
+    at_most: bool = False  # whether the saving is an upper bound
+    basis: str = ""  # figures that the saving was computed from
+    notes: tuple[str, ...] = ()  # further sentences for a reader
 
     @property
     def share(self) -> float:
@@ -238,69 +197,41 @@ class Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakEven:
-    """When a GPU that is bought has paid for itself against one cloud offer.
+    """When a GPU that is bought has paid for itself against one cloud offer."""
 
-    Attributes:
-        against: The cloud offer.
-        saving_usd: Saving of one job on the own GPU; negative if its energy alone costs more.
-        jobs: Number of jobs; infinite if never. `low` and `high` are the intervals' favourable and worst ends.
-        hours: Hours of training on the own GPU until then.
-        in_life: Whether a GPU that runs day and night gets there before it is written off.
-    """
-
-    against: Prediction
-    saving_usd: float
-    jobs: Range
-    hours: float
-    in_life: bool
+    against: Prediction  # the cloud offer
+    saving_usd: float  # saving of one job on the own GPU; negative if its energy alone costs more
+    jobs: Range  # number of jobs; infinite if never. `low` and `high` are the intervals' favourable and worst ends
+    hours: float  # hours of training on the own GPU until then
+    in_life: bool  # whether a GPU that runs day and night gets there before it is written off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """The script on a GPU that the user owns or would buy.
+    """The script on a GPU that the user owns or would buy."""
 
-    Attributes:
-        prediction: Prediction without an offer; its cost is the energy.
-        price_usd: Price of the GPU; None if it is owned already.
-        power_usd_per_kwh: Price of electricity.
-        power_source: ``as given``, or the source of the default price of electricity.
-        card_watts: Average power of the GPU while the script runs.
-        host_watts: Power of the rest of the computer.
-        energy_kwh: Energy of one job, at the wall.
-        amortised_usd: Share of the price in one job; None unless the hours of use are known.
-        break_evens: Against the cheapest offer, and against the best GPU offer if that is another; none without a price.
-    """
-
-    prediction: Prediction
-    price_usd: Decimal | None
-    power_usd_per_kwh: float
-    power_source: str
-    card_watts: float
-    host_watts: float
-    energy_kwh: Range
-    amortised_usd: float | None
+    prediction: Prediction  # prediction without an offer; its cost is the energy
+    price_usd: Decimal | None  # price of the GPU; None if it is owned already
+    power_usd_per_kwh: float  # price of electricity
+    power_source: str  # ``as given``, or the source of the default price of electricity
+    card_watts: float  # average power of the GPU while the script runs
+    host_watts: float  # power of the rest of the computer
+    energy_kwh: Range  # energy of one job, at the wall
+    amortised_usd: float | None  # share of the price in one job; None unless the hours of use are known
+    # against the cheapest offer, and against the best GPU offer if that is another; none without a price
     break_evens: tuple[BreakEven, ...]
     notes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeNotebook:
-    """A notebook service that lends a GPU for nothing, and whether the job fits one session of it.
-
-    Attributes:
-        session_hours: Hours after which the service ends what runs.
-        run_seconds: Seconds of the job there.
-        why_not: Reason why the job does not fit; empty if it does.
-        limits: Further limits, for people.
-        source: Source of these facts.
-        as_of: Day on which they were read.
-    """
+    """A notebook service that lends a GPU for nothing, and whether the job fits one session of it."""
 
     name: str
     accelerator: str
-    session_hours: float
-    run_seconds: Range
-    why_not: str
-    limits: str
-    source: str
-    as_of: date
+    session_hours: float  # hours after which the service ends what runs
+    run_seconds: Range  # seconds of the job there
+    why_not: str  # reason why the job does not fit; empty if it does
+    limits: str  # further limits, for people
+    source: str  # source of these facts
+    as_of: date  # day on which they were read

@@ -17,36 +17,22 @@ DIGITS = Decimal("0.000001")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingPrice:
-    """An offer whose price could not be made. It keeps the price, and the age, that it had.
+    """An offer whose price could not be made. It keeps the price, and the age, that it had."""
 
-    Attributes:
-        key: Of the offer.
-        reason: What is missing or contradicts itself, in words.
-    """
-
-    key: Key
-    reason: str
+    key: Key  # of the offer
+    reason: str  # what is missing or contradicts itself, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceUpdate:
-    """What one provider's price lists say.
+    """What one provider's price lists say."""
 
-    Attributes:
-        provider: Whose they are.
-        regions: That were asked about.
-        offers: With the new prices; not held against the earlier ones yet.
-        failures: Known offers without a new price.
-        unknown: Instance types whose hardware costgpu does not know, sorted; nothing is offered of them.
-        documents: Price list entries that were read.
-    """
-
-    provider: str
-    regions: tuple[str, ...]
-    offers: tuple[Offer, ...]
-    failures: tuple[MissingPrice, ...]
-    unknown: tuple[str, ...]
-    documents: int
+    provider: str  # whose they are
+    regions: tuple[str, ...]  # that were asked about
+    offers: tuple[Offer, ...]  # with the new prices; not held against the earlier ones yet
+    failures: tuple[MissingPrice, ...]  # known offers without a new price
+    unknown: tuple[str, ...]  # instance types whose hardware costgpu does not know, sorted; nothing is offered of them
+    documents: int  # price list entries that were read
 
 
 def key_of(offer: Offer) -> Key:

@@ -12,17 +12,11 @@ DEFAULT_VCPU_WATTS = (0.74, 3.50)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCosts:
-    """List prices of the boot disk and the public address, and the power of the processors.
+    """List prices of the boot disk and the public address, and the power of the processors."""
 
-    Attributes:
-        disk_usd_per_gb_month: General-purpose SSD.
-        address_usd_per_hour: One public IPv4 address in use.
-        vcpu_watts: Watts of one vCPU, idle and at full load.
-    """
-
-    disk_usd_per_gb_month: float
-    address_usd_per_hour: float
-    vcpu_watts: tuple[float, float] = DEFAULT_VCPU_WATTS
+    disk_usd_per_gb_month: float  # general-purpose SSD
+    address_usd_per_hour: float  # one public IPv4 address in use
+    vcpu_watts: tuple[float, float] = DEFAULT_VCPU_WATTS  # watts of one vCPU, idle and at full load
 
     def extras_usd_per_hour(self, disk_gb: float) -> float:
         """Disk of that size and address, USD per hour."""

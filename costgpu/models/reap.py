@@ -32,38 +32,24 @@ class OrphanReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """An instance of ours that should not be there.
-
-    Attributes:
-        usd_per_hour: Price with its disks and its address, as it is now; None if not known.
-    """
+    """An instance of ours that should not be there."""
 
     instance: Instance
     why: OrphanReason
-    usd_per_hour: Decimal | None = None
+    usd_per_hour: Decimal | None = None  # price with its disks and its address, as it is now; None if not known
 
 
 @dataclass(slots=True, kw_only=True)
 class ReapFindings:
-    """What a search for orphans has found, and what was done about it.
+    """What a search for orphans has found, and what was done about it."""
 
-    Attributes:
-        orphans: Instances to end.
-        leftovers: Other resources that no instance needs any more.
-        kept: Instances of ours that are in order, or out of scope.
-        unreachable: Provider and region -> reason why it could not be asked.
-        ended: Orphans whose end is confirmed.
-        removed: Leftovers that are gone.
-        failed: Resources that could not be ended -> the error.
-    """
-
-    orphans: list[Orphan] = field(default_factory=list)
-    leftovers: list[OrphanedResource] = field(default_factory=list)
-    kept: list[Instance] = field(default_factory=list)
-    unreachable: dict[str, str] = field(default_factory=dict)
-    ended: list[InstanceRef] = field(default_factory=list)
-    removed: list[OrphanedResource] = field(default_factory=list)
-    failed: dict[str, CostGpuError] = field(default_factory=dict)
+    orphans: list[Orphan] = field(default_factory=list)  # instances to end
+    leftovers: list[OrphanedResource] = field(default_factory=list)  # other resources that no instance needs any more
+    kept: list[Instance] = field(default_factory=list)  # instances of ours that are in order, or out of scope
+    unreachable: dict[str, str] = field(default_factory=dict)  # provider and region -> reason why it could not be asked
+    ended: list[InstanceRef] = field(default_factory=list)  # orphans whose end is confirmed
+    removed: list[OrphanedResource] = field(default_factory=list)  # leftovers that are gone
+    failed: dict[str, CostGpuError] = field(default_factory=dict)  # resources that could not be ended -> the error
 
     def add(self, more: ReapFindings) -> None:
         """Adds what was found elsewhere."""

@@ -67,108 +67,68 @@ class EventKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """One row of the ledger; never changed.
-
-    Attributes:
-        sequence: 0, 1, 2, ... within the run, without gaps.
-        at: Time at which it was written.
-        data: Facts, as JSON values; money and times as strings.
-    """
+    """One row of the ledger; never changed."""
 
     run_id: str
-    sequence: int
-    at: datetime
+    sequence: int  # 0, 1, 2, ... within the run, without gaps
+    at: datetime  # time at which it was written
     kind: EventKind
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)  # facts, as JSON values; money and times as strings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """How long an instance may live, counted from its create call.
+    """How long an instance may live, counted from its create call."""
 
-    Attributes:
-        lifetime_seconds: Seconds from the create call to power-off.
-        worst_cost_usd: Highest cost of that time: machine at its on-demand price, disk and address.
-        usd_per_hour: Rate that the two were computed with.
-        limited_by: ``--max-cost``, ``--max-duration``, ``--lease`` or ``the estimate``.
-    """
-
-    lifetime_seconds: float
-    worst_cost_usd: Decimal
-    usd_per_hour: Decimal
-    limited_by: str
+    lifetime_seconds: float  # seconds from the create call to power-off
+    worst_cost_usd: Decimal  # highest cost of that time: machine at its on-demand price, disk and address
+    usd_per_hour: Decimal  # rate that the two were computed with
+    limited_by: str  # ``--max-cost``, ``--max-duration``, ``--lease`` or ``the estimate``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """Proof of the end of a run.
-
-    Attributes:
-        instance: The instance; None if nothing was ever created.
-        layers: All safeguards, armed or not.
-        requested_at: Time at which its end was requested; None if it ended itself.
-        confirmed_state: State that the provider confirmed; empty until then.
-        confirmed_at: Time of the confirmation.
-        provider_reason: The provider's own words.
-        left_behind: Resources that could not be removed: access rules and the like.
-        metered_seconds: Seconds from the create call to confirmation, as observed.
-        metered_cost_usd: Those seconds at the offer's price, disk and address included.
-        metered_at_most: Whether the machine ended by itself at an unknown earlier time: both figures are upper bounds.
-    """
+    """Proof of the end of a run."""
 
     run_id: str
-    instance: InstanceRef | None
+    instance: InstanceRef | None  # None if nothing was ever created
     instance_type: str
-    layers: tuple[Safeguard, ...]
+    layers: tuple[Safeguard, ...]  # all safeguards, armed or not
     reason: EndReason
     ended_by: EndedBy
-    requested_at: datetime | None
-    confirmed_state: str
-    confirmed_at: datetime | None
-    provider_reason: str
-    left_behind: tuple[str, ...]
-    metered_seconds: float
-    metered_cost_usd: Decimal
+    requested_at: datetime | None  # time at which its end was requested; None if it ended itself
+    confirmed_state: str  # state that the provider confirmed; empty until then
+    confirmed_at: datetime | None  # time of the confirmation
+    provider_reason: str  # the provider's own words
+    left_behind: tuple[str, ...]  # resources that could not be removed: access rules and the like
+    metered_seconds: float  # seconds from the create call to confirmation, as observed
+    metered_cost_usd: Decimal  # those seconds at the offer's price, disk and address included
+    # whether the machine ended by itself at an unknown earlier time: both figures are upper bounds
     metered_at_most: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """An offer that the run may be launched on, with what it may cost there.
-
-    Attributes:
-        disk_gib: Size of the root disk.
-        extras_usd_per_hour: Price of disk and address; 0 on this machine.
-    """
+    """An offer that the run may be launched on, with what it may cost there."""
 
     offer: Offer
     lease: Lease
-    disk_gib: int
-    extras_usd_per_hour: Decimal = Decimal(0)
+    disk_gib: int  # size of the root disk
+    extras_usd_per_hour: Decimal = Decimal(0)  # price of disk and address; 0 on this machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One create call, repeatable with the same values.
+    """One create call, repeatable with the same values."""
 
-    Attributes:
-        number: Number of the attempt, from 1.
-        option: Index into the run's options.
-        zone: Zone; None where the provider chose.
-        at: Time of the first call: metering starts here.
-        lease_until: Latest power-off.
-        allow_from: CIDR of the client.
-        account: Account at the provider of this attempt; empty in rows of older versions.
-    """
-
-    number: int
+    number: int  # number of the attempt, from 1
     token: str
-    option: int
-    zone: str | None
-    at: datetime
-    lease_until: datetime
-    allow_from: str
-    account: str = ""
+    option: int  # index into the run's options
+    zone: str | None  # None where the provider chose
+    at: datetime  # time of the first call: metering starts here
+    lease_until: datetime  # latest power-off
+    allow_from: str  # CIDR of the client
+    account: str = ""  # account at the provider of this attempt; empty in rows of older versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,34 +234,20 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a launch is going to do.
-
-    Attributes:
-        options: Offers in order; the first is the plan, the others are for when it has no capacity.
-        prediction: Prediction for the first option; None if it was not measured, or its length is not known.
-        verdict: Sentence of the estimate that chose the place; empty if the user did.
-        layers: Safeguards, as they will be armed.
-        files: Number of files of the working folder that are sent.
-        bytes: Total size of those files.
-        left_out: Reason -> number of files that are not sent.
-        price_as_of: Day of the price of the first option.
-        workload: Key of what the script does, by which measured speeds are found again; empty if there is none.
-        steps: Optimizer steps of the whole job; None if that is not known.
-        notes: Remarks to read before confirming.
-        others: Identities at the further providers of the options.
-    """
+    """What a launch is going to do."""
 
     spec: JobSpec
-    options: tuple[Option, ...]
+    options: tuple[Option, ...]  # offers in order; the first is the plan, the others are for when it has no capacity
+    # prediction for the first option; None if it was not measured, or its length is not known
     prediction: Prediction | None
-    verdict: str
+    verdict: str  # sentence of the estimate that chose the place; empty if the user did
     identity: Identity
-    layers: tuple[Safeguard, ...]
-    files: int
-    bytes: int
-    left_out: dict[str, int]
-    price_as_of: date
-    workload: str = ""
-    steps: float | None = None
-    notes: tuple[str, ...] = field(default=())
-    others: tuple[Identity, ...] = ()
+    layers: tuple[Safeguard, ...]  # safeguards, as they will be armed
+    files: int  # number of files of the working folder that are sent
+    bytes: int  # total size of those files
+    left_out: dict[str, int]  # reason -> number of files that are not sent
+    price_as_of: date  # day of the price of the first option
+    workload: str = ""  # key of what the script does, by which measured speeds are found again; empty if there is none
+    steps: float | None = None  # optimizer steps of the whole job; None if that is not known
+    notes: tuple[str, ...] = field(default=())  # remarks to read before confirming
+    others: tuple[Identity, ...] = ()  # identities at the further providers of the options

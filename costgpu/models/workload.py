@@ -58,92 +58,56 @@ class GpuPath(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpRow:
-    """One kind of op of the traced steps.
+    """One kind of op of the traced steps."""
 
-    Attributes:
-        op: Name, such as ``aten::addmm``.
-        phase: ``forward``, ``backward``, ``optimizer`` or ``validation``.
-        count: Calls over all traced steps.
-        seconds: Seconds in it on this machine over all traced steps.
-        attributes: ``transposed``, ``groups``, ``output_mask`` of convolutions; ``masks``: inputs that are dropout
-            masks.
-    """
-
-    op: str
-    phase: str
+    op: str  # name, such as ``aten::addmm``
+    phase: str  # ``forward``, ``backward``, ``optimizer`` or ``validation``
     inputs: list[TensorShape]
     outputs: list[TensorShape]
-    count: int
-    seconds: float = 0.0
+    count: int  # calls over all traced steps
+    seconds: float = 0.0  # seconds in it on this machine over all traced steps
+    # ``transposed``, ``groups``, ``output_mask`` of convolutions; ``masks``: inputs that are dropout masks
     attributes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTotals:
-    """What one step computes, in all, where single ops are not known.
+    """What one step computes, in all, where single ops are not known."""
 
-    Attributes:
-        flops: FLOPs of matrix multiplies and convolutions, forward and backward.
-        bytes_moved: Bytes moved to and from memory.
-        kernels: Kernels launched.
-        convolutions: Share of `flops` that are convolutions.
-        dtype: Type in which most of it is computed.
-        source: Who counted.
-    """
-
-    flops: float
-    bytes_moved: float
-    kernels: float
-    convolutions: float = 0.0
-    dtype: str = "float32"
-    source: str = ""
+    flops: float  # FLOPs of matrix multiplies and convolutions, forward and backward
+    bytes_moved: float  # bytes moved to and from memory
+    kernels: float  # kernels launched
+    convolutions: float = 0.0  # share of `flops` that are convolutions
+    dtype: str = "float32"  # type in which most of it is computed
+    source: str = ""  # who counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """Seconds of one step without the tracer.
+    """Seconds of one step without the tracer."""
 
-    Attributes:
-        count: Number of steps timed.
-        median_seconds: Median of the steps with nothing but training in them.
-        mean_seconds: Mean of the same steps; spikes are limited to three medians.
-        low_seconds: Tenth percentile.
-        high_seconds: Ninetieth percentile.
-        drift: Median of the last quarter over median of the first; 1 is steady.
-        traced_only: Whether only traced steps were seen (very slow ones).
-    """
-
-    count: int
-    median_seconds: float
-    mean_seconds: float
-    low_seconds: float
-    high_seconds: float
-    drift: float = 1.0
-    traced_only: bool = False
+    count: int  # number of steps timed
+    median_seconds: float  # median of the steps with nothing but training in them
+    mean_seconds: float  # mean of the same steps; spikes are limited to three medians
+    low_seconds: float  # tenth percentile
+    high_seconds: float  # ninetieth percentile
+    drift: float = 1.0  # median of the last quarter over median of the first; 1 is steady
+    traced_only: bool = False  # whether only traced steps were seen (very slow ones)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataLoading:
-    """How batches arrive.
+    """How batches arrive."""
 
-    Attributes:
-        wait_seconds_per_step: Time the step waited in ``next(loader)``.
-        fetch_seconds_per_batch: CPU time to make one batch, in whichever process makes it; None if not seen.
-        fetch_wait_seconds_per_batch: Time that a worker waits for disk or network to make one batch.
-        batches_per_step: Batches drawn for one optimizer step.
-        workers: Workers of the DataLoader; 0 when the main process makes the batches.
-        batch_size: Samples in a batch; None if there is no tensor to tell.
-        batch_bytes: Bytes of the tensors of one batch.
-    """
-
-    wait_seconds_per_step: float = 0.0
+    wait_seconds_per_step: float = 0.0  # time the step waited in ``next(loader)``
+    # CPU time to make one batch, in whichever process makes it; None if not seen
     fetch_seconds_per_batch: float | None = None
-    fetch_wait_seconds_per_batch: float = 0.0
-    batches_per_step: float = 0.0
-    workers: int = 0
+    fetch_wait_seconds_per_batch: float = 0.0  # time that a worker waits for disk or network to make one batch
+    batches_per_step: float = 0.0  # batches drawn for one optimizer step
+    workers: int = 0  # workers of the DataLoader; 0 when the main process makes the batches
     pin_memory: bool = False
-    batch_size: int | None = None
-    batch_bytes: int = 0
+    batch_size: int | None = None  # samples in a batch; None if there is no tensor to tell
+    batch_bytes: int = 0  # bytes of the tensors of one batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,85 +127,53 @@ class OptimizerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """How many optimizer steps a phase takes, and how that was found.
-
-    Attributes:
-        steps: Number of steps; None when unknown or unbounded.
-        steps_per_epoch: Steps of one epoch; None when there is no epoch to speak of.
-        how: One line for people.
-        loops: The loops around the step, outermost first, one line each.
-    """
+    """How many optimizer steps a phase takes, and how that was found."""
 
     kind: TotalKind
-    steps: float | None
-    steps_per_epoch: float | None
-    how: str
-    loops: list[str] = field(default_factory=list)
+    steps: float | None  # number of steps; None when unknown or unbounded
+    steps_per_epoch: float | None  # steps of one epoch; None when there is no epoch to speak of
+    how: str  # one line for people
+    loops: list[str] = field(default_factory=list)  # the loops around the step, outermost first, one line each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extra:
-    """Work beside the steps, with its own rhythm.
-
-    Attributes:
-        seconds_each: Seconds of one occurrence on this machine.
-        every: Epochs or steps from one to the next; ignored for once per run.
-        measured: False when it was inferred from the source because the measurement ended before it.
-        note: Place where it was seen.
-    """
+    """Work beside the steps, with its own rhythm."""
 
     kind: ExtraKind
-    seconds_each: float
+    seconds_each: float  # seconds of one occurrence on this machine
     rhythm: Rhythm
-    every: float = 1.0
-    measured: bool = True
-    note: str = ""
+    every: float = 1.0  # epochs or steps from one to the next; ignored for once per run
+    measured: bool = True  # False when it was inferred from the source because the measurement ended before it
+    note: str = ""  # place where it was seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One training phase: the steps under one outermost loop.
+    """One training phase: the steps under one outermost loop."""
 
-    Attributes:
-        label: Place of its step, such as ``train.py:41``.
-        steps_observed: Steps that really ran.
-        optimizers: The first is the one whose steps are counted; empty for hand-written updates.
-        ops: Ops of all `trace_steps` traced steps together.
-        trace_steps: Steps in the trace; 0 when none could be traced.
-        op_seconds_per_step: Seconds inside the ops of a traced step.
-        host_seconds_per_step: Seconds outside ops and data loading: the script's own Python and NumPy.
-        saved_tensor_bytes: Bytes kept for the backward pass of one micro-batch, parameters not counted.
-        model_bytes: Parameters and buffers of the modules that ran.
-        frozen_bytes: Part of `model_bytes` that takes no gradient.
-        micro_batches: Backward passes per step.
-        extras: Validation, checkpoints and other work beside the steps.
-        unit: Name of a step: ``step``, ``round``, ``tree``, ``fit``, ``iteration``.
-        gpu_reason: Explanation for people: why it is only a table's figure, or why a GPU does nothing for it.
-        kind: Kind of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced.
-        totals: Sums of a step, with `GpuPath.COUNTED`.
-    """
-
-    label: str
+    label: str  # place of its step, such as ``train.py:41``
     total: Total
-    steps_observed: int
+    steps_observed: int  # steps that really ran
     step: StepTimes
     data: DataLoading = field(default_factory=DataLoading)
+    # the first is the one whose steps are counted; empty for hand-written updates
     optimizers: list[OptimizerFacts] = field(default_factory=list)
-    ops: list[OpRow] = field(default_factory=list)
-    trace_steps: int = 0
-    op_seconds_per_step: float = 0.0
-    host_seconds_per_step: float = 0.0
+    ops: list[OpRow] = field(default_factory=list)  # ops of all `trace_steps` traced steps together
+    trace_steps: int = 0  # steps in the trace; 0 when none could be traced
+    op_seconds_per_step: float = 0.0  # seconds inside the ops of a traced step
+    host_seconds_per_step: float = 0.0  # seconds outside ops and data loading: the script's own Python and NumPy
     calls_per_step: float = 0.0
-    saved_tensor_bytes: int = 0
-    model_bytes: int = 0
-    frozen_bytes: int = 0
-    micro_batches: float = 1.0
-    extras: list[Extra] = field(default_factory=list)
-    unit: str = "step"
+    saved_tensor_bytes: int = 0  # bytes kept for the backward pass of one micro-batch, parameters not counted
+    model_bytes: int = 0  # parameters and buffers of the modules that ran
+    frozen_bytes: int = 0  # part of `model_bytes` that takes no gradient
+    micro_batches: float = 1.0  # backward passes per step
+    extras: list[Extra] = field(default_factory=list)  # validation, checkpoints and other work beside the steps
+    unit: str = "step"  # name of a step: ``step``, ``round``, ``tree``, ``fit``, ``iteration``
     gpu: GpuPath = GpuPath.TRACED
-    gpu_reason: str = ""
-    kind: str = ""
-    totals: StepTotals | None = None
+    gpu_reason: str = ""  # explanation for people: why it is only a table's figure, or why a GPU does nothing for it
+    kind: str = ""  # kind of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced
+    totals: StepTotals | None = None  # sums of a step, with `GpuPath.COUNTED`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,30 +187,18 @@ class LaterPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """The machine that measured.
+    """The machine that measured."""
 
-    Attributes:
-        cpu_model: CPU name as the system reports it.
-        cores: Physical cores that this process may use.
-        threads: Threads that torch used.
-        gemm_gflops: Best fp32 matrix multiply over several windows, GFLOP/s, all threads.
-        gemm_gflops_low: The tenth-percentile window: how far the machine sags under its neighbours.
-        copy_gbps: Best memory copy, bytes read plus written, GB/s.
-        op_seconds: Least time of a tiny op: the cost of a call.
-        gemm_threads: Threads with which `gemm_gflops` was measured; 0 for as many as cores.
-        accelerators: CUDA devices that torch sees here.
-    """
-
-    cpu_model: str
-    cores: int
-    threads: int
+    cpu_model: str  # CPU name as the system reports it
+    cores: int  # physical cores that this process may use
+    threads: int  # threads that torch used
     memory_gib: float
-    gemm_gflops: float
-    gemm_gflops_low: float
-    copy_gbps: float
-    op_seconds: float
-    gemm_threads: int = 0
-    accelerators: list[str] = field(default_factory=list)
+    gemm_gflops: float  # best fp32 matrix multiply over several windows, GFLOP/s, all threads
+    gemm_gflops_low: float  # the tenth-percentile window: how far the machine sags under its neighbours
+    copy_gbps: float  # best memory copy, bytes read plus written, GB/s
+    op_seconds: float  # least time of a tiny op: the cost of a call
+    gemm_threads: int = 0  # threads with which `gemm_gflops` was measured; 0 for as many as cores
+    accelerators: list[str] = field(default_factory=list)  # CUDA devices that torch sees here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,37 +212,24 @@ class Autocast:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
-    """The script's framework and what it was told about precision.
-
-    Attributes:
-        python: Version of the interpreter; empty where no Python ran.
-        cuda_build: CUDA version that this build is for; None for a CPU build.
-        float32_matmul_precision: ``highest``, ``high`` or ``medium``.
-        matmul_tf32: `torch.backends.cuda.matmul.allow_tf32`.
-        conv_tf32: `torch.backends.cudnn.allow_tf32`.
-        compiled: Number of calls of torch.compile.
-        name: ``torch``, ``keras``, ``jax``, ``xgboost``, ``log lines``, ...
-        device: Device of the measured steps: ``cpu`` or ``cuda``.
-        pretended: Whether the script insists on CUDA, there was none, and what it asked for landed on the CPU.
-        channels_last: Whether convolutions got tensors in channels-last order.
-        attention_kernels: Fused attention that the script calls or chooses, and packages that bring their own.
-        cudnn_benchmark: `torch.backends.cudnn.benchmark`.
-    """
+    """The script's framework and what it was told about precision."""
 
     version: str
-    python: str
-    cuda_build: str | None = None
-    float32_matmul_precision: str = "highest"
-    matmul_tf32: bool = False
-    conv_tf32: bool = True
+    python: str  # version of the interpreter; empty where no Python ran
+    cuda_build: str | None = None  # CUDA version that this build is for; None for a CPU build
+    float32_matmul_precision: str = "highest"  # ``highest``, ``high`` or ``medium``
+    matmul_tf32: bool = False  # `torch.backends.cuda.matmul.allow_tf32`
+    conv_tf32: bool = True  # `torch.backends.cudnn.allow_tf32`
     autocast: list[Autocast] = field(default_factory=list)
-    compiled: int = 0
-    name: str = "torch"
-    device: str = "cpu"
+    compiled: int = 0  # number of calls of torch.compile
+    name: str = "torch"  # ``torch``, ``keras``, ``jax``, ``xgboost``, ``log lines``, ...
+    device: str = "cpu"  # device of the measured steps: ``cpu`` or ``cuda``
+    # whether the script insists on CUDA, there was none, and what it asked for landed on the CPU
     pretended: bool = False
-    channels_last: bool = False
+    channels_last: bool = False  # whether convolutions got tensors in channels-last order
+    # fused attention that the script calls or chooses, and packages that bring their own
     attention_kernels: list[str] = field(default_factory=list)
-    cudnn_benchmark: bool = False
+    cudnn_benchmark: bool = False  # `torch.backends.cudnn.benchmark`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from costgpu.measure import workload_key
 from costgpu.measure.profile_file import save_profile
 from costgpu.models.run import RunState
 from tests.cli.here import Here
-from tests.unit.estimate.test_scope import phase, profile
+from tests.unit.estimate.test_profiles import phase, profile
 from tests.unit.ledger.closed import Closed, plant
 
 AT = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)

@@ -3,7 +3,7 @@
 Every piece of advice is a changed workload (or another place), predicted by the model that made the verdict, and
 compared with the verdict's recommendation. What saves less than 5 % or less than a cent is not said (where the
 recommendation costs nothing: less than a minute); nor is what saves less than the model can tell, or what a change
-adds that no prediction knows (`costgpu.estimate.advice.overheads`). What no prediction can tell, torch.compile above all,
+adds that no prediction knows (`costgpu.estimate.advice.changes`). What no prediction can tell, torch.compile above all,
 is not advised. Savings of several lines do not add up.
 """
 
@@ -11,12 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costgpu.estimate.advice.context import AdviceContext, cheapest_of_each_type
+from costgpu.estimate.advice.context import (
+    MIN_SAVED_SHARE,
+    MIN_SAVED_USD,
+    AdviceContext,
+    Option,
+    cheapest_of_each_type,
+)
+from costgpu.estimate.advice.options import (
+    batches,
+    fewer_accumulations,
+    host_python,
+    mixed_precision,
+    tf32,
+    workers,
+)
 from costgpu.estimate.advice.placement import place_advice
-from costgpu.estimate.advice.script import script_advice
 from costgpu.estimate.predict import Workload
 from costgpu.estimate.verdict import Preferences
-from costgpu.models.prediction import Advice, Prediction, Verdict
+from costgpu.models.prediction import Advice, AdviceKind, Prediction, Verdict
+
+NEARLY_ALL = 0.8  # the smallest change with so much of the largest saving is the one advised
+# What cannot be done at once: the second of a pair is not tried beside the first. Upper bounds and what changes the
+# training are not put together with anything.
+EXCLUDES = {AdviceKind.MIXED_PRECISION: AdviceKind.TF32, AdviceKind.TF32: AdviceKind.MIXED_PRECISION}
+ALONE = {AdviceKind.HOST_PYTHON, AdviceKind.LARGER_BATCH}
 
 
 def advise(
@@ -31,10 +50,8 @@ def advise(
     """The advice for a workload, the most dollars first; empty where there is none that the model can tell.
 
     Args:
-        workload: The workload as it was measured.
         verdict: The verdict over `offers`.
         offers: Predictions for the places that were considered.
-        preferences: What the user wants.
         spot_offers: Predictions for spot machines, where `offers` are on demand; empty for no advice on them.
         wider_offers: Predictions for what the user's options (accelerator, region) left out; empty if nothing.
     """
@@ -47,9 +64,57 @@ def advise(
     if context.free and workload.profile.ended:
         return ()  # it is over already
     found: list[Advice | None] = [*script_advice(context), *place_advice(context, wider_offers, spot_offers)]
-    return ranked([advice for advice in found if advice is not None])
+    return tuple(sorted(filter(None, found), key=lambda one: (-one.saving_usd, -one.saving_seconds)))
 
 
-def ranked(advice: Sequence[Advice]) -> tuple[Advice, ...]:
-    """The advice in order of dollars, then of time saved."""
-    return tuple(sorted(advice, key=lambda one: (-one.saving_usd, -one.saving_seconds)))
+def script_advice(context: AdviceContext) -> list[Advice]:
+    """Everything that a change of the script would save, and what several changes would save together."""
+    every = [
+        mixed_precision(context),
+        tf32(context),
+        workers(context),
+        host_python(context),
+        fewer_accumulations(context),
+    ]
+    found = [pair for options in every if (pair := _best(context, (), options)) is not None]
+    if not any(option.kind is AdviceKind.FEWER_ACCUMULATIONS for option, _ in found):
+        larger = _best(context, (), batches(context))
+        found += [larger] if larger is not None else []
+    advice = [one for _, one in found]
+    both = _together(context, found, every)
+    return [*advice, both] if both is not None else advice
+
+
+def _together(
+    context: AdviceContext, found: Sequence[tuple[Option, Advice]], every: Sequence[Sequence[Option]]
+) -> Advice | None:
+    """The largest saving, and what each further change adds to it: mixed precision behind slow loading saves nothing."""
+    alone = [pair for pair in found if pair[0].kind not in ALONE]
+    if context.before is None or not alone:
+        return None
+    first, advice = max(alone, key=lambda pair: (pair[1].saving_usd, pair[1].saving_seconds))
+    chosen = [first]
+    least = max(MIN_SAVED_USD if context.workload.scope.whole else 0.0, MIN_SAVED_SHARE * context.before.cost_usd.value)
+    while True:
+        taken = {option.kind for option in chosen}
+        out = taken | ALONE | {EXCLUDES[kind] for kind in taken if kind in EXCLUDES}
+        more = [
+            pair
+            for options in every
+            if options and options[0].kind not in out and (pair := _best(context, chosen, options)) is not None
+        ]
+        better = [pair for pair in more if pair[1].saving_usd - advice.saving_usd >= least]
+        if not better:
+            return advice if len(chosen) > 1 else None
+        option, advice = max(better, key=lambda pair: pair[1].saving_usd)
+        chosen.append(option)
+
+
+def _best(context: AdviceContext, before: Sequence[Option], options: Sequence[Option]) -> tuple[Option, Advice] | None:
+    """The smallest of these options, after those before them, with nearly all of the largest saving."""
+    found = [(option, advice) for option in options if (advice := context.best_advice(*before, option)) is not None]
+    if not found:
+        return None
+    saved = [advice.saving_seconds if context.free else advice.saving_usd for _, advice in found]
+    enough = [pair for pair, saving in zip(found, saved, strict=True) if saving >= NEARLY_ALL * max(saved)]
+    return min(enough, key=lambda pair: pair[0].size)

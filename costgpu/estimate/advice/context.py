@@ -33,48 +33,30 @@ SHARED_CORES_SIGMA = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One change of a script that may be worth advising; the callables take the prediction with the change.
+    """One change of a script that may be worth advising; the callables take the prediction with the change."""
 
-    Attributes:
-        kind: What it changes.
-        size: How much, among the options of its kind: workers, the factor of a batch.
-        action: The advice in words.
-        short: The same in a few words.
-        change: The changed workload for a place; None where it does not apply.
-        overhead: Seconds that the change may add to the run and that no prediction knows.
-        sigma: Least error of the logarithm of its speed-up.
-        basis: What its saving is computed from.
-        notes: Further sentences for a reader.
-        at_most: Whether the saving is an upper bound.
-    """
-
-    kind: AdviceKind
-    size: int = 1
-    action: Callable[[Prediction], str]
-    short: Callable[[Prediction], str]
+    kind: AdviceKind  # what it changes
+    size: int = 1  # how much, among the options of its kind: workers, the factor of a batch
+    action: Callable[[Prediction], str]  # the advice in words
+    short: Callable[[Prediction], str]  # the same in a few words
+    # the changed workload for a place; None where it does not apply
     change: Callable[[Workload, Candidate], Workload | None]
+    # seconds that the change may add to the run and that no prediction knows
     overhead: Callable[[Prediction], float] = lambda _: 0.0
-    sigma: Callable[[Prediction], float] = lambda _: 0.0
-    basis: str
-    notes: tuple[str, ...] = ()
-    at_most: bool = False
+    sigma: Callable[[Prediction], float] = lambda _: 0.0  # least error of the logarithm of its speed-up
+    basis: str  # what its saving is computed from
+    notes: tuple[str, ...] = ()  # further sentences for a reader
+    at_most: bool = False  # whether the saving is an upper bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceContext:
-    """What is to become cheaper.
+    """What is to become cheaper."""
 
-    Attributes:
-        workload: The workload as it was measured.
-        before: The recommendation that a saving is counted from; None where nothing is possible.
-        offers: Places to run it: of each instance type the cheapest, and the recommended one.
-        preferences: What the user wants.
-    """
-
-    workload: Workload
-    before: Prediction | None
-    offers: tuple[Prediction, ...]
-    preferences: Preferences
+    workload: Workload  # the workload as it was measured
+    before: Prediction | None  # the recommendation that a saving is counted from; None where nothing is possible
+    offers: tuple[Prediction, ...]  # places to run it: of each instance type the cheapest, and the recommended one
+    preferences: Preferences  # what the user wants
 
     @property
     def free(self) -> bool:
@@ -144,15 +126,11 @@ class AdviceContext:
         """The advice that leads to `after`; None if it saves too little, or less than the model can tell.
 
         Args:
-            kind: Kind of change.
-            action: The advice in words.
-            after: Prediction with the change.
             overhead: Seconds of it that the prediction does not know.
             other_usd: Cost of other machines that it needs.
             other_seconds: Wall-clock time of those machines.
             sigma: Error of the logarithm of the ratio of the two; None to tell it from the two places.
             basis: What the saving is computed from.
-            notes: Further sentences for a reader.
             at_most: Whether the saving is an upper bound.
         """
         before = self.before

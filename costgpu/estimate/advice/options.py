@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from costgpu.estimate.advice.changes import (
+    cast_seconds,
     traced,
     uses_loader,
     with_batch,
@@ -11,12 +12,12 @@ from costgpu.estimate.advice.changes import (
     with_tf32,
     with_workers,
     without_host_python,
+    worker_seconds,
 )
 from costgpu.estimate.advice.context import SHARED_CORES_SIGMA, AdviceContext, Option
-from costgpu.estimate.advice.overheads import cast_seconds, worker_seconds
 from costgpu.estimate.gpu import foreign_optimizer, precision_of
 from costgpu.estimate.interval import STEADY
-from costgpu.estimate.op_tables import HALF_TYPES
+from costgpu.estimate.op_costs import HALF_TYPES
 from costgpu.estimate.predict import Workload
 from costgpu.models.prediction import AdviceKind, Candidate, Prediction
 

@@ -10,8 +10,7 @@ from costgpu.estimate.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_
 from costgpu.estimate.feasibility import MARGIN, accelerator_need_gib, incompatible
 from costgpu.estimate.gpu import precision_of
 from costgpu.estimate.predict import Workload
-from costgpu.estimate.verdict import best
-from costgpu.estimate.verdict_sentence import describe
+from costgpu.estimate.verdict import best, describe
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction
 from costgpu.models.workload import ExtraKind, Rhythm

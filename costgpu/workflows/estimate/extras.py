@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from costgpu.errors import UsageError
 from costgpu.estimate.advice.advise import advise
 from costgpu.estimate.buy_vs_rent import OwnershipTerms, find_gpu, ownership
-from costgpu.estimate.energy import energy_kwh
+from costgpu.estimate.cost import energy_kwh
 from costgpu.estimate.free_notebooks import free_notebooks
 from costgpu.estimate.predict import Workload, predict
 from costgpu.estimate.verdict import Preferences

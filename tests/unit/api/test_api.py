@@ -21,7 +21,7 @@ from costgpu.models.run import RunState
 from tests.cli.fake import ON_FAKE, cloud
 from tests.cli.here import told
 from tests.fake_cloud import FakeCloud
-from tests.unit.estimate.test_scope import phase, profile
+from tests.unit.estimate.test_profiles import phase, profile
 
 __all__ = ["cloud"]  # a fixture
 HEAVY = ("typing", "pydantic", "sqlalchemy", "typer", "rich", "boto3", "google", "psutil", "asyncssh", "jinja2")

@@ -13,7 +13,6 @@ from costgpu.estimate.advice.context import (
 )
 from costgpu.estimate.advice.placement import START_SECONDS
 from costgpu.estimate.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
-from costgpu.estimate.interval import probability_less
 from costgpu.estimate.predict import predict
 from costgpu.estimate.verdict import Preferences
 from costgpu.models.prediction import AdviceKind, Candidate, Choice
@@ -231,13 +230,6 @@ def test_errors_cancel_on_one_kind_of_machine() -> None:
     one, other = predictions(workload, [A10G, A100])
     assert error_between(one, one) == PAIRED_SIGMA
     assert error_between(one, other) == pytest.approx((one.sigma**2 + other.sigma**2) ** 0.5)
-
-
-def test_probability_that_one_is_less() -> None:
-    assert probability_less(1, 1, 0.2) == pytest.approx(0.5)
-    assert probability_less(1, 2, 0.2) > 0.999
-    assert probability_less(2, 1, 0.2) < 0.001
-    assert (probability_less(1, 2, 0), probability_less(2, 1, 0), probability_less(0, 1, 0.2)) == (1, 0, 1)
 
 
 def test_one_place_of_each_type_is_weighed() -> None:

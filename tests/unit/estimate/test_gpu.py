@@ -158,18 +158,11 @@ def test_the_peak_of_the_unit_that_runs_it(
 
 @pytest.mark.parametrize(
     ("spec", "cores"),
-    [
-        (K80, 192),
-        (P100, 64),
-        (P4, 128),
-        (V100, 64),
-        (T4, 64),
-        (A100, 64),
-        (A10G, 128),
-        (L4, 128),
-        (H100, 128),
-        (MI210, 64),
-    ],
+    zip(
+        [K80, P100, P4, V100, T4, A100, A10G, L4, H100, MI210],
+        [192, 64, 128, 64, 64, 64, 128, 128, 128, 64],
+        strict=True,
+    ),
 )
 def test_the_rate_on_the_chip(spec: AcceleratorSpec, cores: int) -> None:
     assert sm_gigahertz(spec) == pytest.approx(spec.fp32_tflops * 1000 / (2 * cores))

@@ -19,10 +19,11 @@ from costgpu.estimate.verdict import (
     best,
     break_even,
     decide,
+    describe,
+    money,
     pareto,
     probability_cheaper,
 )
-from costgpu.estimate.verdict_sentence import describe, money
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
 from tests.unit.estimate import builders
@@ -190,10 +191,6 @@ def test_the_best_is_within_the_limits(
         assert found.cost_usd.value <= 1.10 * min(p.cost_usd.value for p in possible)
 
 
-def test_what_cannot_run_is_never_the_best() -> None:
-    assert best([gpu(HOUR, infeasible="too small")], Preferences()) is None
-
-
 # ------------------------------------------------------------------------------------------------------------ table
 
 
@@ -272,20 +269,17 @@ def test_costs_within_a_factor_of_two_are_too_close_to_call(gpu_hours: float, ch
     assert found.choice is choice
 
 
-def test_a_measurement_that_costs_more_than_it_is_about_says_so() -> None:
-    found = verdict([cpu(60.0, 1.0), gpu(60.0, 1.0)], here(601.0))
-    assert found.choice is Choice.TOO_CLOSE
-    assert found.settle.endswith(", more than the difference that is predicted")
-    assert "more than" not in verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)]).settle
-
-
-def test_too_close_names_the_measurement_that_would_settle_it() -> None:
+def test_too_close_names_the_measurement_that_would_settle_it_and_whether_it_costs_more_than_it_is_about() -> None:
     found = verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)])
     assert found.choice is Choice.TOO_CLOSE
     assert found.best_gpu is not None
     price = (90 + 60) * hourly_usd(found.best_gpu.candidate) / HOUR
     assert f"${price:.3f}"[:5] in found.settle
+    assert "more than" not in found.settle
     assert found.sentence.endswith(found.settle[1:] + ".")
+    dear = verdict([cpu(60.0, 1.0), gpu(60.0, 1.0)], here(601.0))
+    assert dear.choice is Choice.TOO_CLOSE
+    assert dear.settle.endswith(", more than the difference that is predicted")
 
 
 @pytest.mark.parametrize(("local", "choice"), [(9 * 60.0, Choice.HERE), (11 * 60.0, Choice.GPU)])
@@ -293,13 +287,9 @@ def test_minutes_here_are_the_answer(local: float, choice: Choice) -> None:
     assert verdict([cpu(HOUR), gpu(120.0, 0.2)], here(local)).choice is choice
 
 
-def test_here_is_the_answer_where_nothing_is_faster() -> None:
-    found = verdict([cpu(20 * HOUR), gpu(18 * HOUR)], here(10 * HOUR))
-    assert (found.choice, found.recommended) == (Choice.HERE, found.here)
-
-
-def test_here_is_the_answer_where_nothing_is_faster_also_by_the_epoch() -> None:
-    found = verdict([cpu(200.0), gpu(180.0)], here(100.0), scope=EPOCH)
+@pytest.mark.parametrize(("hours", "scope"), [(1.0, WHOLE), (0.01, EPOCH)])
+def test_here_is_the_answer_where_nothing_is_faster(hours: float, scope: Scope) -> None:
+    found = verdict([cpu(20 * hours * HOUR), gpu(18 * hours * HOUR)], here(10 * hours * HOUR), scope=scope)
     assert (found.choice, found.recommended) == (Choice.HERE, found.here)
 
 
@@ -314,17 +304,17 @@ def test_what_waiting_is_worth(value: float, choice: Choice) -> None:
     assert verdict(offers, here(24 * HOUR), value_of_time_usd_per_hour=value).choice is choice
 
 
-def test_the_fastest() -> None:
-    found = verdict([cpu(5 * HOUR, 0.1), gpu(HOUR, 40.0)], objective=Objective.FASTEST)
-    assert (found.choice, found.recommended) == (Choice.GPU, found.best_gpu)
-    turned = verdict([cpu(HOUR, 0.1), gpu(5 * HOUR, 0.01)], objective=Objective.FASTEST)
-    assert turned.choice is Choice.CPU
-
-
-def test_the_balanced() -> None:
-    """$4 and 40 h, or $20 and 2 h."""
-    found = verdict([cpu(40 * HOUR, 0.1), gpu(2 * HOUR, 10.0)], objective=Objective.BALANCED)
-    assert found.choice is Choice.GPU
+@pytest.mark.parametrize(
+    ("slow", "quick", "objective", "choice"),
+    [
+        (cpu(5 * HOUR, 0.1), gpu(HOUR, 40.0), Objective.FASTEST, Choice.GPU),
+        (gpu(5 * HOUR, 0.01), cpu(HOUR, 0.1), Objective.FASTEST, Choice.CPU),
+        (cpu(40 * HOUR, 0.1), gpu(2 * HOUR, 10.0), Objective.BALANCED, Choice.GPU),  # $4 and 40 h, or $20 and 2 h
+    ],
+)
+def test_other_objectives(slow: Prediction, quick: Prediction, objective: Objective, choice: Choice) -> None:
+    found = verdict([slow, quick], objective=objective)
+    assert (found.choice, found.recommended) == (choice, quick)
 
 
 def test_a_deadline_excludes_what_is_too_late() -> None:

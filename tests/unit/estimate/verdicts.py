@@ -1,6 +1,5 @@
 """A workload and verdicts to render and to weigh, made without measuring."""
 
-import math
 from collections.abc import Sequence
 from datetime import date
 
@@ -118,7 +117,3 @@ def verdict(work: Workload, scope: Scope, offers: Sequence[Offer] = OFFERS, *, r
     here = predict(work, Candidate(offer=None))
     found = [predict(work, candidate(each)) for each in offers]
     return decide(scope, here, found, Preferences(rows=rows), ())
-
-
-def near(value: float, other: float, share: float = 1e-9) -> bool:
-    return math.isclose(value, other, rel_tol=share)

@@ -27,7 +27,7 @@ ADVICE = "correct these names; what is real, but not costgpu's, belongs into wor
 COMMAND = re.compile(r"(?<![\w/.#-])(?<!# )costgpu ([a-z][a-z-]*)((?: [^\s`\"';:,)]+)*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 NAME = re.compile(r"(?<![\w./{\"'=*-])[a-z]+(?:_[a-z]+)+(?![\w(=\"'.*])")  # not of a file, a field or an argument
-DATA_MODULES = ("op_tables.py",)
+DATA_MODULES = ("op_costs.py",)
 VARIABLE = re.compile(r"\bCOSTGPU_([A-Z_]+)")
 
 

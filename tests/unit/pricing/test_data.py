@@ -196,20 +196,19 @@ def test_what_was_measured_by_others_carries_its_licence() -> None:
     assert measured.isdisjoint(hardware.CPU_COLUMNS)
 
 
+SPELLINGS = {
+    "A100": "a100,A100-40GB",
+    "A100-80GB": "A100-SXM4-80GB,nvidia-a100-80gb",
+    "T4": "nvidia-tesla-t4",
+    "V100": "Tesla V100,v100_16gb",
+    "H100": "h100-80gb",
+    "RTX-PRO-6000": "rtx pro 6000",
+    "RTX 4090": "rtx4090",
+}
+
+
 @pytest.mark.parametrize(
-    ("spelling", "name"),
-    [
-        ("a100", "A100"),
-        ("A100-40GB", "A100"),
-        ("A100-SXM4-80GB", "A100-80GB"),
-        ("nvidia-a100-80gb", "A100-80GB"),
-        ("nvidia-tesla-t4", "T4"),
-        ("Tesla V100", "V100"),
-        ("v100_16gb", "V100"),
-        ("h100-80gb", "H100"),
-        ("rtx pro 6000", "RTX-PRO-6000"),
-        ("rtx4090", "RTX 4090"),
-    ],
+    ("spelling", "name"), [(each, name) for name in SPELLINGS for each in SPELLINGS[name].split(",")]
 )
 def test_spellings_of_an_accelerator(spelling: str, name: str) -> None:
     assert hardware.accelerator(spelling).name == name

@@ -11,27 +11,14 @@ from hypothesis import strategies as st
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
 from costgpu.pricing.merge_prices import LARGE_CHANGE, RefreshResult, merge_prices
+from tests.unit.estimate import builders
 
 OLD, NEW = date(2026, 7, 9), date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
 
 
 def offer(price: str | Decimal, option: PurchaseOption = ON_DEMAND, name: str = "m1", day: date = OLD) -> Offer:
-    return Offer(
-        provider="aws",
-        instance_type=name,
-        family="m",
-        region="r",
-        zone=None,
-        purchase_option=option,
-        price_usd_per_hour=Decimal(price),
-        vcpus=1,
-        memory_gib=1,
-        architecture="x86_64",
-        accelerator=None,
-        price_source="s",
-        price_as_of=day,
-    )
+    return builders.offer(str(price), spot=option is SPOT, instance_type=name, region="r", price_as_of=day)
 
 
 def refresh(

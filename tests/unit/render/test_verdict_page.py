@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimate.buy_vs_rent import OwnershipTerms, ownership
-from costgpu.estimate.energy import energy_kwh
+from costgpu.estimate.cost import energy_kwh
 from costgpu.models.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
 from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
 from costgpu.pricing.hardware import accelerators

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
-from costgpu.render.cost_outcome import OUTCOMES, WASTED, CostOutcome
-from costgpu.render.html.ledger_budgets import MOST_PICTURES, budget_sections
-from costgpu.render.html.ledger_charts import Series, stacked_bars
-from costgpu.render.html.ledger_estimates import estimates_section
+from costgpu.render.html.ledger_sections import MOST_PICTURES, budget_sections, estimates_section, spending_section
 from costgpu.render.html.page import (
     BarRow,
     Table,
@@ -24,17 +20,13 @@ from costgpu.render.html.page import (
     name,
     percent,
     render,
-    responsive,
     share,
     two_lines,
 )
-from costgpu.render.html.spending_summary import Summary, Tally
-from costgpu.render.html.svg import MONTHS
+from costgpu.render.html.spending_summary import OUTCOMES, WASTED, CostOutcome, Summary, Tally, together
 from costgpu.render.phrases import THIS_MACHINE, counted
 from costgpu.units import format_duration, format_usd
 
-BY_DAY, BY_WEEK = 120, 800  # days of a report up to which it goes by day, and by week
-PREPOSITIONS = {"day": "on", "week": "in the", "month": "in"}
 MOST_OPEN = 40  # open runs that are listed
 MOST_ROWS = 10  # of a list of names; the rest is summed up
 STYLES = {CostOutcome.SUCCEEDED: "fine", CostOutcome.OPEN: "gpu"}
@@ -52,7 +44,7 @@ def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal
     """
     zone = ZoneInfo(summary.zone)
     first, last = summary.since.astimezone(zone), (summary.until - timedelta(microseconds=1)).astimezone(zone)
-    budgets = budget_sections(summary)
+    total, by_person = summary.total.usd, len(summary.people) > 1
     return render(
         "ledger.html",
         summary=summary,
@@ -62,9 +54,9 @@ def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal
         version=version,
         all_time=all_time,
         tiles=_tiles(summary),
-        spending=_spending(summary) if summary.total.runs else None,
-        budgets=budgets,
-        budgets_without_picture=len(budgets) - MOST_PICTURES,
+        spending=spending_section(summary) if summary.total.runs else None,
+        budgets=budget_sections(summary),
+        budgets_without_picture=len(summary.budgets) - MOST_PICTURES,
         open_runs=_open_runs(summary, zone),
         providers=_providers(summary),
         accelerators=_accelerators(summary),
@@ -73,8 +65,8 @@ def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal
         wasted_share=percent(summary.wasted.usd, summary.total.usd),
         estimates=estimates_section(summary),
         names=[
-            ("By job", "Job", _names(summary.jobs, summary.total.usd)),
-            *([("By person", "Person", _names(summary.people, summary.total.usd))] if len(summary.people) > 1 else []),
+            ("By job", "Job", _names(summary.jobs, total)),
+            *([("By person", "Person", _names(summary.people, total))] if by_person else []),
         ],
     )
 
@@ -102,62 +94,6 @@ def _tiles(summary: Summary) -> list[Tile]:
     return tiles
 
 
-@dataclass(frozen=True, slots=True)
-class SpendingSection:
-    """What was spent by day, week or month."""
-
-    step: str
-    description: str
-    picture: Markup
-    table: Table
-
-
-def _spending(summary: Summary) -> SpendingSection:
-    step, buckets = _buckets(summary.days)
-    gpu = [sum(summary.gpu_usd[first:end], Decimal(0)) for first, end in buckets]
-    cpu = [sum(summary.cpu_usd[first:end], Decimal(0)) for first, end in buckets]
-    days = [summary.days[first] for first, _ in buckets]
-    rows = [(_bucket_name(first, step), on_gpu, on_cpu) for first, on_gpu, on_cpu in zip(days, gpu, cpu, strict=True)]
-    titles = [f"{when}: {format_usd(g + c)} (GPU {format_usd(g)}, CPU {format_usd(c)})" for when, g, c in rows]
-    top, top_gpu, top_cpu = max(rows, key=lambda row: row[1] + row[2])
-    most = f"{format_usd(top_gpu + top_cpu)}, {PREPOSITIONS[step]} {top}"
-    description = f"{format_usd(summary.total.usd)} in all; the most, {most}"
-    series = [Series("gpu", [float(usd) for usd in gpu]), Series("cpu", [float(usd) for usd in cpu])]
-    picture = responsive(
-        lambda width, height: stacked_bars(
-            width,
-            height,
-            days,
-            series,
-            titles,
-            name=f"Spent by {step}",
-            description=f"{description}. The table below has the numbers.",
-        )
-    )
-    table = Table(
-        f"Spent by {step}; those without cost are left out",
-        ["", "GPU", "CPU", "Together"],
-        [[when, format_usd(g), format_usd(c), format_usd(g + c)] for when, g, c in rows if g or c],
-        foot=["All", *map(format_usd, (sum(gpu, Decimal(0)), sum(cpu, Decimal(0)), summary.total.usd))],
-    )
-    return SpendingSection(step, description, picture, table)
-
-
-def _buckets(days: Sequence[date]) -> tuple[str, list[tuple[int, int]]]:
-    """How the days are put together, and from which to which."""
-    if len(days) <= BY_DAY:
-        return "day", [(i, i + 1) for i in range(len(days))]
-    step = "week" if len(days) <= BY_WEEK else "month"
-    starts = [i for i, at in enumerate(days) if i == 0 or (at.weekday() == 0 if step == "week" else at.day == 1)]
-    return step, list(zip(starts, [*starts[1:], len(days)], strict=True))
-
-
-def _bucket_name(first: date, step: str) -> str:
-    if step == "month":
-        return f"{MONTHS[first.month - 1]} {first.year}"
-    return f"week of {day(first)}" if step == "week" else day(first)
-
-
 def _open_runs(summary: Summary, zone: ZoneInfo) -> Table:
     rows = []
     for view in sorted(summary.open_runs, key=lambda view: -view.metered_at_most(summary.now)[1])[:MOST_OPEN]:
@@ -181,7 +117,7 @@ def _providers(summary: Summary) -> list[BarRow]:
     found: dict[str, dict[str, Tally]] = {}
     for (provider, purchase), tally in summary.providers.items():
         found.setdefault(provider or "no machine", {})[purchase] = tally
-    ranked = _ranked({provider: _sum(kinds.values()) for provider, kinds in found.items()})
+    ranked = _ranked({provider: together(kinds.values()) for provider, kinds in found.items()})
     most = _most(ranked)
     rows = []
     for provider, tally in ranked:
@@ -197,11 +133,10 @@ def _providers(summary: Summary) -> list[BarRow]:
 def _accelerators(summary: Summary) -> list[BarRow]:
     ranked = _ranked(summary.accelerators)
     most, rest = _most(ranked), ranked[MOST_ROWS:]
-    shown = [*ranked[:MOST_ROWS], *([("others", _sum(tally for _, tally in rest))] if rest else [])]
+    shown = [*ranked[:MOST_ROWS], *([("others", together(tally for _, tally in rest))] if rest else [])]
     rows = []
     for accelerator, tally in shown:
-        machine_hours = tally.seconds / 3600
-        rate = f"{format_usd(tally.usd / Decimal(machine_hours))}/h" if machine_hours and tally.usd else "–"
+        rate = f"{format_usd(tally.usd / Decimal(tally.seconds / 3600))}/h" if tally.seconds and tally.usd else "–"
         cells = [format_usd(tally.usd), hours(tally.seconds), rate, f"{tally.runs:,}"]
         bar = [("gpu" if accelerator else "cpu", fraction(tally.usd, most))]
         rows.append(BarRow(name(accelerator or "CPU only"), bar, cells))
@@ -241,7 +176,7 @@ def _names(tallies: Mapping[str, Tally], total: Decimal) -> list[BarRow]:
         for who, tally in ranked[:MOST_ROWS]
     ]
     if rest:
-        others = _sum(tally for _, tally in rest)
+        others = together(tally for _, tally in rest)
         bar = [("mid", fraction(min(others.usd, most), most))]
         rows.append(BarRow(f"{len(rest):,} others", bar, _share_cells(others, total)))
     return rows
@@ -259,10 +194,3 @@ def _ranked(tallies: Mapping[str, Tally]) -> list[tuple[str, Tally]]:
 
 def _most(tallies: Iterable[tuple[str, Tally]]) -> Decimal:
     return max((tally.usd for _, tally in tallies), default=Decimal(0))
-
-
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    found = Tally()
-    for tally in tallies:
-        found.add(tally.usd, tally.seconds, tally.runs)
-    return found

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from costgpu.render.html.svg import LONGEST_TEXT, day_name
+from costgpu.render.html.svg import LONGEST_TEXT, day_name, picture
 from costgpu.render.phrases import LONGEST_NAME, counted, visible
 from costgpu.units import format_duration, format_ratio, format_usd
 
@@ -33,6 +33,17 @@ class Table:
     rows: Sequence[Sequence[str]]
     foot: Sequence[str] = ()
     text: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """Words, a picture with its legend of (class, words), and the numbers; no picture if there is nothing to draw."""
+
+    title: str = ""
+    description: str = ""
+    picture: Markup | None = None
+    legend: Sequence[tuple[str, str]] = ()
+    table: Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +86,19 @@ def render(template: str, **values: Any) -> str:
     return _environment().get_template(template).render(**values)
 
 
-def responsive(draw: Callable[[int, int], Markup], *, wide: int = 270, narrow: int = 230, width: int = WIDE) -> Markup:
-    """A picture for wide and one for narrow screens, of which only one is shown; with their heights."""
-    return Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(
-        draw(width, wide), draw(NARROW, narrow)
-    )
+def responsive(
+    draw: Callable[[int, int], Sequence[Markup]],
+    label: str,
+    description: str,
+    *,
+    wide: int = 270,
+    narrow: int = 230,
+    width: int = WIDE,
+) -> Markup:
+    """A picture for wide and one for narrow screens, of which only one is shown; drawn for its width and height."""
+    sizes = ((width, wide), (NARROW, narrow))
+    pictures = (picture(*size, label, description, draw(*size)) for size in sizes)
+    return Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(*pictures)
 
 
 def name(words: str, longest: int = LONGEST_NAME) -> Markup:

@@ -3,26 +3,70 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from decimal import Decimal
+from enum import StrEnum
+from itertools import accumulate, groupby
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
+from costgpu.ledger.queries.history import Selection
 from costgpu.ledger.queries.proration import share
-from costgpu.ledger.records.budget_rules import Budget, bounds
+from costgpu.ledger.records.budget_rules import Budget, Every, bounds
+from costgpu.ledger.schema import from_microseconds, from_nano, to_microseconds
 from costgpu.models.job import EndReason
-from costgpu.render.cost_outcome import OUTCOMES, WASTED, CostOutcome
-from costgpu.render.html.days import Calendar, from_nano, microseconds, to_nano
 
 if TYPE_CHECKING:
     from costgpu.ledger.queries.history import ClosedRun
     from costgpu.models.run import RunView
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NANO = Decimal("1e-9")
 MOST_PAIRS = 20_000  # that are kept for the picture; the figures beside it are of all
+
+
+class CostOutcome(StrEnum):
+    """What the money of a run was for."""
+
+    SUCCEEDED = "succeeded"
+    OVERHEAD = "boot, set-up and transfers of those"
+    CANCELLED = "cancelled"
+    LIMITED = "ended by a limit"
+    OPEN = "still running"
+    FAILED = "failed"
+    IDLE = "idle"
+    SPOT = "spot machine taken back"
+    LOST = "machine lost or forgotten"
+    NEVER = "never started its job"
+    OTHER = "other"
+
+
+WASTED = (CostOutcome.FAILED, CostOutcome.IDLE, CostOutcome.SPOT, CostOutcome.LOST, CostOutcome.NEVER)
+OUTCOMES: Mapping[EndReason, CostOutcome] = {
+    EndReason.SUCCEEDED: CostOutcome.SUCCEEDED,
+    EndReason.CANCELLED: CostOutcome.CANCELLED,  # somebody decided so; what there was came home
+    EndReason.MAX_DURATION: CostOutcome.LIMITED,  # the same
+    EndReason.DEADLINE: CostOutcome.LIMITED,
+    EndReason.JOB_FAILED: CostOutcome.FAILED,
+    EndReason.SETUP_FAILED: CostOutcome.FAILED,
+    EndReason.DISK_FULL: CostOutcome.FAILED,
+    EndReason.IDLE: CostOutcome.IDLE,  # the whole run: how much of it was idle is not recorded
+    EndReason.PREEMPTED: CostOutcome.SPOT,
+    EndReason.INSTANCE_LOST: CostOutcome.LOST,
+    EndReason.LEASE_EXPIRED: CostOutcome.LOST,  # only a reaper was left to end it
+    EndReason.UNCLAIMED: CostOutcome.NEVER,
+    EndReason.NO_CAPACITY: CostOutcome.NEVER,
+    EndReason.PROVISION_FAILED: CostOutcome.NEVER,
+    EndReason.BOOT_FAILED: CostOutcome.NEVER,
+    EndReason.HOST_KEY_MISMATCH: CostOutcome.NEVER,
+    EndReason.MACHINE_UNUSABLE: CostOutcome.NEVER,
+    EndReason.SYNC_FAILED: CostOutcome.NEVER,
+}
+"""What each end of a run means for its cost. `WASTED` of them are called wasted."""
 
 
 @dataclass(slots=True)
@@ -40,9 +84,17 @@ class Tally:
         self.runs += runs
 
 
+def together(tallies: Iterable[Tally]) -> Tally:
+    """The sum of tallies."""
+    found = Tally()
+    for tally in tallies:
+        found.add(tally.usd, tally.seconds, tally.runs)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Estimated and actual seconds of a run, from the create call to its end, with the estimate's interval."""
+    """Estimated and actual seconds of a `gpu` or `cpu` run, from the create call to its end, and the interval."""
 
     run_id: str
     name: str
@@ -51,7 +103,7 @@ class Pair:
     low: float | None
     high: float | None
     actual: float
-    gpu: bool
+    style: str
 
     @property
     def inside(self) -> bool | None:
@@ -95,6 +147,16 @@ class BudgetUse:
     budget: Budget
     periods: Sequence[BudgetPeriod]
 
+    @property
+    def used(self) -> Decimal:
+        """In the last period of the report."""
+        return self.periods[-1].usd[-1]
+
+    @property
+    def share(self) -> float:
+        """Share of the amount that is used."""
+        return float(self.used / self.budget.amount_usd)
+
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
@@ -120,11 +182,11 @@ class Summary:
     gpu_usd: list[Decimal]
     cpu_usd: list[Decimal]
     total: Tally = field(default_factory=Tally)
-    providers: dict[tuple[str, str], Tally] = field(default_factory=dict)
-    accelerators: dict[str, Tally] = field(default_factory=dict)
-    outcomes: dict[CostOutcome, Tally] = field(default_factory=dict)
-    jobs: dict[str, Tally] = field(default_factory=dict)
-    people: dict[str, Tally] = field(default_factory=dict)
+    providers: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
+    accelerators: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    outcomes: dict[CostOutcome, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    jobs: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
+    people: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     open_runs: Sequence[RunView] = ()
     budgets: Sequence[BudgetUse] = ()
     pairs: Sequence[Pair] = ()
@@ -135,18 +197,52 @@ class Summary:
     @property
     def wasted(self) -> Tally:
         """The tallies of `WASTED` together."""
-        sum_ = Tally()
-        for outcome in WASTED:
-            found = self.outcomes.get(outcome, Tally())
-            sum_.add(found.usd, found.seconds, found.runs)
-        return sum_
+        return together(self.outcomes[outcome] for outcome in WASTED if outcome in self.outcomes)
+
+
+class Calendar:
+    """The days of a period in one time zone, and how costs fall on them: in integers, so that nothing is lost.
+
+    Args:
+        zone: IANA name of the time zone.
+        since: A time in the first day.
+        until: A time in the last day, or its end; after `since`.
+    """
+
+    def __init__(self, zone: str, since: datetime, until: datetime) -> None:
+        self.days: list[date] = []
+        self.starts: list[int] = []  # microseconds
+        self._low, self._high = to_microseconds(since), to_microseconds(until)
+        at = since
+        while at < until:
+            period = bounds(Every.DAILY, zone, at)
+            assert period.start is not None  # noqa: S101  days have both
+            assert period.end is not None  # noqa: S101
+            middle = period.start + (period.end - period.start) / 2
+            self.days.append(middle.astimezone(ZoneInfo(zone)).date())
+            self.starts.append(to_microseconds(period.start))
+            at = period.end
+
+    def split(self, began: int, ended: int, nano_usd: int) -> list[tuple[int, Decimal]]:
+        """The parts of a cost by day, by their shares of the time; what is outside of the period is left out."""
+        if ended < self._low or began >= self._high:
+            return []
+        first = max(0, bisect_right(self.starts, began) - 1)
+        last = max(first, bisect_right(self.starts, min(ended, self._high)) - 1)
+        parts = []
+        for day in range(first, last + 1):
+            low = max(self.starts[day], self._low)
+            high = self.starts[day + 1] if day + 1 < len(self.starts) else self._high
+            if part := share(nano_usd, began, ended, low, high):
+                parts.append((day, from_nano(part)))
+        return parts
 
 
 def cost_before(view: RunView, now: datetime, start: datetime | None, low: datetime) -> Decimal:
     """What an open run has cost in [start, low); None is the beginning of time."""
     began, ended, nano = _metered(view, now)
-    first = began if start is None else microseconds(start)
-    return from_nano(share(nano, began, ended, first, max(first, microseconds(low))))
+    first = began if start is None else to_microseconds(start)
+    return from_nano(share(nano, began, ended, first, max(first, to_microseconds(low))))
 
 
 def summarise(
@@ -173,30 +269,23 @@ def summarise(
         before: What was spent in a budget's period before `since`, by the budget's name.
     """
     calendar = Calendar(zone, since, until)
-    none = [Decimal(0)] * len(calendar.days)
-    found = Summary(
-        since=since, until=until, now=now, zone=zone, days=calendar.days, gpu_usd=list(none), cpu_usd=list(none)
-    )
+    gpu_usd, cpu_usd = ([Decimal(0)] * len(calendar.days) for _ in range(2))
+    found = Summary(since=since, until=until, now=now, zone=zone, days=calendar.days, gpu_usd=gpu_usd, cpu_usd=cpu_usd)
     adder = _Adder(found, calendar, budgets)
     errors: list[float] = []
-    held = [0, 0]
+    held: list[bool] = []
     pairs: list[Pair] = []
     for run in closed:
         adder.closed(run)
-        pair = _pair(run)
-        if pair is not None:
+        if (pair := _pair(run)) is not None:
             errors.append(abs(pair.actual / pair.estimated - 1))
-            if pair.inside is not None:
-                held[pair.inside] += 1
-            if len(pairs) < MOST_PAIRS:
-                pairs.append(pair)
+            held += [] if pair.inside is None else [pair.inside]
+            pairs += [pair] if len(pairs) < MOST_PAIRS else []
     for view in views:
-        adder.open(view, now)
-    found.open_runs = views
-    found.pairs = pairs
-    found.accuracy = Accuracy(
-        len(errors), median(errors) if errors else None, held[1] / sum(held) if any(held) else None
-    )
+        adder.open(view)
+    found.open_runs, found.pairs = views, pairs
+    if errors:
+        found.accuracy = Accuracy(len(errors), median(errors), sum(held) / len(held) if held else None)
     found.budgets = [adder.use(budget, before.get(budget.name, Decimal(0))) for budget in budgets]
     return found
 
@@ -206,131 +295,89 @@ class _Adder:
 
     def __init__(self, summary: Summary, calendar: Calendar, budgets: Sequence[Budget]) -> None:
         self._summary, self._calendar = summary, calendar
-        self._calendars = {
-            b.time_zone: calendar
-            if b.time_zone == summary.zone
-            else Calendar(b.time_zone, summary.since, summary.until)
-            for b in budgets
-        }
-        self._budgets = [(budget, self._calendars[budget.time_zone]) for budget in budgets]
-        self._spent = {b.name: [Decimal(0)] * len(c.days) for b, c in self._budgets}
-        self._low, self._high = microseconds(summary.since), microseconds(summary.until)
+        self._budgets = [(b, Selection(provider=b.provider, owner=b.owner, tags=b.tags)) for b in budgets]
+        zones = {budget.time_zone for budget in budgets} - {summary.zone}
+        self._calendars = {zone: Calendar(zone, summary.since, summary.until) for zone in zones}
+        self._calendars[summary.zone] = calendar
+        self._spent = {b.name: [Decimal(0)] * len(self._calendars[b.time_zone].days) for b in budgets}
+        self._low, self._high = to_microseconds(summary.since), to_microseconds(summary.until)
 
     def closed(self, run: ClosedRun) -> None:
-        began = microseconds(run.started_at or run.closed_at)
-        ended = microseconds(run.ended_at or run.closed_at) if run.started_at else began
+        outcomes = self._summary.outcomes
+        began = to_microseconds(run.started_at or run.closed_at)
+        ended = to_microseconds(run.ended_at or run.closed_at) if run.started_at else began
         if run.instance_id and run.metered_cost_usd is None:
             self._summary.unpriced += 1
         try:
             outcome = OUTCOMES[EndReason(run.reason)]
         except ValueError:
             outcome = CostOutcome.OTHER
-        usd, seconds = self._add(
-            began,
-            ended,
-            to_nano(run.metered_cost_usd or Decimal(0)),
-            provider=run.provider,
-            purchase=run.purchase_option,
-            accelerator=run.accelerator,
-            name=run.name,
-            owner=run.owner,
-            tags=run.tags,
-        )
-        overhead = Decimal(0)
+        metered = (began, ended, _nano(run.metered_cost_usd or Decimal(0)))
+        place = (run.provider, run.purchase_option)
+        usd, seconds = self._add(metered, place, run.accelerator, run.name, run.owner, run.tags)
         if outcome is CostOutcome.SUCCEEDED and run.job_seconds is not None and run.metered_seconds:
             rest = 1 - min(1.0, max(0.0, run.job_seconds / run.metered_seconds))
             overhead = (usd * Decimal(rest)).quantize(NANO)
-            self._tally(self._summary.outcomes, CostOutcome.OVERHEAD).add(overhead, seconds * rest, 0)
-            seconds -= seconds * rest
-        self._tally(self._summary.outcomes, outcome).add(usd - overhead, seconds)
+            outcomes[CostOutcome.OVERHEAD].add(overhead, seconds * rest, 0)
+            usd, seconds = usd - overhead, seconds - seconds * rest
+        outcomes[outcome].add(usd, seconds)
 
-    def open(self, view: RunView, now: datetime) -> None:
-        began, ended, nano = _metered(view, now)
+    def open(self, view: RunView) -> None:
+        metered = began, ended, _ = _metered(view, self._summary.now)
         if view.option is None or ended <= began:
             return
         offer = view.option.offer
-        usd, seconds = self._add(
-            began,
-            ended,
-            nano,
-            provider=offer.provider,
-            purchase=offer.purchase_option.value,
-            accelerator=offer.accelerator.name if offer.accelerator else "",
-            name=view.name,
-            owner=view.owner,
-            tags=view.spec.tags,
-        )
-        self._tally(self._summary.outcomes, CostOutcome.OPEN).add(usd, seconds)
+        place = (offer.provider, offer.purchase_option.value)
+        accelerator = offer.accelerator.name if offer.accelerator else ""
+        usd, seconds = self._add(metered, place, accelerator, view.name, view.owner, view.spec.tags)
+        self._summary.outcomes[CostOutcome.OPEN].add(usd, seconds)
 
     def use(self, budget: Budget, before: Decimal) -> BudgetUse:
         """How a budget went, from what was added."""
         calendar, spent = self._calendars[budget.time_zone], self._spent[budget.name]
+
+        def period_end(day: int) -> datetime | None:
+            return bounds(budget.every, budget.time_zone, from_microseconds(calendar.starts[day])).end
+
         periods: list[BudgetPeriod] = []
-        at = 0
-        while at < len(calendar.days):
-            end = bounds(budget.every, budget.time_zone, EPOCH + timedelta(microseconds=calendar.starts[at])).end
-            stop = at + 1
-            while stop < len(calendar.days) and (end is None or calendar.starts[stop] < microseconds(end)):
-                stop += 1
-            sums, sum_ = [], before if at == 0 else Decimal(0)
-            for day in range(at, stop):
-                sum_ += spent[day]
-                sums.append(sum_)
-            partial = end is None or microseconds(end) > self._high
-            periods.append(BudgetPeriod(start=calendar.days[at], usd=sums, partial=partial))
-            at = stop
+        for end, group in groupby(range(len(calendar.days)), period_end):
+            days = list(group)
+            sums = accumulate((spent[day] for day in days), initial=Decimal(0) if periods else before)
+            partial = end is None or to_microseconds(end) > self._high
+            periods.append(BudgetPeriod(start=calendar.days[days[0]], usd=list(sums)[1:], partial=partial))
         return BudgetUse(budget=budget, periods=periods)
 
     def _add(
         self,
-        began: int,
-        ended: int,
-        nano: int,
-        *,
-        provider: str,
-        purchase: str,
+        metered: tuple[int, int, int],
+        place: tuple[str, str],
         accelerator: str,
         name: str,
         owner: str,
         tags: Mapping[str, str],
     ) -> tuple[Decimal, float]:
         """Counts a run; returns what of its cost and time is in the period."""
-        summary = self._summary
+        summary, (began, ended, nano) = self._summary, metered
+        by_day = summary.gpu_usd if accelerator else summary.cpu_usd
         inside = Decimal(0)
-        if nano:
-            by_day = summary.gpu_usd if accelerator else summary.cpu_usd
-            parts = self._calendar.split(began, ended, nano)
-            for day, part in parts:
-                by_day[day] += part
-                inside += part
-            for budget, calendar in self._budgets:
-                if _counts(budget, provider, owner, tags):
-                    spent = self._spent[budget.name]
-                    for day, part in parts if calendar is self._calendar else calendar.split(began, ended, nano):
-                        spent[day] += part
+        for day, part in self._calendar.split(*metered) if nano else ():
+            by_day[day] += part
+            inside += part
+        for budget, counted in self._budgets if nano else ():
+            if counted.includes(provider=place[0], owner=owner, name=name, tags=tags):
+                for day, part in self._calendars[budget.time_zone].split(*metered):
+                    self._spent[budget.name][day] += part
         seconds = max(0, min(ended, self._high) - max(began, self._low)) / 1e6
-        summary.total.add(inside, seconds)
-        self._tally(summary.providers, (provider, purchase)).add(inside, seconds)
-        self._tally(summary.accelerators, accelerator).add(inside, seconds)
-        self._tally(summary.jobs, name).add(inside, seconds)
-        self._tally(summary.people, owner).add(inside, seconds)
+        tallies = (
+            summary.total,
+            summary.providers[place],
+            summary.accelerators[accelerator],
+            summary.jobs[name],
+            summary.people[owner],
+        )
+        for tally in tallies:
+            tally.add(inside, seconds)
         return inside, seconds
-
-    @staticmethod
-    def _tally(tallies: dict[Any, Tally], key: Any) -> Tally:
-        found = tallies.get(key)
-        if found is None:
-            found = tallies[key] = Tally()
-        return found
-
-
-def _counts(budget: Budget, provider: str, owner: str, tags: Mapping[str, str]) -> bool:
-    """The rule of `ledger.history.Selection`."""
-    return (
-        budget.provider in ("", provider)
-        and (budget.owner in ("", owner) or owner.startswith(f"{budget.owner}@"))
-        and all(tags.get(key) == value for key, value in budget.tags.items())
-    )
 
 
 def _pair(run: ClosedRun) -> Pair | None:
@@ -347,12 +394,16 @@ def _pair(run: ClosedRun) -> Pair | None:
         run.estimated_seconds_low,
         run.estimated_seconds_high,
         actual,
-        bool(run.accelerator),
+        "gpu" if run.accelerator else "cpu",
     )
 
 
 def _metered(view: RunView, now: datetime) -> tuple[int, int, int]:
     """Beginning and end, until now, in microseconds, and the cost in 1e-9 US dollars."""
     seconds, usd = view.metered_at_most(now)
-    ended = microseconds(view.latest_end(now))
-    return ended - round(seconds * 1e6), ended, to_nano(usd)
+    ended = to_microseconds(view.latest_end(now))
+    return ended - round(seconds * 1e6), ended, _nano(usd)
+
+
+def _nano(usd: Decimal) -> int:
+    return int(usd.scaleb(9))

@@ -191,21 +191,14 @@ def grid_across(width: int, scale: Scale, ticks: Iterable[Tick], top: float, bot
     return parts
 
 
-def usd_axis(most: float, count: int = 4) -> list[Tick]:
-    """Round amounts from 0 to at least `most`, with names."""
-    values = round_values(most, count)
-    step = values[1] - values[0]
-    return [(value, round_usd(value, step)) for value in values]
-
-
-def round_values(most: float, count: int = 4) -> list[float]:
-    """Round numbers from 0 to at least `most`."""
+def usd_axis(most: float) -> list[Tick]:
+    """Round amounts from 0 to at least `most`, about four steps apart, with names."""
     if most <= 0:
-        return [0.0, 1.0]
-    rough = most / count
-    power = 10 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.9999)
-    return [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+        return [(0.0, "$0"), (1.0, "$1")]
+    power = 10 ** math.floor(math.log10(most / 4))
+    step = next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= most / 4 * 0.9999)
+    values = [step * number for number in range(math.ceil(most / step - 1e-9) + 1)]
+    return [(value, round_usd(value, values[1])) for value in values]
 
 
 def round_usd(value: float, step: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 
 from markupsafe import Markup
@@ -20,8 +19,8 @@ from costgpu.render.estimate_phrases import (
     steps_phrase,
     waiting_phrase,
 )
-from costgpu.render.html.page import Table, day, interval, name, render, responsive, share, two_lines
-from costgpu.render.html.verdict_charts import Point, Stack, cost_and_time, shares
+from costgpu.render.html.charts import STACK_HEIGHT, Point, Stack, cost_and_time, shares
+from costgpu.render.html.page import Section, Table, day, interval, name, render, responsive, share, two_lines
 from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, offer_name, visible
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.render.text.offers import price_age_days
@@ -30,7 +29,7 @@ from costgpu.units import format_duration, format_ratio, format_usd
 LEAST_SHARE = 0.005  # of a step, to be in the legend
 LEAST_USD = 1e-9  # a cost on a logarithmic axis
 LEAST_STEPS = 5  # for tenths of them to mean anything
-TERM_STYLES = frozenset({"compute", "on-chip", "memory", "launch", "calls", "host", "copy", "loading"})
+DRAWN_TERMS = ("compute", "on-chip", "memory", "launch", "calls", "host", "copy", "loading")  # with a colour each
 PROVENANCE_PHRASES = {
     Provenance.MEASURED: "measured",
     Provenance.BENCHMARKED: "from measured speed-ups of such work",
@@ -74,6 +73,7 @@ def verdict_html(
         "verdict.html",
         verdict=verdict,
         profile=profile,
+        drawn_terms=DRAWN_TERMS,
         command=" ".join([profile.script, *profile.arguments]),
         measured_on=_day(profile.created),
         tiles=_tiles(verdict),
@@ -134,15 +134,6 @@ def _chance(probability: float) -> str:
     return f">{share(0.99)}" if probability > 0.5 else f"<{share(0.01)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A picture with its legend, and its numbers; without a picture if there is nothing to draw."""
-
-    picture: Markup | None
-    legend: Sequence[tuple[str, str]] = ()
-    table: Table
-
-
 def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | None, today: date) -> Section:
     """Cost against time of all candidates."""
     rows = list(verdict.table)
@@ -151,23 +142,18 @@ def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | 
         points.append(_point(own.prediction, "own", verdict, own))
     table = _candidates(verdict, own, energy, today)
     if not points:
-        return Section(picture=None, table=table)
+        return Section(table=table)
     description = "The table below has the numbers."
     if rows:
         cheapest = _cost_in_time(min(rows, key=lambda prediction: prediction.cost_usd.value))
         fastest = _cost_in_time(min(rows, key=lambda prediction: prediction.wall_seconds.value))
         description = f"The cheapest is {cheapest}; the fastest is {fastest}. {description}"
     here = verdict.here.wall_seconds.value
+    here_title = f"{THIS_MACHINE}: {format_duration(here)}, $0"
     picture = responsive(
-        lambda width, height: cost_and_time(
-            width,
-            height,
-            points,
-            here,
-            f"{THIS_MACHINE}: {format_duration(here)}, $0",
-            name="Cost against time of each candidate",
-            description=description,
-        ),
+        lambda width, height: cost_and_time(width, height, points, here, here_title),
+        "Cost against time of each candidate",
+        description,
         wide=400,
         narrow=340,
     )
@@ -274,19 +260,18 @@ def _steps(verdict: Verdict, own: Ownership | None) -> Section | None:
     if not stacks:
         return None
     totals = "; ".join(f"{stack.name}: {stack.total}" for stack in stacks)
+    height = len(stacks) * STACK_HEIGHT - 4
     picture = responsive(
-        lambda width, _: shares(
-            width,
-            stacks,
-            name="What a step's time goes into",
-            description=f"{totals}. The table below has the numbers.",
-        )
+        lambda width, _: shares(width, stacks),
+        "What a step's time goes into",
+        f"{totals}. The table below has the numbers.",
+        wide=height,
+        narrow=height,
     )
     legend = [(_style(key), _term(key)) for key in [*TERM_PHRASES, *sorted(used - TERM_PHRASES.keys())] if key in used]
     head = ["Where", "What", "Time", "Of a step"]
-    return Section(
-        picture=picture, legend=legend, table=Table("A step by cause, and the run by part", head, rows, text=(1,))
-    )
+    table = Table("A step by cause, and the run by part", head, rows, text=(1,))
+    return Section(picture=picture, legend=legend, table=table)
 
 
 def _term(key: str) -> str:
@@ -294,7 +279,7 @@ def _term(key: str) -> str:
 
 
 def _style(key: str) -> str:
-    return key if key in TERM_STYLES else "other"
+    return key if key in DRAWN_TERMS else "other"
 
 
 def _phase_facts(phase: Phase) -> str:
@@ -306,15 +291,8 @@ def _phase_facts(phase: Phase) -> str:
     return "; ".join(filter(None, (took, waiting_phrase(phase), model_phrase(phase))))
 
 
-@dataclass(frozen=True, slots=True)
-class PricesSection:
+def _prices(verdict: Verdict, today: date) -> Section:
     """How old the prices are, and the source of each number."""
-
-    age: str
-    table: Table
-
-
-def _prices(verdict: Verdict, today: date) -> PricesSection:
     shown = (("This machine", verdict.here), ("Best CPU offer", verdict.best_cpu), ("Best GPU offer", verdict.best_gpu))
     rows: list[list[str]] = []
     for title, prediction in shown:
@@ -334,11 +312,11 @@ def _prices(verdict: Verdict, today: date) -> PricesSection:
     table = Table("Sources", ["Where", "What", "Source", "Value"], rows, text=(1, 2))
     offers = [prediction.candidate.offer for prediction in verdict.table if prediction.candidate.offer is not None]
     if not offers:
-        return PricesSection("", table)
+        return Section(table=table)
     oldest, newest = min(offer.price_as_of for offer in offers), max(offer.price_as_of for offer in offers)
     span = day(oldest) if oldest == newest else f"{day(oldest)} to {day(newest)}"
     age = max(price_age_days(offer, today) for offer in offers)
-    return PricesSection(f"Prices of {span}: up to {age} days old.", table)
+    return Section(description=f"Prices of {span}: up to {age} days old.", table=table)
 
 
 def _step_source(prediction: Prediction) -> str:

@@ -22,10 +22,8 @@ from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunEvent
-from costgpu.render.cost_outcome import OUTCOMES, WASTED, CostOutcome
-from costgpu.render.html.days import Calendar
 from costgpu.render.html.ledger_page import report_html
-from costgpu.render.html.spending_summary import Summary, summarise
+from costgpu.render.html.spending_summary import OUTCOMES, WASTED, Calendar, CostOutcome, Summary, summarise
 from costgpu.render.html.svg import usd_axis
 from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant

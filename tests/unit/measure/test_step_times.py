@@ -102,20 +102,20 @@ def test_the_figures_are_in_order(seconds: list[float]) -> None:
     assert step.mean_seconds <= min(max(seconds), 3 * step.median_seconds) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("last", "expected"), [(2.0, 1.6), (0.5, 0.6), (1.08, 1.0), (1.0, 1.0)])
-def test_a_step_time_that_drifts(last: float, expected: float) -> None:
-    ramp = [STEP * (1 + (last - 1) * n / 99) for n in range(100)]
-    step, _ = step_times(phase([STEP, STEP, *ramp]))
-    assert step.drift == pytest.approx(expected, rel=0.05)
+def ramp(last: float) -> list[float]:
+    return [STEP, STEP, *(STEP * (1 + (last - 1) * n / 99) for n in range(100))]
 
 
-def test_noise_is_no_drift() -> None:
-    swings = [STEP * (1.5 if n // 25 % 2 else 1.0) for n in range(100)]
-    assert step_times(phase([STEP, STEP, *swings]))[0].drift == 1.0
+NOISE = [STEP, STEP, *(STEP * (1.5 if n // 25 % 2 else 1.0) for n in range(100))]
+TOO_FEW = [STEP * n for n in range(1, 20)]
 
 
-def test_too_few_steps_to_tell_a_drift() -> None:
-    assert step_times(phase([STEP * n for n in range(1, 20)]))[0].drift == 1.0
+@pytest.mark.parametrize(
+    ("seconds", "drift"),
+    [(ramp(2.0), 1.6), (ramp(0.5), 0.6), (ramp(1.08), 1.0), (ramp(1.0), 1.0), (NOISE, 1.0), (TOO_FEW, 1.0)],
+)
+def test_a_step_time_that_drifts(seconds: list[float], drift: float) -> None:
+    assert step_times(phase(seconds))[0].drift == (drift if drift == 1.0 else pytest.approx(drift, rel=0.05))
 
 
 def test_how_batches_arrive() -> None:

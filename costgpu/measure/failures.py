@@ -56,10 +56,8 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
 
 def quote_last_lines(message: str, lines: Iterable[str]) -> str:
     """A message with the last lines that a program printed, if it printed any."""
-    last = [line for line in lines if line.strip()][-QUOTED_LINES:]
-    return (
-        f"{message} Its last lines:\n" + "\n".join("    " + line[:QUOTED_CHARS] for line in last) if last else message
-    )
+    last = [f"\n    {line[:QUOTED_CHARS]}" for line in lines if line.strip()][-QUOTED_LINES:]
+    return f"{message} Its last lines:{''.join(last)}" if last else message
 
 
 def killed_by_signal(name: str, number: int, lines: Iterable[str], log: Path) -> KilledBySignal:
@@ -134,12 +132,12 @@ def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:
             " and does not say how far it is.",
             hint="Measure with a tenth of the rows, or raise --start-limit; a search shows its fits with n_jobs=1.",
         )
+    hint = "Raise --start-limit if it prepares for longer than that. "
     if record.get("manual"):
         message = f"{request.name} made {record['manual']} backward passes but no optimizer step in {limit:.0f} s."
         hint = "With that much gradient accumulation, raise --start-limit. "
     elif record.get("optimizers_made"):
         message = f"{request.name} made an optimizer but no step with it in {limit:.0f} s."
-        hint = "Raise --start-limit if it prepares for longer than that. "
     elif not record.get("versions"):
         message = (
             f"{request.name} did nothing in {limit:.0f} s that can be counted: it imports no framework, shows no"
@@ -148,7 +146,6 @@ def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:
         hint = "Wrap its loop in tqdm, or let it print how far it is and name that line with --step-pattern. "
     else:
         message = f"{request.name} did not reach a training step in {limit:.0f} s."
-        hint = "Raise --start-limit if it prepares for longer than that. "
     return NoTrainingStep(message, hint=_where(record) + hint)
 
 
@@ -187,18 +184,12 @@ def _gpu_only(name: str, thing: str, record: ProbeRecord) -> NeedsCuda:
 def _crashed(
     record: ProbeRecord, name: str, outcome: Outcome, interpreter: Interpreter, request: Request
 ) -> ScriptError:
-    kind, message = record["kind"], record["message"]
-    bases = record.get("bases", [])
+    kind, message, trail = record["kind"], record["message"], record["trail"]
     if kind == "HarmError":
         return WouldHarmFiles(message, hint="Open it read-only (np.memmap(..., mode='r')), or measure on a copy.")
-    if (
-        kind == "FileNotFoundError"
-        and request.script
-        and str(request.script) in message
-        and 'File "' not in record["trail"]
-    ):
+    if kind == "FileNotFoundError" and request.script and str(request.script) in message and 'File "' not in trail:
         return ScriptNotFound(f"There is no script {request.script}.", hint="Check the path.")
-    if request.module and "File" not in record["trail"] and message.startswith("No module named"):
+    if request.module and "File" not in trail and message.startswith("No module named"):
         return ScriptNotFound(
             f"There is no module {request.module!r} to run with -m.",
             hint="Run it from the folder that holds the package, or name that folder with --workdir.",
@@ -218,17 +209,17 @@ def _crashed(
             f"{name} is not Python that {interpreter.path} ({interpreter.version}) can compile: {message}",
             hint="Is it the right file, and the right --python?",
         )
-    if kind == "EOFError" and re.search(r"\binput\(|stdin|EOF when reading a line", record["trail"]):
+    if kind == "EOFError" and re.search(r"\binput\(|stdin|EOF when reading a line", trail):
         return WaitsForInput(
             f"{name} waits for input on stdin, and a measurement gives it none.",
             hint="Pass what it asks for as an argument, or give it a default.",
         )
     if says_cuda(message):
         return _needs_cuda(name, message, record)
-    asserted = next((line for line in reversed(record["trail"].splitlines()) if "assert" in line.split("#")[0]), "")
+    asserted = next((line for line in reversed(trail.splitlines()) if "assert" in line.split("#")[0]), "")
     if kind == "AssertionError" and "cuda" in asserted.lower():
         return _needs_cuda(name, asserted.strip(), record)
-    if "MemoryError" in bases or _MEMORY.search(message):
+    if "MemoryError" in record.get("bases", []) or _MEMORY.search(message):
         return OutOfMemory(
             f"{name} ran out of memory here: {message.splitlines()[0][:200] if message else kind}",
             hint="Measure with a smaller batch, or on a machine with more memory.",

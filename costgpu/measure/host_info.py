@@ -6,6 +6,7 @@ from the CPU's vector units and clock, which `HostSpeed.how` says. The memory co
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -141,12 +142,10 @@ def usable_cores() -> int:
     physical = psutil.cpu_count(logical=False) or logical
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical
     cores = max(1, min(physical, round(allowed * physical / logical)))
-    try:
+    with contextlib.suppress(OSError, ValueError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         if quota != "max":
             cores = max(1, min(cores, int(quota) // int(period)))
-    except (OSError, ValueError):
-        return cores
     return cores
 
 
@@ -160,11 +159,8 @@ def cpu_model() -> str:
 
 def flops_per_cycle(info: str) -> float:
     """fp32 FLOPs of one core in one cycle, from the text of ``/proc/cpuinfo``."""
-    flags: set[str] = set()
-    for line in info.splitlines():
-        if line.startswith(("flags", "Features")):
-            flags = set(line.partition(":")[2].split())
-            break
+    lines = [line for line in info.splitlines() if line.startswith(("flags", "Features"))]
+    flags = set(lines[0].partition(":")[2].split()) if lines else set()
     if "avx512f" in flags:
         halved = "AuthenticAMD" in info and "avx512_vp2intersect" not in flags  # which Zen 5 brought to AMD
         return FLOPS_PER_CYCLE["avx512_halved" if halved else "avx512"]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 import uuid
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +16,14 @@ from typing import cast
 
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
-from costgpu.measure.probe_bundle import write_probe
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import left_behind, new_scratch, read_journal, restore
 from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 TICK_SECONDS = 0.1
+PROBE = Path(__file__).with_name("probe")
+PROBE_PACKAGE = "_costgpu_probe"  # a name that no script of the user's has
 LAUNCHED = {
     "RANK": "0",
     "LOCAL_RANK": "0",
@@ -120,7 +122,7 @@ def run_probe(
         fake_cuda=fake_cuda,
     )
     config.write_text(json.dumps(settings))
-    before, marker, probe = own_children(), uuid.uuid4().hex, write_probe(scratch)
+    before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(scratch / "probe.pyz")
     environment = {**(LAUNCHED if launched else {}), **child_environment(marker)}
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS
     start, timed_out, survivors = time.monotonic(), False, 0
@@ -161,6 +163,15 @@ def run_probe(
         programs=journal.get("program", []),
         survivors=survivors,
     )
+
+
+def _pack_probe(target: Path) -> Path:
+    """Packs the probe into the one file that runs in the user's interpreter."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for source in sorted(PROBE.rglob("*.py")):
+            archive.writestr(f"{PROBE_PACKAGE}/{source.relative_to(PROBE).as_posix()}", source.read_bytes())
+        archive.writestr("__main__.py", f"from {PROBE_PACKAGE}.entry import main\n\nmain()\n")
+    return target
 
 
 def _read_record(path: Path) -> ProbeRecord | None:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-SCHEME = b"1"  # another one makes all earlier keys unknown
+SCHEME = "1"  # another one makes all earlier keys unknown
 WHOLE_BYTES = 1 << 20  # files that are larger count by their size: they are data
 MOST_FILES = 2000
 NAMED = {".yaml", ".yml", ".toml", ".ini", ".cfg", ".conf", ".gin", ".json", ".py", ".sh"}
@@ -51,16 +51,9 @@ def workload_key(
         return ""
     digest = hashlib.sha256()
     names = sorted(name for name in variables if not _CREDENTIAL.search(name))
-    for part in (
-        SCHEME,
-        (module or "").encode(),
-        str(processes).encode(),
-        str(len(arguments)).encode(),
-        *map(_bytes, arguments),
-        str(len(names)).encode(),
-        *map(_bytes, names),
-    ):
-        _add(digest, part)
+    counted = [str(len(arguments)), *arguments, str(len(names)), *names]
+    for part in (SCHEME, module or "", str(processes), *counted):
+        _add(digest, _bytes(part))
     try:
         if first is not None:
             _add(digest, first.read_bytes())
@@ -96,8 +89,9 @@ def _reachable(first: Path, roots: Sequence[Path]) -> dict[Path, str]:
     everything = False
     while waiting:
         path = waiting.pop()
-        tree = _parsed(path)
-        if tree is None:
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         files = [*_imports(tree, path, roots), *_mentioned(tree, [path.parent, *roots])]
         if not everything and _is_dynamic(tree):
@@ -121,35 +115,22 @@ def _name_below(root: Path, file: Path) -> str:
         return file.name
 
 
-def _parsed(path: Path) -> ast.AST | None:
-    try:
-        return ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _imports(tree: ast.AST, path: Path, roots: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for name in node.names:
                 yield from _files(name.name, roots)
         elif isinstance(node, ast.ImportFrom):
-            places = list(roots)
-            if node.level:
-                folder = path.parent
-                for _ in range(node.level - 1):
-                    folder = folder.parent
-                places = [folder]
-            base = node.module or ""
-            if base:
-                yield from _files(base, places)
-            for name in node.names:
-                yield from _files(f"{base}.{name.name}" if base else name.name, places)
+            folders = list(path.parents)
+            places = [folders[min(node.level, len(folders)) - 1]] if node.level else roots
+            base = [node.module] if node.module else []
+            for dotted in (base, *([*base, name.name] for name in node.names)):
+                yield from _files(".".join(dotted), places)
 
 
 def _files(dotted: str, roots: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
     """The files that importing a name reads: packages on the way, and the module."""
-    parts = dotted.split(".")
+    parts = dotted.split(".") if dotted else []
     for root in roots:
         here = root
         hit = False
@@ -214,10 +195,12 @@ def _named(arguments: Sequence[str], workdir: Path) -> dict[Path, str]:
 
 
 def _is_dynamic(tree: ast.AST) -> bool:
+    """Whether it imports by names that are made at run time."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import) and any(name.name.partition(".")[0] in _DYNAMIC for name in node.names):
-            return True
-        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _DYNAMIC:
+        names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        if _DYNAMIC & {name.partition(".")[0] for name in names}:
             return True
         if isinstance(node, ast.Name) and node.id == "__import__":
             return True

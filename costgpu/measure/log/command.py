@@ -12,19 +12,35 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from costgpu.errors import ScriptNotFound, UsageError
+from costgpu.errors import (
+    NeedsCuda,
+    NoProgressLines,
+    NothingToMeasure,
+    NoTrainingStep,
+    ScriptCrashed,
+    ScriptError,
+    ScriptNotFound,
+    UsageError,
+)
+from costgpu.measure.cuda_errors import says_cuda
+from costgpu.measure.failures import killed_by_signal, quote_last_lines
 from costgpu.measure.host_info import measure_host
-from costgpu.measure.log.failures import explain_command
 from costgpu.measure.log.lines import user_pattern
 from costgpu.measure.log.patterns import PATTERNS
-from costgpu.measure.log.phase import read_phase
-from costgpu.measure.log.process_monitor import ProcessMonitor
+from costgpu.measure.log.phase import LogReading, read_phase
+from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
 from costgpu.measure.scratch import new_scratch
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS, Framework, WorkloadProfile
+from costgpu.units import format_duration
 from costgpu.version import __version__
 
 IN_PLACE = "It ran in place, without the probe: what it writes is not diverted."
+SHOWN_CHARS = 200
+_PATTERN_HINT = (
+    r"Name its progress lines: --step-pattern 'step (?P<step>\d+)/(?P<total>\d+)'. Does it print at all when"
+    " its output is no terminal?"
+)
 
 
 def measure_command(
@@ -64,10 +80,10 @@ def measure_command(
     watch.run([program, *argv[1:]], workdir, log, progress)
     ended = watch.returncode == 0 and not watch.stopped
     reading = read_phase(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
-    error = explain_command(watch, reading, name=name, log=log, pattern=pattern, limit=start_limit_seconds)
+    error = _explain(watch, reading, name=name, log=log, pattern=pattern, limit=start_limit_seconds)
     if error is not None:
         raise error
-    assert reading is not None  # noqa: S101 - explain_command() has an error for a missing reading
+    assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
     host = measure_host()
     notes = [*reading.notes, IN_PLACE, host.how]
     if host.machine.accelerators:
@@ -125,3 +141,59 @@ def find_program(argv: Sequence[str], workdir: Path) -> str:
     if not os.access(path, os.X_OK):
         raise ScriptNotFound(f"{path} may not be executed.", hint=f"Name what runs it (sh {word}), or: chmod +x {word}")
     return str(path.absolute())
+
+
+def _explain(
+    watch: ProcessMonitor, reading: LogReading | None, *, name: str, log: Path, pattern: str | None, limit: float
+) -> ScriptError | None:
+    """The error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
+    crashed, took = watch.returncode != 0 and not watch.stopped, format_duration(watch.wall_seconds)
+    seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
+    if crashed and (reading is None or seen < ENOUGH_LINES):
+        return _crash(watch, name, log, took)
+    if reading is not None:
+        return None
+    if watch.log.unreadable:
+        return NoProgressLines(
+            f"--step-pattern '{pattern}' matches, but its step is no number: {watch.log.unreadable[:SHOWN_CHARS]}",
+            hint="Let the group take digits only.",
+        )
+    if not watch.log.lines:
+        after = f"in {format_duration(limit)}" if watch.stopped else "and ended"
+        return NoProgressLines(
+            f"{name} printed nothing {after}.",
+            hint="It is measured by the progress that it prints: is there an option to make it (--verbose)?",
+        )
+    if not seen:
+        what = f"--step-pattern '{pattern}' matches none" if pattern else "None tells its progress"
+        message = f"{name} printed {_lines(watch.log.lines)} in {took}. {what}."
+        return NoProgressLines(
+            quote_last_lines(message, watch.tail),
+            hint=f"Its output is in {log}" if pattern else _PATTERN_HINT,
+        )
+    shown = next(stream.example for stream in watch.log.streams.values() if stream.lines == seen)
+    if not watch.stopped:
+        return NothingToMeasure(
+            f"{name} ended after {took} and {_lines(seen)} of progress: {shown[:SHOWN_CHARS]}",
+            hint="At least two are needed, some time apart. Give it arguments with which it works for longer.",
+        )
+    return NoTrainingStep(
+        f"{name} printed {_lines(seen)} of progress in {took}, and none further on: {shown[:SHOWN_CHARS]}",
+        hint="Raise --start-limit if there is so much time between two of them, or make it print more often.",
+    )
+
+
+def _crash(watch: ProcessMonitor, name: str, log: Path, took: str) -> ScriptError:
+    if line := next((line for line in reversed(watch.tail) if says_cuda(line)), ""):
+        return NeedsCuda(
+            f"{name} refuses to run without a CUDA device: {line.strip()[:SHOWN_CHARS]}",
+            hint="Tell it to use the CPU for the measurement (Caffe: solver_mode: CPU), then measure again.",
+        )
+    if watch.returncode < 0:
+        return killed_by_signal(name, -watch.returncode, watch.tail, log)
+    message = f"{name} ended with status {watch.returncode} after {took}, before enough progress was seen."
+    return ScriptCrashed(quote_last_lines(message, watch.tail), hint=f"Its whole output is in {log}")
+
+
+def _lines(count: int) -> str:
+    return "1 line" if count == 1 else f"{count:,} lines"

@@ -8,6 +8,7 @@ snapshot.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,12 +16,12 @@ from costgpu.measure.probe.record import Bound, Counter, EarlyExit, Loop, Snapsh
 
 SEARCHED = 8  # counter values around the one where the limit should be reached
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-    "==": lambda a, b: a == b,
-    "!=": lambda a, b: a != b,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
 }
 
 
@@ -63,11 +64,7 @@ def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float
 
 
 def _static_cap(
-    bound: Bound,
-    level: int,
-    snapshots: list[Snapshot],
-    loops: list[Loop],
-    per_iteration: float,
+    bound: Bound, level: int, snapshots: list[Snapshot], loops: list[Loop], per_iteration: float
 ) -> Cap | None:
     """A counter raised by a constant once per iteration of a known loop."""
     first = _same_bound(snapshots[0], loops[level], bound)
@@ -129,12 +126,9 @@ def _scope(counter: Counter, loops: list[Loop], level: int, depth: int, place: i
 
 
 def _same_bound(shot: Snapshot, loop: Loop, bound: Bound) -> Bound | None:
-    for other in shot["loops"]:
-        if other["line"] == loop["line"] and other["path"] == loop["path"]:
-            for candidate in other["bounds"]:
-                if candidate["line"] == bound["line"] and candidate["test"] == bound["test"]:
-                    return candidate
-    return None
+    same = (other for other in shot["loops"] if other["line"] == loop["line"] and other["path"] == loop["path"])
+    found = (each for other in same for each in other["bounds"])
+    return next((each for each in found if each["line"] == bound["line"] and each["test"] == bound["test"]), None)
 
 
 def _first_ending(bound: Bound, side: int, value: float, step: float, limit: float) -> int | None:

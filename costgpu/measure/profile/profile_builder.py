@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any, cast
 
 from costgpu.measure.probe.record import Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
 from costgpu.measure.profile.progress_series import framework_of, notes_of, parallel_share, progress_phase
@@ -52,7 +53,9 @@ def build_profile(
             later = _later_phases(record, phases[-1])
         notes = _torch_notes(phases, later, record, torch)
     else:
-        phases = [_progress_phase(record, machine)]
+        phase = progress_phase(record)
+        serial = 1.0 - parallel_share(record, machine.cores)
+        phases = [replace(phase, host_seconds_per_step=serial * phase.step.mean_seconds)]
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
         notes = notes_of(record)
@@ -80,12 +83,6 @@ def build_profile(
 def trained_by_torch(record: ProbeRecord) -> bool:
     """Whether torch's optimizers (or backward passes) tell the steps; else it is the probe's progress series."""
     return any(phase["steps"] > 1 for phase in record.get("phases") or [])
-
-
-def _progress_phase(record: ProbeRecord, machine: Machine) -> Phase:
-    phase = progress_phase(record)
-    serial = 1.0 - parallel_share(record, machine.cores)
-    return replace(phase, host_seconds_per_step=serial * phase.step.mean_seconds)
 
 
 def _stepped(record: ProbeRecord) -> list[PhaseRecord]:
@@ -116,20 +113,16 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
 def told_total(told: Told, seen: int) -> Total | None:
     """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
+    each = told["per_epoch"]
     if told["total"] == "inf":
-        return Total(
-            kind=TotalKind.UNBOUNDED,
-            steps=None,
-            steps_per_epoch=told["per_epoch"],
-            how=f"{how}: it has no end of its own",
-        )
+        how += ": it has no end of its own"
+        return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=each, how=how)
     if told["total"] is None:
         return None
     kind = TotalKind.EXACT
     if told["may_stop"]:
         kind, how = TotalKind.UPPER_BOUND, f"{how}; {told['may_stop'][0]} may stop it earlier"
-    steps = max(float(told["total"]), float(seen))
-    return Total(kind=kind, steps=steps, steps_per_epoch=told["per_epoch"], how=how)
+    return Total(kind=kind, steps=max(float(told["total"]), float(seen)), steps_per_epoch=each, how=how)
 
 
 def _phase(raw: PhaseRecord, before_seconds: float, *, ended: bool, gap: bool) -> Phase:
@@ -165,15 +158,8 @@ def _phase(raw: PhaseRecord, before_seconds: float, *, ended: bool, gap: bool) -
 
 
 def _op_row(row: Op) -> OpRow:
-    return OpRow(
-        op=row["op"],
-        phase=row["phase"],
-        count=row["count"],
-        seconds=row["seconds"],
-        inputs=[(shape, strides, dtype) for shape, strides, dtype in row["inputs"]],
-        outputs=[(shape, strides, dtype) for shape, strides, dtype in row["outputs"]],
-        attributes=row["attributes"],
-    )
+    tensors = {side: [tuple(tensor) for tensor in row[side]] for side in ("inputs", "outputs")}
+    return OpRow(**{**cast("dict[str, Any]", row), **tensors})
 
 
 def _host_seconds(raw: PhaseRecord) -> float:
@@ -217,25 +203,13 @@ def _optimizers(raw: PhaseRecord) -> list[OptimizerFacts]:
         key = (facts["name"], facts["parameters"])
         earlier = united[key]["steps"] if key in united else 0
         united[key] = {**facts, "steps": facts["steps"] + earlier}
-    return [
-        OptimizerFacts(
-            name=facts["name"],
-            parameters=facts["parameters"],
-            tensors=facts["tensors"],
-            foreach=facts["foreach"],
-            fused=facts["fused"],
-            momentum=facts["momentum"],
-            dtypes=facts["dtypes"],
-            state_bytes=facts["state_bytes"],
-            updates_per_step=_share(facts["steps"], raw["steps"]),
-        )
-        for facts in united.values()
-    ]
-
-
-def _share(steps: int, counted: int) -> float:
-    """Steps of one optimizer per counted step; one that was cut off within the last turn still steps in each."""
-    return 1.0 if abs(steps - counted) <= 1 else steps / max(1, counted)
+    found, counted = [], raw["steps"]
+    for facts in united.values():
+        same: dict[str, Any] = {**facts}
+        steps = same.pop("steps")
+        share = 1.0 if abs(steps - counted) <= 1 else steps / max(1, counted)  # cut off within the last turn: in each
+        found.append(OptimizerFacts(**same, updates_per_step=share))
+    return found
 
 
 def _framework(record: ProbeRecord, facts: TorchFacts) -> Framework:
@@ -292,7 +266,7 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:
         notes.append("It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory.")
-        if any(cast["enabled"] and cast["device"] == "cuda" for cast in facts["autocast"]):
+        if any(region["enabled"] and region["device"] == "cuda" for region in facts["autocast"]):
             notes.append("Its mixed precision was not in effect here; GPU times are predicted with it.")
         if facts["fake_cuda_devices"] > 1:
             devices = facts["fake_cuda_devices"]

@@ -16,47 +16,25 @@ from costgpu.measure.probe.record import (
 from costgpu.measure.profile.loop_bounds import number
 from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize
 from costgpu.measure.profile.total_steps import total_steps
-from costgpu.models.workload import (
-    DataLoading,
-    GpuPath,
-    OptimizerFacts,
-    Phase,
-    StepTotals,
-    Total,
-    TotalKind,
-)
+from costgpu.models.workload import DataLoading, GpuPath, OptimizerFacts, Phase, StepTotals, Total, TotalKind
 
 LEAST_STEPS = 2
 LEAST_RUN_SECONDS = 1.0  # a script that ended sooner has done nothing that is worth a machine
 TREES = "gradient-boosted-trees"
-# Estimators of scikit-learn that cuML has on a GPU under the same names, and the benchmark table's kind of each.
+# The benchmark table's kinds -> estimators of scikit-learn that cuML has on a GPU under the same names.
 # Source: cuML's list of algorithms (docs.rapids.ai, read 2026-11).
 ON_CUML = {
-    "RandomForestClassifier": "random-forest",
-    "RandomForestRegressor": "random-forest",
-    "SVC": "svm",
-    "SVR": "svm",
-    "LinearSVC": "svm",
-    "LinearSVR": "svm",
-    "LogisticRegression": "linear-model",
-    "LinearRegression": "linear-model",
-    "Ridge": "linear-model",
-    "Lasso": "linear-model",
-    "ElasticNet": "linear-model",
-    "KMeans": "kmeans",
-    "DBSCAN": "dbscan",
-    "KNeighborsClassifier": "nearest-neighbours",
-    "KNeighborsRegressor": "nearest-neighbours",
-    "PCA": "pca",
-    "TruncatedSVD": "pca",
-    "TSNE": "tsne",
+    "random-forest": ("RandomForestClassifier", "RandomForestRegressor"),
+    "svm": ("SVC", "SVR", "LinearSVC", "LinearSVR"),
+    "linear-model": ("LogisticRegression", "LinearRegression", "Ridge", "Lasso", "ElasticNet"),
+    "kmeans": ("KMeans",),
+    "dbscan": ("DBSCAN",),
+    "nearest-neighbours": ("KNeighborsClassifier", "KNeighborsRegressor"),
+    "pca": ("PCA", "TruncatedSVD"),
+    "tsne": ("TSNE",),
 }
-BETTER_ON_GPU = {
-    "HistGradientBoostingClassifier",
-    "HistGradientBoostingRegressor",
-    "GradientBoostingClassifier",
-    "GradientBoostingRegressor",
-}
+BOOSTED = ("HistGradientBoosting", "GradientBoosting")
+BETTER_ON_GPU = {f"{name}{what}" for name in BOOSTED for what in ("Classifier", "Regressor")}
 GPU_WORDS = {
     "xgboost": "device='cuda'",
     "lightgbm": "a CUDA build of LightGBM and device_type='cuda'",
@@ -131,9 +109,6 @@ def notes_of(record: ProbeRecord) -> list[str]:
     return notes
 
 
-# -- choosing
-
-
 def _chosen(record: ProbeRecord) -> SeriesRecord | None:
     """The series that the phase is made of: the probe ranks them; an outer bar counts once it has moved enough."""
     found = [series for series in record.get("series") or [] if _has_enough(series, record)]
@@ -163,9 +138,6 @@ def _whole_run(record: ProbeRecord) -> bool:
     )
 
 
-# -- phases
-
-
 def _series_phase(series: SeriesRecord, record: ProbeRecord) -> Phase:
     raw = _intervals(series)
     facts = series["facts"]
@@ -181,7 +153,7 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord) -> Phase:
         steps_observed=series["steps"],
         step=step,
         data=DataLoading(batch_size=facts.get("batch")),
-        optimizers=_optimizers(facts),
+        optimizers=_optimizers(facts) if facts.get("parameters") else [],
         saved_tensor_bytes=int(totals["bytes"] / 6) if totals else 0,  # of three passes, the outputs of one
         model_bytes=int(facts.get("model_bytes") or 0),
         extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch")),
@@ -203,18 +175,10 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord) -> Phase:
 
 
 def _optimizers(facts: SeriesFacts) -> list[OptimizerFacts]:
-    parameters, name = facts.get("parameters"), str(facts.get("optimizer") or "")
-    if not parameters:
-        return []
-    return [
-        OptimizerFacts(
-            name=name,
-            parameters=int(parameters),
-            tensors=int(facts.get("tensors") or 1),
-            momentum=True,
-            state_bytes=8 * int(parameters) if "Adam" in name else 0,
-        )
-    ]
+    parameters, name = int(facts["parameters"] or 0), str(facts.get("optimizer") or "")
+    state = 8 * parameters if "Adam" in name else 0
+    tensors = int(facts.get("tensors") or 1)
+    return [OptimizerFacts(name=name, parameters=parameters, tensors=tensors, momentum=True, state_bytes=state)]
 
 
 def _loops_phase(progress: LoopProgress) -> Phase:
@@ -340,12 +304,8 @@ def _gpu(series: SeriesRecord) -> tuple[GpuPath, str, str]:
         return GpuPath.TABLE, "" if facts.get("asks_gpu") else f"on a GPU it takes {GPU_WORDS[source]}", TREES
     if source == "sklearn":
         name = facts.get("estimator", "")
-        if name in ON_CUML:
-            return (
-                GpuPath.TABLE,
-                f"scikit-learn's {name} runs on CPUs only; the GPU figure is for cuML's",
-                ON_CUML[name],
-            )
+        if kind := next((kind for kind, names in ON_CUML.items() if name in names), ""):
+            return GpuPath.TABLE, f"scikit-learn's {name} runs on CPUs only; the GPU figure is for cuML's", kind
         more = " (XGBoost and LightGBM have one)" if name in BETTER_ON_GPU else ""
         return GpuPath.NONE, f"no GPU implementation of scikit-learn's {name}: CPU{more}", ""
     return GpuPath.NONE, NOTHING, ""

@@ -31,13 +31,8 @@ def total_steps(phase: Intervals, *, ended: bool) -> Total:
         epoch = by_loader if by_loader and by_loader < steps else observed
         return Total(kind=TotalKind.EXACT, steps=steps, steps_per_epoch=epoch, how="it ran to its end", loops=texts)
     if not loops:
-        return Total(
-            kind=TotalKind.UNKNOWN,
-            steps=None,
-            steps_per_epoch=by_loader or observed,
-            how="no loop around the step could be found",
-            loops=[],
-        )
+        how, epoch = "no loop around the step could be found", by_loader or observed
+        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=epoch, how=how)
     per_iteration = iterations_per_step(snapshots)
     caps, early = find_caps(snapshots, loops, per_iteration)
     levels, cap = _walk(loops, per_iteration, caps, observed, _first_step(snapshots[0]))
@@ -215,7 +210,7 @@ def _walk(
             count = _innermost(trips, loops, per_iteration, first) if level == last else count * trips
         for cap in caps:
             if cap.level == level and (cap.steps is not None or cap.place != level):
-                steps = _steps_of(cap, bodies, loops, last, per_iteration, first)
+                steps = _steps_of(cap, bodies, loops, per_iteration, first)
                 if steps is not None and (count is None or steps < count):
                     count, decides = steps, cap
         levels.append(count)
@@ -246,35 +241,38 @@ def _first_step(shot: Snapshot) -> float | None:
 
 
 def _steps_of(
-    cap: Cap,
-    bodies: dict[int, float | None],
-    loops: list[Loop],
-    last: int,
-    per_iteration: float,
-    first: float | None,
+    cap: Cap, bodies: dict[int, float | None], loops: list[Loop], per_iteration: float, first: float | None
 ) -> float | None:
+    last = len(loops) - 1
     body = bodies.get(cap.place)
     whole = bodies.get(cap.whole_bodies_of) if cap.whole_bodies_of is not None else None
+
+    def rounded(steps: float) -> float:
+        return math.ceil(steps / whole - 1e-9) * whole if whole else steps
+
     if cap.steps is not None:
-        return math.ceil(cap.steps / whole - 1e-9) * whole if whole else cap.steps
+        return rounded(cap.steps)
     if body is None:
         return None
     if cap.place != last:
-        steps = cap.iterations * body
-        return max(1.0, math.ceil(steps / whole - 1e-9) * whole if whole else steps)
+        return max(1.0, rounded(cap.iterations * body))
     trips = number(loops[last]["trips"])
     if per_iteration <= 1 or trips is None or math.isinf(trips) or not trips or cap.level == last:
         steps = float(math.floor(cap.iterations / per_iteration + 1e-9))
         if cap.one_more and per_iteration <= 1 and trips:
-            executions = math.prod(number(loop["trips"]) or 1.0 for loop in loops[cap.level : last])
-            steps += max(0.0, executions - math.ceil(cap.iterations / trips - 1e-9))
-        return max(1.0, math.ceil(steps / whole - 1e-9) * whole if whole else steps)
+            steps += max(0.0, _known_trips(loops[cap.level : last]) - math.ceil(cap.iterations / trips - 1e-9))
+        return max(1.0, rounded(steps))
     # accumulation starts anew with every execution of the innermost loop
     each = _innermost(trips, loops, per_iteration, first)
     if whole and cap.whole_bodies_of is not None:
-        between = math.prod(number(loop["trips"]) or 1.0 for loop in loops[cap.whole_bodies_of + 1 :])
+        between = _known_trips(loops[cap.whole_bodies_of + 1 :])
         return max(1.0, math.ceil(cap.iterations / between - 1e-9) * whole)
     full, rest = divmod(cap.iterations, trips)
     until = per_iteration if first is None or first > per_iteration else first
     partial = math.floor((rest - until) / per_iteration + 1e-9) + 1 if rest >= until else 0
     return max(1.0, full * each + partial)
+
+
+def _known_trips(loops: list[Loop]) -> float:
+    """The product of the trip counts; one that is not known is left out."""
+    return math.prod(number(loop["trips"]) or 1.0 for loop in loops)

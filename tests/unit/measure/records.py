@@ -1,11 +1,14 @@
-"""Records as the probe writes them, with defaults for everything that a test is not about."""
+"""Records as the probe writes them, with defaults (records.json) for everything that a test is not about."""
 
+import copy
+import json
+from pathlib import Path
 from typing import Any
 
 from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.models.workload import Machine, WorkloadProfile
 
-PATH = "/w/train.py"
+DEFAULTS: dict[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text())
 CREATED = "2026-11-21T03:00:00+00:00"
 MACHINE = Machine(
     cpu_model="AMD EPYC 7R13",
@@ -19,49 +22,26 @@ MACHINE = Machine(
 )
 
 
+def record(of: str, **other: Any) -> Any:
+    """A record of one of the kinds in records.json, with other values for some of its keys."""
+    return copy.deepcopy(DEFAULTS[of]) | other
+
+
 def loop(line: int, trips: Any = None, kind: str = "for", **other: Any) -> Any:
     """One loop of a snapshot."""
-    record = {
-        "file": "train.py",
-        "path": PATH,
-        "line": line,
-        "kind": kind,
-        "function": "<module>",
-        "depth": 0,
-        "library": False,
-        "trips": trips,
-        "why": "",
-        "index": None,
-        "start": 0,
-        "stride": 1,
-        "bounds": [],
-        "early_exit": [],
-        "optimizers": False,
-        "ragged": False,
-        "varies": False,
-        "source": f"range({trips})",
-    }
-    return record | other
+    return record("loop", line=line, trips=trips, kind=kind, **{"source": f"range({trips})"} | other)
 
 
 def counter(text: str, **other: Any) -> Any:
     """One side of a comparison."""
-    places = dict.fromkeys(("increment", "increment_line", "loop_line", "reset_line"))
-    return {"text": text, **places, "targets": [], **other}
+    return record("counter", text=text, **other)
 
 
-def bound(how: str, line: int, operator: str, left: float, right: float, sides: Any, step_line: int) -> Any:
-    """A comparison that ends a loop."""
-    return {
-        "how": how,
-        "line": line,
-        "test": f"{sides[0]['text']} {operator} {sides[1]['text']}",
-        "operator": operator,
-        "left": left,
-        "right": right,
-        "counters": list(sides),
-        "step_line": step_line,
-    }
+def bound(how: str, line: int, counts: Any, operator: str, value: float, limit: float, step_line: int) -> Any:
+    """A comparison of a counter with a limit that ends a loop."""
+    sides = {"left": value, "right": limit, "counters": [counts, counter(str(limit))]}
+    test = f"{counts['text']} {operator} {limit}"
+    return {"how": how, "line": line, "test": test, "operator": operator, "step_line": step_line} | sides
 
 
 def shot(anchor: int, *loops: Any, batches: int = 0) -> Any:
@@ -71,64 +51,15 @@ def shot(anchor: int, *loops: Any, batches: int = 0) -> Any:
 
 def phase(*shots: Any, seconds: Any = (), special: Any = None, **other: Any) -> Any:
     """One training phase; `special` by the number of its interval."""
-    record: dict[str, Any] = {
-        "line": 14,
-        "file": "train.py",
-        "told": None,
-        "device": "cpu",
-        "steps": shots[-1]["anchor"] if shots else len(seconds) + 1,
-        "seconds": list(seconds),
-        "waits": [0.0] * len(seconds),
-        "special": {str(i): event for i, event in (special or {}).items()},
-        "snapshots": list(shots),
-        "upcoming": {"later": [], "periodic": []},
-        "gap_seconds": 2.0,
-        "saved_tensor_bytes": 4096,
-        "model": {"bytes": 1000, "frozen_bytes": 200},
-        "micro_batches": 1,
-        "batch": None,
-        "loader": None,
-        "trace_steps": 1,
-        "ops": [],
-        "op_seconds": 0.5,
-        "calls": 100,
-        "host_seconds": 0.7,
-        "host_calls": 60,
-        "optimizers": [],
-    }
-    return record | other
+    steps = shots[-1]["anchor"] if shots else len(seconds) + 1
+    timed = {"steps": steps, "seconds": list(seconds), "waits": [0.0] * len(seconds), "snapshots": list(shots)}
+    events = {str(i): event for i, event in (special or {}).items()}
+    return record("phase", **timed | {"special": events} | other)
 
 
 def result(*phases: Any, torch: Any = None, **other: Any) -> Any:
     """The whole record of a script that trains with torch; `torch` changes what that says of itself."""
-    facts = {
-        "version": "2.13.0+cpu",
-        "threads": 4,
-        "cuda_build": None,
-        "cuda_devices": [],
-        "float32_matmul_precision": "high",
-        "conv_tf32": True,
-        "matmul_tf32": False,
-        "compiled": 0,
-        "autocast": [{"device": "cuda", "dtype": "float16", "enabled": True}],
-        "fake_cuda": False,
-        "fake_cuda_devices": 0,
-        "fake_cuda_failures": [],
-        "attention": [],
-        "cudnn_benchmark": False,
-        "processes_for_no_gpu": False,
-    }
-    record = {
-        "status": "cut",
-        "python": "3.11.7",
-        "wall_seconds": 9.5,
-        "setup_seconds": 3.0,
-        "peak_rss_bytes": 5 << 28,
-        "before": {"validation": 0.5, "save": 0.25},
-        "phases": list(phases),
-        "torch": facts | (torch or {}),
-    }
-    return record | other
+    return record("result", phases=list(phases), torch=record("torch", **torch or {}), **other)
 
 
 def build(record: Any) -> WorkloadProfile:

@@ -19,9 +19,11 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
+from costgpu.measure.cuda_errors import only_on_a_gpu, says_cuda, wants_launcher
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.session import Outcome, Request
+from tests.unit.measure.records import record
 
 PYTHON = Interpreter("/opt/py/bin/python", "3.11.7", "--python")
 SCRIPT = Request(script=Path("/w/train.py"), module=None, arguments=[], workdir=Path("/w"))
@@ -56,15 +58,7 @@ def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> A
     """The record of an exception that left the script at `code`."""
     last = f"{kind}: {message}" if message else kind
     trail = f"Traceback (most recent call last):\n{FRAME}    {code}\n{last}\n"
-    record = {
-        "status": "crashed",
-        "kind": kind,
-        "message": message,
-        "missing": None,
-        "no_module": False,
-        "trail": trail,
-    }
-    return record | {"bases": [kind, "Exception"]} | other
+    return record("crash", **{"kind": kind, "message": message, "trail": trail, "bases": [kind, "Exception"]} | other)
 
 
 def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
@@ -103,6 +97,9 @@ ASSERTS = f"Traceback (most recent call last):\n{FRAME}    assert torch.cuda.is_
 MARKED = ASSERTS + "           ~~~~~~~~~~~~~~~~~~~~~~~^^\n"  # Python 3.13 and newer
 NO_SOURCE = 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nAssertionError\n'
 
+DATA = "[Errno 2] No such file: 'data.csv'"
+DIVIDED = crash("ZeroDivisionError", "division by zero")
+
 Case = tuple[Any, type[ScriptError], str, str]  # record, error, words of its message, words of its hint
 CASES: list[Case] = [
     # it did not step
@@ -129,12 +126,7 @@ CASES: list[Case] = [
     (NO_TIMM, MissingImport, PYTHON.path, "--python"),
     (crash("ImportError", NO_NAME, "from torch import foo", missing="torch"), ScriptCrashed, NO_NAME[:20], ""),
     (crash("FileNotFoundError", NO_SCRIPT, trail="..."), ScriptNotFound, "/w/train.py", ""),
-    (
-        crash("FileNotFoundError", "[Errno 2] No such file: 'data.csv'", "open('data.csv')"),
-        ScriptCrashed,
-        "data.csv",
-        "",
-    ),
+    (crash("FileNotFoundError", DATA, "open('data.csv')"), ScriptCrashed, "data.csv", ""),
     *[
         (crash(kind, "bad (train.py, line 1)", trail=NOT_PYTHON.format(kind)), NotPython, f"({PYTHON.version})", "")
         for kind in ("SyntaxError", "IndentationError", "TabError")
@@ -147,12 +139,7 @@ CASES: list[Case] = [
     (crash("RuntimeError", NO_MEMORY), OutOfMemory, NO_MEMORY, ""),
     (crash("OSError", "[Errno 12] Cannot allocate memory"), OutOfMemory, "Cannot allocate memory", ""),
     (crash("HarmError", HARM), WouldHarmFiles, HARM, "mode='r'"),
-    (
-        crash("ZeroDivisionError", "division by zero"),
-        ScriptCrashed,
-        "ZeroDivisionError: division by zero",
-        "output.log",
-    ),
+    (DIVIDED, ScriptCrashed, "ZeroDivisionError: division by zero", "output.log"),
     *[
         (crash("RuntimeError", message), NeedsCuda, message, "torch.cuda.is_available()")
         for message in (
@@ -170,66 +157,58 @@ CASES: list[Case] = [
 ]
 
 
-@pytest.mark.parametrize(("record", "kind", "message", "hint"), CASES)
-def test_each_failure_is_its_own_error(
-    log: Path, record: Any, kind: type[ScriptError], message: str, hint: str
-) -> None:
-    error = error_of(outcome(log, record))
+@pytest.mark.parametrize(("seen", "kind", "message", "hint"), CASES)
+def test_each_failure_is_its_own_error(log: Path, seen: Any, kind: type[ScriptError], message: str, hint: str) -> None:
+    error = error_of(outcome(log, seen))
     assert type(error) is kind
     assert message in error.message
     assert hint in error.hint
 
 
+NO_SUCH_MODULE = crash("ModuleNotFoundError", NO_PACKAGE[21:-1], missing="pkg", trail=NO_PACKAGE)
+
+
 @pytest.mark.parametrize(
-    ("record", "kind", "message"),
+    ("seen", "kind", "message"),
     [
-        (
-            crash("ModuleNotFoundError", NO_PACKAGE[21:-1], missing="pkg", trail=NO_PACKAGE),
-            ScriptNotFound,
-            "'pkg.train'",
-        ),
+        (NO_SUCH_MODULE, ScriptNotFound, "'pkg.train'"),
         (NO_TIMM, MissingImport, "'timm'"),
         (crash("ImportError", NO_MAIN), ScriptNotFound, "'pkg' is a package"),
     ],
 )
-def test_a_module_that_cannot_be_run(log: Path, record: Any, kind: type[ScriptError], message: str) -> None:
-    error = error_of(outcome(log, record), MODULE)
+def test_a_module_that_cannot_be_run(log: Path, seen: Any, kind: type[ScriptError], message: str) -> None:
+    error = error_of(outcome(log, seen), MODULE)
     assert type(error) is kind
     assert message in error.message
 
 
 @pytest.mark.parametrize(
-    ("record", "printed", "returncode", "kind", "message"),
+    ("seen", "printed", "returncode", "kind", "message", "hint"),
     [
-        (None, "os._exit was called\n", 3, ScriptCrashed, "status 3"),
-        (None, "double free or corruption\n", -11, KilledBySignal, "SIGSEGV"),
-        (None, "double free or corruption\n", -6, KilledBySignal, "SIGABRT"),
-        (None, "double free or corruption\n", -63, KilledBySignal, "63"),
-        (None, "double free or corruption\n", -99, KilledBySignal, "signal 99"),
-        (ended(None), "accuracy 0.93\n", 0, NothingToMeasure, "never imported torch"),
-        (exited(2), USAGE, 0, ScriptCrashed, "does not accept its arguments"),
-        (exited(7), "no data in ./data\n", 0, ScriptCrashed, "status 7"),
-        (exited(1, "There is no data in ./data"), REMARK, 0, ScriptCrashed, "status 1"),
+        (None, "os._exit was called\n", 3, ScriptCrashed, "status 3", "output.log"),
+        (None, "Loading\n", -9, KilledBySignal, "SIGKILL", "memory"),
+        (None, "double free or corruption\n", -11, KilledBySignal, "SIGSEGV", "output.log"),
+        (None, "double free or corruption\n", -6, KilledBySignal, "SIGABRT", ""),
+        (None, "double free or corruption\n", -63, KilledBySignal, "63", ""),
+        (None, "double free or corruption\n", -99, KilledBySignal, "signal 99", ""),
+        (ended(None), "accuracy 0.93\n", 0, NothingToMeasure, "never imported torch", ""),
+        (exited(2), USAGE, 0, ScriptCrashed, "does not accept its arguments", ""),
+        (exited(7), "no data in ./data\n", 0, ScriptCrashed, "status 7", ""),
+        (exited(1, "There is no data in ./data"), REMARK, 0, ScriptCrashed, "status 1", ""),
     ],
 )
 def test_the_last_line_is_quoted(
-    log: Path, record: Any, printed: str, returncode: int, kind: type[ScriptError], message: str
+    log: Path, seen: Any, printed: str, returncode: int, kind: type[ScriptError], message: str, hint: str
 ) -> None:
-    error = error_of(outcome(log, record, printed=printed, returncode=returncode))
+    error = error_of(outcome(log, seen, printed=printed, returncode=returncode))
     assert type(error) is kind
     assert message in error.message
+    assert hint in error.hint
     assert error.message.endswith("    " + printed.splitlines()[-1])
 
 
 def test_the_last_line_may_ask_for_a_gpu(log: Path) -> None:
     assert type(error_of(outcome(log, exited(1), printed="No GPU found!\n"))) is NeedsCuda
-
-
-def test_killed_by_the_system(log: Path) -> None:
-    error = error_of(outcome(log, None, returncode=-9))
-    assert type(error) is KilledBySignal
-    assert "SIGKILL" in error.message
-    assert "memory" in error.hint
 
 
 def test_it_hangs_in_native_code(log: Path) -> None:
@@ -245,16 +224,112 @@ def test_the_last_lines_are_quoted_and_no_more(log: Path) -> None:
     assert quoted == [f"    line {n}" for n in range(93, 100)] + ["    " + "x" * 200]
 
 
-def test_output_that_is_no_text(log: Path) -> None:
+def test_output_that_is_no_text_or_not_there(log: Path) -> None:
     result = outcome(log, crash("ValueError", "odd"))
     log.write_bytes(b"caf\xe9\n")
     assert "    caf�" in error_of(result).message
+    log.unlink()
+    assert error_of(result).message.endswith("crashed with ValueError: odd.")
 
 
-def test_no_output_no_quote() -> None:
-    missing = Path("/nowhere/output.log")
-    result = Outcome(
-        record=crash("ValueError", "odd"), returncode=0, timed_out=False, log=missing, scratch=missing, probe=missing
-    )
-    error = error_of(result)
-    assert error.message.endswith("crashed with ValueError: odd.")
+# ------------------------------------------------------------------------------------------- a wish for CUDA
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Cannot get CUDA generator without ATen_cuda library. PyTorch splits its backend",
+        "Tried to instantiate dummy base class Event",
+        "torch.cuda.Stream requires CUDA support",
+        "PyTorch was compiled without CUDA support",
+        "NVTX functions not installed. Are you sure you have a CUDA build?",
+        "Distributed package doesn't have NCCL built in",
+        "ProcessGroupNCCL is only supported with GPUs, no GPUs found!",
+        "module 'torch._C' has no attribute '_cuda_setDevice'",
+        "Cannot access accelerator device when none is available.",
+        "`CUDAAccelerator` can not run on your system since the accelerator is not available.",
+        "No supported gpu backend found!",
+        "fp16 mixed precision requires a GPU (not 'cpu').",
+        "Your setup doesn't support bf16/gpu.",
+        "Requires at least 2 GPUs to run, but got 0",
+        "You need at least one GPU",
+        "No OpenCL device found",
+        "CUDA Tree Learner was not enabled in this build.",
+        "cuda_base.h:265: CUDA error 35: CUDA driver version is insufficient for CUDA runtime version",
+    ],
+)
+def test_libraries_refusals(words: str) -> None:
+    assert says_cuda(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "division by zero",
+        "no such config: gpus.yaml",
+        "Training on CPU",
+        "Tried to instantiate dummy base class CUDAGraph",
+        "unexpected keyword argument 'cuda'",
+        "module 'torch' has no attribute 'frobnicate'",
+    ],
+)
+def test_other_words_are_no_refusal(words: str) -> None:
+    assert not says_cuda(words)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "wanted"),
+    [
+        ("KeyError", "'LOCAL_RANK'", True),
+        ("KeyError", "'WORLD_SIZE'", True),
+        ("ValueError", "Error initializing using env://: environment variable RANK expected, but not set", True),
+        ("KeyError", "'DATA_DIR'", False),
+        ("KeyError", "'RANKING'", False),
+        ("ValueError", "RANK must be below 4", False),
+    ],
+)
+def test_a_script_that_torchrun_starts(kind: str, message: str, wanted: bool) -> None:
+    assert wants_launcher(crash(kind, message)) is wanted
+
+
+def test_what_did_not_crash_wants_no_launcher() -> None:
+    assert not wants_launcher(None)
+    assert not wants_launcher(crash("KeyError", "'RANK'", status="ended"))
+
+
+NO_CUDART, NO_CUBLAS, NO_GL = (
+    f"lib{name}: cannot open shared object file" for name in ("cudart.so.12", "cublas.so.12", "GL.so.1")
+)
+
+
+def inside(path: str, kind: str, message: str) -> Any:
+    """An exception in an installed package."""
+    frame = f'  File "/opt/py/lib/python3.11/site-packages/{path}", line 3, in f\n'
+    return crash(kind, message, trail=frame)
+
+
+@pytest.mark.parametrize(
+    ("seen", "thing"),
+    [
+        (crash("ModuleNotFoundError", "No module named 'cupy'", missing="cupy"), "CuPy"),
+        (crash("ModuleNotFoundError", "No module named 'nvidia.dali'", missing="nvidia.dali"), "NVIDIA DALI"),
+        (crash("ModuleNotFoundError", "No module named 'bitsandbytes'", missing="bitsandbytes"), "bitsandbytes"),
+        (crash("ModuleNotFoundError", "...", missing="flash_attn.bert_padding"), "flash-attn"),
+        (crash("RuntimeError", "0 active drivers ([]). There should only be one."), "Triton kernels"),
+        (crash("OSError", "CUDA_HOME environment variable is not set."), "a CUDA extension that it compiles"),
+        (inside("cupy/cuda/device.py", "CUDARuntimeError", "cudaErrorInsufficientDriver: CUDA driver"), "CuPy"),
+        (inside("flash_attn/flash_attn_interface.py", "ImportError", NO_CUDART), "flash-attn"),
+        (crash("ImportError", NO_CUBLAS), "a package that loads libcublas.so.12"),
+        (inside("apex/optimizers/a.py", "AssertionError", "Torch not compiled with CUDA enabled"), "NVIDIA Apex"),
+        (inside("triton/jit.py", "ValueError", "Pointer argument") | {"torch": {"fake_cuda": True}}, "Triton kernels"),
+        # nothing of the kind
+        (crash("ModuleNotFoundError", "No module named 'timm'", missing="timm"), ""),
+        (crash("ModuleNotFoundError", "No module named 'cupyx_fake'", missing="cupyx_fake"), ""),
+        (crash("ImportError", NO_GL), ""),
+        (inside("triton/jit.py", "ValueError", "bad shape"), ""),
+        (inside("triton/jit.py", "ValueError", "bad shape") | {"torch": {"fake_cuda": False}}, ""),
+        (crash("AssertionError", "Torch not compiled with CUDA enabled"), ""),
+    ],
+)
+def test_what_runs_on_a_gpu_only(seen: Any, thing: str) -> None:
+    assert only_on_a_gpu(seen) == thing

@@ -118,21 +118,22 @@ def test_validation_is_told_from_training() -> None:
     assert not first("latest: step 3/5").evaluating
 
 
-def test_a_users_pattern_with_names() -> None:
-    pattern = user_pattern(r"tick (?P<step>\d+) of (?P<total>\d+) at (?P<speed>[\d.]+)/s")
-    (found,) = read_line(Line("tick 3 of 7 at 4/s", 1.0), (pattern,))
-    assert (found.step, found.total, found.printed_seconds) == (3, 7, 0.25)
-    assert read_line(Line("tock 3", 1.0), (pattern,)) == []
-
-
-def test_a_users_pattern_without_names_takes_its_first_group() -> None:
-    (found,) = read_line(Line("done: 42 (of 99)", 1.0), (user_pattern(r"done: (\d+) \(of (\d+)\)"),))
-    assert (found.step, found.total) == (42, None)
-
-
-def test_a_users_pattern_of_epochs() -> None:
-    (found,) = read_line(Line("round 2 / 9", 1.0), (user_pattern(r"round (?P<epoch>\d+) / (?P<epochs>\d+)"),))
-    assert (found.step, found.total, found.pattern.unit, found.pattern.tier) == (2, 9, "epoch", Tier.USER)
+@pytest.mark.parametrize(
+    ("pattern", "text", "step", "total", "seconds", "unit"),
+    [
+        (r"tick (?P<step>\d+) of (?P<total>\d+) at (?P<speed>[\d.]+)/s", "tick 3 of 7 at 4/s", 3, 7, 0.25, "step"),
+        (r"done: (\d+) \(of (\d+)\)", "done: 42 (of 99)", 42, None, None, "step"),  # the first group
+        (r"round (?P<epoch>\d+) / (?P<epochs>\d+)", "round 2 / 9", 2, 9, None, "epoch"),
+    ],
+)
+def test_a_users_pattern(
+    pattern: str, text: str, step: float, total: float | None, seconds: float | None, unit: str
+) -> None:
+    only = (user_pattern(pattern),)
+    (found,) = read_line(Line(text, 1.0), only)
+    assert (found.step, found.total, found.printed_seconds) == (step, total, seconds)
+    assert (found.pattern.unit, found.pattern.tier) == (unit, Tier.USER)
+    assert read_line(Line("tock 3", 1.0), only) == []
 
 
 def test_a_users_pattern_without_groups_counts_lines() -> None:

@@ -7,23 +7,9 @@ import pytest
 
 from costgpu.measure.profile.profile_builder import CALL_SECONDS
 from costgpu.models.workload import Autocast, ExtraKind, Framework, LaterPhase, Rhythm, TotalKind
-from tests.unit.measure import records
-from tests.unit.measure.records import CREATED, MACHINE, build, loop, shot
+from tests.unit.measure.records import CREATED, MACHINE, build, loop, phase, record, result, shot
 
 TRACED = 5  # the interval that was traced
-
-
-def row(op: str = "aten::mm", phase: str = "forward", **other: Any) -> Any:
-    record = {
-        "op": op,
-        "phase": phase,
-        "inputs": [[[32, 8], [8, 1], "float32"], [[8, 4], [4, 1], "float32"]],
-        "outputs": [[[32, 4], [4, 1], "float32"]],
-        "count": 2,
-        "seconds": 0.25,
-        "attributes": {},
-    }
-    return record | other
 
 
 def raw_phase(**other: Any) -> Any:
@@ -31,24 +17,13 @@ def raw_phase(**other: Any) -> Any:
     shots = [shot(n, loop(12, 50, index=n - 1, target="i")) for n in (1, 2, 3, 5, 9, 11)]
     seconds = [0.1] * 10
     seconds[TRACED] = 1.5
-    optimizer = {
-        "name": "AdamW",
-        "foreach": None,
-        "fused": None,
-        "momentum": False,
-        "parameters": 200,
-        "tensors": 4,
-        "dtypes": {"float32": 200},
-        "state_bytes": 1600,
-        "steps": 11,
-    }
-    defaults = {"seconds": seconds, "special": {TRACED: {"traced": True}}, "ops": [row()], "optimizers": [optimizer]}
-    return records.phase(*shots, **{**defaults, "steps": 11, **other})
+    defaults = {"seconds": seconds, "special": {TRACED: {"traced": True}}, "steps": 11}
+    return phase(*shots, **{**defaults, "ops": [record("op")], "optimizers": [record("optimizer")], **other})
 
 
 def raw(*phases: Any, **other: Any) -> Any:
     """A result of the probe."""
-    return records.result(*(phases or [raw_phase()]), **other)
+    return result(*(phases or [raw_phase()]), **other)
 
 
 def test_a_record_becomes_a_profile() -> None:
@@ -57,25 +32,18 @@ def test_a_record_becomes_a_profile() -> None:
     assert (profile.created, profile.costgpu_version) == (CREATED, "0.1.0")
     assert (profile.ended, profile.wall_seconds, profile.peak_rss_bytes) == (False, 9.5, 5 << 28)
     assert profile.notes == []
-    (phase,) = profile.phases
-    assert phase.label == "train.py:14"
-    assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, 50.0)
-    assert phase.steps_observed == 11
-    assert phase.step.median_seconds == pytest.approx(0.1)
-    assert (phase.trace_steps, phase.calls_per_step, phase.op_seconds_per_step) == (1, 100.0, 0.5)
-    assert (phase.saved_tensor_bytes, phase.model_bytes, phase.frozen_bytes) == (4096, 1000, 200)
-    assert phase.extras == []
-
-
-def test_the_framework_is_what_the_script_asked_for() -> None:
-    framework = build(raw()).framework
+    framework = profile.framework
     assert (framework.version, framework.python, framework.cuda_build) == ("2.13.0+cpu", "3.11.7", None)
     assert (framework.float32_matmul_precision, framework.matmul_tf32, framework.conv_tf32) == ("high", False, True)
     assert framework.autocast == [Autocast(device="cuda", dtype="float16", enabled=True)]
-
-
-def test_ops_keep_their_tensors() -> None:
-    (op,) = build(raw()).phases[0].ops
+    (built,) = profile.phases
+    assert built.label == "train.py:14"
+    assert (built.total.kind, built.total.steps, built.steps_observed) == (TotalKind.EXACT, 50.0, 11)
+    assert built.step.median_seconds == pytest.approx(0.1)
+    assert (built.trace_steps, built.calls_per_step, built.op_seconds_per_step) == (1, 100.0, 0.5)
+    assert (built.saved_tensor_bytes, built.model_bytes, built.frozen_bytes) == (4096, 1000, 200)
+    assert built.extras == []
+    (op,) = built.ops
     assert (op.op, op.phase, op.count, op.seconds) == ("aten::mm", "forward", 2, 0.25)
     assert op.inputs == [([32, 8], [8, 1], "float32"), ([8, 4], [4, 1], "float32")]
     assert op.outputs == [([32, 4], [4, 1], "float32")]
@@ -88,8 +56,7 @@ def test_setup_is_what_comes_before_the_first_step_without_its_own_work() -> Non
 
 def test_host_time_is_the_scripts_own() -> None:
     """0.7 s between ops, less 60 calls' way through Python; the tracer must not make it negative."""
-    phase = build(raw()).phases[0]
-    assert phase.host_seconds_per_step == pytest.approx(0.7 - 60 * CALL_SECONDS)
+    assert build(raw()).phases[0].host_seconds_per_step == pytest.approx(0.7 - 60 * CALL_SECONDS)
     assert 0 < 60 * CALL_SECONDS < 0.01
     calls = raw_phase(host_seconds=0.001, host_calls=1000)
     assert build(raw(calls)).phases[0].host_seconds_per_step == 0.0
@@ -98,15 +65,15 @@ def test_host_time_is_the_scripts_own() -> None:
 def test_several_traced_steps_count_as_one_each() -> None:
     special = {i: {"traced": True} for i in (4, 5)}
     traced = raw_phase(trace_steps=2, special=special, micro_batches=8)
-    phase = build(raw(traced)).phases[0]
-    assert (phase.op_seconds_per_step, phase.calls_per_step, phase.micro_batches) == (0.25, 50.0, 4.0)
-    assert phase.host_seconds_per_step == pytest.approx((0.7 - 60 * CALL_SECONDS) / 2)
+    built = build(raw(traced)).phases[0]
+    assert (built.op_seconds_per_step, built.calls_per_step, built.micro_batches) == (0.25, 50.0, 4.0)
+    assert built.host_seconds_per_step == pytest.approx((0.7 - 60 * CALL_SECONDS) / 2)
 
 
 def test_optimizers_that_replaced_each_other_are_one() -> None:
-    one = raw_phase()["optimizers"][0]
-    sgd = dict(one, name="SGD", momentum=True, parameters=50, steps=2)
-    found = build(raw(raw_phase(optimizers=[dict(one, steps=5), sgd, dict(one, steps=6)]))).phases[0].optimizers
+    sgd = record("optimizer", name="SGD", momentum=True, parameters=50, steps=2)
+    optimizers = [record("optimizer", steps=5), sgd, record("optimizer", steps=6)]
+    found = build(raw(raw_phase(optimizers=optimizers))).phases[0].optimizers
     assert [(o.name, o.momentum) for o in found] == [("AdamW", False), ("SGD", True)]
     assert [o.updates_per_step for o in found] == [1.0, pytest.approx(2 / 11)]
 
@@ -117,15 +84,11 @@ def test_a_script_that_ended_is_known() -> None:
     assert (profile.phases[0].total.kind, profile.phases[0].total.steps) == (TotalKind.EXACT, 11.0)
 
 
-def test_only_the_last_phase_is_open() -> None:
+def test_only_the_last_phase_is_open_and_the_pause_before_it_happens_once() -> None:
     profile = build(raw(raw_phase(), raw_phase(steps=0, seconds=[], snapshots=[]), raw_phase(line=30)))
     first, last = profile.phases
     assert (first.total.steps, last.total.steps) == (11.0, 50.0), "the first ran to its end"
     assert last.label == "train.py:30"
-
-
-def test_the_pause_before_a_later_phase_happens_once() -> None:
-    first, last = build(raw(raw_phase(), raw_phase())).phases
     assert first.extras == []
     (pause,) = last.extras
     assert (pause.kind, pause.rhythm) == (ExtraKind.OTHER, Rhythm.RUN)
@@ -145,8 +108,8 @@ def test_training_that_was_not_reached() -> None:
         {"file": "train.py", "line": 40, "source": "finetune(model)", "trips": 400},
         {"file": "train.py", "line": 50, "source": "while improving:", "trips": None},
     ]
-    phase = raw_phase(upcoming={"later": later, "periodic": []}, micro_batches=4)
-    profile = build(raw(phase))
+    stopped = raw_phase(upcoming={"later": later, "periodic": []}, micro_batches=4)
+    profile = build(raw(stopped))
     assert profile.later_phases == [
         LaterPhase(label="train.py:40", source="finetune(model)", steps=100.0),
         LaterPhase(label="train.py:50", source="while improving:", steps=None),
@@ -154,11 +117,11 @@ def test_training_that_was_not_reached() -> None:
     assert len(profile.notes) == 2
     assert "about 100 steps" in profile.notes[0]
     assert "unknown length" in profile.notes[1]
-    assert build(raw(phase, status="ended")).later_phases == [], "what came is among the phases"
+    assert build(raw(stopped, status="ended")).later_phases == [], "what came is among the phases"
 
 
 @pytest.mark.parametrize(
-    ("record", "words"),
+    ("measured", "words"),
     [
         (raw(raw_phase(seconds=[0.1 * (1 + i / 20) for i in range(40)])), "grew by a factor of"),
         (raw(raw_phase(seconds=[0.1 * (5 - i / 20) for i in range(40)])), "fell by a factor of"),
@@ -170,24 +133,26 @@ def test_training_that_was_not_reached() -> None:
         (raw(raw_phase(seconds=[0.5], special={0: {"traced": True}})), "Only traced steps"),
     ],
 )
-def test_notes_for_the_reader(record: Any, words: str) -> None:
-    notes = build(record).notes
+def test_notes_for_the_reader(measured: Any, words: str) -> None:
+    notes = build(measured).notes
     assert sum(words in note for note in notes) == 1, notes
     assert all(note.endswith(".") for note in notes)
 
 
 def test_the_record_is_left_as_it_was() -> None:
-    record = raw()
-    before = copy.deepcopy(record)
-    build(record)
-    assert record == before
+    measured = raw()
+    before = copy.deepcopy(measured)
+    build(measured)
+    assert measured == before
 
 
 # ---------------------------------------------------------------------------------------- what only matters on a GPU
 
 
 def convolution(shape: list[int], strides: list[int]) -> Any:
-    return row("aten::convolution", inputs=[[shape, strides, "float32"], [[8, shape[1], 3, 3], [1] * 4, "float32"]])
+    return record(
+        "op", op="aten::convolution", inputs=[[shape, strides, "float32"], [[8, shape[1], 3, 3], [1] * 4, "float32"]]
+    )
 
 
 def framework_with(ops: list[Any], **torch: Any) -> Framework:
@@ -202,7 +167,7 @@ def framework_with(ops: list[Any], **torch: Any) -> Framework:
         (convolution([2, 3, 8, 8], [192, 64, 8, 1]), False),
         (convolution([2, 1, 8, 8], [64, 1, 8, 1]), False),  # one channel: any order is both
         (convolution([2, 3, 1, 1], [3, 1, 1, 1]), False),
-        (row("aten::addmm", inputs=[[[8, 8], [1, 8], "float32"]]), False),
+        (record("op", op="aten::addmm", inputs=[[[8, 8], [1, 8], "float32"]]), False),
     ],
 )
 def test_channels_last_shows_in_the_strides(op: Any, last: bool) -> None:
@@ -219,7 +184,7 @@ def test_channels_last_shows_in_the_strides(op: Any, last: bool) -> None:
     ],
 )
 def test_attention_shows_in_the_trace(ops: list[str], chosen: list[str], kernels: list[str]) -> None:
-    assert framework_with([row(op) for op in ops], attention=chosen).attention_kernels == kernels
+    assert framework_with([record("op", op=op) for op in ops], attention=chosen).attention_kernels == kernels
 
 
 @pytest.mark.parametrize("device", ["cuda", "cpu"])

@@ -8,45 +8,21 @@ from hypothesis import strategies as st
 
 from costgpu.measure.profile.progress_series import framework_of, notes_of, parallel_share, progress_phase, usable
 from costgpu.models.workload import GpuPath, TotalKind
+from tests.unit.measure import records
 
 
-def series(
-    source: str = "xgboost", unit: str = "round", total: float | None = 100, steps: int = 12, **more: Any
-) -> Any:
-    facts = {"per_epoch": None, "may_stop": False, **more.pop("facts", {})}
-    return {
-        "source": source,
-        "unit": unit,
-        "total": total,
-        "steps": steps,
-        "open": True,
-        "seconds": [0.5] * (steps - 1),
-        "lead": 0.5,
-        "label": "train.py:3",
-        "facts": facts,
-        "special": {},
-        "snapshots": [],
-        "openings": 1,
-        "around": [],
-        **more,
-    }
+def series(source: str = "xgboost", unit: str = "round", total: float | None = 100, **more: Any) -> Any:
+    more = {"seconds": [0.5] * (more.get("steps", 12) - 1)} | more
+    more["facts"] = {"per_epoch": None, "may_stop": False} | more.get("facts", {})
+    return records.record("series", source=source, unit=unit, total=total, **more)
 
 
-def record(*series: Any, status: str = "cut", **more: Any) -> Any:
-    return {
-        "status": status,
-        "series": list(series),
-        "loops": None,
-        "versions": {},
-        "wall_seconds": 10.0,
-        "cpu_seconds": 10.0,
-        "python": "3.11.7",
-        **more,
-    }
+def record(*series: Any, **more: Any) -> Any:
+    return records.record("series_result", series=list(series), **more)
 
 
 def loop(trips: Any, line: int = 2, **more: Any) -> Any:
-    return {"file": "train.py", "line": line, "trips": trips, "source": "range(n)", "early": False, "index": 3, **more}
+    return records.record("plain_loop", trips=trips, line=line, **more)
 
 
 def test_rounds_are_steps() -> None:
@@ -87,12 +63,11 @@ def test_a_total_is_never_less_than_what_was_seen(total: int, folds: int, seen: 
 
 
 def bar(label: str, total: int | None, steps: int, outer: str = "") -> Any:
-    return series("tqdm", "it", None, steps, label=label, facts={"total": total, "outer": outer})
+    return series("tqdm", "it", None, steps=steps, label=label, facts={"total": total, "outer": outer})
 
 
 def test_nested_bars() -> None:
-    inner, outer = bar("a.py:5", 300, 50, "a.py:4"), bar("a.py:4", 100, 0, "")
-    outer["seconds"] = []
+    inner, outer = bar("a.py:5", 300, 50, "a.py:4"), bar("a.py:4", 100, 0)
     phase = progress_phase(record(inner, outer))
     assert (phase.total.steps, phase.total.steps_per_epoch, phase.gpu) == (30_000, 300, GpuPath.NONE)
     fast = progress_phase(record(inner, bar("a.py:4", 100, 9)))
@@ -103,17 +78,8 @@ def test_nested_bars() -> None:
 
 
 def test_keras_says_its_own_length_and_counts() -> None:
-    totals = {"flops": 1e9, "bytes": 6e6, "kernels": 30.0, "convolutions": 2.5e8, "dtype": "float16"}
-    facts = {
-        "epochs": 20,
-        "per_epoch": 50,
-        "totals": totals,
-        "optimizer": "Adam",
-        "parameters": 1000,
-        "backend": "jax",
-        "batch": 32,
-        "model_bytes": 4000,
-    }
+    facts = {"epochs": 20, "per_epoch": 50, "optimizer": "Adam", "parameters": 1000, "backend": "jax", "batch": 32}
+    facts |= {"model_bytes": 4000, "totals": records.record("series_totals")}
     kept = record(series("keras", "step", 1000, facts=facts), versions={"keras": "3.15.1"})
     phase = progress_phase(kept)
     assert phase.gpu is GpuPath.COUNTED
@@ -130,13 +96,7 @@ def test_keras_says_its_own_length_and_counts() -> None:
 
 def test_loops_of_the_script_itself() -> None:
     times = [[0.0, 10.0], [1.0, 20.0], [2.0, 40.0]]
-    progress = {
-        "loops": [loop(4, 2), loop(500, 3)],
-        "first": 10.0,
-        "last": 40.0,
-        "seconds": 2.0,
-        "times": times,
-    }
+    progress: Any = {"loops": [loop(4, 2), loop(500, 3)], "first": 10.0, "last": 40.0, "seconds": 2.0, "times": times}
     phase = progress_phase(record(loops=progress))
     assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 2000, 500)
     assert phase.step.mean_seconds == pytest.approx(2 / 30)
@@ -175,18 +135,18 @@ def test_how_much_more_cores_would_shorten(cpu: float, cores: int, share: float)
     assert parallel_share(record(cpu_seconds=cpu), cores) == pytest.approx(share)
 
 
-def test_what_a_reader_is_told_of_jax() -> None:
-    totals = {
-        "flops": 1e9,
-        "bytes": 1.0,
-        "kernels": 1.0,
-        "convolutions": 0.0,
-        "dtype": "float32",
-        "unknown_loops": False,
-    }
-    assert notes_of(record(series("jax", "step", None, facts={"totals": totals, "cost_analysis_flops": 1.1e9}))) == []
-    far = notes_of(record(series("jax", "step", None, facts={"totals": totals, "cost_analysis_flops": 9e9})))
-    assert "JAX's own cost analysis says 9e+09" in far[0]
-    loops = {**totals, "unknown_loops": True}
-    assert "counted once" in notes_of(record(series("jax", "step", None, facts={"totals": loops})))[0]
-    assert "could not be counted" in notes_of(record(series("jax", "step", None, facts={"uncounted": "X"})))[0]
+TOTALS = records.record("series_totals")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"totals": TOTALS, "cost_analysis_flops": 1.1e9}, ""),
+        ({"totals": TOTALS, "cost_analysis_flops": 9e9}, "JAX's own cost analysis says 9e+09"),
+        ({"totals": TOTALS | {"unknown_loops": True}}, "counted once"),
+        ({"uncounted": "X"}, "could not be counted"),
+    ],
+)
+def test_what_a_reader_is_told_of_jax(facts: Any, words: str) -> None:
+    notes = notes_of(record(series("jax", "step", None, facts=facts)))
+    assert [words in note for note in notes] == ([True] if words else [])

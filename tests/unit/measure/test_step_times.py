@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from costgpu.measure.probe.record import IntervalEvents
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
-from tests.unit.measure.records import PATH, loop, shot
+from tests.unit.measure.records import loop, record, shot
 from tests.unit.measure.records import phase as record_of_phase
 
 STEP = 0.1
@@ -36,35 +36,19 @@ def steady(count: int, special: dict[int, float] | None = None) -> list[float]:
 
 def work(kind: str, every: float | None, loop_line: int = BATCH_LINE, **other: Any) -> Any:
     """Periodic work that the probe saw in the source."""
-    record = {
-        "kind": kind,
-        "every": every,
-        "loop_line": loop_line,
-        "path": PATH,
-        "line": 20,
-        "source": "evaluate",
-    }
-    return record | {"batches": None, "batch_size": None} | other
+    return record("work", kind=kind, every=every, loop_line=loop_line, **other)
 
 
 def found(
-    record: Any,
-    *,
-    steps: float | None = 90_000.0,
-    per_iteration: float = 1.0,
-    before: float = 0.0,
-    batch_size: int | None = 32,
+    timed: Any, *, steps: float | None = 90_000.0, per_iteration: float = 1.0, before: float = 0.0
 ) -> dict[ExtraKind, Extra]:
-    step, _ = step_times(record)
+    step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
     total = Total(kind=kind, steps=steps, steps_per_epoch=1000.0, how="")
-    listed = extras(record, step, total, per_iteration, before, batch_size)
+    listed = extras(timed, step, total, per_iteration, before, batch_size=32)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
-
-
-# ------------------------------------------------------------------------------------------------- step times
 
 
 def test_the_times_of_plain_steps() -> None:
@@ -104,11 +88,8 @@ def test_only_traced_steps() -> None:
 
 
 def test_no_interval_at_all() -> None:
-    step, used = step_times(phase([]))
-    assert (step, used) == (
-        StepTimes(count=0, median_seconds=0, mean_seconds=0, low_seconds=0, high_seconds=0),
-        [],
-    )
+    nothing = StepTimes(count=0, median_seconds=0, mean_seconds=0, low_seconds=0, high_seconds=0)
+    assert step_times(phase([])) == (nothing, [])
 
 
 @given(st.lists(st.floats(1e-6, 1e4), min_size=1, max_size=60))
@@ -121,26 +102,20 @@ def test_the_figures_are_in_order(seconds: list[float]) -> None:
     assert step.mean_seconds <= min(max(seconds), 3 * step.median_seconds) * (1 + 1e-9)
 
 
-# ------------------------------------------------------------------------------------------------------ drift
+def ramp(last: float) -> list[float]:
+    return [STEP, STEP, *(STEP * (1 + (last - 1) * n / 99) for n in range(100))]
 
 
-@pytest.mark.parametrize(("last", "expected"), [(2.0, 1.6), (0.5, 0.6), (1.08, 1.0), (1.0, 1.0)])
-def test_a_step_time_that_drifts(last: float, expected: float) -> None:
-    ramp = [STEP * (1 + (last - 1) * n / 99) for n in range(100)]
-    step, _ = step_times(phase([STEP, STEP, *ramp]))
-    assert step.drift == pytest.approx(expected, rel=0.05)
+NOISE = [STEP, STEP, *(STEP * (1.5 if n // 25 % 2 else 1.0) for n in range(100))]
+TOO_FEW = [STEP * n for n in range(1, 20)]
 
 
-def test_noise_is_no_drift() -> None:
-    swings = [STEP * (1.5 if n // 25 % 2 else 1.0) for n in range(100)]
-    assert step_times(phase([STEP, STEP, *swings]))[0].drift == 1.0
-
-
-def test_too_few_steps_to_tell_a_drift() -> None:
-    assert step_times(phase([STEP * n for n in range(1, 20)]))[0].drift == 1.0
-
-
-# ----------------------------------------------------------------------------------------------- data loading
+@pytest.mark.parametrize(
+    ("seconds", "drift"),
+    [(ramp(2.0), 1.6), (ramp(0.5), 0.6), (ramp(1.08), 1.0), (ramp(1.0), 1.0), (NOISE, 1.0), (TOO_FEW, 1.0)],
+)
+def test_a_step_time_that_drifts(seconds: list[float], drift: float) -> None:
+    assert step_times(phase(seconds))[0].drift == (drift if drift == 1.0 else pytest.approx(drift, rel=0.05))
 
 
 def test_how_batches_arrive() -> None:
@@ -162,9 +137,6 @@ def test_a_script_without_a_loader() -> None:
     data = data_loading(phase([]), [], 0.0)
     assert (data.wait_seconds_per_step, data.fetch_seconds_per_batch, data.workers) == (0.0, None, 0)
     assert (data.batch_size, data.batch_bytes, data.pin_memory) == (None, 0, False)
-
-
-# ------------------------------------------------------------------------------ work that was seen, and again
 
 
 def again(every: int, count: int, seconds: float, event: IntervalEvents, **other: Any) -> Any:
@@ -203,44 +175,38 @@ AFTER_ALL = work("validation", None, 5, batches=30, batch_size=32)
 STATE: Any = {"model": {"bytes": 400_000_000}, "optimizers": [{"state_bytes": 800_000_000}]}
 THREE_LOOPS = (loop(5, 3), loop(EPOCH_LINE, 8), loop(BATCH_LINE, 1000))
 
+SAVES = [("checkpoint", STEPS, 50.0, 0.5, True)]
+VALIDATED = again(20, 2, 1.0, VALIDATION)
+VALIDATED_IN_TRAIN_MODE = again(20, 2, 1.0, {"opened": 2, "validation_batches": 5})
+VALIDATED_AND_UPCOMING = again(20, 2, 0.8, {"opened": 2, "validation": 0.8}, upcoming=(VALIDATES,))
+VALIDATED_IN_AN_EPOCH = again(20, 3, 0.8, {"validation": 0.8, "validation_batches": 5})
+GATED_500, GATED_250, GATED_100 = (upcoming(work("gated", every)) for every in (500.0, 250.0, 100.0))
+SAVES_LATER = upcoming(work("checkpoint", 5.0, EPOCH_LINE), **STATE)
+AFTER_LOOPS = upcoming(work("validation", None, 99, batches=30, batch_size=32))
+BATCH = 60 * STEP / 4 / 3
+
 Expected = tuple[str, Rhythm, float, float, bool]  # kind, rhythm, every, seconds, measured
 CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
     "plain steps": (phase(steady(30)), {}, []),
     "validation of every epoch, and what is left is the workers' start": (
-        again(20, 2, 1.0, VALIDATION),
+        VALIDATED,
         {},
         [("validation", EPOCH, 1.0, 0.8, True), ("epoch_start", EPOCH, 1.0, 0.2, True)],
     ),
     "validation of every second epoch": (epochs_of_two_kinds(), {}, [("validation", EPOCH, 2.0, 0.8, True)]),
-    "validation without eval mode is known by its batches": (
-        again(20, 2, 1.0, {"opened": 2, "validation_batches": 5}),
+    "validation without eval mode by its batches": (
+        VALIDATED_IN_TRAIN_MODE,
         {},
         [("validation", EPOCH, 1.0, 1.0, True)],
     ),
     # its own loader is opened, the training loader is not: the probe then counts no opening
-    "validation in the middle of an epoch is no epoch": (
-        again(20, 3, 0.8, {"validation": 0.8, "validation_batches": 5}),
-        {},
-        [("validation", STEPS, 20.0, 0.8, True)],
-    ),
-    "a checkpoint every so many steps": (
-        again(25, 2, 0.5, {"save": 0.5}),
-        {},
-        [("checkpoint", STEPS, 25.0, 0.5, True)],
-    ),
-    "a checkpoint seen once, with its gate": (gated_checkpoints(50), {}, [("checkpoint", STEPS, 50.0, 0.5, True)]),
-    "its gate is in micro-batches": (
-        gated_checkpoints(100),
-        {"per_iteration": 2.0},
-        [("checkpoint", STEPS, 50.0, 0.5, True)],
-    ),
-    "no gate": (gated_checkpoints(), {}, [("checkpoint", STEPS, 50.0, 0.5, True)]),
-    "another's gate": (gated_checkpoints(7), {}, [("checkpoint", STEPS, 50.0, 0.5, True)]),
-    "a shorter gate would have come before": (
-        gated_checkpoints(10, 50),
-        {},
-        [("checkpoint", STEPS, 50.0, 0.5, True)],
-    ),
+    "validation amid an epoch is no epoch": (VALIDATED_IN_AN_EPOCH, {}, [("validation", STEPS, 20.0, 0.8, True)]),
+    "saved every so often": (again(25, 2, 0.5, {"save": 0.5}), {}, [("checkpoint", STEPS, 25.0, 0.5, True)]),
+    "a checkpoint seen once, with its gate": (gated_checkpoints(50), {}, SAVES),
+    "its gate is in micro-batches": (gated_checkpoints(100), {"per_iteration": 2.0}, SAVES),
+    "no gate": (gated_checkpoints(), {}, SAVES),
+    "another's gate": (gated_checkpoints(7), {}, SAVES),
+    "a shorter gate would have come before": (gated_checkpoints(10, 50), {}, SAVES),
     "work too short to matter": (again(10, 2, 0.0, {"save": 0.01 * STEP}), {}, []),
     "the start of an epoch under the trace": (again(20, 1, 3.0, {"opened": 1, "traced": True}), {}, []),
     # not reached
@@ -248,31 +214,19 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
     "not as many steps but as many batches": (
         batches_in_fours((SMALL,)),
         {"per_iteration": 4.0},
-        [("validation", EPOCH, 1.0, 60 * STEP / 4 / 3, False)],
+        [("validation", EPOCH, 1.0, BATCH, False)],
     ),
-    "a validation that was seen is not counted again": (
-        again(20, 2, 0.8, {"opened": 2, "validation": 0.8}, upcoming=(VALIDATES,)),
-        {},
-        [("validation", EPOCH, 1.0, 0.8, True)],
-    ),
-    "a gated evaluation that was timed before the first step": (
-        upcoming(work("gated", 250.0)),
-        {"before": 1.5},
-        [("validation", STEPS, 250.0, 1.5, True)],
-    ),
-    "1.2 GB at 200 MB/s": (
-        upcoming(work("checkpoint", 5.0, EPOCH_LINE), **STATE),
-        {},
-        [("checkpoint", EPOCH, 5.0, 6.0, False)],
-    ),
-    "what comes after the end never comes": (upcoming(work("gated", 500.0)), {"steps": 400.0, "before": 1.0}, []),
+    "a validation that was seen comes once": (VALIDATED_AND_UPCOMING, {}, [("validation", EPOCH, 1.0, 0.8, True)]),
+    "gated, timed before the first step": (GATED_250, {"before": 1.5}, [("validation", STEPS, 250.0, 1.5, True)]),
+    "1.2 GB at 200 MB/s": (SAVES_LATER, {}, [("checkpoint", EPOCH, 5.0, 6.0, False)]),
+    "what comes after the end never comes": (GATED_500, {"steps": 400.0, "before": 1.0}, []),
     "unless the end is not known": (
-        upcoming(work("gated", 500.0)),
+        GATED_500,
         {"steps": None, "before": 1.0},
         [("validation", STEPS, 500.0, 1.0, True)],
     ),
     "a gate on micro-batches counts in steps": (
-        upcoming(work("gated", 100.0)),
+        GATED_100,
         {"per_iteration": 4.0, "before": 1.0},
         [("validation", STEPS, 25.0, 1.0, True)],
     ),
@@ -281,11 +235,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         {},
         [("validation", EPOCH, 8.0, 1.0, False)],
     ),
-    "work after all loops comes once": (
-        upcoming(work("validation", None, 99, batches=30, batch_size=32)),
-        {},
-        [("validation", RUN, 1.0, 1.0, False)],
-    ),
+    "work after all loops comes once": (AFTER_LOOPS, {}, [("validation", RUN, 1.0, 1.0, False)]),
 }
 
 

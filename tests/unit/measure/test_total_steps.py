@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, observed_epoch, total_steps
-from costgpu.models.workload import Total, TotalKind
+from costgpu.models.workload import TotalKind
 from tests.unit.measure.records import bound, counter, loop, phase, shot
 
-EXACT, UNKNOWN, UPPER = TotalKind.EXACT, TotalKind.UNKNOWN, TotalKind.UPPER_BOUND
+EXACT, UNKNOWN, UPPER, UNBOUNDED = TotalKind.EXACT, TotalKind.UNKNOWN, TotalKind.UPPER_BOUND, TotalKind.UNBOUNDED
 LIBRARY: dict[str, Any] = {"library": True, "depth": 2, "path": "/lib/trainer.py", "file": "trainer.py"}
-PATIENCE = {"line": 30, "test": "bad > patience", "clock": False}
+TEST, EARLIER = "bad > patience", "; it may stop earlier"
+PATIENCE = {"line": 30, "test": TEST, "clock": False}
 DEADLINE = PATIENCE | {"clock": True}
+STOPS: dict[str, Any] = {"early_exit": [PATIENCE]}
 
 
 def seen(make: Callable[[int], list[Any]], *, batches: int = 0, anchors: Any = (1, 2, 3), **other: Any) -> Any:
@@ -35,23 +37,23 @@ def nested(*trips: Any, outer: Any = None, **inner: Any) -> Any:
 
 def loss_falls(n: int) -> list[Any]:
     """`if loss < 0.5: break` in a loop of 500."""
-    ends = bound("break", 15, "<", {1: 2.0, 2: 1.9, 3: 1.2, 5: 1.1}[n], 0.5, (counter("loss"), counter("0.5")), 12)
+    ends = bound("break", 15, counter("loss"), "<", {1: 2.0, 2: 1.9, 3: 1.2, 5: 1.1}[n], 0.5, 12)
     return [loop(10, 500, index=n - 1, target="i", bounds=[ends])]
 
 
 def raised_elsewhere(n: int) -> list[Any]:
     """state.step, raised in another function, by two with every step."""
-    ends = bound("while", 10, "<", 2 * n, 100, (counter("state.step"), counter("100")), 12)
+    ends = bound("while", 10, counter("state.step"), "<", 2 * n, 100, 12)
     return [loop(10, None, "while", bounds=[ends], source="state.step < 100")]
 
 
-def breaks_at(limit: int, operator: str, trips: int) -> Callable[[int], list[Any]]:
-    """`step` counts from 0 in a loop that it ends, below the step."""
+def breaks_at(limit: int) -> Callable[[int], list[Any]]:
+    """`step` counts from 0 in a loop of 500 that it ends, below the step."""
 
     def make(n: int) -> list[Any]:
         counts = counter("step", increment=1, increment_line=13, loop_line=10)
-        ends = bound("break", 14, operator, n - 1, limit, (counts, counter(str(limit))), 12)
-        return [loop(10, trips, index=n - 1, target="i", bounds=[ends])]
+        ends = bound("break", 14, counts, "==", n - 1, limit, 12)
+        return [loop(10, 500, index=n - 1, target="i", bounds=[ends])]
 
     return make
 
@@ -60,10 +62,22 @@ def breaks_on_variable(operator: str) -> Callable[[int], list[Any]]:
     """`if i >= 20: break` of an inner loop, above the step."""
 
     def make(n: int) -> list[Any]:
-        ends = bound("break", 12, operator, n - 1, 20, (counter("i", targets=[11]), counter("20")), 14)
+        ends = bound("break", 12, counter("i", targets=[11]), operator, n - 1, 20, 14)
         return [loop(10, 4, index=0, target="epoch"), loop(11, 500, index=n - 1, target="i", bounds=[ends])]
 
     return make
+
+
+def downwards(n: int) -> list[Any]:
+    return [loop(10, 20, index=105 - 10 * n, start=100, stride=-5, target="i")]
+
+
+def begins_late(n: int) -> list[Any]:
+    return [loop(10, 1000, index=99 + n, target="i")]
+
+
+def over_optimizers(n: int) -> list[Any]:
+    return [loop(10, 500, index=n - 1, target="i"), loop(12, 3, optimizers=True)]
 
 
 def library_loops(n: int) -> list[Any]:
@@ -96,101 +110,69 @@ CASES: dict[str, Case] = {
     "three of ten": (accumulated(3, 10), EXACT, 21, None, " / 3 per step"),
     "no accumulation": (accumulated(1, 10), EXACT, 70, 10, "7 (train.py:10) × 10 (train.py:11)"),
     "a rest that steps too": (accumulated(4, 43, ragged=True), EXACT, 77, 11, ""),
-    "range(100, 0, -5), a step at every second": (
-        seen(lambda n: [loop(10, 20, index=105 - 10 * n, start=100, stride=-5, target="i")]),
-        EXACT,
-        10,
-        None,
-        "",
-    ),
+    "range(100, 0, -5), a step at every second": (seen(downwards), EXACT, 10, None, ""),
     "accumulation by the batches drawn": (seen(lambda n: LOADER, batches=4, loader={"length": 43}), EXACT, 70, 10, ""),
     "an epoch as long as the one seen": (seen(lambda n: UNREAD, special=OPENED), EXACT, 175, 25, ""),
-    "a replay buffer that fills for 100 iterations": (
-        seen(lambda n: [loop(10, 1000, index=99 + n, target="i")]),
-        EXACT,
-        900,
-        None,
-        "",
-    ),
+    "a replay buffer that fills for 100 iterations": (seen(begins_late), EXACT, 900, None, ""),
     "a curriculum": (nested(5, 40, varies=True), TotalKind.APPROXIMATE, 200, 40, "train.py:11"),
     "no loop": (seen(lambda n: []), UNKNOWN, None, None, "no loop"),
     "a length that cannot be read": (seen(lambda n: UNREAD_EPOCHS), UNKNOWN, None, 40, "train.py:10 (forever_maybe())"),
     "the script's, not the library's": (seen(lambda n: OWN_IN_LIBRARY), UNKNOWN, None, None, "train.py:11 (stream())"),
     "a while that waits for the loss": (seen(lambda n: WAITS), UNKNOWN, None, None, "loss > 0.1"),
-    "for ever": (nested("inf", 40), TotalKind.UNBOUNDED, None, 40, "train.py:10"),
-    "as good as for ever": (nested(10**10, 40), TotalKind.UNBOUNDED, None, 40, "train.py:10"),
-    "for ever until something stops it": (
-        nested("inf", 40, outer={"early_exit": [PATIENCE]}),
-        TotalKind.UNBOUNDED,
-        None,
-        40,
-        "bad > patience (line 30)",
-    ),
-    "an early exit of the inner loop": (nested(5, 40, early_exit=[PATIENCE]), UPPER, 200, 40, "; it may stop earlier"),
+    "for ever": (nested("inf", 40), UNBOUNDED, None, 40, "train.py:10"),
+    "as good as for ever": (nested(10**10, 40), UNBOUNDED, None, 40, "train.py:10"),
+    "for ever until something stops it": (nested("inf", 40, outer=STOPS), UNBOUNDED, None, 40, f"{TEST} (line 30)"),
+    "an early exit of the inner loop": (nested(5, 40, **STOPS), UPPER, 200, 40, f"{EARLIER} (line 30: {TEST})"),
     "an early exit by the clock": (
         nested(5, 40, early_exit=[DEADLINE]),
         UPPER,
         200,
         40,
-        "; it may stop earlier (line 30: bad > patience)",
+        f"{EARLIER} (line 30: {TEST})",
     ),
-    "an early exit of the outer loop": (
-        nested(5, 40, outer={"early_exit": [PATIENCE]}),
-        UPPER,
-        200,
-        40,
-        "may stop earlier (line 30: bad > patience)",
-    ),
+    "an early exit of the outer loop": (nested(5, 40, outer=STOPS), UPPER, 200, 40, f"{EARLIER} (line 30: {TEST})"),
     "a test on what moves unevenly": (seen(loss_falls, anchors=(1, 2, 3, 5)), UPPER, 500, None, "line 15: loss < 0.5"),
     "a break at >= 20": (seen(breaks_on_variable(">=")), EXACT, 80, 20, ""),
     "a break at > 20": (seen(breaks_on_variable(">")), EXACT, 84, 21, ""),
     "a break at == 20": (seen(breaks_on_variable("==")), EXACT, 80, 20, ""),
-    "a limit below the length": (seen(breaks_at(30, "==", 500)), EXACT, 30, None, "step == 30"),
-    "a limit above the length": (seen(breaks_at(900, "==", 500)), EXACT, 500, None, ""),
+    "a limit below the length": (seen(breaks_at(30)), EXACT, 30, None, "step == 30"),
+    "a limit above the length": (seen(breaks_at(900)), EXACT, 500, None, ""),
     "loops of a library": (seen(library_loops), EXACT, 40, 40, ""),
-    "a loop over optimizers": (
-        seen(lambda n: [loop(10, 500, index=n - 1, target="i"), loop(12, 3, optimizers=True)]),
-        EXACT,
-        500,
-        None,
-        "",
-    ),
+    "a loop over optimizers": (seen(over_optimizers), EXACT, 500, None, ""),
     "what was seen is the least": (nested(2, 10) | {"steps": 25}, EXACT, 25, 10, ""),
     "no epoch is longer than the whole": (nested(7) | {"special": {"24": {"opened": 1}}}, EXACT, 7, None, ""),
 }
-
-
-def found(record: Any, *, ended: bool = False) -> Total:
-    return total_steps(record, ended=ended)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_total(name: str) -> None:
     record, kind, steps, each, words = CASES[name]
     before = copy.deepcopy(record)
-    total = found(record)
+    total = total_steps(record, ended=False)
     assert (total.kind, total.steps, total.steps_per_epoch) == (kind, steps, each)
     assert words in total.how
     assert record == before, "the record is left as it was"
 
 
 def test_the_loops_are_described() -> None:
-    assert found(nested(3, 40)).loops == ["train.py:10 for … in range(3): 3", "train.py:11 for … in range(40): 40"]
-    assert len(found(CASES["a loop over optimizers"][0]).loops) == 1
+    described = ["train.py:10 for … in range(3): 3", "train.py:11 for … in range(40): 40"]
+    assert total_steps(nested(3, 40), ended=False).loops == described
+    assert len(total_steps(CASES["a loop over optimizers"][0], ended=False).loops) == 1
 
 
 def test_a_counter_that_is_raised_out_of_sight_is_followed() -> None:
-    total = found(seen(raised_elsewhere, anchors=(1, 2, 3, 5)))
+    total = total_steps(seen(raised_elsewhere, anchors=(1, 2, 3, 5)), ended=False)
     assert total.kind is EXACT
     assert total.steps in (50.0, 51.0), "whether the test comes before or after the rise is out of sight too"
     assert "state.step < 100" in total.how
 
 
 def test_a_run_that_ended_is_known_and_knows_its_epochs() -> None:
-    total = found(nested(3, 40) | {"steps": 77}, ended=True)
+    total = total_steps(nested(3, 40) | {"steps": 77}, ended=True)
     assert (total.kind, total.steps, total.how) == (EXACT, 77.0, "it ran to its end")
     loops = [loop(10, None, "while"), loop(11, 20)]
-    assert found(seen(lambda n: loops, batches=1, steps=60, loader={"length": 20}), ended=True).steps_per_epoch == 20.0
+    loaded = seen(lambda n: loops, batches=1, steps=60, loader={"length": 20})
+    assert total_steps(loaded, ended=True).steps_per_epoch == 20.0
 
 
 @pytest.mark.parametrize(

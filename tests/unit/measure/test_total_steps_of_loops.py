@@ -3,24 +3,27 @@
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import TotalKind
 from tests.properties import examples
-from tests.unit.measure.records import bound, counter, loop, phase, shot
+from tests.unit.measure.records import phase, shot
 
 SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
+MOST_STEPS = 3000
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-# ----------------------------------------------------------------------------------------------- loops that really run
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("shapes")
 
 
 @dataclass(frozen=True)
@@ -53,28 +56,24 @@ class Shape:
         return " ".join(sides)
 
 
-def write(shape: Shape) -> tuple[str, dict[str, int]]:
-    """The script of a shape, and on which line each part of it is."""
-    lines, at = ["def train(step, loader):"], dict[str, int]()
+def write(shape: Shape) -> str:
+    """The script of a shape."""
+    lines = ["def train(step, loader):", f"    c = {shape.start}", "    epoch = 0"]
     raised = f"c {'-' if shape.by < 0 else '+'}= {abs(shape.by)}"
 
-    def put(indent: int, text: str, name: str = "") -> None:
+    def put(indent: int, text: str) -> None:
         lines.append("    " * indent + text)
-        if name:
-            at[name] = len(lines)
 
-    put(1, f"c = {shape.start}")
-    put(1, "epoch = 0")
     level = 1
     if shape.outer:
         heads = {"for": f"for epoch in range({shape.epochs}):", "while epochs": f"while epoch < {shape.epochs}:"}
-        put(1, heads.get(shape.outer, f"while {shape.test}:"), "outer")
+        put(1, heads.get(shape.outer, f"while {shape.test}:"))
         level = 2
         put(2, "loader.laps += 1")
         if shape.resets:
-            put(2, f"c = {shape.start}", "reset")
+            put(2, f"c = {shape.start}")
         if shape.outer == "while epochs":
-            put(2, "epoch += 1", "epoch")
+            put(2, "epoch += 1")
     heads = {
         "range": f"for i in range({shape.trips}):",
         "enumerate": "for i, x in enumerate(loader):",
@@ -82,32 +81,28 @@ def write(shape: Shape) -> tuple[str, dict[str, int]]:
         "while": f"while {shape.test}:",
         "forever": "while True:",
     }
-    put(level, heads[shape.inner], "inner")
+    put(level, heads[shape.inner])
     inside = level + 1
+    counted = {"loader": "loader.at", "while": "c", "forever": "c"}.get(shape.inner, "(i + 1)")
+    due = f"{counted} % {shape.accumulate} == 0"
     if shape.inner == "loader" and shape.accumulate > 1:
-        put(inside, f"ready = loader.at % {shape.accumulate} == 0")
+        put(inside, f"ready = {due}")
+        due = "ready"
     for part in shape.order:
         if part == "inc" and not shape.gated:
-            put(inside, raised, "inc")
+            put(inside, raised)
         elif part == "check":
-            put(inside, f"if {shape.test}:", "check")
+            put(inside, f"if {shape.test}:")
             put(inside + 1, shape.leave)
         elif part == "step":
             deep = inside
             if shape.accumulate > 1:
-                micro = {
-                    "loader": "ready",
-                    "while": f"c % {shape.accumulate} == 0",
-                    "forever": f"c % {shape.accumulate} == 0",
-                }
-                put(inside, f"if {micro.get(shape.inner, f'(i + 1) % {shape.accumulate} == 0')}:")
+                put(inside, f"if {due}:")
                 deep = inside + 1
-            if shape.gated and shape.order.index("inc") < shape.order.index("step"):
-                put(deep, raised)
-            put(deep, "step(locals())", "step")
-            if shape.gated and shape.order.index("inc") > shape.order.index("step"):
-                put(deep, raised)
-    return "\n".join(lines) + "\n", at
+            together = [part for part in shape.order if part == "step" or (part == "inc" and shape.gated)]
+            for statement in together:
+                put(deep, raised if statement == "inc" else "step(locals())")
+    return "\n".join(lines) + "\n"
 
 
 class Loader:
@@ -130,90 +125,39 @@ class TooLong(Exception):
     """The shape does not end."""
 
 
-@dataclass
-class Run:
-    """What a run of a shape did: all of its steps, and for each the variables at that moment."""
+def run(shape: Shape, folder: Path, observed: int = 0) -> tuple[list[Any], list[Any]]:
+    """Runs the shape's script to its end.
 
-    steps: int
-    seen: list[Any]
-
-
-def run(shape: Shape, most: int = 3000) -> Run:
-    """Runs the shape's script to its end."""
-    loader, seen = Loader(shape.trips), list[Any]()
+    Returns:
+        The variables at each of its steps, and the probe's snapshots of the loops at some of the first `observed`.
+    """
+    text, loader, seen, shots = write(shape), Loader(shape.trips), list[Any](), list[Any]()
+    path = folder / f"{abs(hash(text))}.py"
+    path.write_text(text)
+    make_stack: Any = LoopStack
+    stack = make_stack(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
+    stack.frames = lambda frame: [frame]  # only the script's own
 
     def step(variables: Any) -> None:
-        counts = {"drawn": loader.drawn, "opened": loader.opened, "laps": loader.laps}
-        seen.append({k: variables.get(k) for k in ("c", "epoch", "i")} | counts)
-        if len(seen) > most:
+        seen.append({"opened": loader.opened, "laps": loader.laps, "epoch": variables.get("epoch")})
+        count = len(seen)
+        if count > MOST_STEPS:
             raise TooLong
+        if count == observed or (count < observed and count in SNAPSHOT_AT):
+            shots.append(shot(count, *stack.snapshot(sys._getframe(1)), batches=loader.drawn))
 
     space: Any = {}
-    exec(write(shape)[0], space)
+    exec(compile(text, str(path), "exec"), space)
     space["train"](step, loader)
-    return Run(len(seen), seen)
+    return seen, shots
 
 
-def snapshot(shape: Shape, at: dict[str, int], variables: Any, anchor: int) -> Any:
-    """What the probe would write at that step."""
-
-    def limit_of(how: str, line: int) -> Any:
-        raised = "inc" in at
-        left = counter(
-            "c",
-            increment=shape.by if raised else None,
-            increment_line=at.get("inc"),
-            loop_line=at["inner"] if raised else None,
-            reset_line=at["outer"] if shape.resets else None,
-        )
-        right = counter(str(shape.limit))
-        values = (variables["c"], shape.limit)
-        if shape.flipped:
-            left, right, values = right, left, values[::-1]
-        operator = MIRROR[shape.operator] if shape.flipped else shape.operator
-        return bound(how, line, operator, *values, (left, right), at["step"])
-
-    loops = []
-    if shape.outer == "for":
-        loops.append(loop(at["outer"], trips=shape.epochs, index=variables["epoch"], target="epoch"))
-    elif shape.outer == "while epochs":
-        epochs = counter("epoch", increment=1, increment_line=at["epoch"], loop_line=at["outer"])
-        ends = bound(
-            "while",
-            at["outer"],
-            "<",
-            variables["epoch"],
-            shape.epochs,
-            (epochs, counter(str(shape.epochs))),
-            at["step"],
-        )
-        loops.append(loop(at["outer"], None, "while", bounds=[ends], source=ends["test"]))
-    elif shape.outer == "while steps":
-        loops.append(loop(at["outer"], None, "while", bounds=[limit_of("while", at["outer"])], source=shape.test))
-    checks = [limit_of(shape.leave, at["check"])] if "check" in at else []
-    if shape.outer and shape.leave == "return":
-        loops[0]["bounds"] += checks  # a return leaves every loop of the function
-    if shape.inner in ("range", "enumerate"):
-        inner = loop(at["inner"], trips=shape.trips, index=variables["i"], target="i", bounds=list(checks))
-    elif shape.inner == "loader":
-        inner = loop(at["inner"], trips=shape.trips, bounds=list(checks), source="loader")
-    elif shape.inner == "while":
-        inner = loop(at["inner"], None, "while", bounds=[limit_of("while", at["inner"]), *checks], source=shape.test)
-    else:
-        inner = loop(at["inner"], "inf", "while", bounds=list(checks), source="True")
-    return shot(anchor, *loops, inner, batches=variables["drawn"])
-
-
-def measured(shape: Shape, whole: Run, observed: int) -> Any:
+def measured(shape: Shape, folder: Path, observed: int) -> Any:
     """The phase that the probe would have recorded of the first `observed` steps."""
-    at = write(shape)[1]
-    taken = [n for n in range(1, observed + 1) if n in SNAPSHOT_AT] + [observed]
-    shots = [snapshot(shape, at, whole.seen[n - 1], n) for n in taken]
+    seen, shots = run(shape, folder, observed)
     uses_loader = shape.inner in ("enumerate", "loader")
     mark = "opened" if uses_loader else "epoch" if shape.outer == "for" else ""
-    special = {
-        str(n - 1): {"opened": 1} for n in range(1, observed) if mark and whole.seen[n][mark] != whole.seen[n - 1][mark]
-    }
+    special = {n - 1: {"opened": 1} for n in range(1, observed) if mark and seen[n][mark] != seen[n - 1][mark]}
     return phase(*shots, loader={"length": shape.trips} if uses_loader else None, special=special)
 
 
@@ -269,23 +213,25 @@ def shapes(draw: st.DrawFn, *, accumulation: bool) -> Shape:
     )
 
 
-def check(shape: Shape, share: float) -> None:
+@examples(800)
+@given(shapes(accumulation=False) | shapes(accumulation=True), st.floats(0, 1))
+def test_the_total_is_the_number_of_steps_that_the_loops_make(folder: Path, shape: Shape, share: float) -> None:
     try:
-        whole = run(shape)
+        seen, _ = run(shape, folder)
     except TooLong:
         assume(False)
-    assume(whole.steps >= 4)
-    assume(shape.accumulate == 1 or whole.seen[0]["laps"] == whole.seen[1]["laps"])  # else see the test below
-    observed = max(3, min(whole.steps - 1, round(share * whole.steps)))
+    steps = len(seen)
+    assume(steps >= 4)
+    assume(shape.accumulate == 1 or seen[0]["laps"] == seen[1]["laps"])  # else see the test below
     event(f"{shape.outer or 'alone'} / {shape.inner}")
-    found = total_steps(measured(shape, whole, observed), ended=False)
-    words = f"{found}\n{write(shape)[0]}"
+    found = total_steps(measured(shape, folder, max(3, min(steps - 1, round(share * steps)))), ended=False)
+    words = f"{found}\n{write(shape)}"
     assert found.steps is not None, words
     if shape.gated and shape.resets and found.kind is TotalKind.UPPER_BOUND:
-        assert found.steps >= whole.steps, words  # a counter out of sight that starts anew is followed with difficulty
+        assert found.steps >= steps, words  # a counter out of sight that starts anew is followed with difficulty
         return
     assert found.kind is TotalKind.EXACT, words
-    assert abs(found.steps - whole.steps) <= out_of_sight(shape), words
+    assert abs(found.steps - steps) <= out_of_sight(shape), words
 
 
 def out_of_sight(shape: Shape) -> int:
@@ -295,67 +241,6 @@ def out_of_sight(shape: Shape) -> int:
     if shape.outer == "while steps":  # then the last epoch may be one too many
         return shape.trips // shape.accumulate
     return shape.epochs if shape.resets else 1
-
-
-@examples(400)
-@given(shapes(accumulation=False), st.floats(0, 1))
-def test_the_total_is_the_number_of_steps_that_the_loops_make(shape: Shape, share: float) -> None:
-    check(shape, share)
-
-
-@examples(400)
-@given(shapes(accumulation=True), st.floats(0, 1))
-def test_the_total_with_gradient_accumulation(shape: Shape, share: float) -> None:
-    check(shape, share)
-
-
-def read_by_the_probe(shape: Shape, folder: Path, most: int = 40) -> Any:
-    """The loops that the probe itself sees at each step of the shape's script."""
-    text, loader = write(shape)[0], Loader(shape.trips)
-    path = folder / f"{abs(hash(text))}.py"
-    path.write_text(text)
-    make_stack: Any = LoopStack
-    stack = make_stack(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
-
-    def only_the_script(frame: FrameType) -> list[FrameType]:
-        return [frame]
-
-    stack.frames = only_the_script
-    shots: Any = []
-
-    def step(variables: Any) -> None:
-        if len(shots) < most:
-            shots.append(shot(len(shots) + 1, *stack.snapshot(sys._getframe(1)), batches=loader.drawn))
-
-    space: Any = {}
-    exec(compile(text, str(path), "exec"), space)
-    space["train"](step, loader)
-    return shots
-
-
-@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(shape=shapes(accumulation=False) | shapes(accumulation=True))
-def test_the_snapshots_are_those_of_the_probe(shape: Shape, tmp_path: Path) -> None:
-    try:
-        whole = run(shape)
-    except TooLong:
-        assume(False)
-    at = write(shape)[1]
-    mine = [snapshot(shape, at, seen, n) for n, seen in enumerate(whole.seen[:40], 1)]
-    place = (
-        "file",
-        "path",
-        "function",
-        "depth",
-        "library",
-        "why",
-        "source",
-    )  # where the script is, and how it is cited
-    for taken in (mine, theirs := read_by_the_probe(shape, tmp_path)):
-        for record in (record for one in taken for record in one["loops"]):
-            for key in place:
-                record.pop(key)
-    assert mine == theirs, write(shape)[0]
 
 
 STEPS_BY_COUNTER = Shape(outer="while steps", inner="enumerate", trips=12, operator="<", accumulate=3)
@@ -383,18 +268,19 @@ ONE_STEP_PER_EPOCH = Shape(outer="for", epochs=5, inner="range", trips=4, accumu
         (replace(ONE_STEP_PER_EPOCH, inner="loader"), 5),
     ],
 )
-def test_accumulation_that_is_easily_miscounted(shape: Shape, steps: int) -> None:
-    whole = run(shape)
-    assert whole.steps == steps, write(shape)[0]
-    found = total_steps(measured(shape, whole, 3), ended=False)
-    assert (found.kind, found.steps) == (TotalKind.EXACT, steps), f"{found}\n{write(shape)[0]}"
+def test_accumulation_that_is_easily_miscounted(folder: Path, shape: Shape, steps: int) -> None:
+    exactly(shape, folder, 3, steps)
 
 
 @pytest.mark.parametrize(("order", "steps"), [(("check", "step", "inc"), 50), (("step", "inc", "check"), 57)])
-def test_a_break_leaves_its_own_loop_only(order: tuple[str, ...], steps: int) -> None:
+def test_a_break_leaves_its_own_loop_only(folder: Path, order: tuple[str, ...], steps: int) -> None:
     """Each of the seven epochs after the third begins: above the step it breaks at once, below it after one more."""
     shape = Shape(outer="for", epochs=10, inner="range", trips=20, order=order, limit=50, inner_only=True)
-    whole = run(shape)
-    assert whole.steps == steps, write(shape)[0]
-    total = total_steps(measured(shape, whole, 9), ended=False)
-    assert (total.kind, total.steps) == (TotalKind.EXACT, steps), f"{total}\n{write(shape)[0]}"
+    exactly(shape, folder, 9, steps)
+
+
+def exactly(shape: Shape, folder: Path, observed: int, steps: int) -> None:
+    """The shape makes so many steps, and the first of them tell that."""
+    assert len(run(shape, folder)[0]) == steps, write(shape)
+    total = total_steps(measured(shape, folder, observed), ended=False)
+    assert (total.kind, total.steps) == (TotalKind.EXACT, steps), f"{total}\n{write(shape)}"

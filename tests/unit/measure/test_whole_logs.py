@@ -4,6 +4,7 @@ The logs of tests/logs were written in the formats of the programs; before each 
 """
 
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +31,16 @@ def replay(name: str, *, ended: bool = False, kind: str = "", end: bytes = b"\n"
     return reading
 
 
-def read(lines: list[tuple[float, str]], *, ended: bool = False) -> LogReading:
-    """Reads lines with their times."""
-    log = ProgressLog()
+def logged(lines: Iterable[tuple[float, str]], pattern: str = "") -> ProgressLog:
+    """Lines with their times, read by the built-in patterns or by the user's."""
+    log = ProgressLog((user_pattern(pattern),)) if pattern else ProgressLog()
     for at, text in lines:
         log.read(Line(text, at))
-    reading = read_phase(log, started_at=0.0, ended=ended)
+    return log
+
+
+def read(lines: Iterable[tuple[float, str]], *, pattern: str = "", ended: bool = False) -> LogReading:
+    reading = read_phase(logged(lines, pattern), started_at=0.0, ended=ended)
     assert reading is not None
     return reading
 
@@ -86,33 +91,41 @@ def test_where_only_one_line_an_epoch_comes_that_is_said() -> None:
     assert any("once an epoch" in note for note in replay("theano").notes)
 
 
-def test_a_counter_beside_epochs_may_be_of_either() -> None:
-    lines = [(0.0, "Epoch 1/3")] + [(1.0 + n, f"step {n}/300 loss 0.1") for n in range(6)]
+EXACT, UNKNOWN, UPPER = TotalKind.EXACT, TotalKind.UNKNOWN, TotalKind.UPPER_BOUND
+EIGHTEEN = [(float(n), f"step {n}/18") for n in range(1, 9)]
+GOES_ON = [(0.0, "Epoch 1/3"), *EIGHTEEN[:6], (6.5, "Epoch 2/3"), *EIGHTEEN[6:]]
+BESIDE = [(0.0, "Epoch 1/3"), *[(1.0 + n, f"step {n}/300 loss 0.1") for n in range(6)]]
+AGAIN = [(0.0, "Epoch 1/3"), *[(1.0 + n, f"step {n}/6") for n in range(1, 7)], (7.0, "Epoch 2/3")]
+AGAIN += [(9.0 + n, f"step {n}/6") for n in range(1, 5)]
+BAR = [(1.0 + n, f"{n * 10:3d}%|{'#' * n:<10}| {n}/10 [00:0{n}<00:09, 1.00it/s]") for n in range(7)]
+RESUMED = [(0.1 + n, f"step {n * 5 + 50}/90") for n in range(8)]
+
+
+Case = tuple[list[tuple[float, str]], TotalKind, float | None, float | None, str]  # of an epoch, and words
+TOTALS: dict[str, Case] = {
+    "a counter beside epochs may be of either": (BESIDE, UNKNOWN, None, None, "an epoch or the whole"),
+    "one that starts again is an epoch's": (AGAIN, EXACT, 18, 6, ""),
+    "one that goes on over epochs is the whole's": (GOES_ON, EXACT, 18, 6, ""),
+    "a bar that was opened inside an epoch is the epoch's": ([(0.5, "Epoch 1/5"), *BAR], EXACT, 50, 10, ""),
+    "a bar from before it": ([*BAR[:1], (1.1, "Epoch 1/5"), *BAR[1:]], UNKNOWN, None, None, ""),
+    "one that prints ahead": ([(0.1 + n, f"step {n * 5 + 5}/90") for n in range(8)], EXACT, 90, None, ""),
+    "one that goes on where an earlier run has ended": (RESUMED, EXACT, 40, None, "goes on from 50"),
+    "one that may stop": (
+        [(0.0, "EarlyStopping monitors val_loss"), *BESIDE[1:]],
+        UPPER,
+        300,
+        None,
+        "may stop earlier",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_the_total(name: str) -> None:
+    lines, kind, steps, each, words = TOTALS[name]
     total = read(lines).phase.total
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.UNKNOWN, None, None)
-    assert "an epoch or the whole" in total.how
-
-
-def test_a_counter_that_starts_again_is_an_epochs() -> None:
-    lines = [(0.0, "Epoch 1/3"), *[(1.0 + n, f"step {n}/6") for n in range(1, 7)], (7.0, "Epoch 2/3")]
-    lines += [(9.0 + n, f"step {n}/6") for n in range(1, 5)]
-    total = read(lines).phase.total
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 18, 6)
-
-
-def test_a_counter_that_goes_on_over_epochs_is_the_wholes() -> None:
-    lines = [(float(n), f"step {n}/18") for n in range(1, 9)]
-    lines.insert(0, (0.0, "Epoch 1/3"))
-    lines.insert(7, (6.5, "Epoch 2/3"))
-    total = read(lines).phase.total
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 18, 6)
-
-
-def test_a_bar_that_was_opened_inside_an_epoch_is_the_epochs() -> None:
-    bar = [(1.0 + n, f"{n * 10:3d}%|{'#' * n:<10}| {n}/10 [00:0{n}<00:09, 1.00it/s]") for n in range(7)]
-    assert read([(0.5, "Epoch 1/5"), *bar]).phase.total.steps == 50
-    undecided = read([*bar[:1], (1.1, "Epoch 1/5"), *bar[1:]]).phase.total
-    assert undecided.kind is TotalKind.UNKNOWN
+    assert (total.kind, total.steps, total.steps_per_epoch) == (kind, steps, each)
+    assert words in total.how
 
 
 def test_a_validation_bar_is_not_the_training() -> None:
@@ -121,12 +134,35 @@ def test_a_validation_bar_is_not_the_training() -> None:
     assert read(lines).phase.step.mean_seconds == pytest.approx(1.0)
 
 
-def test_preparations_are_left_for_what_runs_after_them() -> None:
-    lines = [(n * 0.1, f"tokenize: 1%|# | {n}/40 [00:00<00:00, 10it/s]") for n in range(41)]
-    lines += [(5.0 + n, f"iter {n} loss 0.1") for n in range(8)]
-    reading = read(lines)
-    assert reading.phase.step.mean_seconds == pytest.approx(1.0)
-    assert "iter 0" in reading.notes[0]
+TOKENIZE = [(n * 0.1, f"tokenize: 1%|# | {n}/40 [00:00<00:00, 10it/s]") for n in range(41)]
+PRINTED = [(n * 2.0, f"Iteration {n * 10} (50 iter/s, 0.2s/10 iters), loss = 1") for n in range(8)]
+BLOCKS = [(float(block), f"step {block * 50 + n}/10000") for block in range(1, 9) for n in range(50)]
+MIXED = [(float(n), text) for n in range(8) for text in (f"step {n}/90", f"seen {n * 100}")]
+PAUSED = [(n * 0.1 + (4.0 if n > 12 else 0.0), f"iter {n}") for n in range(20)]
+
+Timed = tuple[list[tuple[float, str]], str, float, tuple[str, ...]]  # lines, pattern, seconds, words of one note
+NOTED: dict[str, Timed] = {
+    "what runs after the preparations": (
+        [*TOKENIZE, *[(5.0 + n, f"iter {n} loss") for n in range(8)]],
+        "",
+        1,
+        ("iter 0",),
+    ),
+    "a printed speed is only compared": (PRINTED, "", 0.2, ("prints a speed of 0.02 s", "0.2 s")),
+    "blocks of buffered lines still give the rate": (BLOCKS, "", 1 / 50, ("blocks",)),
+    "a single pause is said and not counted": (PAUSED, "", 0.1, ("pause of 4 s before 13",)),
+    "a user's pattern is the only one": (MIXED, r"seen (?P<step>\d+)", 0.01, ("--step-pattern",)),
+    "counted lines are called so": ([(n * 0.5, "saved") for n in range(8)], "saved", 0.5, ("counted as steps",)),
+}
+
+
+@pytest.mark.parametrize("name", NOTED)
+def test_what_a_reader_is_told(name: str) -> None:
+    lines, pattern, seconds, words = NOTED[name]
+    reading = read(lines, pattern=pattern)
+    assert reading.phase.step.mean_seconds == pytest.approx(seconds)
+    assert reading.phase.extras == []
+    assert any(all(word in note for word in words) for note in reading.notes)
 
 
 def test_a_bar_at_the_end_of_its_first_epoch_is_still_the_training() -> None:
@@ -147,20 +183,6 @@ def test_other_counters_are_named() -> None:
     assert "step 0/900" in reading.notes[0]
 
 
-def test_a_printed_speed_is_only_compared() -> None:
-    lines = [(n * 2.0, f"Iteration {n * 10} (50 iter/s, 0.2s/10 iters), loss = 1") for n in range(8)]
-    reading = read(lines)
-    assert reading.phase.step.mean_seconds == pytest.approx(0.2)
-    assert any("prints a speed of 0.02 s" in note and "0.2 s" in note for note in reading.notes)
-
-
-def test_blocks_of_buffered_lines_still_give_the_rate() -> None:
-    lines = [(float(block), f"step {block * 50 + n}/10000") for block in range(1, 9) for n in range(50)]
-    reading = read(lines)
-    assert reading.phase.step.mean_seconds == pytest.approx(1 / 50)
-    assert any("blocks" in note for note in reading.notes)
-
-
 def test_pauses_with_a_rhythm_are_work_beside_the_steps() -> None:
     at, lines = 0.0, []
     for n in range(41):
@@ -172,26 +194,6 @@ def test_pauses_with_a_rhythm_are_work_beside_the_steps() -> None:
     assert (extra.kind, extra.rhythm) == (ExtraKind.OTHER, Rhythm.STEPS)
     assert extra.every == pytest.approx(10)
     assert extra.seconds_each == pytest.approx(4.9)
-
-
-def test_a_single_pause_is_said_and_not_counted() -> None:
-    lines = [(n * 0.1 + (4.0 if n > 12 else 0.0), f"iter {n}") for n in range(20)]
-    reading = read(lines)
-    assert reading.phase.extras == []
-    assert any("pause of 4 s before 13" in note for note in reading.notes)
-
-
-def test_one_that_goes_on_is_told_from_one_that_prints_ahead() -> None:
-    ahead = [(0.1 + n, f"step {n * 5 + 5}/90") for n in range(8)]
-    assert read(ahead).phase.total.steps == 90
-    resumed = [(0.1 + n, f"step {n * 5 + 50}/90") for n in range(8)]
-    assert read(resumed).phase.total.steps == 40
-    assert "goes on from 50" in read(resumed).phase.total.how
-
-
-def test_a_training_that_may_stop_early_has_an_upper_bound() -> None:
-    lines = [(0.0, "EarlyStopping monitors val_loss"), *[(1.0 + n, f"step {n}/300") for n in range(6)]]
-    assert read(lines).phase.total.kind is TotalKind.UPPER_BOUND
 
 
 @pytest.mark.parametrize(
@@ -221,38 +223,12 @@ def test_a_program_that_ended_is_known(lines: list[tuple[float, str]], steps: fl
     ],
 )
 def test_what_does_not_count_is_not_read(lines: list[tuple[float, str]]) -> None:
-    log = ProgressLog()
-    for at, text in lines:
-        log.read(Line(text, at))
-    assert read_phase(log, started_at=0.0, ended=False) is None
-
-
-def test_a_users_pattern_is_the_only_one() -> None:
-    log = ProgressLog((user_pattern(r"seen (?P<step>\d+)"),))
-    for n in range(8):
-        log.read(Line(f"step {n}/90", float(n)))
-        log.read(Line(f"seen {n * 100}", float(n)))
-    reading = read_phase(log, started_at=0.0, ended=False)
-    assert reading is not None
-    assert reading.phase.step.mean_seconds == pytest.approx(0.01)
-    assert "--step-pattern" in reading.notes[0]
-
-
-def test_counted_lines_are_called_so() -> None:
-    log = ProgressLog((user_pattern("checkpoint"),))
-    for n in range(8):
-        log.read(Line("checkpoint saved", n * 0.5))
-    reading = read_phase(log, started_at=0.0, ended=False)
-    assert reading is not None
-    assert reading.phase.step.mean_seconds == pytest.approx(0.5)
-    assert "counted as steps" in reading.notes[0]
+    assert read_phase(logged(lines), started_at=0.0, ended=False) is None
 
 
 def test_memory_is_bounded_and_the_rate_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(counters, "MOST_SAMPLES", 400)
-    log = ProgressLog()
-    for n in range(1000):
-        log.read(Line(f"[{n}]\ttrain-auc:0.5", n * 0.01))
+    log = logged((n * 0.01, f"[{n}]\ttrain-auc:0.5") for n in range(1000))
     best = log.best()
     assert best is not None
     assert len(best.samples) <= 400

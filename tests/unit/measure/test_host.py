@@ -1,14 +1,22 @@
-"""What is told of a CPU without a benchmark."""
+"""What a measurement tells of this machine, ends on it and leaves there."""
 
+import contextlib
+import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from costgpu.measure.host_info import flops_per_cycle, local_accelerators
 from costgpu.measure.probe import microbenchmark
+from costgpu.measure.process_tree import end_everything
+from costgpu.measure.scratch import left_behind
 
 benchmark: Any = microbenchmark  # for Python 3.8, without types
 
@@ -67,3 +75,53 @@ def test_the_copy_of_several_threads_counts_all_of_them() -> None:
     began = time.perf_counter()
     copy()
     assert benchmark.COPY_BYTES / (time.perf_counter() - began) > 1e6
+
+
+@pytest.fixture
+def worker() -> Iterator[subprocess.Popen[str]]:
+    """A child from before that starts one of its own when it is told to."""
+    script = "read line; sleep 60 & echo $!; wait"
+    process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        yield process
+        for each in psutil.Process(process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        process.kill()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs sh")
+def test_what_a_child_from_before_starts_meanwhile_lives_on(worker: subprocess.Popen[str]) -> None:
+    before = {process.pid for process in psutil.Process().children()}
+    with subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60"]) as script:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        print("now", file=worker.stdin, flush=True)
+        theirs = psutil.Process(int(worker.stdout.readline()))
+        orphan = subprocess.Popen(["sleep", "60"])  # as a daemon that was adopted
+        ended = end_everything(script.pid, "no-such-marker", before)
+    assert not psutil.pid_exists(orphan.pid)
+    orphan.wait()  # says 0: it was waited for already
+    assert ended >= 1
+    assert theirs.is_running()
+    assert theirs.status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("name", "temporary", "stays"),
+    [
+        ("__autograph_generated_filec7v5l_j0.py", ".", False),
+        ("__autograph_generated_filec7v5l_j0.py", "elsewhere", True),
+        ("__autograph_generated_filec7v5l_j0.txt", ".", True),
+        ("tmpc7v5l_j0.csv", ".", True),  # it may be what the user wants
+        ("model.pt", ".", True),
+    ],
+)
+def test_only_what_tensorflow_would_have_removed_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, temporary: str, stays: bool
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / temporary))
+    made = tmp_path / name
+    made.write_text("x")
+    assert left_behind(made, tmp_path / "scratch") is stays
+    assert made.exists() is stays

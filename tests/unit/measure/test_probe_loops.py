@@ -1,0 +1,340 @@
+"""What the probe reads of loops: trip counts without running the user's code, and how far live loops have come."""
+
+import ast
+import itertools
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.measure.probe.loops import script_loops
+from costgpu.measure.probe.loops.call_binding import generator_trips
+from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
+
+probe: Any = script_loops  # for Python 3.8, without types
+
+
+class Args:
+    epochs = 7
+
+    @property
+    def dangerous(self) -> int:
+        raise AssertionError("a property must not be run")
+
+
+def explode() -> list[int]:
+    raise AssertionError("the user's function must not be called")
+
+
+def batches(values: list[int], size: int = 4) -> Any:
+    count = len(values)
+    for start in range(0, count, size):
+        yield values[start : start + size]
+
+
+NAMES: dict[str, Any] = {
+    "args": Args(),
+    "data": list(range(10)),
+    "n": 3,
+    "config": {"epochs": 5, "flag": True},
+    "explode": explode,
+    "itertools": itertools,
+    "endless": itertools.count(),
+    "math": math,
+    "batches": batches,
+}
+
+
+def trips(text: str) -> float:
+    return float(Evaluator(NAMES, {}).trips(ast.parse(text, mode="eval").body))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("range(args.epochs)", 7),
+        ("range(2, 10, 3)", 3),
+        ("enumerate(data, 1)", 10),
+        ("tqdm(enumerate(data), total=4)", 10),
+        ("tqdm(explode(), total=4)", 4),
+        ("trange(n * 2, desc='epoch')", 6),
+        ("zip(data, range(4))", 4),
+        ("itertools.islice(endless, 6)", 6),
+        ("itertools.islice(data, 2, None, 3)", 3),
+        ("itertools.product(data, [1, 2])", 20),
+        ("itertools.count()", math.inf),
+        ("itertools.cycle(data)", math.inf),
+        ("range(config['epochs'])", 5),
+        ("range(math.ceil(len(data) / n))", 4),
+        ("data[2:5]", 3),
+        ("['train', 'val']", 2),
+        ("config.items()", 2),
+        ("range(args.epochs if config['flag'] else 0)", 7),
+        ("range(10**9)", 10**9),
+    ],
+)
+def test_known_counts(text: str, count: float) -> None:
+    assert trips(text) == count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "explode()",
+        "range(args.dangerous)",
+        "range(unknown)",
+        "iter(explode())",
+        "(x for x in data)",
+        "set(data)",
+        "random.sample(data, 3)",
+        "itertools.product(data, repeat=2)",
+    ],
+)
+def test_unknown_counts_run_nothing(text: str) -> None:
+    with pytest.raises(Unknown):
+        trips(text)
+
+
+def test_a_shadowed_builtin_is_not_trusted() -> None:
+    with pytest.raises(Unknown):
+        Evaluator({"min": explode, "data": [1]}, {}).value(ast.parse("min(data)", mode="eval").body)
+
+
+@given(st.integers(-50, 50), st.integers(-50, 50), st.integers(1, 9))
+def test_ranges_are_python_s(low: int, high: int, step: int) -> None:
+    assert trips(f"range({low}, {high}, {step})") == len(range(low, high, step))
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("batches(data)", 3), ("batches(data, 2)", 5), ("batches(data, size=n)", 4)]
+)
+def test_a_plain_generator_function_is_counted_without_running_it(text: str, count: int) -> None:
+    assert generator_trips(ast.parse(text, mode="eval").body, Evaluator(NAMES, {})) == count
+
+
+class Dataset:
+    """As TensorFlow's say how long they are: -1 without end, -2 unknown."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def cardinality(self) -> int:
+        return self.length
+
+    def take(self, count: int) -> None:
+        raise AssertionError("nothing of the user's is called")
+
+
+Dataset.__module__ = "tensorflow.python.data.ops"
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("ds", 1000),
+        ("ds.take(30)", 30),
+        ("ds.take(-1)", 1000),
+        ("ds.shuffle(9).batch(30).prefetch(2)", 34),
+        ("ds.batch(30, drop_remainder=True)", 33),
+        ("ds.batch(batch_size=n)", 334),
+        ("ds.skip(10).take(5000)", 990),
+        ("ds.repeat(3)", 3000),
+        ("ds.repeat()", math.inf),
+        ("endless_ds.batch(2).take(7)", 7),
+        ("enumerate(ds.repeat().take(12))", 12),
+    ],
+)
+def test_methods_of_tensorflows_datasets(text: str, count: float) -> None:
+    names = NAMES | {"ds": Dataset(1000), "endless_ds": Dataset(-1)}
+    assert Evaluator(names, {}).trips(ast.parse(text, mode="eval").body) == count
+
+
+@pytest.mark.parametrize(
+    "text", ["unknown.take(3)", "ds.filter(explode).take(3)", "data.take(3)", "ds.take(explode())"]
+)
+def test_lengths_of_datasets_that_nobody_knows(text: str) -> None:
+    names = NAMES | {"ds": Dataset(1000), "unknown": Dataset(-2)}
+    with pytest.raises(Unknown):
+        Evaluator(names, {}).trips(ast.parse(text, mode="eval").body)
+
+
+# How far live loops have come, at an iteration that is known
+
+
+def seen() -> list[tuple[float | None, float | None, bool]]:
+    """Iterations in all, iterations so far, whether it may end earlier: of the caller's loops, outermost first."""
+    stack = probe.plain_loop_stack(())
+    stack.frames = lambda frame: [frame]
+    loops = [probe.brief(loop) for loop in stack.snapshot(sys._getframe(1))]
+    return [(loop["trips"], loop["index"], loop["early"]) for loop in loops]
+
+
+def up(n: int) -> Any:
+    t = 0
+    while t < n:
+        if t == 7:
+            return seen()
+        t += 1
+    return None
+
+
+def up_to(n: int) -> Any:
+    k, other = 1, 5
+    while k <= n:
+        if k + other == 12:
+            return seen()
+        k += 1
+    return None
+
+
+def down() -> Any:
+    left = 21
+    while left > 0:
+        if left == 9:
+            return seen()
+        left -= 2
+    return None
+
+
+def from_the_other_side(n: int) -> Any:
+    t = 0
+    while n > t:
+        if t == 7:
+            return seen()
+        t = t + 1
+    return None
+
+
+def until_broken() -> Any:
+    found = None
+    k = 1
+    while True:
+        if k == 9:
+            found = seen()
+        k += 1
+        if k > 50:
+            break
+    return found
+
+
+def unless_it_converges(n: int) -> Any:
+    error, t = 1.0, 0
+    while error > 1e-6 and t < n:
+        if t == 3:
+            return seen()
+        error = error / 2
+        t += 1
+    return None
+
+
+def for_that_converges(n: int) -> Any:
+    found, error = None, 1.0
+    for step in range(n):
+        if step == 3:
+            found = seen()
+        error /= 2
+        if error < 1e-6:
+            break
+    return found
+
+
+def set_back(n: int) -> Any:
+    t, passes = 0, 0
+    while t < n:
+        if passes == 0 and t == 7:
+            return seen()
+        t += 1
+        if t == 19 and passes < 3:
+            t = 0
+            passes = passes + 1
+    return None
+
+
+def waits() -> Any:
+    error = 1.0
+    while error > 1e-6:
+        if error < 0.3:
+            return seen()
+        error = error / 2
+    return None
+
+
+def of_unknown_beginning(t: int, n: int) -> Any:
+    while t < n:
+        if t == 7:
+            return seen()
+        t += 1
+    return None
+
+
+def over(items: Any, wanted: Any) -> Any:
+    for item in items:
+        if item == wanted:
+            return seen()
+    return None
+
+
+def over_wrapped(items: Any) -> Any:
+    for item in list(items):
+        if item == "c":
+            return seen()
+    return None
+
+
+def nested(seeds: list[int]) -> Any:
+    for seed in seeds:
+        for trial in range(30):
+            if (seed, trial) == (33, 4):
+                return seen()
+    return None
+
+
+def one_name(n: int) -> Any:
+    found = None
+    for _ in range(n):
+        for _ in range(5):
+            found = seen()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("loop", "trips", "index", "early"),
+    [
+        (lambda: up(20), 20, 7, False),
+        (lambda: up_to(20), 20, 6, False),
+        (down, 11, 6, False),
+        (lambda: from_the_other_side(20), 20, 7, False),
+        (until_broken, 50, 8, False),
+        (lambda: unless_it_converges(5000), 5000, 3, True),
+        (lambda: for_that_converges(5000), 5000, 3, True),
+        (lambda: set_back(20), None, None, True),
+        (waits, None, None, True),
+        (lambda: of_unknown_beginning(5, 20), 20, 7, False),
+        (lambda: over(["a", "b", "c", "d"], "c"), 4, 2, False),
+        (lambda: over(("a", "b", "c"), "a"), 3, 0, False),
+        (lambda: over({"x": 1, "y": 2}, "y"), 2, 1, False),
+        (lambda: over([3, 1, 3], 3), 3, None, False),  # there twice: nobody knows at which
+        (lambda: over((n for n in range(4)), 2), None, None, False),
+        (lambda: over_wrapped("abcd"), 4, None, False),
+    ],
+)
+def test_one_loop(loop: Callable[[], Any], trips: float | None, index: float | None, early: bool) -> None:
+    assert loop() == [(trips, index, early)]
+
+
+def test_an_array() -> None:
+    np = pytest.importorskip("numpy")
+    assert over(np.linspace(0, 1, 5), 0.5) == [(5, 2, False)]
+    assert over(np.zeros(4), 0.0) == [(4, None, False)]
+
+
+def test_loops_in_loops() -> None:
+    assert nested([11, 22, 33, 44]) == [(4, 2, False), (30, 4, False)]
+
+
+def test_of_two_loops_with_one_name_only_the_inner_one_is_known() -> None:
+    assert one_name(9) == [(9, None, False), (5, 4, False)]

@@ -123,14 +123,7 @@ def counter(side, loop, place) -> Counter:
     """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
     source = place.source
     text = source.segment(side)
-    found: Counter = {
-        "text": text,
-        "increment": None,
-        "increment_line": None,
-        "loop_line": None,
-        "reset_line": None,
-        "targets": [],
-    }
+    found = Counter(text=text, increment=None, increment_line=None, loop_line=None, reset_line=None, targets=[])
     names = {n.id for n in ast.walk(side) if isinstance(n, ast.Name)}
     enclosing, around = source.loops(place.scope, loop.body[0].lineno), place.loops()
     for candidate in [*enclosing, *around]:

@@ -85,7 +85,7 @@ class LoopStack:
 
     def loop(self, node, place):
         """A loop statement."""
-        if isinstance(node, ast.For) or isinstance(node, ast.AsyncFor):
+        if isinstance(node, (ast.For, ast.AsyncFor)):
             record = self.record(node, place, "for", node.iter)
             self.count(record, node.iter, place, node.lineno)
             find_index(record, node, place.evaluator)
@@ -184,9 +184,8 @@ def only_some(record, node, place):
             names = {n.id for n in ast.walk(statement.test) if isinstance(n, ast.Name)}
             if names == {node.target.id}:
                 try:
-                    record["trips"] = sum(
-                        bool(Evaluator({node.target.id: value}, {}).value(statement.test)) for value in values
-                    )
+                    taken = [Evaluator({node.target.id: value}, {}).value(statement.test) for value in values]
+                    record["trips"] = sum(map(bool, taken))
                 except Exception:  # noqa: BLE001 - not a plain comparison: all of them count
                     return
 

@@ -9,8 +9,7 @@ import sys
 
 from ..record import Loop
 from .call_binding import generator_trips
-from .loop_exits import find_exits
-from .loop_position import position
+from .loop_exits import find_exits, position
 from .safe_eval import FOREVER, Evaluator, Unknown, dotted
 from .script_frames import PROBE_ROOT, outwards
 from .source import Source, depends_on_outer, encloses_any, is_bool, literal_values, own_statements

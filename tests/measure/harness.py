@@ -22,8 +22,14 @@ def request(
     seconds: float = 600.0,
     limit: float = 300.0,
 ) -> Request:
-    """A short measurement of a script, by the number of steps: a busy machine sees the same, only later."""
-    path = SCRIPTS / script if isinstance(script, str) else script
+    """A short measurement, by the number of steps: a busy machine sees the same, only later.
+
+    Args:
+        script: A path, a name in tests/scripts, or what is to be written into ``train.py``.
+    """
+    path = SCRIPTS / script if "\n" not in str(script) else workdir / "train.py"
+    if "\n" in str(script):
+        path.write_text(str(script))
     return Request(
         script=path,
         module=None,
@@ -35,24 +41,20 @@ def request(
     )
 
 
-def run(asked: Request, cache: Path) -> Outcome:
+def run(asked: Request, cache: Path, **way: bool) -> Outcome:
     """One measurement without the micro-benchmark."""
-    return run_probe(asked, HERE, cache, lambda seconds, stepping: None)
+    return run_probe(asked, HERE, cache, lambda seconds, stepping: None, **way)
 
 
-def profile_of(asked: Request, cache: Path) -> tuple[WorkloadProfile, Outcome]:
+def profile_of(asked: Request, cache: Path, **way: bool) -> tuple[WorkloadProfile, Outcome]:
     """The profile of a script that can be measured."""
-    outcome = run(asked, cache)
+    outcome = run(asked, cache, **way)
     error = explain(outcome, asked, HERE)
-    assert error is None, (error, outcome.log.read_text()[-2000:])
+    assert error is None, (error, outcome.log.read_text()[-3000:])
     assert outcome.record is not None
     assert not outcome.record.get("probe_errors"), outcome.record["probe_errors"]
+    words = asked.arguments
     profile = build_profile(
-        outcome.record,
-        MACHINE,
-        script=asked.name,
-        arguments=asked.arguments,
-        created=CREATED,
-        version="test",
+        outcome.record, MACHINE, script=asked.name, arguments=words, created=CREATED, version="test"
     )
     return profile, outcome

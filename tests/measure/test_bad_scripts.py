@@ -1,10 +1,12 @@
 """What can be wrong with a script: each its own error, with a hint."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from costgpu import errors
+from costgpu.measure import measure_script
 from costgpu.measure.failures import explain
 from tests.measure.harness import HERE, request, run
 
@@ -20,7 +22,7 @@ def step():
 """
 CASES: list[tuple[str, type[errors.ScriptError], str]] = [
     ("for x in range(3)\n    pass\n", errors.NotPython, "expected ':'"),
-    ("\0\0\0", errors.NotPython, "null bytes"),
+    ("\0\0\0\n", errors.NotPython, "null bytes"),
     ("raise ValueError('no config')\n", errors.ScriptCrashed, "no config"),
     (TRAIN + "for n in range(9):\n    step()\n    assert n < 3, 'loss is NaN'\n", errors.ScriptCrashed, "loss is NaN"),
     ("import sys\nsys.exit('give me a config')\n", errors.ScriptCrashed, "exited with status 1"),
@@ -53,10 +55,8 @@ CASES: list[tuple[str, type[errors.ScriptError], str]] = [
 def test_each_failure_has_its_own_error_and_a_hint(
     source: str, kind: type[errors.ScriptError], words: str, tmp_path: Path
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(source)
     limit = 30.0 if kind is errors.NoTrainingStep else 300.0  # only the first kind waits for it
-    asked = request(script, limit=limit, workdir=tmp_path)
+    asked = request(source, limit=limit, workdir=tmp_path)
     error = explain(run(asked, tmp_path), asked, HERE)
     assert type(error) is kind, error
     assert words in error.message
@@ -69,23 +69,14 @@ def test_a_module_and_relative_imports(tmp_path: Path) -> None:
     (package / "__init__.py").touch()
     (package / "parts.py").write_text(TRAIN)
     (package / "__main__.py").write_text("from .parts import step\nfor _ in range(100000):\n    step()\n")
-    from costgpu.measure.session import Request
-
-    asked = Request(script=None, module="package", arguments=[], workdir=tmp_path, steps=20)
-    outcome = run(asked, tmp_path)
-    assert explain(outcome, asked, HERE) is None
-    absent = Request(script=None, module="no_such_module", arguments=[], workdir=tmp_path, steps=20)
+    asked = replace(request("", workdir=tmp_path), script=None, module="package")
+    assert explain(run(asked, tmp_path), asked, HERE) is None
+    absent = replace(asked, module="no_such_module")
     assert isinstance(explain(run(absent, tmp_path), absent, HERE), errors.ScriptNotFound)
 
 
 def test_code_that_forbids_saved_tensor_hooks_is_measured_without_them(tmp_path: Path) -> None:
-    from costgpu.measure import measure_script
-
-    script = tmp_path / "train.py"
-    script.write_text(
-        TRAIN + "from torch.func import grad\nfor _ in range(100000):\n"
-        "    grad(lambda x: (x ** 2).sum())(torch.randn(3))\n    step()\n"
-    )
-    asked = request(script, workdir=tmp_path)
+    loop = "for _ in range(100000):\n    grad(lambda x: (x ** 2).sum())(torch.randn(3))\n    step()\n"
+    asked = request(TRAIN + "from torch.func import grad\n" + loop, workdir=tmp_path)
     profile, _ = measure_script(asked, HERE, tmp_path, lambda seconds, stepping: None)
     assert profile.phases[-1].total.steps == 100000

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import NoTrainingStep
-from costgpu.measure import session
 from costgpu.measure.failures import explain
 from costgpu.measure.profile.progress_series import notes_of, progress_phase
 from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, TotalKind, WorkloadProfile
@@ -106,42 +105,39 @@ def test_jax_counts_a_scan_with_its_length(tmp_path: Path) -> None:
     assert 2.5 * forward < phase.totals.flops < 3.2 * forward
 
 
-def test_xgboost(tmp_path: Path) -> None:
-    needs("xgboost")
-    profile, phase = measured(tmp_path, "xgboost_rounds.py")
-    assert profile.framework.name == "xgboost"
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.UPPER_BOUND, 20000)
+@pytest.mark.parametrize(
+    ("library", "way", "kind", "steps", "per_epoch", "words"),
+    [
+        ("xgboost", "fit", TotalKind.UPPER_BOUND, 20000, None, ""),
+        ("xgboost", "folds", TotalKind.EXACT, 5 * 4000, 4000, ""),
+        ("lightgbm", "fit", TotalKind.UPPER_BOUND, 50000, None, ""),
+        ("lightgbm", "cross", TotalKind.EXACT, 4 * 3000, 3000, "4 (cross_validate)"),
+        ("catboost", "fit", TotalKind.UPPER_BOUND, 3 * 20000, None, ""),
+    ],
+)
+def test_boosted_trees(
+    tmp_path: Path, library: str, way: str, kind: TotalKind, steps: float, per_epoch: float | None, words: str
+) -> None:
+    needs(library)
+    profile, phase = measured(tmp_path, "trees.py", library, way)
+    assert profile.framework.name == library
+    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", kind, steps)
+    assert per_epoch in (None, phase.total.steps_per_epoch)
+    assert words in phase.total.how
     assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
-    assert "device='cuda'" in phase.gpu_reason
+    assert library != "xgboost" or "device='cuda'" in phase.gpu_reason
 
 
-def test_xgboost_within_a_loop_of_folds_and_without_a_gpu(tmp_path: Path) -> None:
+def test_xgboost_without_a_gpu(tmp_path: Path) -> None:
     needs("xgboost")
-    _, phase = measured(tmp_path, "xgboost_rounds.py", "--folds")
-    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 20000, 4000)
-    _, phase = measured(tmp_path, "xgboost_rounds.py", "--linear")
+    _, phase = measured(tmp_path, "trees.py", "xgboost", "linear")
     assert phase.gpu is GpuPath.NONE
     assert "gblinear" in phase.gpu_reason
 
 
-def test_lightgbm(tmp_path: Path) -> None:
-    needs("lightgbm")
-    profile, phase = measured(tmp_path, "lightgbm_rounds.py")
-    assert profile.framework.name == "lightgbm"
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.UPPER_BOUND, 50000)
-    assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
-    _, phase = measured(tmp_path, "lightgbm_rounds.py", "--cross")
-    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 12000, 3000)
-    assert "4 (cross_validate)" in phase.total.how
-
-
 def test_catboost_whose_own_callbacks_still_decide(tmp_path: Path) -> None:
     needs("catboost")
-    profile, phase = measured(tmp_path, "catboost_rounds.py")
-    assert profile.framework.name == "catboost"
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.UPPER_BOUND, 60000)
-    assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
-    profile, phase = measured(tmp_path, "catboost_rounds.py", "--callback", steps=None)
+    profile, phase = measured(tmp_path, "trees.py", "catboost", "callback", steps=None)
     assert (profile.ended, phase.total.steps) == (True, 300)
     assert not list(FRAMEWORKS.glob("catboost_info"))
 
@@ -149,8 +145,8 @@ def test_catboost_whose_own_callbacks_still_decide(tmp_path: Path) -> None:
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
 def test_trees_that_ask_for_a_gpu_are_measured_without(tmp_path: Path, library: str) -> None:
     needs(library)
-    asked = request(FRAMEWORKS / "gpu_trees.py", library, steps=20, workdir=tmp_path)
-    outcome = session.run_probe(asked, HERE, tmp_path, lambda *_: None)
+    asked = request(FRAMEWORKS / "trees.py", library, "gpu", steps=20, workdir=tmp_path)
+    outcome = run(asked, tmp_path)
     assert explain(outcome, asked, HERE) is None
     assert outcome.record is not None
     assert not outcome.record.get("probe_errors")
@@ -159,17 +155,21 @@ def test_trees_that_ask_for_a_gpu_are_measured_without(tmp_path: Path, library: 
     assert notes_of(outcome.record)[0] == "It asks for a GPU and was measured on the CPU."
 
 
+NO_GPU = "no GPU implementation"
+
+
 @pytest.mark.parametrize(
     ("model", "unit", "steps", "gpu", "words"),
     [
         ("forest", "tree", 5000, GpuPath.TABLE, "cuML"),
-        ("boosting", "stage", 5000, GpuPath.NONE, "no GPU implementation of scikit-learn's GradientBoostingClassifier"),
-        ("histogram", "tree", 20000, GpuPath.NONE, "no GPU implementation"),
+        ("boosting", "stage", 5000, GpuPath.NONE, f"{NO_GPU} of scikit-learn's GradientBoostingClassifier"),
+        ("histogram", "tree", 20000, GpuPath.NONE, NO_GPU),
         ("grid", "search fit", 200, GpuPath.TABLE, "SVC"),
         ("grid-trees", "tree", 1500, GpuPath.TABLE, "RandomForestClassifier"),
         ("crossed", "search fit", 180, GpuPath.TABLE, "SVC"),
         ("aftertrees", "fit", 399, GpuPath.TABLE, "SVC"),
         ("afterfolds", "tree", 7000, GpuPath.TABLE, "cuML"),
+        ("network", "epoch", 4000, GpuPath.NONE, ""),
     ],
 )
 def test_what_is_counted_inside_a_fit(
@@ -177,17 +177,11 @@ def test_what_is_counted_inside_a_fit(
 ) -> None:
     needs("sklearn")
     profile, phase = measured(tmp_path, "sklearn_fits.py", model, steps=30 if model.startswith("after") else 6)
+    kind = TotalKind.UPPER_BOUND if model == "network" else TotalKind.EXACT  # its loss may end it any time
     assert profile.framework.name == "scikit-learn"
-    assert (phase.unit, phase.total.kind, phase.total.steps) == (unit, TotalKind.EXACT, steps)
+    assert (phase.unit, phase.total.kind, phase.total.steps) == (unit, kind, steps)
     assert phase.gpu is gpu
     assert words in phase.gpu_reason
-
-
-def test_a_network_of_scikit_learn_may_stop(tmp_path: Path) -> None:
-    needs("sklearn")
-    _, phase = measured(tmp_path, "sklearn_fits.py", "network", steps=6)
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("epoch", TotalKind.UPPER_BOUND, 4000)
-    assert phase.gpu is GpuPath.NONE
 
 
 def test_a_whole_fit_is_its_own_measure(tmp_path: Path) -> None:
@@ -233,32 +227,24 @@ def test_nested_bars(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "arguments", "package", "steps", "per_epoch", "words"),
+    ("package", "option", "steps", "per_epoch", "words"),
     [
-        ("huggingface.py", (), "transformers", 3150, 63, "Hugging Face Trainer: num_train_epochs=50"),
-        ("huggingface.py", ("--max-steps",), "transformers", 700, None, "Hugging Face Trainer: max_steps=700"),
-        ("lightning_fit.py", (), "lightning", 35000, 50, "Lightning Trainer: max_epochs=700"),
-        ("ignite_run.py", (), "ignite", 300_000, 100, "Ignite Engine: max_epochs=3000"),
-        ("accelerated.py", (), "accelerate", 40000, 100, "400 (accelerated.py:{0}) × 100 (accelerated.py:{1})"),
+        ("transformers", "", 3150, 63, "Hugging Face Trainer: num_train_epochs=50"),
+        ("transformers", "max-steps", 700, None, "Hugging Face Trainer: max_steps=700"),
+        ("lightning", "", 35000, 50, "Lightning Trainer: max_epochs=700"),
+        ("ignite", "", 300_000, 100, "Ignite Engine: max_epochs=3000"),
+        ("accelerate", "", 40000, 100, "400 (trainers.py:{}) × 100 (trainers.py:{})"),
     ],
 )
 def test_trainers_of_torch(
-    tmp_path: Path,
-    script: str,
-    arguments: tuple[str, ...],
-    package: str,
-    steps: float,
-    per_epoch: float | None,
-    words: str,
+    tmp_path: Path, package: str, option: str, steps: float, per_epoch: float | None, words: str
 ) -> None:
     needs(package)
-    profile, phase = measured(tmp_path, script, *arguments)
+    profile, phase = measured(tmp_path, "trainers.py", package, option)
     assert profile.framework.name == "torch"
     assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, steps)
-    if per_epoch is not None:
-        assert phase.total.steps_per_epoch == per_epoch
-    loops = [line_of(script, text) for text in ("range(400)", "in data:")] if "{" in words else []
-    assert words.format(*loops) in phase.total.how
-    assert phase.label.startswith(script)
+    assert per_epoch in (None, phase.total.steps_per_epoch)
+    assert words.format(*[line_of("trainers.py", text) for text in ("range(400)", "in data:")]) in phase.total.how
+    assert phase.label.startswith("trainers.py")
     assert phase.gpu is GpuPath.TRACED
     assert phase.ops

@@ -10,27 +10,21 @@ from costgpu import errors
 from costgpu.measure import script as script_module
 from costgpu.measure import session
 from costgpu.measure.failures import explain
-from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.session import Outcome, Request
 from costgpu.models.workload import Autocast, Machine, TotalKind, WorkloadProfile
-from tests.measure.harness import HERE, request
-from tests.unit.measure.records import CREATED, MACHINE
+from tests.measure.harness import HERE, profile_of, request, run
+from tests.unit.measure.records import MACHINE
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
 
-def on_fake_cuda(asked: Request, cache: Path, *, launched: bool = False) -> tuple[WorkloadProfile, Outcome]:
+def on_fake_cuda(asked: Request, cache: Path) -> tuple[WorkloadProfile, Outcome]:
     """The profile of a script that is measured on a fake CUDA device at once."""
-    outcome = session.run_probe(asked, HERE, cache, lambda *_: None, fake_cuda=True, launched=launched)
-    error = explain(outcome, asked, HERE)
-    assert error is None, (error, outcome.log.read_text()[-3000:])
+    profile, outcome = profile_of(asked, cache, fake_cuda=True)
     assert outcome.record is not None
-    assert not outcome.record.get("probe_errors"), outcome.record["probe_errors"]
     assert outcome.record["torch"] is not None
     assert outcome.record["torch"]["fake_cuda_failures"] == []
-    return build_profile(
-        outcome.record, MACHINE, script=asked.name, arguments=[], created=CREATED, version="test"
-    ), outcome
+    return profile, outcome
 
 
 @pytest.fixture
@@ -51,7 +45,7 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bool]]:
     return found
 
 
-def measured(script: str | Path, cache: Path) -> WorkloadProfile:
+def measured(script: str, cache: Path) -> WorkloadProfile:
     return script_module.measure_script(request(script, workdir=cache), HERE, cache, lambda *_: None)[0]
 
 
@@ -72,22 +66,23 @@ def test_a_script_that_refuses_is_measured_again(tmp_path: Path, ways: list[dict
     assert {row.op for row in profile.phases[-1].ops} >= {"aten::convolution", "aten::convolution_backward"}
 
 
+COPES = """
+import torch
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = torch.nn.Linear(4, 1).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+assert torch.Tensor.to is torch._C.TensorBase.to and type(torch.zeros).__name__.startswith("builtin")
+for n in range(90000):
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
+        loss = model(torch.randn(8, 4, device=device)).sum()
+    loss.backward()
+    assert loss.device.type == "cpu" and not loss.is_cuda
+    optimizer.step()
+"""
+
+
 def test_a_script_that_copes_is_measured_once_and_as_it_is(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import torch\n"
-        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
-        "model = torch.nn.Linear(4, 1).to(device)\n"
-        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
-        "assert torch.Tensor.to is torch._C.TensorBase.to and type(torch.zeros).__name__.startswith('builtin')\n"
-        "for n in range(90000):\n"
-        "    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == 'cuda'):\n"
-        "        loss = model(torch.randn(8, 4, device=device)).sum()\n"
-        "    loss.backward()\n"
-        "    assert loss.device.type == 'cpu' and not loss.is_cuda\n"
-        "    optimizer.step()\n"
-    )
-    profile = measured(script, tmp_path)
+    profile = measured(COPES, tmp_path)
     assert ways == [{}]
     assert not profile.framework.pretended
     assert profile.phases[-1].total.steps == 90000
@@ -137,23 +132,33 @@ def test_events_memory_figures_and_a_choice_of_attention_kernels(tmp_path: Path)
     assert profile.phases[-1].optimizers[0].foreach is True
 
 
-def test_data_parallel_checkpoints_and_an_assertion(tmp_path: Path) -> None:
-    profile, _ = on_fake_cuda(request("gpu_only_assert.py", workdir=tmp_path), tmp_path)
-    assert profile.phases[-1].total.steps == 50 * 100
+TWO_DEVICES = """
+import io
+import torch
+assert torch.cuda.is_available(), "CUDA is required"
+first = torch.nn.DataParallel(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())).cuda()
+second = torch.nn.Linear(4, 1).to("cuda:1")
+saved = io.BytesIO()
+torch.save(first.module.state_dict(), saved)
+saved.seek(0)
+first.module.load_state_dict(torch.load(saved, map_location="cuda:0"))
+optimizer = torch.optim.RMSprop([*first.parameters(), *second.parameters()])
+for epoch in range(500):
+    for batch in range(100):
+        with torch.cuda.device(0), torch.cuda.amp.autocast(dtype=torch.bfloat16):
+            x = torch.tensor([[1.0] * 4] * 2, device="cuda").cuda(0)
+            loss = second(first(x).to("cuda:1")).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+torch.cuda.empty_cache()
+"""
+
+
+def test_data_parallel_checkpoints_an_assertion_and_a_second_device(tmp_path: Path) -> None:
+    profile, _ = on_fake_cuda(request(TWO_DEVICES, workdir=tmp_path), tmp_path)
+    assert profile.phases[-1].total.steps == 500 * 100
     assert profile.framework.autocast == [Autocast(device="cuda", dtype="bfloat16", enabled=True)]
-
-
-def test_two_devices_are_one_and_a_note_says_so(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(
-        "import torch\n"
-        "first, second = torch.nn.Linear(4, 4).to('cuda:0'), torch.nn.Linear(4, 1).to('cuda:1')\n"
-        "optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)\n"
-        "for n in range(80000):\n"
-        "    second(first(torch.randn(2, 4).cuda(0)).to('cuda:1')).sum().backward()\n"
-        "    optimizer.step()\n"
-    )
-    profile, _ = on_fake_cuda(request(script, workdir=tmp_path), tmp_path)
     assert any("names 2 CUDA devices" in note for note in profile.notes)
 
 
@@ -210,19 +215,16 @@ for n in range(60000):
 
 
 def test_what_the_script_sees_is_a_gpu_all_through(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(SEEN)
-    profile, _ = on_fake_cuda(request(script, workdir=tmp_path), tmp_path)
+    profile, _ = on_fake_cuda(request(SEEN, workdir=tmp_path), tmp_path)
     assert profile.phases[-1].total.steps == 60000
 
 
 @pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="lightning is not installed")
 def test_lightning_on_a_gpu(tmp_path: Path) -> None:
-    asked = request("gpu_only_lightning.py", workdir=tmp_path)
-    refused = session.run_probe(asked, HERE, tmp_path, lambda *_: None)
-    assert type(explain(refused, asked, HERE)) is errors.NeedsCuda
+    asked = request("frameworks/trainers.py", "lightning", "gpu", workdir=tmp_path)
+    assert type(explain(run(asked, tmp_path), asked, HERE)) is errors.NeedsCuda
     profile, _ = on_fake_cuda(asked, tmp_path)
-    assert profile.phases[-1].total.steps == 300 * 8
+    assert profile.phases[-1].total.steps == 700 * 50
     assert Autocast(device="cuda", dtype="float16", enabled=True) in profile.framework.autocast
 
 
@@ -261,20 +263,16 @@ IMPOSSIBLE = [
 def test_what_cannot_be_faked_is_named(
     source: str, thing: str, runs: int, tmp_path: Path, ways: list[dict[str, bool]]
 ) -> None:
-    script = tmp_path / "train.py"
-    script.write_text(source + TRAIN)
     with pytest.raises(errors.NeedsCuda) as caught:
-        measured(script, tmp_path)
+        measured(source + TRAIN, tmp_path)
     assert thing in caught.value.message
     assert "NVIDIA GPU" in caught.value.hint
     assert len(ways) == runs
 
 
 def test_a_crash_on_fake_cuda_says_so(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("import torch\ntorch.zeros(1).cuda()\nraise ValueError('no such config')\n")
     with pytest.raises(errors.ScriptCrashed) as caught:
-        measured(script, tmp_path)
+        measured("import torch\ntorch.zeros(1).cuda()\nraise ValueError('no such config')\n", tmp_path)
     assert "no such config" in caught.value.message
     assert "its CUDA calls landed on the CPU" in caught.value.hint
     assert ways == [{}, {"fake_cuda": True}]

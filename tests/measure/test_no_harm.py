@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -16,29 +17,11 @@ from tests.until import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
-FILES = [
-    "open_w",
-    "open_a",
-    "open_r_plus",
-    "write_text",
-    "json",
-    "saved.npy",
-    "model.pt",
-    "removed",
-    "unlinked",
-    "truncated",
-    "copied_over",
-    "moved",
-    "mode",
-    "log",
-    "by_program",
-    "atomic",
-    "os_open",
-    "mapped",
-    "unlinked_at",
-    "folder/inner/file",
-    "folder/other",
-]
+NAMES = """
+open_w open_a open_r_plus write_text json saved.npy model.pt removed unlinked truncated copied_over moved mode log
+by_program atomic os_open mapped unlinked_at folder/inner/file folder/other
+"""
+FILES = NAMES.split()
 
 
 def state(folder: Path) -> dict[str, tuple[str, int]]:
@@ -67,10 +50,6 @@ def test_what_was_there_stays_byte_identical(tmp_path: Path) -> None:
     assert str(folder / "by_program") in outcome.restored
 
 
-def has_stepped(cache: Path) -> bool:
-    return any(cache.glob("costgpu/measurements/*/stepping"))
-
-
 def alive(pid: int) -> bool:
     """Whether a process runs (a zombie does not)."""
     try:
@@ -80,8 +59,7 @@ def alive(pid: int) -> bool:
 
 
 def test_nothing_that_it_started_survives(tmp_path: Path) -> None:
-    note = tmp_path / "pids"
-    profile_of(request("daemons.py", str(note), workdir=tmp_path), tmp_path)
+    profile_of(request("daemons.py", str(tmp_path / "pids"), workdir=tmp_path), tmp_path)
     pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
     assert len(pids) == 3
     assert not [pid for pid in pids if alive(pid)]
@@ -91,46 +69,49 @@ def test_nothing_that_it_started_survives(tmp_path: Path) -> None:
 HEARING = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 
 
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts ``costgpu estimate`` of a script, and returns when the script has stepped."""
+
+    def start(*script: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", HEARING, sys.executable, "-m", "costgpu", "estimate"]
+        child = subprocess.Popen(
+            [*command, "--python", sys.executable, "--measure-for", "60s", str(SCRIPTS / script[0]), *script[1:]],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+            cwd=tmp_path,
+        )
+        stepping = "costgpu/measurements/*/stepping"
+        until(lambda: any(tmp_path.glob(stepping)) or child.poll() is not None, 60)
+        assert child.poll() is None, child.communicate()
+        return child
+
+    return start
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_the_script_too(number: signal.Signals, tmp_path: Path) -> None:
-    note = tmp_path / "pids"
-    command = [sys.executable, "-c", HEARING, sys.executable, "-m", "costgpu", "estimate"]
-    command += ["--python", sys.executable, "--measure-for", "60s"]
-    child = subprocess.Popen(
-        [*command, str(SCRIPTS / "daemons.py"), str(note)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-    )
-    until(lambda: has_stepped(tmp_path) or child.poll() is not None, 60)
-    assert child.poll() is None, child.communicate()
+def test_an_interrupt_ends_the_script_too(
+    number: signal.Signals, start: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    child = start("daemons.py", str(tmp_path / "pids"))
     child.send_signal(number)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert out == ""
     assert "have been ended" in err
-    assert not [pid for pid in map(int, note.read_text().split()) if alive(pid)]
+    assert not [pid for pid in map(int, (tmp_path / "pids").read_text().split()) if alive(pid)]
 
 
-def test_the_script_dies_with_costgpu(tmp_path: Path) -> None:
+def test_the_script_dies_with_costgpu(start: Callable[..., subprocess.Popen[str]]) -> None:
     """Even kill -9 of costgpu leaves no training behind."""
-    note = tmp_path / "pids"
-    command = [sys.executable, "-m", "costgpu", "estimate", "--python", sys.executable, "--measure-for", "60s"]
-    child = subprocess.Popen(
-        [*command, str(SCRIPTS / "loader.py")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-        cwd=tmp_path,
-    )
-    until(lambda: has_stepped(tmp_path), 60)
+    child = start("loader.py")
     probe = psutil.Process(child.pid).children()[0]
     child.kill()
-    child.wait()
+    child.communicate()
     _, still = psutil.wait_procs([probe], timeout=20)
     assert not still
-    assert not note.exists()
 
 
 def test_spawned_workers_and_native_writers_do_no_harm_either(tmp_path: Path) -> None:

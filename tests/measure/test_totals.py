@@ -1,64 +1,184 @@
 """The number of steps of real scripts, found while they run, against the truth."""
 
 from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
-from costgpu.models.workload import TotalKind
+from costgpu.models.workload import Phase, TotalKind, WorkloadProfile
 from tests.measure.harness import profile_of, request
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
 
+PREAMBLE = """
+import itertools
+import torch
+from torch import nn
+model = nn.Linear(16, 1)
+data = torch.randn(1000, 16)
+"""
+ACCUMULATION = """
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    for epoch in range(3000):
+        for i, x in enumerate([torch.randn(8, 16) for _ in range(42)]):
+            (model(x).square().mean() / 4).backward()
+            if (i + 1) % 4 == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    """
+# nanoGPT's loop: micro-steps, an evaluation every so often, and a bound on a counter at the end of `while True`.
+COUNTER = """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    iter_num, max_iters = 0, 600000
+    @torch.no_grad()
+    def estimate_loss():
+        model.eval()
+        loss = sum(model(torch.randn(8, 16)).square().mean().item() for _ in range(20)) / 20
+        model.train()
+        return loss
+    while True:
+        if iter_num % 2000 == 0:
+            print(iter_num, estimate_loss())
+        for _ in range(3):
+            model(torch.randn(8, 16)).square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        iter_num += 1
+        if iter_num > max_iters:
+            break
+    """
+CLOSURE = """
+    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=5)
+    def closure():
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(data), data[:, :1])
+        loss.backward()
+        return loss
+    for _ in range(7000):
+        optimizer.step(closure)
+    """
+NO_OPTIMIZER = """
+    weight = torch.randn(16, 1, requires_grad=True)
+    def batches(values, size):
+        for start in range(0, len(values), size):
+            yield values[start : start + size]
+    for epoch in range(250):
+        for x in batches(data, 100):
+            (x @ weight).square().mean().backward()
+            with torch.no_grad():
+                weight -= 0.01 * weight.grad
+                weight.grad = None
+    """
+SHARED_VARIABLE = """
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(5000):
+        for _ in range(100):
+            optimizer.zero_grad()
+            model(data).square().mean().backward()
+            optimizer.step()
+    """
+# A head is trained first, everything afterwards, by the same function.
+TWO_PHASES = """
+    whole, batches = nn.Sequential(nn.Linear(16, 16), model), [torch.randn(8, 16) for _ in range(50)]
+    def train(parameters, epochs):
+        optimizer = torch.optim.SGD(parameters, lr=0.01)
+        for _ in range(epochs):
+            for phase in ["train", "val"]:
+                for x in batches:
+                    if phase == "train":
+                        optimizer.zero_grad()
+                        whole(x).square().mean().backward()
+                        optimizer.step()
+    train(model.parameters(), epochs=2000)
+    train(whole.parameters(), epochs=3000)
+    """
+EARLY_STOPPING = """
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    best, patience = float("inf"), 0
+    for epoch in range(5000):
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = model(torch.randn(8, 16)).square().mean()
+            loss.backward()
+            optimizer.step()
+        patience = patience + 1 if loss.item() > best else 0
+        best = min(best, loss.item())
+        if patience > 1000:
+            break
+    """
+ENDLESS = """
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in itertools.count():
+        optimizer.zero_grad()
+        model(data).square().mean().backward()
+        optimizer.step()
+    """
+# A critic that steps five times for each step of the generator.
+TWO_OPTIMIZERS = """
+    generator, critic = nn.Linear(8, 16), nn.Linear(16, 1)
+    optimizer_g = torch.optim.RMSprop(generator.parameters())
+    optimizer_c = torch.optim.RMSprop(critic.parameters())
+    n_critic = 5
+    for epoch in range(400):
+        for i in range(100):
+            optimizer_c.zero_grad()
+            (critic(generator(torch.randn(4, 8)).detach()) - critic(torch.randn(4, 16))).mean().backward()
+            optimizer_c.step()
+            if i % n_critic == 0:
+                optimizer_g.zero_grad()
+                (-critic(generator(torch.randn(4, 8)))).mean().backward()
+                optimizer_g.step()
+    """
+
+
+def measured(source: str, folder: Path) -> tuple[WorkloadProfile, Phase]:
+    profile, _ = profile_of(request(PREAMBLE + dedent(source), workdir=folder), folder)
+    return profile, profile.phases[-1]
+
 
 @pytest.mark.parametrize(
-    ("script", "steps", "per_epoch"),
+    ("source", "steps", "per_epoch"),
     [
-        ("accumulation.py", 3000 * 10, None),
-        ("while_counter.py", 600_001, None),
-        ("gan.py", 400 * 100, 100),
-        ("lbfgs.py", 7000, None),
-        ("by_hand.py", 250 * 10, 10),
-        ("same_name.py", 5000 * 100, 100),
+        pytest.param(ACCUMULATION, 3000 * 10, None, id="accumulation"),
+        pytest.param(COUNTER, 600_001, None, id="counter"),
+        pytest.param(CLOSURE, 7000, None, id="closure"),
+        pytest.param(NO_OPTIMIZER, 250 * 10, 10, id="no optimizer"),
+        pytest.param(SHARED_VARIABLE, 5000 * 100, 100, id="shared variable"),
     ],
 )
-def test_total_is_exact(script: str, steps: int, per_epoch: int | None, tmp_path: Path) -> None:
-    profile, _ = profile_of(request(script, workdir=tmp_path), tmp_path)
-    total = profile.phases[-1].total
-    assert (total.kind, total.steps) == (TotalKind.EXACT, steps), total
-    if per_epoch is not None:
-        assert total.steps_per_epoch == per_epoch
+def test_total_is_exact(source: str, steps: int, per_epoch: int | None, tmp_path: Path) -> None:
+    _, phase = measured(source, tmp_path)
+    assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, steps), phase.total
+    assert per_epoch in (None, phase.total.steps_per_epoch)
 
 
 def test_the_total_is_what_a_whole_run_takes(tmp_path: Path) -> None:
     arguments = ["--epochs", "5"]
     cut, _ = profile_of(request("loader.py", *arguments, workdir=tmp_path), tmp_path)
     whole, _ = profile_of(request("loader.py", *arguments, steps=None, workdir=tmp_path), tmp_path)
-    assert not cut.ended
-    assert whole.ended
+    assert (cut.ended, whole.ended) == (False, True)
     assert cut.phases[-1].total.steps == whole.phases[-1].steps_observed == 5 * 20
 
 
 def test_two_phases_are_both_counted(tmp_path: Path) -> None:
-    profile, _ = profile_of(request("two_phases.py", workdir=tmp_path), tmp_path)
-    assert profile.phases[-1].total.steps == 2000 * 50
-    assert [phase.steps for phase in profile.later_phases] == [3000 * 50]
+    profile, phase = measured(TWO_PHASES, tmp_path)
+    assert phase.total.steps == 2000 * 50
+    assert [later.steps for later in profile.later_phases] == [3000 * 50]
 
 
 def test_early_stopping_makes_an_upper_bound(tmp_path: Path) -> None:
-    profile, _ = profile_of(request("early_stop.py", workdir=tmp_path), tmp_path)
-    total = profile.phases[-1].total
+    total = measured(EARLY_STOPPING, tmp_path)[1].total
     assert (total.kind, total.steps) == (TotalKind.UPPER_BOUND, 5000 * 20)
     assert "patience" in total.how
 
 
 def test_an_endless_loop_is_called_unbounded(tmp_path: Path) -> None:
-    profile, _ = profile_of(request("for_ever.py", workdir=tmp_path), tmp_path)
-    assert profile.phases[-1].total.kind is TotalKind.UNBOUNDED
+    assert measured(ENDLESS, tmp_path)[1].total.kind is TotalKind.UNBOUNDED
 
 
 def test_two_optimizers_are_one_step_and_the_trace_holds_a_whole_turn(tmp_path: Path) -> None:
-    profile, _ = profile_of(request("gan.py", workdir=tmp_path), tmp_path)
-    phase = profile.phases[-1]
+    _, phase = measured(TWO_OPTIMIZERS, tmp_path)
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.EXACT, 400 * 100, 100)
     assert phase.optimizers[0].updates_per_step == pytest.approx(1)
     assert phase.optimizers[1].updates_per_step == pytest.approx(0.2, rel=0.1)
     assert phase.trace_steps in (1, 5)

@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 import types
+from functools import partial
 
 from .frameworks.boosting_hooks import attach_catboost, attach_lightgbm, attach_xgboost
 from .frameworks.jax_hooks import JaxHooks
@@ -64,16 +65,14 @@ def frameworks(recorder):
         "tf_keras": keras.attach,
         "tensorflow.python.eager.polymorphic_function.polymorphic_function": keras.attach_functions,
         "jax": JaxHooks(progress).attach,
-        "xgboost.core": attach_xgboost(progress),
-        "lightgbm.basic": attach_lightgbm(progress),
-        "catboost.core": attach_catboost(progress),
+        "xgboost.core": partial(attach_xgboost, progress),
+        "lightgbm.basic": partial(attach_lightgbm, progress),
+        "catboost.core": partial(attach_catboost, progress),
         "sklearn.base": fits.attach_base,
-        "sklearn.ensemble._forest": fits.attach_forest,
-        "sklearn.ensemble._gb": fits.attach_boosting,
-        "sklearn.ensemble._hist_gradient_boosting.grower": fits.attach_grower,
         "sklearn.model_selection._validation": fits.attach_search,
-        "sklearn.neural_network._multilayer_perceptron": fits.attach_network,
-        "tqdm.std": attach_tqdm(progress),
+        **fits.attach_parts(),
+        "tqdm.std": partial(attach_tqdm, progress),
+        "safetensors.torch": partial(guard_safetensors, recorder.guard),
     }
 
 
@@ -86,12 +85,7 @@ def die_with_parent():
         pass
 
 
-def read_script(path):
-    with io.open(path, "rb") as stream:
-        return stream.read()
-
-
-def run_script(config, recorder):
+def run_script(config):
     """Runs the script as `python script.py` or `python -m module` would."""
     if config.get("module"):
         import runpy
@@ -103,7 +97,8 @@ def run_script(config, recorder):
     path = config["script"]
     sys.path.insert(0, os.path.dirname(os.path.realpath(path)))
     sys.argv = [path, *config["args"]]
-    code = compile(read_script(path), path, "exec", dont_inherit=True)
+    with io.open(path, "rb") as stream:
+        code = compile(stream.read(), path, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
     module.__file__, module.__builtins__ = path, builtins
     sys.modules["__main__"] = module
@@ -117,25 +112,19 @@ def run(config):
     recorder = Recorder(config, guard)
     os.register_at_fork(after_in_child=lambda: setattr(recorder, "status", "child"))
     guard.install()
-    sys.meta_path.insert(0, AfterImport({**frameworks(recorder), "safetensors.torch": guard_safetensors(guard)}))
+    sys.meta_path.insert(0, AfterImport(frameworks(recorder)))
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()
     recorder.started = clock()
     try:
-        run_script(config, recorder)
+        run_script(config)
     except SystemExit as stop:
         code = stop.code
-        if code in (None, 0):
-            recorder.finish("ended")
-        recorder.finish(
-            "exited",
-            code=code if isinstance(code, int) else 1,
-            message="" if isinstance(code, int) else str(code),
-        )
+        if code not in (None, 0):
+            number, message = (code, "") if isinstance(code, int) else (1, str(code))
+            recorder.finish("exited", code=number, message=message)
     except BaseException as error:  # noqa: BLE001 - reported to the parent, which explains it
-        missing = error.name if isinstance(error, ImportError) else None
-        tracing = recorder.tracing is not None
         trail = traceback.format_exception(type(error), error, error.__traceback__)
         ours = [line for line in trail if PROBE_ROOT not in line and "runpy" not in line]
         sys.stderr.write("".join(ours))
@@ -143,9 +132,9 @@ def run(config):
             "crashed",
             kind=type(error).__name__,
             message=str(error)[-2000:],
-            missing=missing,
+            missing=error.name if isinstance(error, ImportError) else None,
             trail="".join(ours)[-4000:],
-            while_tracing=tracing,
+            while_tracing=recorder.tracing is not None,
             no_module=isinstance(error, ModuleNotFoundError),
             bases=[base.__name__ for base in type(error).__mro__],
         )

@@ -1,5 +1,6 @@
-"""The op tracer: every op of a step with its shapes, for real tensors and for fake ones."""
+"""Traces one iteration: every op with its shapes (of real tensors and of fake ones), saved tensors, modules that ran."""
 
+import sys
 import time
 from itertools import chain
 
@@ -27,24 +28,19 @@ def make_tracer(torch):
             if isinstance(value, torch.Tensor):
                 yield value
             elif isinstance(value, (list, tuple)):
-                for inner in tensors_in(value):
-                    yield inner
+                yield from tensors_in(value)
 
     class OpTracer(TorchDispatchMode):
         """Counts every op by name, phase, shapes, strides and dtypes, with the seconds that it took."""
 
         def __init__(self):
             super().__init__()
-            self.rows = {}
-            self.phase = "forward"
-            self.muted = 0
+            self.rows, self.phase, self.muted = {}, "forward", 0
             self.masks = {}  # storage -> mask; the reference keeps the address from being used again
-            self.op_seconds = 0.0
-            self.own_seconds = 0.0
-            self.host_seconds = 0.0  # in the script's own code: between ops outside backward and optimizer
-            self.host_calls = 0
+            self.calls, self.op_seconds = 0, 0.0
+            # In the script's own code: between ops outside backward and optimizer.
+            self.host_calls, self.host_seconds = 0, 0.0
             self.script_since = None  # when the script's own code took over; None while torch works
-            self.calls = 0
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
@@ -59,7 +55,6 @@ def make_tracer(torch):
             self.op_seconds += seconds
             if getattr(func, "namespace", "") not in ("prim", "profiler"):  # device queries, record_function
                 self.record(func, args, kwargs, result, seconds)
-            self.own_seconds += clock() - start - seconds
             self.calls += 1
             if self.script_since is not None:
                 self.script_since = cpu_clock()
@@ -94,15 +89,8 @@ def make_tracer(torch):
             key = repr((name, self.phase, ins, outs, attributes))
             row = self.rows.get(key)
             if row is None:
-                row = {
-                    "op": name,
-                    "phase": self.phase,
-                    "inputs": ins,
-                    "outputs": outs,
-                    "count": 0,
-                    "seconds": 0.0,
-                }
-                row["attributes"] = attributes
+                row = {"op": name, "phase": self.phase, "inputs": ins, "outputs": outs, "attributes": attributes}
+                row["count"], row["seconds"] = 0, 0.0
                 self.rows[key] = row
             row["count"] += 1
             row["seconds"] += seconds
@@ -115,3 +103,78 @@ def make_tracer(torch):
                 return None
 
     return OpTracer
+
+
+class StepTrace:
+    """Switches the tracer on between two steps, and what must go with it."""
+
+    def __init__(self, torch, phase, *, count_saved, compiled):
+        self.torch, self.phase = torch, phase
+        self.compiled = compiled and hasattr(getattr(torch, "compiler", None), "set_stance")
+        self.tracer = make_tracer(torch)()
+        self.roots = {}
+        self.seen, self.live, self.peak = {}, 0, 0
+        hooks = getattr(torch.autograd.graph, "saved_tensors_hooks", None) if count_saved else None
+        self.saved_hooks = hooks(self.pack, lambda value: value) if hooks is not None else None
+        self.parameters = {
+            storage_key(value)[0]
+            for optimizer in phase.optimizers.values()
+            for group in optimizer.param_groups
+            for value in group["params"]
+        }
+
+    def pack(self, value):
+        key, size = storage_key(value)
+        if key is not None and key not in self.parameters and key not in self.seen:
+            self.seen[key] = size
+            self.live += size
+            self.peak = max(self.peak, self.live)
+        return value
+
+    def entered(self, module, inputs):
+        if id(module) not in self.roots:
+            self.roots[id(module)] = module
+
+    def graph_freed(self):
+        """A backward pass ended; the next micro-batch saves its own tensors."""
+        self.seen.clear()
+        self.live = 0
+
+    def start(self):
+        register = getattr(sys.modules.get("torch.nn.modules.module"), "register_module_forward_pre_hook", None)
+        self.module_hook = register(self.entered) if register is not None else None
+        if self.compiled:
+            self.torch.compiler.set_stance("force_eager")
+        if self.saved_hooks is not None:
+            self.saved_hooks.__enter__()
+        self.tracer.__enter__()
+
+    def stop(self):
+        self.tracer.__exit__(None, None, None)
+        if self.saved_hooks is not None:
+            self.saved_hooks.__exit__(None, None, None)
+        if self.module_hook is not None:
+            self.module_hook.remove()
+        if self.compiled:
+            self.torch.compiler.set_stance("default")
+        sizes = {}
+        for module in self.roots.values():
+            for value in chain(module.parameters(recurse=False), module.buffers(recurse=False)):
+                key, size = storage_key(value)
+                sizes[key] = (size, value.requires_grad)
+        self.phase.saved_tensor_bytes = self.peak
+        self.phase.model = {
+            "bytes": sum(size for size, _ in sizes.values()),
+            "frozen_bytes": sum(size for size, grad in sizes.values() if not grad),
+        }
+        self.tracer.masks.clear()
+        self.roots = {}
+
+
+def storage_key(value):
+    try:
+        storage = value.untyped_storage() if hasattr(value, "untyped_storage") else value.storage()
+        size = storage.nbytes() if hasattr(storage, "nbytes") else storage.size() * value.element_size()
+        return storage.data_ptr(), int(size)
+    except Exception:  # noqa: BLE001 - sparse, nested and fake tensors
+        return None, 0

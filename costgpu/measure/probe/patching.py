@@ -7,7 +7,6 @@ import traceback
 
 FAILURES: list[str] = []  # of hooks, for the result
 MOST_FAILURES = 5
-NAMES = ("__name__", "__qualname__", "__module__", "__doc__")  # so that it is pickled by its name
 
 
 def harmless(hook):
@@ -24,61 +23,54 @@ def harmless(hook):
     return call
 
 
-def patch(owner, name, make):
-    """Replaces a function or method, where there is one, by ``make(it)``, once."""
-    inner = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
-    if inner is None or getattr(inner, "_costgpu", False):
-        return
-    outer = make(inner)
+def replace(owner, name, make):
+    """Puts ``make(what is there)`` in the place of ``owner.name``, where there is something, and returns it."""
+    inner = getattr(owner, name, None)
+    if owner is None or inner is None:  # None itself has an __init__
+        return None
+    made = make(inner)
     try:
-        outer._costgpu = True
-        outer.__wrapped__ = inner
-        outer.autograph_info__ = {}  # TensorFlow's autograph is to call it as it is
-        for detail in NAMES:
-            setattr(outer, detail, getattr(inner, detail, None))
+        functools.update_wrapper(made, inner)  # also so that it is pickled by its name
     except (AttributeError, TypeError):
         pass
-    setattr(owner, name, outer)
+    setattr(owner, name, made)
+    return made
 
 
-def patch_before(owner, name, hook):
-    """Calls ``hook`` with the same arguments before each call of ``owner.name``."""
-    hook = harmless(hook)
+def wrap(owner, name, call):
+    """Has every call of ``owner.name`` made as ``call(what was there, ...)``: for what is not called in every step."""
 
     def make(inner):
         def outer(*args, **kwargs):
-            hook(*args, **kwargs)
-            return inner(*args, **kwargs)
+            return call(inner, *args, **kwargs)
 
         return outer
 
-    patch(owner, name, make)
+    replace(owner, name, make)
 
 
-def patch_after(owner, name, hook):
-    """Calls ``hook`` with the same arguments after each call of ``owner.name``."""
+def patch(owner, name, make):
+    """Replaces a function, or a method that the class itself defines, by ``make(it)``, once."""
+    inner = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
+    if owner is not None and inner is not None and not getattr(inner, "_costgpu", False):
+        made = replace(owner, name, make)
+        made._costgpu = True
+        made.autograph_info__ = {}  # TensorFlow's autograph is to call it as it is
+
+
+def observe(owner, name, hook, *, before=False):
+    """Calls ``hook`` with the same arguments after (or before) each call of ``owner.name``."""
     hook = harmless(hook)
 
     def make(inner):
         def outer(*args, **kwargs):
+            if before:
+                hook(*args, **kwargs)
             result = inner(*args, **kwargs)
-            hook(*args, **kwargs)
+            if not before:
+                hook(*args, **kwargs)
             return result
 
         return outer
 
     patch(owner, name, make)
-
-
-def replace(owner, name, make):
-    """Puts ``make(what is there)`` in the place of ``owner.name``, where there is something, and returns it."""
-    inner = getattr(owner, name, None)
-    if inner is None:
-        return None
-    made = make(inner)
-    try:
-        functools.update_wrapper(made, inner)
-    except (AttributeError, TypeError):
-        pass
-    setattr(owner, name, made)
-    return made

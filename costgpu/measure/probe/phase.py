@@ -12,34 +12,23 @@ MOST_TRACED = 8
 class Phase:
     """The steps of one outermost loop. The anchor is the place and optimizer whose steps count."""
 
-    def __init__(self, frame, top_lines, start):
+    def __init__(self, frame, top_lines):
         self.frame, self.top_lines = frame, top_lines
-        self.started = start
+        self.anchor = self.anchor_optimizer = None
         self.anchors = 0
+        self.sites = {}  # (site, id of the optimizer) -> steps
+        self.companions, self.strangers, self.optimizers = set(), 0, {}
         self.seconds = array("d")  # per interval, without the probe's own time
         self.waits = array("d")  # of which inside next(loader)
-        self.special = {}  # interval -> {"save": s, "validation": s, "loader_start": n, "traced": True, ...}
-        self.snapshots = []
-        self.sites = {}  # (site, id of the optimizer) -> steps
-        self.anchor = None
-        self.anchor_optimizer = None
-        self.companions = set()
-        self.strangers = 0
-        self.optimizers = {}
-        self.backwards = 0
-        self.trace = None
-        self.trace_steps = 0
-        self.untraceable = ""
-        self.loader = None
-        self.upcoming = ([], [])
-        self.saved_bytes = 0
-        self.batch = None
-        self.model = {}
-        self.micro_batches = 0
-        self.gap_seconds = 0.0
         self.own_seconds = array("d")  # the probe's own time between steps; not part of `seconds`
-        self.outer = None  # (frame, name): an outer loop's variable, to see an epoch end
-        self.outer_value = None
+        self.gap_seconds = 0.0
+        self.special = {}  # interval -> {"save": s, "validation": s, "loader_start": n, "traced": True, ...}
+        self.snapshots, self.upcoming = [], ([], [])
+        self.loader = self.batch = None
+        self.trace, self.trace_steps, self.untraceable = None, 0, ""
+        self.backwards = self.micro_batches = self.saved_tensor_bytes = 0
+        self.model = {}
+        self.outer = self.outer_value = None  # (frame, name): an outer loop's variable, to see an epoch end
         self.told = None  # what a trainer says of its own length
         self.own = None  # (file, line) of the script's code that led here, where the step is in a library
 

@@ -13,8 +13,6 @@ Tensor = Tuple[List[int], List[int], str]  # shape, strides, dtype
 
 
 class ProbeConfig(TypedDict):
-    """What is to be measured, and where the probe puts its files."""
-
     script: str | None
     module: str | None
     args: list[str]
@@ -134,15 +132,11 @@ class PeriodicWork(TypedDict):
 
 
 class Upcoming(TypedDict):
-    """Work that the source says will come."""
-
     later: list[LaterWork]
     periodic: list[PeriodicWork]
 
 
 class Loader(TypedDict, total=False):
-    """The DataLoader of the training."""
-
     workers: int
     batch_size: int | None
     pin_memory: bool
@@ -153,15 +147,11 @@ class Loader(TypedDict, total=False):
 
 
 class Batch(TypedDict):
-    """A batch as it was drawn."""
-
     size: int | None
     bytes: int
 
 
 class Optimizer(TypedDict):
-    """One optimizer, and how often it stepped."""
-
     name: str
     foreach: bool | None
     fused: bool | None
@@ -186,8 +176,6 @@ class Op(TypedDict):
 
 
 class Told(TypedDict):
-    """What a trainer says of its own length."""
-
     trainer: str
     total: Trips
     per_epoch: float | None
@@ -230,8 +218,6 @@ class PhaseRecord(Intervals):
 
 
 class Autocast(TypedDict):
-    """An autocast region that was entered."""
-
     device: str
     dtype: str
     enabled: bool

@@ -9,22 +9,19 @@ import traceback
 
 from .frameworks.torch_hooks import TorchHooks
 from .frameworks.trainers import told_by_trainer
-from .loaders import FIT, VALIDATION, Loaders
+from .loaders import VALIDATION, Loaders
 from .loops.loop_stack import LoopStack
-from .loops.progress_series import TRAINERS, ProgressTracker, is_snapshot_due, make_snapshot
+from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
 from .loops.script_frames import PROBE_ROOT, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
-from .op_tracer import clock
+from .op_tracer import StepTrace, clock
 from .phase import Phase
-from .phase_record import describe_batch
-from .result import write_result
-from .step_trace import StepTrace
+from .result import describe_batch, write_result
 
 MOST_ERRORS = 3
 ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
-KEPT_EVENTS = ("save", "validation", "loader_start", "traced")
 
 
 class Recorder:
@@ -34,19 +31,14 @@ class Recorder:
         self.config, self.guard = config, guard
         self.started = clock()
         self.torch = None
-        self.first_step = None
+        self.first_step = self.last = None
         self.phases, self.phase = [], None
         self.loaders = Loaders()
-        self.events = {}  # what happened since the last counted step
-        self.wait = 0.0
-        self.last = None
+        self.events, self.wait = {}, 0.0  # since the last counted step
         self.batch = None  # of the last interval before the first step
-        self.backwards = 0
-        self.optimizers_made = 0
-        self.optimizer_steps = 0
+        self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.manual = 0  # backward passes before the first optimizer step
-        self.eval_started = None
-        self.tracing = None
+        self.eval_started = self.tracing = None
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
         self.fetch = None
@@ -65,11 +57,6 @@ class Recorder:
             roots.update(path + os.sep for path in sys.path if path.endswith(("site-packages", "dist-packages")))
             self.plain_stack = plain_loop_stack(tuple(roots))
         return self.plain_stack
-
-    @staticmethod
-    def trains():
-        """Whether something has been imported that trains, and whose steps will be seen."""
-        return any(name in sys.modules for name in TRAINERS)
 
     def note_first_step(self, now):
         """The first step, of whatever kind."""
@@ -92,10 +79,6 @@ class Recorder:
     def add(self, kind, seconds):
         self.events[kind] = self.events.get(kind, 0.0) + seconds
 
-    def fit_opens_epoch(self):
-        """A fit of another framework, which steps with torch, begins an epoch."""
-        self.loaders.opened.append(FIT)
-
     def mode_changed(self, training):
         if threading.get_ident() != self.thread:
             return
@@ -117,7 +100,6 @@ class Recorder:
             self.batch = self.phase.batch = describe_batch(batch, self.torch)
 
     def trace_as(self, phase):
-        """Ops from here on belong to this part of the step."""
         if self.tracing is not None:
             self.tracing.phase = phase
 
@@ -146,8 +128,6 @@ class Recorder:
             tracing.muted += 1
         try:
             self.count_step(optimizer, frame, now)
-        except (KeyboardInterrupt, SystemExit):
-            raise
         except Exception:  # noqa: BLE001 - the probe's own failure must not change what the script does
             errors = self.detail.setdefault("probe_errors", [])
             if len(errors) < MOST_ERRORS:
@@ -168,7 +148,7 @@ class Recorder:
         torch_root = self.loop_stack.torch_root
         caller = next((live for live in outwards(frame) if not live.f_code.co_filename.startswith(torch_root)), None)
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
-        if phase.own is None and site is not None and self.loop_stack.is_library(site[0].co_filename):
+        if phase.own is None and caller is not None and self.loop_stack.is_library(caller.f_code.co_filename):
             phase.own = self.own_site(caller)
         if phase.is_anchor(site, optimizer):
             self.end_interval(phase, frame, now)
@@ -194,7 +174,7 @@ class Recorder:
             if loops:
                 top, lines = live, (loops[0].lineno, loops[0].end_lineno)
                 break
-        self.phase = Phase(top, lines, now)
+        self.phase = Phase(top, lines)
         self.phases.append(self.phase)
         if len(self.phases) == 1:
             if self.first_step is None:
@@ -207,7 +187,7 @@ class Recorder:
         return self.phase
 
     def event_summary(self, training_loader):
-        kept = {k: v for k, v in self.events.items() if k in KEPT_EVENTS}
+        kept = dict(self.events)
         if self.loaders.drawn.get(VALIDATION):
             kept["validation_batches"] = self.loaders.drawn[VALIDATION]
         if self.loaders.was_opened(training_loader):
@@ -297,10 +277,9 @@ class Recorder:
 
     def begin_trace(self, phase):
         phase.backwards = self.backwards
+        count_saved = self.config.get("saved_hooks", True)
         try:
-            self.step_trace = StepTrace(
-                self.torch, phase, count_saved=self.config.get("saved_hooks", True), compiled=self.compiled > 0
-            )
+            self.step_trace = StepTrace(self.torch, phase, count_saved=count_saved, compiled=self.compiled > 0)
         except Exception as error:  # noqa: BLE001 - torch before 2.0 has no dispatch mode that we could use
             phase.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
             return

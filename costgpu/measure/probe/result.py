@@ -1,46 +1,41 @@
-"""What the probe writes down at the end of a measurement."""
+"""What the probe writes down at the end of a measurement, as JSON-ready values."""
+
+from __future__ import annotations
 
 import json
 import os
 import sys
 
-from .loops.progress_series import TRAINERS
+from .frameworks.torch_hooks import GPU_REQUESTS
+from .loops.progress_series import MOST_EVENTS, MOST_TIMES, TRAINERS
 from .op_tracer import clock
 from .patching import FAILURES
-from .phase_record import phase_record, torch_facts
+from .record import Batch, Loader, Optimizer, PhaseRecord, TorchFacts
 
 RESULT_VERSION = 1
 
 
 def write_result(recorder, status, detail):
     """Writes the result file whole, or not at all."""
+    times = os.times()
+    fit = recorder.fits.going if recorder.fits is not None else None
     result = {
         "version": RESULT_VERSION,
         "status": status,
         "python": sys.version.split()[0],
         "wall_seconds": clock() - recorder.started,
+        "peak_rss_bytes": peak_memory(),
+        "cpu_seconds": times.user + times.system + times.children_user + times.children_system,
+        "before": recorder.before,
+        "series": recorder.progress.record(),
+        "loops": recorder.loops.progress() if not recorder.phases else None,
+        "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
+        "fit_going": {"estimator": type(fit[0]).__name__, "label": fit[1]} if fit is not None else None,
     }
     result.update(recorder.detail)
     result.update(detail)
     if FAILURES:
         result["probe_errors"] = result.get("probe_errors", []) + FAILURES
-    try:
-        import resource
-
-        scale = 1 if sys.platform == "darwin" else 1024
-        result["peak_rss_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-    except ImportError:
-        result["peak_rss_bytes"] = None
-    result["before"] = recorder.before
-    result["series"] = recorder.progress.record()
-    result["loops"] = recorder.loops.progress() if not recorder.phases else None
-    result["versions"] = {
-        name: str(getattr(sys.modules[name], "__version__", "")) for name in TRAINERS if name in sys.modules
-    }
-    going = recorder.fits.going if recorder.fits is not None else None
-    result["fit_going"] = {"estimator": type(going[0]).__name__, "label": going[1]} if going is not None else None
-    times = os.times()
-    result["cpu_seconds"] = times.user + times.system + times.children_user + times.children_system
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
         result["phases"] = [phase_record(phase, recorder.torch, recorder.fetch) for phase in recorder.phases]
@@ -50,3 +45,151 @@ def write_result(recorder, status, detail):
     with recorder.guard.real_open(path + ".part", "w") as stream:
         json.dump(result, stream, default=str)
     recorder.guard.raw_rename(path + ".part", path)
+
+
+def peak_memory():
+    """Bytes that this process has held at most; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def torch_facts(torch, autocast, compiled) -> TorchFacts:
+    """What torch says of itself and was told about precision."""
+    matmul = getattr(torch.backends.cuda, "matmul", None)
+    try:
+        count = 0 if GPU_REQUESTS.fake_cuda else torch.cuda.device_count()
+        devices = [torch.cuda.get_device_name(i) for i in range(count)]
+    except Exception:  # noqa: BLE001 - a broken driver is no device
+        devices = []
+    return {
+        "version": str(torch.__version__),
+        "threads": torch.get_num_threads(),
+        "cuda_build": getattr(torch.version, "cuda", None),
+        "cuda_devices": devices,
+        "float32_matmul_precision": getattr(torch, "get_float32_matmul_precision", lambda: "highest")(),
+        "conv_tf32": bool(getattr(torch.backends.cudnn, "allow_tf32", True)),
+        "matmul_tf32": bool(getattr(matmul, "allow_tf32", False)),
+        "autocast": [{"device": d, "dtype": t, "enabled": e} for d, t, e in autocast],
+        "compiled": compiled,
+        "fake_cuda": GPU_REQUESTS.fake_cuda,
+        "fake_cuda_devices": len(GPU_REQUESTS.devices),
+        "fake_cuda_failures": GPU_REQUESTS.failures[:5],
+        "attention": GPU_REQUESTS.attention_kernels(),
+        "cudnn_benchmark": bool(getattr(getattr(torch.backends, "cudnn", None), "benchmark", False)),
+        "processes_for_no_gpu": GPU_REQUESTS.processes_for_no_gpu,
+    }
+
+
+def phase_record(phase, torch, fetch) -> PhaseRecord:
+    """A phase as JSON-ready values."""
+    trace = phase.trace
+    path, line = phase.own or (phase.anchor[0].co_filename, phase.anchor[1]) if phase.anchor else ("", 0)
+    counts: dict[int, int] = {}
+    for (_, optimizer), number in phase.sites.items():
+        counts[optimizer] = counts.get(optimizer, 0) + number
+    return {
+        "line": line,
+        "file": os.path.basename(path),
+        "told": phase.told,
+        "steps": phase.anchors,
+        "seconds": [round(value, 7) for value in phase.seconds[:MOST_TIMES]],
+        "waits": [round(value, 7) for value in phase.waits[:MOST_TIMES]],
+        "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
+        "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
+        "snapshots": phase.snapshots,
+        "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1]},
+        "gap_seconds": phase.gap_seconds,
+        "saved_tensor_bytes": phase.saved_tensor_bytes,
+        "model": phase.model,
+        "micro_batches": phase.micro_batches,
+        "device": device_type(phase, torch),
+        "batch": phase.batch,
+        "trace_steps": phase.trace_steps,
+        "ops": list(trace.rows.values()) if trace is not None else [],
+        "op_seconds": trace.op_seconds if trace is not None else 0.0,
+        "calls": trace.calls if trace is not None else 0,
+        "host_seconds": trace.host_seconds if trace is not None else 0.0,
+        "host_calls": trace.host_calls if trace is not None else 0,
+        "optimizers": [describe_optimizer(value, counts.get(key, 0), torch) for key, value in phase.optimizers.items()],
+        "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
+    }
+
+
+def describe_loader(loader, fetch) -> Loader:
+    """A DataLoader; `fetch` holds the seconds, number and waits of all fetches, None if they were not timed."""
+    return {
+        "workers": getattr(loader, "num_workers", 0),
+        "batch_size": getattr(loader, "batch_size", None),
+        "pin_memory": bool(getattr(loader, "pin_memory", False)),
+        "length": safe_length(loader),
+        "fetch_seconds": fetch[0].value if fetch else None,
+        "fetches": fetch[1].value if fetch else 0,
+        "fetch_waits": fetch[2].value if fetch else 0.0,
+    }
+
+
+def device_type(phase, torch):
+    """Where the parameters of the phase's optimizers live: ``cpu``, ``cuda``, ..."""
+    for optimizer in phase.optimizers.values():
+        for group in optimizer.param_groups:
+            for value in group["params"]:
+                return value.device.type
+    try:  # updated by hand
+        return "cuda" if not GPU_REQUESTS.fake_cuda and torch.cuda.memory_allocated() else "cpu"
+    except Exception:  # noqa: BLE001 - a broken driver is no device
+        return "cpu"
+
+
+def safe_length(value):
+    try:
+        return len(value)
+    except Exception:  # noqa: BLE001 - an iterable dataset has none
+        return None
+
+
+def describe_batch(batch, torch) -> Batch:
+    """Samples and bytes of a batch in any nesting."""
+    sizes, total, stack = [], 0, [batch]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, torch.Tensor):
+            total += value.numel() * value.element_size()
+            sizes.append(value.shape[0] if value.dim() else 1)
+        elif isinstance(value, dict):
+            stack.extend(value.values())
+        elif isinstance(value, (list, tuple)):
+            stack.extend(value)
+        elif hasattr(value, "__dict__") and len(sizes) < 64:
+            stack.extend(v for v in vars(value).values() if isinstance(v, torch.Tensor))
+    return {"size": max(sizes) if sizes else None, "bytes": total}
+
+
+def describe_optimizer(optimizer, steps, torch) -> Optimizer:
+    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    by_dtype: dict[str, int] = {}
+    state = 0
+    for value in parameters:
+        name = str(value.dtype).replace("torch.", "")
+        by_dtype[name] = by_dtype.get(name, 0) + value.numel()
+    try:
+        for entry in optimizer.state.values():
+            for value in entry.values() if isinstance(entry, dict) else ():
+                if isinstance(value, torch.Tensor):
+                    state += value.numel() * value.element_size()
+    except Exception:  # noqa: BLE001 - an optimizer with its own idea of state
+        state = 0
+    defaults = getattr(optimizer, "defaults", {})
+    return {
+        "name": type(optimizer).__name__,
+        "foreach": defaults.get("foreach"),
+        "fused": defaults.get("fused"),
+        "momentum": bool(defaults.get("momentum", 0)),
+        "parameters": sum(by_dtype.values()),
+        "tensors": len(parameters),
+        "dtypes": by_dtype,
+        "state_bytes": state,
+        "steps": steps,
+    }

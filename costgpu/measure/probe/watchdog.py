@@ -1,4 +1,4 @@
-"""Ends the measurement when no step comes to do it, and this process when its parent is gone."""
+"""A thread beside the script that watches over the measurement."""
 
 import os
 import signal
@@ -7,6 +7,7 @@ import threading
 import time
 import traceback
 
+from .loops.progress_series import trains
 from .loops.script_frames import PROBE_ROOT
 from .op_tracer import clock
 
@@ -32,9 +33,7 @@ class Watchdog(threading.Thread):
             if recorder.first_step is None:
                 if now - recorder.started > config["start_limit"]:
                     self.finish("cut" if recorder.progress.leading() or recorder.loops.moved() else "never_stepped")
-                elif (
-                    not recorder.trains() and now - recorder.started > config["measure_for"] and recorder.loops.moved()
-                ):
+                elif not trains() and now - recorder.started > config["measure_for"] and recorder.loops.moved():
                     recorder.note_first_step(recorder.started)
                     self.finish("cut")
             elif now - recorder.first_step > config["hard_limit"] or (

@@ -48,7 +48,7 @@ def test_a_booster_of_another_kind_is_updated_all_the_same() -> None:
     class Recorder:
         status = "running"
 
-    trees.attach_xgboost(progress.ProgressTracker(Recorder()))(module)
+    trees.attach_xgboost(progress.ProgressTracker(Recorder()), module)
     booster = Booster()
     assert booster.update(None) is False
     assert booster.rounds == 1

@@ -1,1 +1,1 @@
-"""TorchHooks into the frameworks that scripts train with."""
+"""Hooks into the frameworks that scripts train with."""

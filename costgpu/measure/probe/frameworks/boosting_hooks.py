@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 
 from ..loops.script_frames import locals_of, own_place
-from ..patching import harmless, patch, patch_after
+from ..patching import harmless, observe, wrap
 
 DEVICES = ("device", "device_type")
 STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
 CATBOOST_GPU = ("task_type", "devices", "gpu_ram_part")
 
 
-def open_rounds(progress, source, total, settings, *, may_stop, asks_gpu):
-    return progress.open(
-        source,
-        "round",
-        total,
-        key=(source, own_place()),
-        settings=settings,
-        may_stop=may_stop,
-        asks_gpu=asks_gpu,
-    )
+def open_rounds(progress, source, total, **facts):
+    return progress.open(source, "round", total, key=(source, own_place()), **facts)
 
 
 def any_stopper(callbacks):
@@ -37,24 +29,16 @@ def count_updates(progress, booster_class, open_series):
             series = booster._costgpu_series = open_series(progress, booster)
         progress.step(series)
 
-    patch_after(booster_class, "update", count)
+    observe(booster_class, "update", count)
 
 
-def attach_xgboost(progress):
-    """A callback for when ``xgboost.core`` has been imported."""
+def attach_xgboost(progress, module):
+    def set_param(inner, booster, params, value=None):
+        value = "cpu" if isinstance(params, str) and params in DEVICES else value
+        return inner(booster, on_cpu(params), value)
 
-    def make_set(inner):
-        def set_param(booster, params, value=None):
-            value = "cpu" if isinstance(params, str) and params in DEVICES else value
-            return inner(booster, on_cpu(params), value)
-
-        return set_param
-
-    def attach(module):
-        count_updates(progress, module.Booster, xgboost_series)
-        patch(module.Booster, "set_param", make_set)
-
-    return attach
+    count_updates(progress, module.Booster, xgboost_series)
+    wrap(module.Booster, "set_param", set_param)
 
 
 def xgboost_series(progress, booster):
@@ -64,21 +48,16 @@ def xgboost_series(progress, booster):
         progress,
         "xgboost",
         local.get("num_boost_round"),
-        settings,
+        settings=settings,
         # callbacks may be held by a container by now; the argument itself is kept in early_stopping_rounds
         may_stop=bool(local.get("early_stopping_rounds")) or any_stopper(local.get("callbacks")),
         asks_gpu="gpu" in settings.get("tree_method", "") or settings.get("device", "cpu").startswith(("cuda", "gpu")),
     )
 
 
-def attach_lightgbm(progress):
-    """A callback for when ``lightgbm.basic`` has been imported."""
-
-    def attach(module):
-        count_updates(progress, module.Booster, lightgbm_series)
-        patch(module, "_param_dict_to_str", lambda inner: lambda params: inner(on_cpu(params)))
-
-    return attach
+def attach_lightgbm(progress, module):
+    count_updates(progress, module.Booster, lightgbm_series)
+    wrap(module, "_param_dict_to_str", lambda inner, params: inner(on_cpu(params)))
 
 
 def lightgbm_series(progress, booster):
@@ -89,7 +68,7 @@ def lightgbm_series(progress, booster):
         progress,
         "lightgbm",
         local.get("num_boost_round"),
-        {str(k): str(v) for k, v in params.items()},
+        settings={str(k): str(v) for k, v in params.items()},
         may_stop=bool(params.get("early_stopping_round")) or any_stopper(callbacks),
         asks_gpu=any(str(params.get(name, "cpu")) != "cpu" for name in DEVICES),
     )
@@ -117,9 +96,7 @@ class CatBoostRounds:
         return all(one.after_iteration(info) for one in self._callbacks)
 
 
-def attach_catboost(progress):
-    """A callback for when ``catboost.core`` has been imported."""
-
+def attach_catboost(progress, module):
     @harmless
     def counting(params):
         asks_gpu = str(params.get("task_type", "CPU")).upper() == "GPU"
@@ -128,7 +105,7 @@ def attach_catboost(progress):
             progress,
             "catboost",
             params.get("iterations", 1000),
-            {str(k): str(v)[:100] for k, v in params.items()},
+            settings={str(k): str(v)[:100] for k, v in params.items()},
             may_stop=any(name in params for name in ("od_wait", "od_pval")),
             asks_gpu=asks_gpu,
         )
@@ -136,11 +113,7 @@ def attach_catboost(progress):
         folder = os.path.join(progress.recorder.guard.scratch, "catboost_info")  # it writes there in native code
         return dict(params, callbacks=CatBoostRounds(progress, series, others), train_dir=folder)
 
-    def make(train):
-        def train_and_count(model, train_pool, test_pool, params, *args, **kwargs):
-            params = counting(params) or params
-            return train(model, train_pool, test_pool, params, *args, **kwargs)
+    def train(inner, model, train_pool, test_pool, params, *args, **kwargs):
+        return inner(model, train_pool, test_pool, counting(params) or params, *args, **kwargs)
 
-        return train_and_count
-
-    return lambda module: patch(module._CatBoostBase, "_train", make)
+    wrap(module._CatBoostBase, "_train", train)

@@ -1,5 +1,6 @@
 """Calls of the script's own jitted JAX functions, timed, with the FLOPs and bytes of what they compute."""
 
+import math
 import os
 import sys
 import threading
@@ -7,12 +8,10 @@ import threading
 from ..op_tracer import clock
 from ..patching import harmless, patch
 
-HEAVY = frozenset(
-    (
-        "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"
-        " dynamic_update_slice concatenate select_and_scatter_add top_k"
-    ).split()
-)
+HEAVY = (
+    "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"
+    " dynamic_update_slice concatenate select_and_scatter_add top_k"
+).split()
 
 
 class JaxHooks:
@@ -28,14 +27,12 @@ class JaxHooks:
             patch(module, name, self.make)
 
     def make(self, jit):
-        followed = self
-
         def jit_and_follow(fun=None, *args, **kwargs):
             if fun is None or not callable(fun):
                 return lambda inner: jit_and_follow(inner, *args, **kwargs)
             made = jit(fun, *args, **kwargs)
-            place = own_function(fun, followed.progress.recorder.config)
-            return made if place is None else CountedFunction(made, followed, place)
+            place = own_function(fun)
+            return made if place is None else CountedFunction(made, self, place)
 
         return jit_and_follow
 
@@ -58,15 +55,8 @@ class JaxHooks:
     @harmless
     def stepped(self, series, compiled, place, shapes, begin, frame):
         if series is None:
-            series = self.progress.open(
-                "jax",
-                "step",
-                None,
-                key=("jax", place),
-                may_stop=False,
-                per_epoch=None,
-                busy=0.0,
-            )
+            facts = {"may_stop": False, "per_epoch": None, "busy": 0.0}
+            series = self.progress.open("jax", "step", None, key=("jax", place), **facts)
         if series.steps:
             series.facts["busy"] += clock() - begin
         if shapes is not None and series.steps == 1:
@@ -95,10 +85,7 @@ class JaxHooks:
         begin = clock()
         try:
             traced = compiled.trace(*shapes[0], **shapes[1])
-            totals = JaxprTotals()
-            totals.add(traced.jaxpr.jaxpr, 1.0)
-            totals.ends(traced.jaxpr.jaxpr)
-            series.facts["totals"] = totals.record()
+            series.facts["totals"] = JaxprTotals(traced.jaxpr.jaxpr).record()
             analysis = traced.lower().cost_analysis() or {}
             series.facts["cost_analysis_flops"] = float(analysis.get("flops") or 0.0)
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
@@ -129,9 +116,12 @@ class CountedFunction:
 class JaxprTotals:
     """FLOPs and bytes of a jaxpr; loops of known length count with it, element-wise ops are fused into what follows."""
 
-    def __init__(self):
-        self.flops = self.convolutions = self.moved = self.kernels = 0.0
+    def __init__(self, jaxpr):
+        self.flops = self.convolutions = 0.0
         self.dtypes, self.unknown_loops = {}, False
+        # What goes in and comes out: parameters, optimizer state, the batch.
+        self.moved, self.kernels = nbytes(jaxpr.invars) + nbytes(jaxpr.outvars), float(len(jaxpr.outvars))
+        self.add(jaxpr, 1.0)
 
     def add(self, jaxpr, times):
         for eqn in jaxpr.eqns:
@@ -169,13 +159,8 @@ class JaxprTotals:
             dtype = str(eqn.invars[0].aval.dtype)
             self.dtypes[dtype] = self.dtypes.get(dtype, 0.0) + flops * times
         self.flops += flops * times
-        self.moved += times * sum(nbytes(v.aval) for v in list(eqn.invars) + list(eqn.outvars) if hasattr(v, "aval"))
+        self.moved += times * (nbytes(eqn.invars) + nbytes(eqn.outvars))
         self.kernels += 2.0 * times  # and the fused element-wise work behind it
-
-    def ends(self, jaxpr):
-        """What goes in and comes out: parameters, optimizer state, the batch."""
-        self.moved += sum(nbytes(v.aval) for v in list(jaxpr.invars) + list(jaxpr.outvars) if hasattr(v, "aval"))
-        self.kernels += len(jaxpr.outvars)
 
     def record(self):
         dtype = max(self.dtypes, key=self.dtypes.get) if self.dtypes else "float32"
@@ -190,20 +175,20 @@ class JaxprTotals:
 
 
 def size(aval):
-    total = 1.0
-    for n in aval.shape:
-        total *= n
+    return float(math.prod(aval.shape))
+
+
+def nbytes(variables):
+    total = 0.0
+    for aval in [one.aval for one in variables if hasattr(one, "aval")]:
+        try:
+            total += size(aval) * aval.dtype.itemsize
+        except (AttributeError, TypeError):
+            continue
     return total
 
 
-def nbytes(aval):
-    try:
-        return size(aval) * aval.dtype.itemsize
-    except (AttributeError, TypeError):
-        return 0.0
-
-
-def own_function(fun, config):
+def own_function(fun):
     """``train_step (train.py:12)`` if the function is of the user's own code; None for a library's."""
     for _ in range(10):
         inner = getattr(fun, "__wrapped__", None) or getattr(fun, "func", None) or getattr(fun, "f", None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 
+from ..loaders import FIT
 from ..loops.script_frames import locals_of, own_place
 from ..op_tracer import clock
-from ..patching import harmless, patch, patch_after, patch_before
+from ..patching import harmless, observe, patch
 from .layer_counter import LayerCounter, product
 
 STOPPERS = ("EarlyStopping", "TerminateOnNaN")
@@ -31,19 +32,16 @@ class KerasHooks:
     def attach(self, module):
         """When ``keras`` (3, or 2 as tf.keras has it) has been imported."""
         callbacks = getattr(getattr(module, "callbacks", None), "CallbackList", None)
-        layer = getattr(getattr(module, "layers", None), "Layer", None)
         optimizer = getattr(getattr(module, "optimizers", None), "Optimizer", None)
-        if callbacks is not None:
-            patch_before(callbacks, "on_train_begin", self.fit_begins)
-            patch_before(callbacks, "on_epoch_begin", self.epoch_begins)
-            patch_after(callbacks, "on_train_batch_end", self.batch_ends)
-            patch_before(callbacks, "on_test_begin", self.test_begins)
-            patch_after(callbacks, "on_test_end", self.test_ends)
-            patch_after(callbacks, "on_epoch_end", self.epoch_ends)
-            patch_after(callbacks, "on_train_end", self.fit_ends)
-        if layer is not None:
-            self.layers.attach(layer)
-        for owner in optimizer.__mro__ if optimizer is not None else ():
+        observe(callbacks, "on_train_begin", self.fit_begins, before=True)
+        observe(callbacks, "on_epoch_begin", self.epoch_begins, before=True)
+        observe(callbacks, "on_train_batch_end", self.batch_ends)
+        observe(callbacks, "on_test_begin", self.test_begins, before=True)
+        observe(callbacks, "on_test_end", self.test_ends)
+        observe(callbacks, "on_epoch_end", self.epoch_ends)
+        observe(callbacks, "on_train_end", self.fit_ends)
+        self.layers.attach(getattr(getattr(module, "layers", None), "Layer", None))
+        for owner in getattr(optimizer, "__mro__", ()):
             for name in ("apply", "apply_gradients"):
                 patch(owner, name, self.on_apply)
 
@@ -75,7 +73,7 @@ class KerasHooks:
         if self.fitting is not None:
             self.seen_in_epoch = 0
             self.progress.event(self.fitting, "opened", 1)
-            self.progress.recorder.fit_opens_epoch()  # for the torch backend's own steps
+            self.progress.recorder.loaders.opened.append(FIT)  # for the torch backend's own steps
 
     def batch_ends(self, callbacks, batch=None, *_, **__):
         series = self.fitting
@@ -122,43 +120,40 @@ class KerasHooks:
 
     def attach_functions(self, module):
         """When TensorFlow's ``polymorphic_function`` has been imported: what a tf.function's call does."""
-        hooks = self
 
         def make(inner):
             def call(function, *args, **kwargs):
-                if hooks.elsewhere():
+                if self.elsewhere():
                     return inner(function, *args, **kwargs)
-                outermost = not hooks.functions
-                hooks.functions.append(function)
-                if outermost and id(function) not in hooks.steppers:
-                    hooks.layers.reset(None)
+                outermost = not self.functions
+                self.functions.append(function)
+                if outermost and id(function) not in self.steppers:
+                    self.layers.reset(None)
                 try:
                     return inner(function, *args, **kwargs)
                 finally:
-                    hooks.functions.pop()
-                    if outermost and id(function) in hooks.steppers:
-                        hooks.own_step(sys._getframe(1), args)
+                    self.functions.pop()
+                    if outermost and id(function) in self.steppers:
+                        self.own_step(sys._getframe(1), args)
 
             return call
 
         patch(module.Function, "__call__", make)
 
     def on_apply(self, inner):
-        hooks = self
-
         def apply(optimizer, *args, **kwargs):
-            nested, hooks.applying = hooks.applying, True
+            nested, self.applying = self.applying, True
             try:
                 result = inner(optimizer, *args, **kwargs)
             finally:
-                hooks.applying = nested
-            if nested or hooks.elsewhere():
+                self.applying = nested
+            if nested or self.elsewhere():
                 return result
-            hooks.optimizer = optimizer
-            if hooks.functions:
-                hooks.steppers.add(id(hooks.functions[0]))
+            self.optimizer = optimizer
+            if self.functions:
+                self.steppers.add(id(self.functions[0]))
             elif backend() in ("tensorflow", ""):
-                hooks.own_step(sys._getframe(1), ())
+                self.own_step(sys._getframe(1), ())
             return result
 
         return apply
@@ -171,6 +166,7 @@ class KerasHooks:
                 "tensorflow",
                 "step",
                 None,
+                key="tensorflow",
                 per_epoch=None,
                 may_stop=False,
                 backend="tensorflow",
@@ -192,12 +188,16 @@ def backend():
         return ""
 
 
+def numbers_in(variables):
+    return int(sum(product(one.shape) for one in variables))
+
+
 def facts_of(model):
     optimizer = getattr(model, "optimizer", None)
     found = {"optimizer": type(getattr(optimizer, "inner_optimizer", optimizer)).__name__, "parameters": None}
     try:
-        found["parameters"] = int(sum(product(w.shape) for w in model.trainable_variables))
-        found["model_bytes"] = 4 * int(sum(product(w.shape) for w in model.variables))
+        found["parameters"] = numbers_in(model.trainable_variables)
+        found["model_bytes"] = 4 * numbers_in(model.variables)
         found["tensors"] = len(model.trainable_variables)
     except Exception:  # noqa: BLE001 - a model that is not built yet
         found.setdefault("model_bytes", None)
@@ -206,7 +206,7 @@ def facts_of(model):
 
 def parameters_of(optimizer):
     try:
-        return int(sum(product(w.shape) for w in optimizer._trainable_variables))
+        return numbers_in(optimizer._trainable_variables)
     except Exception:  # noqa: BLE001 - another kind of optimizer
         return None
 

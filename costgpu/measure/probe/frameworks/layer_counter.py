@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ..patching import patch
 
 MOST_LAYERS = 20000
@@ -21,14 +23,12 @@ class LayerCounter:
         self.rows, self.dtypes, self.graph = [], {}, None
 
     def attach(self, owner):
-        counter = self
-
         def make(inner):
             def call(layer, *args, **kwargs):
                 result = inner(layer, *args, **kwargs)
-                if not counter.paused and len(counter.rows) < MOST_LAYERS:
+                if not self.paused and len(self.rows) < MOST_LAYERS:
                     try:
-                        counter.count(layer, args, result)
+                        self.count(layer, args, result)
                     except Exception:  # noqa: BLE001, S110 - a layer of the user's own may be anything
                         pass
                 return result
@@ -122,7 +122,4 @@ def parts_of(layer):
 
 
 def product(shape):
-    total = 1
-    for n in shape:
-        total *= int(n if n is not None else 1)
-    return total
+    return math.prod(int(n if n is not None else 1) for n in shape)

@@ -1,10 +1,21 @@
 """Fits of scikit-learn: the trees of an ensemble, the fits of a search, or whole fits."""
 
+import functools
 import threading
 
 from ..loops.script_frames import library_loops, own_place
 from ..op_tracer import clock
-from ..patching import harmless, patch, patch_after
+from ..patching import harmless, observe, wrap
+
+GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
+PARTS = (  # what each call of a class's (or module's) function is, the setting that says how many, and what may end them
+    ("sklearn.ensemble._forest", "", "_parallel_build_trees", "tree", "n_estimators", ""),
+    # GradientBoosting*: a stage is one tree per class.
+    ("sklearn.ensemble._gb", "BaseGradientBoosting", "_fit_stage", "stage", "n_estimators", "n_iter_no_change"),
+    (GROWER, "TreeGrower", "grow", "tree", "max_iter", "early_stopping"),  # HistGradientBoosting*
+    # With SGD or Adam; the loss may end them any time.
+    (NETWORK, "BaseMultilayerPerceptron", "_update_no_improvement_count", "epoch", "max_iter", "tol"),
+)
 
 
 class SklearnHooks:
@@ -20,46 +31,35 @@ class SklearnHooks:
 
     def attach_base(self, module):
         """When ``sklearn.base`` has been imported: every fit goes through its `_fit_context`."""
-        fits = self
 
-        def make(context):
-            def counting_context(*args, **kwargs):
-                decorate = context(*args, **kwargs)
+        def counting_context(context, *args, **kwargs):
+            decorate = context(*args, **kwargs)
 
-                def decorator(method):
-                    inner = decorate(method)
-                    if getattr(method, "__name__", "") not in ("fit", "fit_transform", "fit_predict"):
-                        return inner
-                    return fits.counted(inner, method)
+            def decorator(method):
+                inner = decorate(method)
+                counts = getattr(method, "__name__", "") in ("fit", "fit_transform", "fit_predict")
+                return self.counted(inner) if counts else inner
 
-                return decorator
+            return decorator
 
-            return counting_context
+        wrap(module, "_fit_context", counting_context)
 
-        patch(module, "_fit_context", make)
-
-    def counted(self, inner, method):
-        fits = self
-
+    def counted(self, inner):
+        @functools.wraps(inner)
         def fit(estimator, *args, **kwargs):
-            level = getattr(fits.depth, "level", 0)
-            outermost = level == 0 and threading.get_ident() == fits.progress.recorder.thread
-            fits.depth.level = level + 1
+            level = getattr(self.depth, "level", 0)
+            outermost = level == 0 and threading.get_ident() == self.progress.recorder.thread
+            self.depth.level = level + 1
             if outermost:
-                fits.going = (estimator, own_place(), clock())
+                self.going = (estimator, own_place(), clock())
             try:
                 return inner(estimator, *args, **kwargs)
             finally:
-                fits.depth.level = level
+                self.depth.level = level
                 if outermost:
-                    since, fits.going = fits.going[2], None
-                    fits.ended(estimator, since)
+                    since, self.going = self.going[2], None
+                    self.ended(estimator, since)
 
-        for name in ("__name__", "__doc__", "__qualname__", "__module__", "__wrapped__"):
-            try:
-                setattr(fit, name, getattr(inner, name, getattr(method, name, None)))
-            except (AttributeError, TypeError):
-                continue
         return fit
 
     @harmless
@@ -87,32 +87,17 @@ class SklearnHooks:
 
     # -- what is inside of a fit
 
-    def attach_forest(self, module):
-        self.count(module, "_parallel_build_trees", "tree", lambda model: model.n_estimators)
+    def attach_parts(self):
+        """Module -> what counts the parts of its estimators' fits."""
 
-    def attach_boosting(self, module):
-        """The stages of GradientBoosting*; each is one tree per class."""
-        owner = getattr(module, "BaseGradientBoosting", None)
-        self.count(owner, "_fit_stage", "stage", lambda model: model.n_estimators, stops="n_iter_no_change")
+        def attach(owner, name, *part):
+            def step(*_, **__):
+                if self.going is not None and not self.searching():
+                    self.progress.step(self.inner_series(self.going[0], *part))
 
-    def attach_grower(self, module):
-        """Trees of HistGradientBoosting*."""
-        self.count(getattr(module, "TreeGrower", None), "grow", "tree", trees_of_histograms, stops="early_stopping")
+            return lambda module: observe(getattr(module, owner, None) if owner else module, name, step)
 
-    def attach_network(self, module):
-        """Epochs of MLPClassifier and MLPRegressor with SGD or Adam; the loss may end them any time."""
-        owner = getattr(module, "BaseMultilayerPerceptron", None)
-        self.count(owner, "_update_no_improvement_count", "epoch", lambda model: model.max_iter, stops="tol")
-
-    def count(self, owner, name, unit, total, stops=None):
-        """Each call of `owner.name` is one of the parts that a fit is made of."""
-
-        def step(*_, **__):
-            if self.going is not None and not self.searching():
-                self.progress.step(self.inner_series(self.going[0], unit, total, stops))
-
-        if owner is not None:
-            patch_after(owner, name, step)
+        return {module: attach(*part) for module, *part in PARTS}
 
     def attach_search(self, module):
         """Fits of GridSearchCV and its kin, and of cross_val_score."""
@@ -121,19 +106,16 @@ class SklearnHooks:
         def step(estimator=None, *_):
             self.progress.step(self.search_series(self.going[0] if self.going is not None else estimator))
 
-        def make(inner):
-            def fit_and_score(*args, **kwargs):
-                self.scoring += 1
-                try:
-                    result = inner(*args, **kwargs)
-                finally:
-                    self.scoring -= 1
-                step(*args)
-                return result
+        def fit_and_score(inner, *args, **kwargs):
+            self.scoring += 1
+            try:
+                result = inner(*args, **kwargs)
+            finally:
+                self.scoring -= 1
+            step(*args)
+            return result
 
-            return fit_and_score
-
-        patch(module, "_fit_and_score", make)
+        wrap(module, "_fit_and_score", fit_and_score)
 
     def searching(self):
         """Whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
@@ -141,46 +123,37 @@ class SklearnHooks:
             one.unit == "search fit" and one.open and one.source == "sklearn" for one in self.progress.series
         )
 
-    def place(self):
-        return self.going[1] if self.going is not None else own_place()
-
-    def open_series(self, key):
+    def find(self, unit, estimator, open_series):
+        """The open series of what this estimator's fit is made of; `open_series` makes it of its key and its name."""
+        place = self.going[1] if self.going is not None else own_place()
+        key = (unit, type(estimator).__name__, place)
         known = self.progress.keyed.get(key)
-        return known if known is not None and known.open else None
+        if known is None or not known.open:
+            known = open_series(key, type(innermost(estimator)).__name__)
+            known.label = place or known.label
+        return known
 
-    def inner_series(self, estimator, unit, total, stops):
-        key = (unit, type(estimator).__name__, self.place())
-        known = self.open_series(key)
-        if known is not None:
-            return known
-        model = innermost(estimator)
-        made = self.progress.open(
-            "sklearn",
-            unit,
-            None if varies_length(estimator) else safe_count(total, model),
-            key=key,
-            estimator=type(model).__name__,
-            may_stop=bool(stops and getattr(estimator, stops, None) not in (None, False)),
-        )
-        made.label = key[2] or made.label
-        return made
+    def inner_series(self, estimator, unit, limit, stops):
+        def open_series(key, name):
+            length = None if varies_length(estimator) else count_parts(innermost(estimator), unit, limit)
+            may_stop = bool(stops and getattr(estimator, stops, None) not in (None, False))
+            return self.progress.open("sklearn", unit, length, key=key, estimator=name, may_stop=may_stop)
+
+        return self.find(unit, estimator, open_series)
 
     def search_series(self, estimator):
-        key = ("search fit", type(estimator).__name__, self.place())
-        known = self.open_series(key)
-        if known is not None:
-            return known
-        for one in self.progress.series:
-            if one.source == "sklearn":
-                one.open = False
-        loops = library_loops()
-        name = type(innermost(estimator)).__name__
-        total = loops[-1]["trips"] if loops else None
-        made = self.progress.open("sklearn", "search fit", total, key=key, estimator=name, may_stop=False)
-        made.label = key[2] or made.label
-        if made.around and not made.around[-1]["line"]:
-            made.around = made.around[:-1]  # it is the total
-        return made
+        def open_series(key, name):
+            for one in self.progress.series:
+                if one.source == "sklearn":
+                    one.open = False
+            loops = library_loops()
+            total = loops[-1]["trips"] if loops else None
+            made = self.progress.open("sklearn", "search fit", total, key=key, estimator=name, may_stop=False)
+            if made.around and not made.around[-1]["line"]:
+                made.around = made.around[:-1]  # it is the total
+            return made
+
+        return self.find("search fit", estimator, open_series)
 
 
 def innermost(estimator):
@@ -203,12 +176,9 @@ def varies_length(search):
     return any(name in tried for name in ("n_estimators", "max_iter"))
 
 
-def trees_of_histograms(model):
-    return model.max_iter * getattr(model, "n_trees_per_iteration_", 1)
-
-
-def safe_count(total, estimator):
+def count_parts(estimator, unit, limit):
+    at_once = getattr(estimator, "n_trees_per_iteration_", 1) if unit == "tree" else 1  # a stage is all of them
     try:
-        return float(total(estimator))
+        return float(getattr(estimator, limit) * at_once)
     except Exception:  # noqa: BLE001 - an estimator of the user's own may lack it
         return None

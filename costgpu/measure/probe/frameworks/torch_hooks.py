@@ -1,4 +1,4 @@
-"""Puts our calls into torch once the script has imported it."""
+"""Puts our calls into torch once the script has imported it, and notes what the script asks of a GPU."""
 
 import multiprocessing
 import os
@@ -7,8 +7,42 @@ import time
 import types
 
 from ..op_tracer import clock
+from ..patching import replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
-from .gpu_requests import GPU_REQUESTS
+
+ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
+
+
+class GpuRequests:
+    """What the script asks for that only matters on a GPU, as far as torch's own settings do not say it."""
+
+    def __init__(self):
+        self.fake_cuda = False
+        self.devices = set()  # indices of CUDA devices that the script names
+        self.attention = {}  # kernels that it chooses, in order
+        self.processes_for_no_gpu = False  # it starts one process per GPU, and so none here
+        self.failures = []  # of our own patches
+
+    def attach(self, torch):
+        """Follows the one call that trains nothing, and says nothing, where there is no GPU."""
+        for owner in (getattr(torch, "multiprocessing", None), sys.modules.get("torch.multiprocessing.spawn")):
+            if not isinstance(getattr(owner, "spawn", None), types.ModuleType):
+                wrap(owner, "spawn", self.spawn)
+
+    def spawn(self, inner, fn, args=(), nprocs=1, *others, **kwargs):
+        if nprocs == 0:
+            self.processes_for_no_gpu = True
+        if self.fake_cuda and nprocs == 1 and kwargs.get("join", others[0] if others else True):
+            return fn(0, *args)  # in this process, where its steps are seen
+        return inner(fn, args, nprocs, *others, **kwargs)
+
+    def attention_kernels(self):
+        """Kernels that it chose and packages that it brought along, when the script has set what it sets."""
+        packages = [name for name in ATTENTION_PACKAGES if sys.modules.get(name) is not None]
+        return list(dict.fromkeys([*self.attention, *packages]))
+
+
+GPU_REQUESTS = GpuRequests()  # one per process; the result takes what it holds
 
 
 class TorchHooks:
@@ -16,7 +50,7 @@ class TorchHooks:
 
     def __init__(self, recorder, guard):
         self.recorder, self.guard = recorder, guard
-        self.in_backward = False
+        self.in_backward = self.in_train = False
 
     def attach(self, torch):
         self.attach_optimizers(torch)
@@ -130,17 +164,11 @@ class TorchHooks:
         data.DataLoader.__iter__ = __iter__
         fetchers = sys.modules.get("torch.utils.data._utils.fetch")
         try:  # shared with the workers, which inherit it by fork
-            recorder.fetch = [
-                multiprocessing.Value("d", 0.0),
-                multiprocessing.Value("l", 0),
-                multiprocessing.Value("d", 0.0),
-            ]
+            recorder.fetch = [multiprocessing.Value(kind, 0) for kind in "dld"]
         except OSError:
-            recorder.fetch = None
+            return
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
-            fetcher = getattr(fetchers, name, None)
-            if fetcher is not None and recorder.fetch is not None:
-                fetcher.fetch = self.timed_fetch(fetcher.fetch)
+            replace(getattr(fetchers, name, None), "fetch", self.timed_fetch)
 
     def timed_fetch(self, inner):
         seconds, count, waited = self.recorder.fetch
@@ -174,71 +202,70 @@ class TorchHooks:
 
             return save
 
-        torch.save = timed(torch.save)
-        storage = getattr(torch, "UntypedStorage", None)
-        for owner in [torch] + ([storage] if storage is not None else []):
-            inner_from_file = getattr(owner, "from_file", None)
-            if inner_from_file is not None:
-                self.guard_mapping(owner, inner_from_file)
-        if hasattr(torch, "jit"):
-            torch.jit.save = timed(torch.jit.save)
-            for name in ("ScriptModule", "RecursiveScriptModule"):
-                scripted = getattr(torch.jit, name, None)
-                if scripted is not None and "save" in vars(scripted):
-                    scripted.save = timed(scripted.save)
+        scripts = getattr(torch, "jit", None)
+        replace(torch, "save", timed)
+        replace(scripts, "save", timed)
+        for name in ("ScriptModule", "RecursiveScriptModule"):
+            kind = getattr(scripts, name, None)
+            if kind is not None and "save" in vars(kind):
+                replace(kind, "save", timed)
+        replace(torch, "from_file", self.guard_mapping)
+        replace(
+            getattr(torch, "UntypedStorage", None), "from_file", lambda inner: staticmethod(self.guard_mapping(inner))
+        )
 
-    def guard_mapping(self, owner, inner):
+    def guard_mapping(self, inner):
         """A shared mapping writes to its file behind Python's back."""
-        guard = self.guard
 
         def from_file(filename, shared=False, *args, **kwargs):
             if shared:
-                filename = os.fspath(guard.write_path(filename, keep=True))
+                filename = os.fspath(self.guard.write_path(filename, keep=True))
             return inner(filename, shared, *args, **kwargs)
 
-        owner.from_file = from_file if isinstance(owner, type(os)) else staticmethod(from_file)
+        return from_file
 
     def attach_modules(self, torch):
-        recorder, module = self.recorder, torch.nn.Module
-        train, busy = module.train, [False]
+        recorder, hooks = self.recorder, self
 
-        def set_mode(self, mode=True):
-            if busy[0]:
-                return train(self, mode)
-            busy[0] = True
-            try:
-                return train(self, mode)
-            finally:
-                busy[0] = False
-                recorder.mode_changed(mode)
-
-        module.train = set_mode
-        cast = getattr(torch, "autocast", None)
-        if cast is not None:
-            entered, made = cast.__enter__, cast.__init__
-
-            def __init__(self, *args, **kwargs):  # CUDA autocast disables itself here: keep what was asked for
-                given = dict(zip(("device_type", "dtype", "enabled"), args))
-                self._costgpu_enabled = bool(kwargs.get("enabled", given.get("enabled", True)))
-                made(self, *args, **kwargs)
-
-            cast.__init__ = __init__
-
-            def __enter__(self):
-                enabled = bool(getattr(self, "_costgpu_enabled", getattr(self, "_enabled", True)))
-                dtype = str(getattr(self, "fast_dtype", "")).replace("torch.", "")
-                recorder.autocast[(str(getattr(self, "device", "")), dtype, enabled)] = True
-                return entered(self)
-
-            cast.__enter__ = __enter__
-        if hasattr(torch, "compile"):
-            compiled = torch.compile
-
-            def compile_(*args, **kwargs):
-                recorder.compiled += 1
+        def make_train(train):
+            def set_mode(module, mode=True):
+                if hooks.in_train:  # of the module that this one is part of
+                    return train(module, mode)
+                hooks.in_train = True
                 try:
-                    return compiled(*args, **kwargs)
+                    return train(module, mode)
                 finally:
-                    self.hook_again(torch.optim.Optimizer)
+                    hooks.in_train = False
+                    recorder.mode_changed(mode)
 
-            torch.compile = compile_
+            return set_mode
+
+        def make_init(made):
+            def __init__(cast, *args, **kwargs):  # CUDA autocast disables itself here: keep what was asked for
+                given = dict(zip(("device_type", "dtype", "enabled"), args))
+                cast._costgpu_enabled = bool(kwargs.get("enabled", given.get("enabled", True)))
+                made(cast, *args, **kwargs)
+
+            return __init__
+
+        def make_enter(entered):
+            def __enter__(cast):
+                enabled = bool(getattr(cast, "_costgpu_enabled", getattr(cast, "_enabled", True)))
+                dtype = str(getattr(cast, "fast_dtype", "")).replace("torch.", "")
+                recorder.autocast[(str(getattr(cast, "device", "")), dtype, enabled)] = True
+                return entered(cast)
+
+            return __enter__
+
+        def compile_(compiled, *args, **kwargs):
+            recorder.compiled += 1
+            try:
+                return compiled(*args, **kwargs)
+            finally:
+                hooks.hook_again(torch.optim.Optimizer)
+
+        replace(torch.nn.Module, "train", make_train)
+        cast = getattr(torch, "autocast", None)
+        replace(cast, "__init__", make_init)
+        replace(cast, "__enter__", make_enter)
+        wrap(torch, "compile", compile_)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ..loops.script_frames import own_place
-from ..patching import harmless, patch, patch_after
+from ..patching import harmless, observe, patch
 
 
-def attach_tqdm(progress):
-    """A callback for when ``tqdm.std`` has been imported."""
+def attach_tqdm(progress, module):
     open_series = harmless(series_of)
 
     def count(bar, n=1):
@@ -28,11 +27,8 @@ def attach_tqdm(progress):
 
         return __iter__
 
-    def attach(module):
-        patch(module.tqdm, "__iter__", make_iter)
-        patch_after(module.tqdm, "update", count)
-
-    return attach
+    patch(module.tqdm, "__iter__", make_iter)
+    observe(module.tqdm, "update", count)
 
 
 def series_of(progress, bar, iterated=False):
@@ -41,14 +37,8 @@ def series_of(progress, bar, iterated=False):
         return series
     place = own_place()
     outer = [one for one in progress.series if one.source == "tqdm" and one.open and one.label != place]
-    series = progress.open(
-        "tqdm",
-        str(getattr(bar, "unit", "it")),
-        None,
-        key=("tqdm", place),
-        may_stop=False,
-        outer=outer[-1].label if outer else "",
-    )
+    label, unit = outer[-1].label if outer else "", str(getattr(bar, "unit", "it"))
+    series = progress.open("tqdm", unit, None, key=("tqdm", place), may_stop=False, outer=label)
     series.facts["total"] = getattr(bar, "total", None)
     bar._costgpu_series = series
     bar._costgpu_iterated = iterated

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
+from ..loops.script_frames import outwards
 from ..record import Told
 
 
 def told_by_trainer(frame, limit=80):
     """Total steps and steps per epoch of the trainer that runs the step; None if none is on the stack."""
-    for _ in range(limit):
-        if frame is None:
-            return None
-        owner = frame.f_locals.get("self")
-        if owner is not None:
-            for kind in type(owner).__mro__:
-                read = READERS.get((kind.__module__.partition(".")[0], kind.__name__))
-                if read is not None:
-                    try:
-                        return read(owner)
-                    except Exception:  # noqa: BLE001 - another version of it, or not in training yet
-                        break
-        frame = frame.f_back
+    for live in itertools.islice(outwards(frame), limit):
+        owner = live.f_locals.get("self")
+        for kind in type(owner).__mro__:
+            read = READERS.get((kind.__module__.partition(".")[0], kind.__name__))
+            if read is not None:
+                try:
+                    return read(owner)
+                except Exception:  # noqa: BLE001 - another version of it, or not in training yet
+                    break
     return None
 
 
@@ -37,13 +35,8 @@ def lightning(trainer) -> Told:
         epochs = trainer.max_epochs
         total = epochs * batches if epochs and epochs > 0 and math.isfinite(batches) else None
         epoch = batches if math.isfinite(batches) else None
-    return {
-        "trainer": "Lightning Trainer",
-        "total": number(total),
-        "per_epoch": epoch,
-        "may_stop": stops,
-        "how": "max_epochs={}, max_steps={}".format(trainer.max_epochs, trainer.max_steps),
-    }
+    how = "max_epochs={}, max_steps={}".format(trainer.max_epochs, trainer.max_steps)
+    return Told(trainer="Lightning Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
 
 
 def hugging_face(trainer) -> Told:
@@ -53,13 +46,7 @@ def hugging_face(trainer) -> Told:
     stops = [type(one).__name__ for one in trainer.callback_handler.callbacks if "EarlyStopping" in type(one).__name__]
     epoch = total / epochs if total and epochs and args.max_steps <= 0 else None
     how = "max_steps={}".format(args.max_steps) if args.max_steps > 0 else "num_train_epochs={:g}".format(epochs)
-    return {
-        "trainer": "Hugging Face Trainer",
-        "total": number(total),
-        "per_epoch": epoch,
-        "may_stop": stops,
-        "how": how,
-    }
+    return Told(trainer="Hugging Face Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
 
 
 def ignite(engine) -> Told | None:
@@ -67,13 +54,8 @@ def ignite(engine) -> Told | None:
     length, epochs = state.epoch_length, state.max_epochs
     if length is None or epochs is None:
         return None
-    return {
-        "trainer": "Ignite Engine",
-        "total": number(float(length) * epochs),
-        "per_epoch": length,
-        "may_stop": [],
-        "how": "max_epochs={}, epoch_length={}".format(epochs, length),
-    }
+    total, how = number(float(length) * epochs), "max_epochs={}, epoch_length={}".format(epochs, length)
+    return Told(trainer="Ignite Engine", total=total, per_epoch=length, may_stop=[], how=how)
 
 
 def number(value):

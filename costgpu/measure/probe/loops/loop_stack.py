@@ -9,8 +9,7 @@ import sys
 
 from ..record import Loop
 from .call_binding import generator_trips
-from .loop_exits import find_exits
-from .loop_position import position
+from .loop_exits import find_exits, position
 from .safe_eval import FOREVER, Evaluator, Unknown, dotted
 from .script_frames import PROBE_ROOT, outwards
 from .source import Source, depends_on_outer, encloses_any, is_bool, literal_values, own_statements
@@ -85,7 +84,7 @@ class LoopStack:
 
     def loop(self, node, place):
         """A loop statement."""
-        if isinstance(node, ast.For) or isinstance(node, ast.AsyncFor):
+        if isinstance(node, (ast.For, ast.AsyncFor)):
             record = self.record(node, place, "for", node.iter)
             self.count(record, node.iter, place, node.lineno)
             find_index(record, node, place.evaluator)
@@ -184,9 +183,8 @@ def only_some(record, node, place):
             names = {n.id for n in ast.walk(statement.test) if isinstance(n, ast.Name)}
             if names == {node.target.id}:
                 try:
-                    record["trips"] = sum(
-                        bool(Evaluator({node.target.id: value}, {}).value(statement.test)) for value in values
-                    )
+                    taken = [Evaluator({node.target.id: value}, {}).value(statement.test) for value in values]
+                    record["trips"] = sum(map(bool, taken))
                 except Exception:  # noqa: BLE001 - not a plain comparison: all of them count
                     return
 

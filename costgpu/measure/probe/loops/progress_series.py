@@ -14,22 +14,18 @@ from ..op_tracer import clock
 from ..record import SeriesRecord, Snapshot, Told
 from .script_frames import library_loops, own_place
 
-RANKS = {
-    "keras": 0,
-    "tensorflow": 1,
-    "jax": 2,
-    "xgboost": 3,
-    "lightgbm": 3,
-    "catboost": 3,
-    "sklearn": 4,
-    "tqdm": 8,
-}
+RANKS = {"keras": 0, "tensorflow": 1, "jax": 2, "xgboost": 3, "lightgbm": 3, "catboost": 3, "sklearn": 4, "tqdm": 8}
 TRAINS = 5  # ranks below it are training; the others only may be
 # Whoever imports one of these will probably train with it: then a bar or a loop before it is not what counts.
 TRAINERS = ("torch", "keras", "tensorflow", "jax", "xgboost", "lightgbm", "sklearn", "catboost")
 MOST_TIMES, MOST_EVENTS, MOST_SERIES = 20000, 5000, 20
 ENOUGH_STEPS, LEAST_STEPS = 5, 3
 SNAPSHOT_AT = {1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 4097, 16385, 65537}
+
+
+def trains():
+    """Whether something has been imported that trains, and whose steps will be seen."""
+    return any(name in sys.modules for name in TRAINERS)
 
 
 def is_snapshot_due(steps):
@@ -48,13 +44,10 @@ class Series:
         self.source, self.unit, self.total, self.facts, self.around = source, unit, total, facts, around
         self.rank = RANKS[source]
         self.opened, self.last = clock(), None
-        self.seconds, self.special, self.events = array("d"), {}, {}
-        self.steps = 0
+        self.label, self.open, self.openings = own_place(), True, 1
+        self.steps, self.seconds, self.special, self.events = 0, array("d"), {}, {}
         self.busy = 0.0  # all intervals together, also those that are not kept
-        self.open = True
         self.lead = 0.0  # from the opening to the first step
-        self.label = own_place()
-        self.openings = 1
         self.snapshots = []
 
     def step(self, now, steps=1):
@@ -75,22 +68,11 @@ class Series:
         busy = self.facts.get("busy")
         return (self.open, busy if busy is not None else self.busy + self.lead)
 
-    def record(self) -> SeriesRecord:
-        return {
-            "source": self.source,
-            "unit": self.unit,
-            "total": self.total,
-            "steps": self.steps,
-            "open": self.open,
-            "seconds": [round(value, 7) for value in self.seconds],
-            "lead": self.lead,
-            "label": self.label,
-            "facts": self.facts,
-            "special": {str(k): v for k, v in list(self.special.items())[:MOST_EVENTS]},
-            "snapshots": self.snapshots,
-            "openings": self.openings,
-            "around": self.around,
-        }
+    def record(self):
+        found = {name: getattr(self, name) for name in SeriesRecord.__annotations__}
+        found["seconds"] = [round(value, 7) for value in self.seconds]
+        found["special"] = {str(k): v for k, v in list(self.special.items())[:MOST_EVENTS]}
+        return found
 
 
 class ProgressTracker:
@@ -98,22 +80,19 @@ class ProgressTracker:
 
     def __init__(self, recorder):
         self.recorder = recorder
-        self.series = []
-        self.keyed = {}
+        self.series, self.keyed = [], {}
         self.lock = threading.RLock()
 
-    def open(self, source, unit, total=None, key=None, **facts):
+    def open(self, source, unit, total, key, **facts):
         """A series, or the one of this key again: the second fit of the same kind at the same place goes on with it."""
         with self.lock:
-            known = self.keyed.get(key) if key is not None else None
+            known = self.keyed.get(key)
             if known is not None:
                 known.open, known.last = True, None
                 known.openings += 1
                 return known
-            made = Series(source, unit, total, facts, self.loops_around())
+            made = self.keyed[key] = Series(source, unit, total, facts, self.loops_around())
             self.series.append(made)
-            if key is not None:
-                self.keyed[key] = made
             return made
 
     def event(self, series, kind, seconds):
@@ -158,7 +137,7 @@ class ProgressTracker:
 
     def counts(self, series):
         """Whether this may be what the script is for."""
-        return series.rank < TRAINS or not any(name in sys.modules for name in TRAINERS)
+        return series.rank < TRAINS or not trains()
 
     def leading(self):
         """The series that says the most of what the script does; None without one that has stepped."""

@@ -59,9 +59,8 @@ class Evaluator:
             if isinstance(index, ast.Slice):
                 parts = [None if n is None else self.value(n) for n in (index.lower, index.upper, index.step)]
                 return range(*slice(*parts).indices(len(base)))
-            if type(base) in (dict, list, tuple) or isinstance(base, (dict, list, tuple)):
-                return base[self.value(index)]
-            if hasattr(base, "shape") and isinstance(node.value, ast.Attribute):
+            sized = hasattr(base, "shape") and isinstance(node.value, ast.Attribute)
+            if sized or isinstance(base, (dict, list, tuple)):
                 return base[self.value(index)]
             raise Unknown("subscript")
         if isinstance(node, ast.BinOp) and type(node.op) in self.BINARY:
@@ -83,11 +82,7 @@ class Evaluator:
     def attribute(self, base, name):
         # A property runs the user's code: only plain attributes, and the sizes of tensors, are read.
         found = getattr(type(base), name, None)
-        if isinstance(found, property) and type(base).__module__.split(".")[0] not in (
-            "torch",
-            "numpy",
-            "pathlib",
-        ):
+        if isinstance(found, property) and package_of(base) not in ("torch", "numpy", "pathlib"):
             raise Unknown("property " + name)
         return getattr(base, name)
 
@@ -135,9 +130,7 @@ class Evaluator:
             name = dotted(node.func)
             last = name.rsplit(".", 1)[-1]
             options = {k.arg: k.value for k in node.keywords if k.arg}
-            if last == "range" and name == "range":
-                return len(range(*[int(self.number(a)) for a in node.args]))
-            if last in ("trange", "tnrange"):
+            if name == "range" or last in ("trange", "tnrange"):
                 return len(range(*[int(self.number(a)) for a in node.args]))
             if name in self.WRAPPERS or last in ("tqdm", "track"):
                 if node.args:
@@ -152,9 +145,8 @@ class Evaluator:
                 raise Unknown(name)
             if last == "zip" or name == "map":
                 return min(self.trips(a) for a in (node.args if last == "zip" else node.args[1:]))
-            if last in ("islice",):
-                bounds = [None if is_none(a) else int(self.number(a)) for a in node.args[1:]]
-                wanted = slice(*bounds)
+            if last == "islice":
+                wanted = slice(*[None if is_none(a) else int(self.number(a)) for a in node.args[1:]])
                 try:
                     have = self.trips(node.args[0])
                 except Unknown:
@@ -163,12 +155,12 @@ class Evaluator:
                     return math.inf
                 stop = have if wanted.stop is None else min(wanted.stop, have)
                 return len(range(wanted.start or 0, int(stop), wanted.step or 1))
-            if last == "repeat" and name in ("repeat", "itertools.repeat"):
+            if name in ("repeat", "itertools.repeat"):
                 times = node.args[1] if len(node.args) > 1 else options.get("times")
                 return math.inf if times is None else self.number(times)
             if name in self.ENDLESS:
                 return math.inf
-            if last == "chain" and name in ("chain", "itertools.chain"):
+            if name in ("chain", "itertools.chain"):
                 return sum(self.trips(a) for a in node.args)
             if last in ("product", "arange") and node.keywords:
                 raise Unknown(name)
@@ -176,11 +168,8 @@ class Evaluator:
                 return math.prod(self.trips(a) for a in node.args)
             if last in ("items", "keys", "values") and isinstance(node.func, ast.Attribute) and not node.args:
                 return self.length(self.value(node.func.value))
-            if last in ("arange", "linspace", "randperm", "permutation") and name.split(".")[0] in (
-                "np",
-                "numpy",
-                "torch",
-            ):
+            made = last in ("arange", "linspace", "randperm", "permutation")
+            if made and name.split(".")[0] in ("np", "numpy", "torch"):
                 numbers = [self.number(a) for a in node.args]
                 if last == "linspace":
                     return int(numbers[2]) if len(numbers) > 2 else int(self.number(options["steps"]))
@@ -206,7 +195,7 @@ class Evaluator:
         """The length of `ds.shuffle(9).take(5)`: what the methods of TensorFlow's datasets make of it."""
         if not isinstance(node, ast.Call):
             value = self.value(node)
-            if type(value).__module__.split(".")[0] != "tensorflow":
+            if package_of(value) != "tensorflow":
                 raise Unknown("call of a method")
             return self.length(value)
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in self.DATASET:
@@ -228,7 +217,7 @@ class Evaluator:
         return 0 if number < 0 else max(0, length - number)
 
     def length(self, value):
-        module = type(value).__module__.split(".")[0]
+        module = package_of(value)
         if module == "tensorflow" and hasattr(value, "cardinality"):
             length = int(value.cardinality())
             if length == -2:
@@ -248,6 +237,10 @@ class Evaluator:
             return len(value)
         except Exception:
             raise Unknown("no length") from None
+
+
+def package_of(value):
+    return type(value).__module__.split(".")[0]
 
 
 def dotted(node):

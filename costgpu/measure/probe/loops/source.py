@@ -5,6 +5,8 @@ import io
 
 from .safe_eval import dotted
 
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+
 
 def own_statements(body):
     """Every statement under `body`, not descending into inner functions."""
@@ -74,13 +76,12 @@ class Source:
         for node in own_statements(scope.body):
             if isinstance(node, (ast.For, ast.AsyncFor)) and node.iter.lineno <= line <= node.iter.end_lineno:
                 found.append(node.lineno)
-            elif isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            elif isinstance(node, COMPREHENSIONS):
                 found.extend(g.iter.lineno for g in node.generators if encloses(g.iter, line))
         return found
 
     def comprehension(self, scope, line):
-        kinds = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-        inside = [n for n in own_statements(scope.body) if isinstance(n, kinds) and encloses(n, line)]
+        inside = [n for n in own_statements(scope.body) if isinstance(n, COMPREHENSIONS) and encloses(n, line)]
         return inside[0].generators if len(inside) == 1 else []
 
     def segment(self, node, limit=60):
@@ -106,15 +107,9 @@ def increment(statement, text, source):
     """The constant by which `statement` raises the variable `text`, or None."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
         if source.segment(statement.target) == text and isinstance(statement.value, ast.Constant):
-            amount = statement.value.value
-            return (
-                (-amount if isinstance(statement.op, ast.Sub) else amount) if isinstance(amount, (int, float)) else None
-            )
-    if (
-        isinstance(statement, ast.Assign)
-        and len(statement.targets) == 1
-        and source.segment(statement.targets[0]) == text
-    ):
+            amount, sign = statement.value.value, -1 if isinstance(statement.op, ast.Sub) else 1
+            return sign * amount if isinstance(amount, (int, float)) else None
+    if isinstance(statement, ast.Assign) and [source.segment(target) for target in statement.targets] == [text]:
         value = statement.value
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and source.segment(value.left) == text:
             return value.right.value if isinstance(value.right, ast.Constant) else None
@@ -141,9 +136,8 @@ def training_functions(tree):
     training = {name for name, calls in bodies.items() if "backward" in calls}
     grown = True
     while grown:
-        more = {
-            n for n, calls in bodies.items() if n not in training and calls & (training - {"train", "step", "forward"})
-        }
+        told = training - {"train", "step", "forward"}
+        more = {name for name, calls in bodies.items() if name not in training and calls & told}
         grown = bool(more)
         training |= more
     return training

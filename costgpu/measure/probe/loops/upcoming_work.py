@@ -8,13 +8,11 @@ from .call_binding import bind_call
 from .safe_eval import Evaluator, Unknown, dotted
 from .source import Source, encloses, encloses_step, following, literal_values, training_functions
 
-SMALL_CALLS = frozenset(  # what is gated by `if n % every` to report, and takes no time to speak of
-    (
-        "print format item info write len log add_scalar append time set_postfix set_description display join"
-        " round zero_grad step unscale_ update clip_grad_norm_ str float int perf_counter avg mean sum debug flush"
-        " range exp max min get_last_lr"
-    ).split()
-)
+SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time to speak of
+    "print format item info write len log add_scalar append time set_postfix set_description display join"
+    " round zero_grad step unscale_ update clip_grad_norm_ str float int perf_counter avg mean sum debug flush"
+    " range exp max min get_last_lr"
+).split()
 SAVING_CALLS = ("save", "save_checkpoint", "save_model")
 
 
@@ -70,12 +68,8 @@ class UpcomingWork:
         return getattr(type(owner), "train", None) is not self.torch.nn.Module.train
 
     def later_phase(self, statement, source, path, evaluator, training):
-        found = {
-            "file": os.path.basename(path),
-            "line": statement.lineno,
-            "source": source.segment(statement),
-            "trips": None,
-        }
+        found = {"file": os.path.basename(path), "line": statement.lineno, "source": source.segment(statement)}
+        found["trips"] = None
         try:
             found["trips"] = self.static_trips([statement], evaluator, training, 0)
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here

@@ -3,6 +3,8 @@
 import io
 import os
 
+from ..patching import wrap
+
 SITE = """# Installs costgpu's guard in the Python processes that a measured script starts, then the site's own file.
 import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
@@ -33,23 +35,16 @@ def guard_child_processes(scratch):
     os.environ["PYTHONPATH"] = folder + (os.pathsep + before if before else "")
 
 
-def guard_safetensors(guard):
-    """A callback for when ``safetensors.torch`` has been imported, which writes its files in native code."""
+def guard_safetensors(guard, module):
+    """For ``safetensors.torch``, which writes its files in native code."""
 
-    def attach(module):
-        for name in ("save_file", "save_model"):
-            inner = getattr(module, name, None)
-            if inner is None:
-                continue
+    def save(inner, *args, **kwargs):
+        args = list(args)
+        if len(args) > 1:
+            args[1] = guard.write_path(args[1], keep=False, always=True)
+        elif "filename" in kwargs:
+            kwargs["filename"] = guard.write_path(kwargs["filename"], keep=False, always=True)
+        return inner(*args, **kwargs)
 
-            def save(*args, _inner=inner, **kwargs):
-                args = list(args)
-                if len(args) > 1:
-                    args[1] = guard.write_path(args[1], keep=False, always=True)
-                elif "filename" in kwargs:
-                    kwargs["filename"] = guard.write_path(kwargs["filename"], keep=False, always=True)
-                return _inner(*args, **kwargs)
-
-            setattr(module, name, save)
-
-    return attach
+    for name in ("save_file", "save_model"):
+        wrap(module, name, save)

@@ -18,8 +18,8 @@ only where torch sees no CUDA device. What the script then sees:
 import re
 import sys
 
-from ..patching import replace
-from .fake_cuda_api import FakeCudaApi
+from ..patching import replace, wrap
+from . import fake_cuda_api
 
 CUDA_NAME = re.compile(r"^cuda(?::(\d+))?$")
 FACTORIES = (
@@ -46,11 +46,14 @@ class FakeCuda:
         self.device, self.cpu, self.gpu = torch.device, torch.device("cpu"), torch.device("cuda", 0)
         self.requests.fake_cuda = True
         parts = [self.tensors, self.seen, self.factories, self.modules, self.defaults, self.generators, self.loading]
-        for part in parts + [self.scaling, self.fused, self.attention, self.parallel, FakeCudaApi(self).attach]:
+        for part in parts + [self.scaling, self.fused, self.attention, self.parallel, self.api]:
             try:
                 part(torch)
             except Exception as error:  # noqa: BLE001 - the script may never need this part
-                self.requests.failures.append("{}: {}".format(getattr(part, "__name__", part), error)[:200])
+                self.requests.failures.append("{}: {}".format(part.__name__, error)[:200])
+
+    def api(self, torch):
+        fake_cuda_api.attach(torch, self.gpu, self.from_library)
 
     def place(self, value):
         """The CPU for a CUDA device in any of its spellings; anything else as it is."""
@@ -113,11 +116,9 @@ class FakeCuda:
         tensor.record_stream = lambda one, stream: None
         for name in NEW:
             replace(tensor, name, self.making)
-        bases = [getattr(torch.storage, n, None) for n in ("_StorageBase", "UntypedStorage", "TypedStorage")]
-        for storage in bases:
-            if storage is not None:
-                storage.cuda = lambda one, *args, **kwargs: one
-                storage.pin_memory = lambda one, *args, **kwargs: one
+        for storage in ("_StorageBase", "UntypedStorage", "TypedStorage"):
+            for name in ("cuda", "pin_memory"):
+                wrap(getattr(torch.storage, storage, None), name, lambda inner, one, *args, **kwargs: one)
 
     def seen(self, torch):
         """What a tensor says of its device."""
@@ -162,30 +163,25 @@ class FakeCuda:
                         scripted._register_builtin(made, known)
 
     def modules(self, torch):
-        replace(torch.nn.Module, "to", self.placing)
         packed = getattr(torch.nn.utils.rnn, "PackedSequence", None)
-        if packed is not None:
-            replace(packed, "to", self.placing)
-            packed.cuda = lambda one, *args, **kwargs: one
+        replace(torch.nn.Module, "to", self.placing)
+        replace(packed, "to", self.placing)
+        replace(packed, "cuda", lambda inner: lambda one, *args, **kwargs: one)
 
     def defaults(self, torch):
-        place, cpu = self.place, self.cpu
+        def set_default_device(inner, device):
+            if self.place(device) is not self.cpu:  # a CUDA one is where tensors are made anyway
+                inner(device)
 
-        def set_default_device(inner):
-            def call(device):
-                if place(device) is not cpu:  # a CUDA one is where tensors are made anyway
-                    inner(device)
+        def set_default_tensor_type(inner, kind):
+            inner(kind.replace("torch.cuda.", "torch.") if isinstance(kind, str) else kind)
 
-            return call
+        def make_context(inner, context, device):  # with torch.device("cuda"):
+            inner(context, self.place(device))
 
-        def set_default_tensor_type(inner):
-            return lambda t: inner(t.replace("torch.cuda.", "torch.") if isinstance(t, str) else t)
-
-        replace(torch, "set_default_device", set_default_device)
-        replace(torch, "set_default_tensor_type", set_default_tensor_type)
-        context = getattr(sys.modules.get("torch.utils._device"), "DeviceContext", None)
-        if context is not None:  # with torch.device("cuda"):
-            replace(context, "__init__", lambda inner: lambda one, device: inner(one, place(device)))
+        wrap(torch, "set_default_device", set_default_device)
+        wrap(torch, "set_default_tensor_type", set_default_tensor_type)
+        wrap(getattr(sys.modules.get("torch.utils._device"), "DeviceContext", None), "__init__", make_context)
 
     def generators(self, torch):
         real, place = torch.Generator, self.place
@@ -201,36 +197,24 @@ class FakeCuda:
 
     def loading(self, torch):
         """Checkpoints that name CUDA devices."""
-        place, cpu = self.place, self.cpu
 
         def placed(where):
             if where is None:
-                return cpu
+                return self.cpu
             if isinstance(where, dict):
-                return {key: str(place(value)) for key, value in where.items()}
-            return place(where)
+                return {key: str(self.place(value)) for key, value in where.items()}
+            return self.place(where)
 
-        def load(inner):
-            def call(f, map_location=None, *args, **kwargs):
-                return inner(f, placed(map_location), *args, **kwargs)
+        def load(inner, f, map_location=None, *args, **kwargs):
+            return inner(f, placed(map_location), *args, **kwargs)
 
-            return call
-
-        replace(torch, "load", load)
-        replace(torch.jit, "load", load)
+        wrap(torch, "load", load)
+        wrap(torch.jit, "load", load)
 
     def scaling(self, torch):
         """GradScaler works on a CPU since torch 2.3; before, it is switched off: a factor of 1."""
-        if hasattr(torch.amp if hasattr(torch, "amp") else None, "GradScaler"):
-            return
-
-        def made(inner):
-            def call(one, *args, **kwargs):
-                inner(one, enabled=False)
-
-            return call
-
-        replace(torch.cuda.amp.GradScaler, "__init__", made)
+        if not hasattr(getattr(torch, "amp", None), "GradScaler"):
+            wrap(torch.cuda.amp.GradScaler, "__init__", lambda inner, one, *_, **__: inner(one, enabled=False))
 
     def fused(self, torch):
         """Fused optimizers work on a CPU since torch 2.4; before, another of its loops does the same."""
@@ -238,103 +222,74 @@ class FakeCuda:
         if "cpu" in devices():
             return
 
-        def made(inner):
-            def call(one, *args, **kwargs):
-                fused = kwargs.pop("fused", None)
-                inner(one, *args, **kwargs)
-                if fused:
-                    one.defaults["fused"] = True  # as asked for: it is recorded from here
-                    add = one.add_param_group
-                    one.add_param_group = lambda group: add(dict({"fused": None}, **group))
-
-            return call
+        def make(inner, one, *args, **kwargs):
+            fused = kwargs.pop("fused", None)
+            inner(one, *args, **kwargs)
+            if fused:
+                one.defaults["fused"] = True  # as asked for: it is recorded from here
+                add = one.add_param_group
+                one.add_param_group = lambda group: add(dict({"fused": None}, **group))
 
         for name in ("Adam", "AdamW", "SGD", "Adagrad"):
-            kind = getattr(torch.optim, name, None)
-            if kind is not None:
-                replace(kind, "__init__", made)
+            wrap(getattr(torch.optim, name, None), "__init__", make)
 
     def attention(self, torch):
         """A choice among attention kernels that leaves none for a CPU; what was chosen is recorded."""
         chosen_kernels = self.requests.attention
         module = sys.modules.get("torch.nn.attention")
 
-        def sdpa_kernel(inner):
-            def call(backends, *args, **kwargs):
-                chosen = list(backends) if isinstance(backends, (list, tuple)) else [backends]
-                chosen_kernels.update((str(one).rsplit(".", 1)[-1].lower(), True) for one in chosen)
-                kinds = module.SDPBackend
-                return inner(
-                    chosen + [k for k in (kinds.FLASH_ATTENTION, kinds.MATH) if k not in chosen], *args, **kwargs
-                )
+        def sdpa_kernel(inner, backends, *args, **kwargs):
+            chosen = list(backends) if isinstance(backends, (list, tuple)) else [backends]
+            chosen_kernels.update((str(one).rsplit(".", 1)[-1].lower(), True) for one in chosen)
+            kinds = module.SDPBackend
+            more = [kind for kind in (kinds.FLASH_ATTENTION, kinds.MATH) if kind not in chosen]
+            return inner(chosen + more, *args, **kwargs)
 
-            return call
+        def sdp_kernel(inner, enable_flash=True, enable_math=True, enable_mem_efficient=True, *args, **kwargs):
+            given = {"flash": enable_flash, "math": enable_math, "mem_efficient": enable_mem_efficient}
+            chosen_kernels.update((name + "_attention", True) for name, on in given.items() if on)
+            return inner(True, True, True)
 
-        def sdp_kernel(inner):
-            def call(enable_flash=True, enable_math=True, enable_mem_efficient=True, *args, **kwargs):
-                given = {"flash": enable_flash, "math": enable_math, "mem_efficient": enable_mem_efficient}
-                chosen_kernels.update((name + "_attention", True) for name, on in given.items() if on)
-                return inner(True, True, True)
-
-            return call
-
-        replace(module, "sdpa_kernel", sdpa_kernel)
-        replace(torch.backends.cuda, "sdp_kernel", sdp_kernel)
+        wrap(module, "sdpa_kernel", sdpa_kernel)
+        wrap(torch.backends.cuda, "sdp_kernel", sdp_kernel)
         for name in ("enable_math_sdp", "enable_flash_sdp"):
-            replace(torch.backends.cuda, name, lambda inner: lambda enabled: inner(True))
+            wrap(torch.backends.cuda, name, lambda inner, enabled: inner(True))
 
     def parallel(self, torch):
         """One process and one device, which is the CPU."""
 
-        def data_parallel(inner):
-            def call(one, module, *args, **kwargs):
-                torch.nn.Module.__init__(one)
-                one.module, one.dim, one.device_ids = module, 0, []
+        def data_parallel(_, one, module, *args, **kwargs):
+            torch.nn.Module.__init__(one)
+            one.module, one.dim, one.device_ids = module, 0, []
 
-            return call
+        def distributed(inner, one, module, device_ids=None, output_device=None, *args, **kwargs):
+            inner(one, module, None, None, *args, **kwargs)
 
-        replace(torch.nn.DataParallel, "__init__", data_parallel)
+        def init_process_group(inner, backend=None, *args, **kwargs):
+            kwargs.pop("device_id", None)
+            plain = backend is None or "nccl" in str(backend).lower()
+            return inner("gloo" if plain else backend, *args, **kwargs)
+
+        def new_group(inner, ranks=None, timeout=None, backend=None, *args, **kwargs):
+            kwargs.pop("device_id", None)
+            return inner(ranks, timeout, None if backend == "nccl" else backend, *args, **kwargs)
+
+        def barrier(inner, group=None, async_op=False, device_ids=None, **kwargs):
+            return inner(group, async_op) if group is not None else inner(async_op=async_op)
+
+        def init_device_mesh(inner, kind, *args, **kwargs):
+            return inner(str(self.place(kind)), *args, **kwargs)
+
+        wrap(torch.nn.DataParallel, "__init__", data_parallel)
         replace(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", lambda inner: staticmethod(lambda m, *a, **k: m))
-
-        def distributed(inner):
-            def call(one, module, device_ids=None, output_device=None, *args, **kwargs):
-                inner(one, module, None, None, *args, **kwargs)
-
-            return call
-
-        replace(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", distributed)
+        wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", distributed)
         dist = getattr(torch, "distributed", None)
         if dist is None or not dist.is_available():
             return
-
-        def backend_first(inner):
-            def call(backend=None, *args, **kwargs):
-                kwargs.pop("device_id", None)
-                plain = backend is None or "nccl" in str(backend).lower()
-                return inner("gloo" if plain else backend, *args, **kwargs)
-
-            return call
-
-        def new_group(inner):
-            def call(ranks=None, timeout=None, backend=None, *args, **kwargs):
-                kwargs.pop("device_id", None)
-                return inner(ranks, timeout, None if backend == "nccl" else backend, *args, **kwargs)
-
-            return call
-
-        def barrier(inner):
-            def call(group=None, async_op=False, device_ids=None, **kwargs):
-                return inner(group, async_op) if group is not None else inner(async_op=async_op)
-
-            return call
-
         for owner in (dist, sys.modules.get("torch.distributed.distributed_c10d")):
-            replace(owner, "init_process_group", backend_first)
-            replace(owner, "new_group", new_group)
-            replace(owner, "barrier", barrier)
-            replace(owner, "is_nccl_available", lambda inner: lambda: True)
-        mesh = sys.modules.get("torch.distributed.device_mesh")
-        for owner in (dist, mesh):
-            replace(
-                owner, "init_device_mesh", lambda inner: lambda kind, *a, **k: inner(str(self.place(kind)), *a, **k)
-            )
+            wrap(owner, "init_process_group", init_process_group)
+            wrap(owner, "new_group", new_group)
+            wrap(owner, "barrier", barrier)
+            wrap(owner, "is_nccl_available", lambda inner: True)
+        for owner in (dist, sys.modules.get("torch.distributed.device_mesh")):
+            wrap(owner, "init_device_mesh", init_device_mesh)

@@ -5,6 +5,7 @@ import hashlib
 import io
 import json
 import os
+import pathlib
 import re
 import shutil
 import stat
@@ -219,68 +220,57 @@ class FileGuard:
         return os.path.lexists(real) and not self.ours(real)
 
     def install(self):
-        guard, raw = (
-            self,
-            {name: getattr(os, name) for name in ("open", "remove", "unlink", "rename", "replace")},
-        )
-        raw.update(
-            link=os.link,
-            chmod=os.chmod,
-            utime=os.utime,
-            truncate=os.truncate,
-            mkdir=os.mkdir,
-            rmdir=os.rmdir,
-            symlink=os.symlink,
-        )
+        names = "open remove rename replace link chmod utime truncate mkdir rmdir symlink".split()
+        raw = {name: getattr(os, name) for name in names}
         self.raw_rename, self.raw_remove = raw["rename"], raw["remove"]
-        real_open, real_rmtree, real_stat = io.open, shutil.rmtree, os.stat
+        real_open, real_rmtree, real_stat = self.real_open, shutil.rmtree, self.real_stat
 
         def guarded_open(file, mode="r", *args, **kwargs):
             if isinstance(file, (str, bytes, os.PathLike)):
-                if "x" in mode and os.path.lexists(file) and guard.real(file) not in guard.gone:
+                if "x" in mode and os.path.lexists(file) and self.real(file) not in self.gone:
                     return real_open(file, mode, *args, **kwargs)
                 if set(mode) & set("wax+"):
-                    target = guard.write_path(file, keep="a" in mode or "r" in mode)
+                    target = self.write_path(file, keep="a" in mode or "r" in mode)
                     mode = mode.replace("x", "w") if target is not file else mode
                     file = target
                 else:
-                    file = guard.read_path(file)
+                    file = self.read_path(file)
             return real_open(file, mode, *args, **kwargs)
 
         def guarded_os_open(path, flags, mode=0o777, **kwargs):
             writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            full = guard.at(path, kwargs.get("dir_fd"))
+            full = self.at(path, kwargs.get("dir_fd"))
             if full is not None and not writes:
-                found = guard.read_path(full)
+                found = self.read_path(full)
                 path = found if found is not full else path
             elif full is not None and not (flags & os.O_EXCL and os.path.lexists(full)):
-                found = guard.write_path(full, keep=not flags & os.O_TRUNC)
+                found = self.write_path(full, keep=not flags & os.O_TRUNC)
                 if found is not full:
                     path, flags, kwargs = found, flags | os.O_CREAT, {}
             return raw["open"](path, flags, mode, **kwargs)
 
         def guarded_remove(path, **kwargs):
-            full = guard.at(path, kwargs.get("dir_fd"))
+            full = self.at(path, kwargs.get("dir_fd"))
             if full is None:
                 return raw["remove"](path, **kwargs)
-            return guard.remove(full, lambda: raw["remove"](path, **kwargs))
+            return self.remove(full, lambda: raw["remove"](path, **kwargs))
 
         def guarded_rename(source, target, **kwargs):
-            source, target = guard.at(source, kwargs.get("src_dir_fd")), guard.at(target, kwargs.get("dst_dir_fd"))
+            source, target = self.at(source, kwargs.get("src_dir_fd")), self.at(target, kwargs.get("dst_dir_fd"))
             if source is None or target is None:
                 raise HarmError("costgpu: a rename inside an open folder cannot be followed on this system")
-            return guard.rename(source, target, lambda a, b: raw["replace"](a, b))
+            return self.rename(source, target, lambda a, b: raw["replace"](a, b))
 
         def guarded_link(source, target, **kwargs):
-            if guard.untouchable(target) and guard.was_removed(guard.real_parent(target)):
-                return guard.copy(guard.read_path(source), guard.write_path(target, keep=False, always=True))
-            guard.created.add(guard.real_parent(target))
-            return raw["link"](guard.read_path(source), target, **kwargs)
+            if self.untouchable(target) and self.was_removed(self.real_parent(target)):
+                return self.copy(self.read_path(source), self.write_path(target, keep=False, always=True))
+            self.created.add(self.real_parent(target))
+            return raw["link"](self.read_path(source), target, **kwargs)
 
         def keeping(name):
             def guarded(path, *args, **kwargs):
-                if guard.untouchable(path):
-                    return guard.note("kept", guard.real_parent(path))
+                if self.untouchable(path):
+                    return self.note("kept", self.real_parent(path))
                 return raw[name](path, *args, **kwargs)
 
             return guarded
@@ -288,63 +278,56 @@ class FileGuard:
         def guarded_truncate(path, length):
             if isinstance(path, int):
                 return raw["truncate"](path, length)
-            return raw["truncate"](guard.write_path(path, keep=True), length)
+            return raw["truncate"](self.write_path(path, keep=True), length)
 
         def guarded_mkdir(path, *args, **kwargs):
             if kwargs.get("dir_fd") is None:
-                real = guard.real_parent(path)
-                if os.path.isdir(real) and real not in guard.remade and guard.was_removed(real):
-                    guard.remade.add(real)
-                    return guard.gone.discard(real)
+                real = self.real_parent(path)
+                if os.path.isdir(real) and real not in self.remade and self.was_removed(real):
+                    self.remade.add(real)
+                    return self.gone.discard(real)
                 if not os.path.lexists(real):
-                    guard.created.add(real)
+                    self.created.add(real)
             return raw["mkdir"](path, *args, **kwargs)
 
         def guarded_symlink(source, target, *args, **kwargs):
-            real = guard.real_parent(target)
-            if real in guard.gone and os.path.lexists(real):
-                return guard.note("kept", real)
-            guard.created.add(real)
+            real = self.real_parent(target)
+            if real in self.gone and os.path.lexists(real):
+                return self.note("kept", real)
+            self.created.add(real)
             return raw["symlink"](source, target, *args, **kwargs)
 
         def guarded_rmdir(path, **kwargs):
-            if kwargs.get("dir_fd") is None and not guard.ours(guard.real_parent(path)):
-                return guard.remove(path, lambda: raw["rmdir"](path))
+            if kwargs.get("dir_fd") is None and not self.ours(self.real_parent(path)):
+                return self.remove(path, lambda: raw["rmdir"](path))
             return raw["rmdir"](path, **kwargs)
 
         def guarded_rmtree(path, *args, **kwargs):
-            real = guard.real_parent(path)
-            if guard.ours(real) or not os.path.lexists(real):
+            real = self.real_parent(path)
+            if self.ours(real) or not os.path.lexists(real):
                 return real_rmtree(path, *args, **kwargs)
-            for known in [name for name in guard.diverted if name.startswith(real + os.sep)]:
-                guard.gone.add(known)
-                guard.diverted.pop(known)
-            guard.gone.add(real)
-            guard.gone_trees.add(real)
-            guard.remade = {name for name in guard.remade if name != real and not name.startswith(real + os.sep)}
-            return guard.note("kept", real)
+            for known in [name for name in self.diverted if name.startswith(real + os.sep)]:
+                self.gone.add(known)
+                self.diverted.pop(known)
+            self.gone.add(real)
+            self.gone_trees.add(real)
+            self.remade = {name for name in self.remade if name != real and not name.startswith(real + os.sep)}
+            return self.note("kept", real)
 
         def guarded_stat(path, *args, **kwargs):
-            if guard.diverted and kwargs.get("dir_fd") is None and isinstance(path, (str, bytes, os.PathLike)):
-                path = guard.read_path(path)
+            if self.diverted and kwargs.get("dir_fd") is None and isinstance(path, (str, bytes, os.PathLike)):
+                path = self.read_path(path)
             return real_stat(path, *args, **kwargs)
 
         builtins.open = io.open = guarded_open
-        os.open, os.remove, os.unlink = guarded_os_open, guarded_remove, guarded_remove
-        os.rename = os.replace = guarded_rename
-        os.truncate, os.mkdir, os.rmdir = guarded_truncate, guarded_mkdir, guarded_rmdir
-        os.link, os.chmod, os.utime = guarded_link, keeping("chmod"), keeping("utime")
-        os.symlink, shutil.rmtree, os.stat = guarded_symlink, guarded_rmtree, guarded_stat
-        try:
-            import pathlib
-
-            accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.8 and 3.9 bind os.* early
-            if accessor is not None:
-                for name in ("open", "stat", "unlink", "rename", "replace", "mkdir", "rmdir", "symlink"):
-                    if hasattr(accessor, name):
-                        setattr(accessor, name, staticmethod(getattr(os, name)))
-        except Exception:  # noqa: BLE001 - a pathlib without these internals needs no patch
-            pass
+        os.open, os.remove, os.unlink, os.stat = guarded_os_open, guarded_remove, guarded_remove, guarded_stat
+        os.rename, os.replace, os.link, os.symlink = guarded_rename, guarded_rename, guarded_link, guarded_symlink
+        os.truncate, os.mkdir, os.rmdir, shutil.rmtree = guarded_truncate, guarded_mkdir, guarded_rmdir, guarded_rmtree
+        os.chmod, os.utime = keeping("chmod"), keeping("utime")
+        accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.8 and 3.9 bind os.* early
+        for name in ("open", "stat", "unlink", "rename", "replace", "mkdir", "rmdir", "symlink"):
+            if hasattr(accessor, name):
+                setattr(accessor, name, staticmethod(getattr(os, name)))
         sys.addaudithook(self.audit)
 
     def audit(self, event, args):

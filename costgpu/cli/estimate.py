@@ -13,6 +13,7 @@ from costgpu.cli.terminal_reporter import TerminalReporter, print_note
 from costgpu.errors import EXIT_INTERRUPTED, UsageError
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, START_LIMIT, TABLE_ROWS, EstimateRequest
+from costgpu.workflows.requests import request_of
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
@@ -77,34 +78,7 @@ def estimate(
         check_target(Path(report), force=force)
     elif force:
         raise UsageError("--force is for --report.", hint="A saved profile is replaced without it.")
-    request = EstimateRequest(
-        command=tuple(command or ()),
-        module=module,
-        python=python,
-        workdir=workdir,
-        measure_for=measure_for,
-        start_limit=start_limit,
-        steps=steps,
-        epochs=epochs,
-        total_steps=total_steps,
-        like=like,
-        params=params,
-        tokens=tokens,
-        step_pattern=step_pattern,
-        save=save,
-        objective=objective,
-        deadline=deadline,
-        max_cost=max_cost,
-        value_of_time=value_of_time,
-        gpus=gpus,
-        infra=tuple(infra or ()),
-        spot=spot,
-        rows=top,
-        own=own,
-        own_price=own_price,
-        power_price=power_price,
-        energy=energy,
-    )
+    request = request_of(EstimateRequest, locals(), rows=top)
     try:
         found = estimate_workload(request, TerminalReporter())
     except KeyboardInterrupt:

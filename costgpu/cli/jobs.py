@@ -1,4 +1,4 @@
-"""`costgpu jobs`, `logs`, `attach`, `fetch` and `cancel`: return to a run from any terminal."""
+"""`costgpu jobs`, `logs`, `attach`, `fetch`, `cancel` and `reap`: return to a run, or end it, from any terminal."""
 
 from __future__ import annotations
 
@@ -183,3 +183,41 @@ def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:
     machine = f" on {ref.instance_id}" if ref is not None else ""
     loss = " and lose what is on its machine" if now or tagged else ""
     return f"End run {found.run_id} ({run.name}) of {run.owner or 'nobody known'}{machine}{loss}?"
+
+
+def reap(
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="End them; without it they are only listed.")] = False,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Minimum age of what is listed, e.g. 2h, 3d.")
+    ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="List only what carries my name as its owner.")] = False,
+    infra: opt.Infra = None,
+    json: opt.Json = False,
+) -> None:
+    """List orphaned machines and resources; --yes ends them.
+
+    Machines that have outlived their lease or their run, and what runs left behind, are
+    found by tag alone, in every region, from any computer, with or without a ledger.
+    With --yes it first takes over runs of this computer whose client is gone: the outputs
+    of finished jobs are downloaded. Silent with exit code 0 when all is well; 48: something
+    was orphaned (now ended, with --yes); 47: it is not ended; 46: a provider did not answer.
+    """
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.render.text.reap import reap_json, reap_text
+    from costgpu.workflows.runs.reap import ReapRequest, error_for
+    from costgpu.workflows.runs.reap import reap as find_orphans
+
+    with app_context(TerminalReporter()) as context:
+        terminal = Terminal(context.clock, ask=False)
+        request = ReapRequest(end=yes, older_than=older_than, mine=mine, infra=tuple(infra or ()))
+        try:
+            found = find_orphans(context, request, terminal)
+        finally:
+            terminal.close()
+        now = context.clock.now()
+        text = reap_json(found, now) if json else reap_text(found, now, done=yes)
+        if text:
+            typer.echo(text)
+        error = error_for(found, ended=yes)
+        if error is not None:
+            raise error

@@ -12,6 +12,7 @@ from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.estimate.request import MEASURE_FOR
+from costgpu.workflows.requests import request_of
 from costgpu.workflows.runs.request import DEFAULT_GRACE, DEFAULT_LEASE, RunRequest
 
 if TYPE_CHECKING:
@@ -81,37 +82,7 @@ def run(
     from costgpu.workflows.runs.start import is_free, planned_run
 
     as_json = opt.wants_json(json, output)
-    request = RunRequest(
-        command=tuple(command or ()),
-        module=module,
-        infra=tuple(infra or ()),
-        instance_type=instance_type,
-        gpus=gpus,
-        spot=spot,
-        max_cost=max_cost,
-        max_duration=max_duration,
-        idle_duration=idle_duration,
-        outputs=tuple(outputs or ()),
-        setup=setup,
-        env=tuple(env or ()),
-        env_file=env_file,
-        name=name,
-        tags=tuple(tag or ()),
-        auto_shutdown=auto_shutdown,
-        lease=lease,
-        nproc=nproc,
-        python=python,
-        workdir=workdir,
-        profile=profile,
-        estimate=estimate,
-        measure_for=measure_for,
-        disk_gib=disk,
-        bucket=bucket,
-        subnet=subnet,
-        sync_limit_mib=sync_limit,
-        grace=grace,
-        assume_price=assume_price,
-    )
+    request = request_of(RunRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):
             if dry_run:

@@ -10,14 +10,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from costgpu.cli.offers import offers
 from costgpu.cli.options import wants_json
+from costgpu.cli.prices import offers
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
 from costgpu.render.text.offers import offers_json, offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
-from costgpu.workflows.offer_query import offer_query
+from costgpu.workflows.offers import offer_query
 
 EXPECTED = Path(__file__).parent / "expected"
 TODAY = date(2026, 11, 21)

@@ -14,7 +14,7 @@ from costgpu.models.price_update import by_key
 from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.gcp import sku_catalog as gcp_client
-from costgpu.workflows.estimate.candidates import candidates
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import LogReporter
 from tests.cli.here import told
 from tests.emulators.price_documents import Document, aws_products, aws_spot_rows, google_skus

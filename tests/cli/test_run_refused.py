@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from costgpu.cli.script_command import _after_module
+from costgpu.cli.lazy_group import _after_module
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError
 from costgpu.models.instance import Identity

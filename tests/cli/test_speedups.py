@@ -6,7 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from costgpu.cli.speedups import select, speedups
+from costgpu.cli.prices import select, speedups
 from costgpu.errors import UsageError
 from costgpu.pricing.speedups import speedups as table
 

@@ -13,11 +13,11 @@ from costgpu.models.prediction import Candidate, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
-from costgpu.workflows.estimate.candidates import candidates
 from costgpu.workflows.estimate.extras import Extras, compute_extras, own_gpu
 from costgpu.workflows.estimate.profile_source import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import Reporter
 
 

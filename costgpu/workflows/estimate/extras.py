@@ -16,8 +16,8 @@ from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Advice, Choice, FreeNotebook, Ownership, Prediction, Verdict
 from costgpu.pricing.hardware import accelerators
 from costgpu.units import parse_usd
-from costgpu.workflows.estimate.candidates import candidates
 from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import Reporter
 
 

@@ -22,8 +22,8 @@ from costgpu.providers import registry
 from costgpu.runner.plan import LaunchPlace, this_machine
 from costgpu.units import parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
-from costgpu.workflows.estimate.candidates import candidates
 from costgpu.workflows.estimate.speed_history import SpeedHistory
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
 

@@ -251,7 +251,7 @@ def runs(*, closed: bool = True) -> list[RunView]:
 
 def _verdict(found: Estimate) -> Verdict:
     values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
-    return Verdict(**values, profile=found.profile, advice=found.extras.advice, day=found.today)
+    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today)
 
 
 def _command(script: Script | WorkloadProfile | None, args: Sequence[object]) -> tuple[str, ...]:

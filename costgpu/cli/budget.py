@@ -86,7 +86,7 @@ def show(
     costgpu budget check --verbose asks the providers, too.
     """
     from costgpu.render.text.budget import show_json, show_text
-    from costgpu.workflows.spending.standings import note_problems, standings
+    from costgpu.workflows.spending.budget_check import note_problems, standings
 
     with app_context(TerminalReporter()) as context:
         found, problems = standings(context, name)

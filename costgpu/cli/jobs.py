@@ -125,11 +125,11 @@ def fetch(
     from costgpu.workflows.runs.fetch import fetch_outputs
 
     with app_context(TerminalReporter()) as context:
-        fetched = fetch_outputs(context, run, to)
-        for remark in fetched.remarks:
+        remarks, problem = fetch_outputs(context, run, to)
+        for remark in remarks:
             typer.echo(remark, err=True)
-        if fetched.problem is not None:
-            raise fetched.problem
+        if problem is not None:
+            raise problem
 
 
 def cancel(
@@ -178,10 +178,9 @@ def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
     from costgpu.models.reap import TaggedInstance
 
-    tagged = isinstance(found, TaggedInstance)
     run, ref = (found.instance, found.instance.ref) if isinstance(found, TaggedInstance) else (found, found.instance)
     machine = f" on {ref.instance_id}" if ref is not None else ""
-    loss = " and lose what is on its machine" if now or tagged else ""
+    loss = " and lose what is on its machine" if now or isinstance(found, TaggedInstance) else ""
     return f"End run {found.run_id} ({run.name}) of {run.owner or 'nobody known'}{machine}{loss}?"
 
 
@@ -204,14 +203,13 @@ def reap(
     """
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.render.text.reap import reap_json, reap_text
-    from costgpu.workflows.runs.reap import ReapRequest, error_for
+    from costgpu.workflows.runs.reap import error_for
     from costgpu.workflows.runs.reap import reap as find_orphans
 
     with app_context(TerminalReporter()) as context:
         terminal = Terminal(context.clock, ask=False)
-        request = ReapRequest(end=yes, older_than=older_than, mine=mine, infra=tuple(infra or ()))
         try:
-            found = find_orphans(context, request, terminal)
+            found = find_orphans(context, terminal, infra or (), end=yes, older_than=older_than, mine=mine)
         finally:
             terminal.close()
         now = context.clock.now()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_note
 from costgpu.errors import AuthError, NotConfirmed, UsageError
 from costgpu.workflows.context import app_context
 from costgpu.workflows.spending.periods import period
@@ -151,12 +151,11 @@ def _confirm_charges(paid: Sequence[Billing]) -> None:
     if not paid:
         return
     words = " and ".join(f"{billing.name} charges ${billing.usd_per_request} a request" for billing in paid)
-    if not sys.stdin.isatty():
-        raise NotConfirmed(f"{words} for what it has billed.", hint="Add -y to pay that, or --stored to ask nobody.")
-    sys.stderr.write(f"{words} for what it has billed. Ask? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise NotConfirmed("Not asked; nothing was spent.")
+    confirm(
+        f"{words} for what it has billed. Ask?",
+        alone=NotConfirmed(f"{words} for what it has billed.", hint="Add -y to pay that, or --stored to ask nobody."),
+        otherwise="Not asked; nothing was spent.",
+    )
 
 
 def _raise_first(bills: Bills) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.estimate.request import MEASURE_FOR
 from costgpu.workflows.requests import request_of
@@ -92,21 +91,14 @@ def run(
             if planned.refusal is not None:
                 raise planned.refusal
             if not yes and not is_free(planned.plan):
-                _confirm()
+                alone = NotConfirmed(
+                    "Confirmation required, but stdin is not a terminal.",
+                    hint="Add -y, or --dry-run to only see the plan.",
+                )
+                confirm("Launch it?", alone=alone, otherwise="Not launched; nothing was spent.")
             _carry_out(context, planned, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def _confirm() -> None:
-    if not sys.stdin.isatty():
-        raise NotConfirmed(
-            "Confirmation required, but stdin is not a terminal.", hint="Add -y, or --dry-run to only see the plan."
-        )
-    sys.stderr.write("Launch it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise NotConfirmed("Not launched; nothing was spent.")
 
 
 def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
@@ -160,16 +160,8 @@ class AppContext:
 
     def providers(self) -> list[Provider]:
         """All that can be asked for our machines: this machine, and every cloud with credentials."""
-        from costgpu.providers import registry
-
-        found = []
-        self.unusable.update(registry.broken())
-        for spec in registry.specs():
-            try:
-                if registry.has_credentials(spec):
-                    found.append(self.provider(spec.name))
-            except CostGpuError as error:  # one that cannot be used does not hide the others
-                self.unusable[spec.name] = error.message
+        found, unusable = askable(self.provider)
+        self.unusable.update(unusable)
         for name, why in self.unusable.items():
             self.reporter.note(f"{name} cannot be asked: {why}")
         return found
@@ -209,6 +201,20 @@ class _UnknownLedger:
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+def askable(adapter: Callable[[str], Provider]) -> tuple[list[Provider], dict[str, str]]:
+    """Providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
+    from costgpu.providers import registry
+
+    found, unusable = [], registry.broken()
+    for spec in registry.specs():
+        try:
+            if registry.has_credentials(spec):
+                found.append(adapter(spec.name))
+        except CostGpuError as error:
+            unusable[spec.name] = error.message
+    return found, unusable
 
 
 @contextlib.contextmanager

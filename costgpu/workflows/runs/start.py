@@ -10,7 +10,6 @@ from costgpu.providers import registry
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import current_owner, launch
 from costgpu.runner.state.observer import Observer
-from costgpu.units import parse_duration
 from costgpu.workflows.context import AppContext, app_context
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import Reporter
@@ -22,14 +21,7 @@ from costgpu.workflows.runs.request import RunRequest, check
 def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppContext, PlannedRun]]:
     """Checks and plans; nothing is spent. The context can carry the plan out."""
     check(request)
-    script = script_request(
-        request.command,
-        request.module,
-        request.workdir,
-        reporter,
-        measure_seconds=parse_duration(request.measure_for),
-        start_seconds=parse_duration(request.start_limit),
-    )
+    script = script_request(request, reporter)
     with app_context(
         reporter,
         script.workdir,

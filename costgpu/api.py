@@ -242,10 +242,10 @@ def run(
 
 def runs(*, closed: bool = True) -> list[RunView]:
     """Lists the runs of the ledger, newest first: open ones and, with `closed`, the recent closed ones."""
-    from costgpu.workflows.context import app_context
+    from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.list_runs import list_runs
 
-    with app_context(LogReporter()) as context:
+    with AppContext(LogReporter()) as context:
         return list_runs(context, closed=closed).runs
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, Self, cast
 
 from costgpu.errors import CostGpuError
 
@@ -27,14 +26,12 @@ OPTIONS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket"}
 
 
 class AppContext:
-    """Everything that a workflow on runs works with; each part is made when it is first needed.
+    """Everything that a workflow on runs works with; each part is made when it is first needed. A context manager.
 
     Attributes:
-        reporter: Hears remarks.
         unusable: Provider -> why nothing there can be asked, as far as that was found out.
 
     Args:
-        reporter: Hears remarks.
         folder: Project folder whose settings count; None for the current one.
         strict: Whether wrong settings are an error. Else they are noted, and the defaults hold: they must not keep
             anybody from ending a machine.
@@ -166,8 +163,10 @@ class AppContext:
             self.reporter.note(f"{name} cannot be asked: {why}")
         return found
 
-    def close(self) -> None:
-        """Idempotent."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if "ledger" in self.__dict__:
             self.ledger.close()
 
@@ -215,15 +214,3 @@ def askable(adapter: Callable[[str], Provider]) -> tuple[list[Provider], dict[st
         except CostGpuError as error:
             unusable[spec.name] = error.message
     return found, unusable
-
-
-@contextlib.contextmanager
-def app_context(
-    reporter: Reporter, folder: Path | None = None, *, strict: bool = False, **flags: object
-) -> Iterator[AppContext]:
-    """The context of one command; see `AppContext`."""
-    context = AppContext(reporter, folder, strict=strict, **flags)
-    try:
-        yield context
-    finally:
-        context.close()

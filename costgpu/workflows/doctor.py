@@ -128,7 +128,6 @@ def cloud_checks(context: AppContext, name: str, offer: Offer | None, *, asked: 
 
     Args:
         context: Clock and settings. Settings that cannot be read count as not set: the checks of this computer say so.
-        name: Name of the provider.
         offer: The machine that is wanted; None if none was named.
         asked: Whether the user has named this provider; else it may well be one without credentials.
     """

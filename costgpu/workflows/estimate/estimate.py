@@ -70,8 +70,6 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     """Answers one request; wrong options are errors before anything is measured.
 
     Args:
-        request: What to estimate.
-        reporter: Hears remarks and progress.
         profile: A profile to use instead of measuring what the request names.
     """
     if profile is None:

@@ -17,8 +17,6 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
     """Downloads what there is; the machine is left as it is.
 
     Args:
-        context: Ledger and providers.
-        text: Run id, job name or instance id.
         to: Target folder; None for the one that the job was sent from.
 
     Returns:

@@ -60,13 +60,7 @@ class PlannedRun:
 
 
 def plan_run(request: RunRequest, script: Request, context: AppContext) -> PlannedRun:
-    """Measures the script if need be, and plans its run. Nothing is spent.
-
-    Args:
-        request: What to run, checked.
-        script: The same as a script or module in a folder.
-        context: Settings, ledger and providers.
-    """
+    """Measures the script if need be, and plans its run. Nothing is spent."""
     environment = job_environment(request.env, request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()

@@ -40,10 +40,8 @@ def reap(
     """Looks, and ends what was found if that was asked for.
 
     Args:
-        context: Ledger and providers.
         observer: Shows what `end` does first: it takes over runs of this computer whose client is gone.
         infra: Providers or regions; empty for all.
-        end: Whether what is found is ended.
         older_than: Only what was there before that time span; None for everything.
         mine: Whether only what carries the user's name is meant.
     """

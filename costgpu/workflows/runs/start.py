@@ -10,7 +10,7 @@ from costgpu.providers import registry
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import current_owner, launch
 from costgpu.runner.state.observer import Observer
-from costgpu.workflows.context import AppContext, app_context
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
@@ -22,7 +22,7 @@ def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppCo
     """Checks and plans; nothing is spent. The context can carry the plan out."""
     check(request)
     script = script_request(request, reporter)
-    with app_context(
+    with AppContext(
         reporter,
         script.workdir,
         strict=True,

@@ -75,9 +75,7 @@ class BudgetCheck:
     """One check of all budgets.
 
     Args:
-        context: Ledger, settings and providers.
         say: Prints news as soon as they are known; an alert without addresses is delivered by it.
-        offline: Ask no provider.
         verbose: Say how every budget stands, also without news.
     """
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from costgpu.config import config_file
 from costgpu.errors import ConfigError, UsageError
-from costgpu.workflows.context import AppContext, app_context
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from tests.unit.workflows.reporter import ListReporter
 
@@ -174,7 +174,7 @@ def test_a_ledger_whose_place_nobody_can_tell_is_not_taken_for_another_one(
 ) -> None:
     config_file().parent.mkdir(parents=True)
     config_file().write_text('ledger_url = "postgresql://db/team')
-    with app_context(ListReporter(), tmp_path) as parts, pytest.raises(ConfigError, match="line 1"):
+    with AppContext(ListReporter(), tmp_path) as parts, pytest.raises(ConfigError, match="line 1"):
         parts.ledger.open_runs()
     monkeypatch.setenv("COSTGPU_LEDGER_URL", "sqlite:////elsewhere")
     assert AppContext(ListReporter(), tmp_path).ledger.place == "/elsewhere"

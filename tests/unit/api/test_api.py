@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import inspect
 import json
 import logging
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 import costgpu
+from costgpu.cli.estimate import estimate as estimate_command
+from costgpu.cli.run import run as run_command
 from costgpu.clock import ManualClock
 from costgpu.errors import BudgetExceeded
 from costgpu.ledger import Ledger
@@ -21,6 +24,8 @@ from costgpu.models.job import EndReason
 from costgpu.models.run import RunState
 from costgpu.pricing import hardware
 from costgpu.providers import registry
+from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.runs.request import RunRequest
 from tests.cli.here import told
 from tests.fake_cloud import SPEC, FakeCloud, JobScript
 from tests.unit.estimate.test_scope import phase, profile
@@ -96,6 +101,20 @@ def test_the_function_is_not_hidden_by_the_package_of_the_same_name() -> None:
 
     assert callable(costgpu.estimate)
     assert sys.modules["costgpu.estimate"].__path__
+
+
+@pytest.mark.parametrize(
+    ("function", "request_type", "others"),
+    [
+        (costgpu.estimate, EstimateRequest, "script args"),
+        (costgpu.run, RunRequest, "script args wait"),
+        (estimate_command, EstimateRequest, "top chart report force explain json output"),
+        (run_command, RunRequest, "tag disk sync_limit detach yes dry_run json output"),
+    ],
+)
+def test_every_argument_but_a_few_is_a_field_of_the_request(function: Any, request_type: Any, others: str) -> None:
+    names = {field.name for field in dataclasses.fields(request_type)}
+    assert set(inspect.signature(function).parameters) - names == set(others.split())
 
 
 class TestEstimate:

@@ -41,7 +41,7 @@ from costgpu.estimate.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Verdict
 from costgpu.models.workload import WorkloadProfile
-from costgpu.workflows.estimate.candidates import candidates
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import LogReporter
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"

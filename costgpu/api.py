@@ -19,6 +19,7 @@ from costgpu.models.workload import WorkloadProfile
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, TABLE_ROWS, EstimateRequest
 from costgpu.workflows.reporter import LogReporter
+from costgpu.workflows.requests import request_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -125,27 +126,7 @@ def estimate(
     from costgpu.workflows.estimate.estimate import estimate as estimate_workload
 
     profile = script if isinstance(script, WorkloadProfile) else None
-    request = EstimateRequest(
-        command=_command(script, args),
-        module=module,
-        python=_path(python),
-        workdir=_path(workdir),
-        measure_for=str(measure_for),
-        epochs=epochs,
-        total_steps=total_steps,
-        like=like,
-        params=_text(params),
-        tokens=_text(tokens),
-        save=_path(save),
-        objective=objective,
-        deadline=_text(deadline),
-        max_cost=_text(max_cost),
-        value_of_time=_text(value_of_time),
-        gpus=gpus,
-        infra=_places(infra),
-        spot=spot,
-        rows=rows,
-    )
+    request = request_of(EstimateRequest, locals(), command=_command(script, args))
     return _verdict(estimate_workload(request, LogReporter(), profile))
 
 
@@ -174,17 +155,9 @@ def offers(
         PriceNotFound: No offer matches.
     """
     from costgpu.pricing.catalog import query_current
-    from costgpu.workflows.offer_query import offer_query
+    from costgpu.workflows.offers import offer_query
 
-    query = offer_query(
-        gpus=gpus,
-        cpus=_text(cpus),
-        memory=_text(memory),
-        infra=_places(infra),
-        spot=spot,
-        max_price=_text(max_price),
-        sort=sort,
-    )
+    query = offer_query(gpus=gpus, cpus=cpus, memory=memory, infra=infra, spot=spot, max_price=max_price, sort=sort)
     return query_current(query, warn=LogReporter().note)
 
 
@@ -254,26 +227,7 @@ def run(
     from costgpu.workflows.runs.request import RunRequest
     from costgpu.workflows.runs.start import planned_run, start_run
 
-    request = RunRequest(
-        command=_command(script, args),
-        module=module,
-        infra=_places(infra),
-        instance_type=instance_type,
-        gpus=gpus,
-        spot=spot,
-        max_cost=_text(max_cost),
-        max_duration=_text(max_duration),
-        outputs=tuple(outputs),
-        setup=setup,
-        env=_pairs(env),
-        name=name,
-        tags=_pairs(tags),
-        python=_path(python),
-        workdir=_path(workdir),
-        profile=_path(profile),
-        estimate=estimate,
-        bucket=bucket,
-    )
+    request = request_of(RunRequest, locals(), command=_command(script, args))
     with planned_run(request, LogReporter()) as (context, planned):
         run_id = new_run_id()
         try:
@@ -288,34 +242,18 @@ def run(
 
 def runs(*, closed: bool = True) -> list[RunView]:
     """Lists the runs of the ledger, newest first: open ones and, with `closed`, the recent closed ones."""
-    from costgpu.workflows.context import app_context
+    from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.list_runs import list_runs
 
-    with app_context(LogReporter()) as context:
+    with AppContext(LogReporter()) as context:
         return list_runs(context, closed=closed).runs
 
 
 def _verdict(found: Estimate) -> Verdict:
     values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
-    return Verdict(**values, profile=found.profile, advice=found.extras.advice, day=found.today)
+    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today)
 
 
 def _command(script: Script | WorkloadProfile | None, args: Sequence[object]) -> tuple[str, ...]:
     words = () if script is None or isinstance(script, WorkloadProfile) else (fspath(script),)
     return (*words, *map(str, args))
-
-
-def _path(path: Script | None) -> str | None:
-    return None if path is None else fspath(path)
-
-
-def _text(value: Amount | None) -> str | None:
-    return None if value is None else str(value)
-
-
-def _places(infra: str | Iterable[str]) -> tuple[str, ...]:
-    return (infra,) if isinstance(infra, str) else tuple(infra)
-
-
-def _pairs(values: Mapping[str, str] | None) -> tuple[str, ...]:
-    return tuple(f"{key}={value}" for key, value in (values or {}).items())

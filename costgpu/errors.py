@@ -23,6 +23,11 @@ class CostGpuError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def __init_subclass__(cls, *, exit_code: int | None = None) -> None:
+        """Every class of this module has an exit code of its own; one from elsewhere may inherit its parent's."""
+        if exit_code is not None:
+            cls.exit_code = exit_code
+
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
@@ -38,331 +43,225 @@ def exit_codes() -> dict[int, tuple[type[CostGpuError], str]]:
     return {error.exit_code: (error, (error.__doc__ or "").partition("\n")[0]) for error in found}
 
 
-class UsageError(CostGpuError):
+class UsageError(CostGpuError, exit_code=2):
     """Invalid argument or option."""
 
-    exit_code = 2
 
-
-class ConfigError(CostGpuError):
+class ConfigError(CostGpuError, exit_code=3):
     """Invalid settings, or unusable data in the package."""
 
-    exit_code = 3
 
-
-class PriceNotFound(CostGpuError):
+class PriceNotFound(CostGpuError, exit_code=4):
     """No offer with a known price matches."""
 
-    exit_code = 4
 
-
-class ProfileError(CostGpuError):
+class ProfileError(CostGpuError, exit_code=5):
     """A saved profile cannot be read or written."""
 
-    exit_code = 5
 
-
-class CapTooSmall(CostGpuError):
+class CapTooSmall(CostGpuError, exit_code=6):
     """The cost or time allowed is too small to boot the machine."""
 
-    exit_code = 6
 
-
-class NotConfirmed(CostGpuError):
+class NotConfirmed(CostGpuError, exit_code=7):
     """The plan was not confirmed."""
 
-    exit_code = 7
 
-
-class ScriptError(CostGpuError):
+class ScriptError(CostGpuError, exit_code=20):
     """The script could not be measured."""
 
-    exit_code = 20
 
-
-class ScriptNotFound(ScriptError):
+class ScriptNotFound(ScriptError, exit_code=21):
     """There is no such script or module."""
 
-    exit_code = 21
 
-
-class NotPython(ScriptError):
+class NotPython(ScriptError, exit_code=22):
     """The file is not Python source that the interpreter can compile."""
 
-    exit_code = 22
 
-
-class InterpreterError(ScriptError):
+class InterpreterError(ScriptError, exit_code=23):
     """The interpreter is missing, too old, or does not start."""
 
-    exit_code = 23
 
-
-class ScriptCrashed(ScriptError):
+class ScriptCrashed(ScriptError, exit_code=24):
     """The script crashed, or exited with a failure."""
 
-    exit_code = 24
 
-
-class MissingImport(ScriptError):
+class MissingImport(ScriptError, exit_code=25):
     """The script imports something that the interpreter does not have."""
 
-    exit_code = 25
 
-
-class NeedsCuda(ScriptError):
+class NeedsCuda(ScriptError, exit_code=26):
     """The script refuses to run without a CUDA device."""
 
-    exit_code = 26
 
-
-class WaitsForInput(ScriptError):
+class WaitsForInput(ScriptError, exit_code=27):
     """The script waits for input."""
 
-    exit_code = 27
 
-
-class NoTrainingStep(ScriptError):
+class NoTrainingStep(ScriptError, exit_code=28):
     """No training step within the time limit."""
 
-    exit_code = 28
 
-
-class NothingToMeasure(ScriptError):
+class NothingToMeasure(ScriptError, exit_code=29):
     """The script ended without a training step."""
 
-    exit_code = 29
 
-
-class OutOfMemory(ScriptError):
+class OutOfMemory(ScriptError, exit_code=30):
     """The script ran out of memory."""
 
-    exit_code = 30
 
-
-class KilledBySignal(ScriptError):
+class KilledBySignal(ScriptError, exit_code=31):
     """The script was killed by a signal."""
 
-    exit_code = 31
 
-
-class WouldHarmFiles(ScriptError):
+class WouldHarmFiles(ScriptError, exit_code=32):
     """The script insists on changing a file that is too large to copy."""
 
-    exit_code = 32
 
-
-class NoProgressLines(ScriptError):
+class NoProgressLines(ScriptError, exit_code=33):
     """The program printed nothing that tells its progress."""
 
-    exit_code = 33
 
-
-class ProviderError(CostGpuError):
+class ProviderError(CostGpuError, exit_code=40):
     """The provider refused or failed.
 
     An unknown failure is this, and never `NoCapacity`.
     """
 
-    exit_code = 40
 
-
-class AuthError(ProviderError):
+class AuthError(ProviderError, exit_code=41):
     """No credentials, expired ones, or a missing permission."""
 
-    exit_code = 41
 
-
-class NoCapacity(ProviderError):
+class NoCapacity(ProviderError, exit_code=42):
     """No such machine is free anywhere that was tried."""
 
-    exit_code = 42
 
-
-class QuotaExceeded(ProviderError):
+class QuotaExceeded(ProviderError, exit_code=43):
     """A quota of the account is too small."""
 
-    exit_code = 43
 
-
-class InvalidRequest(ProviderError):
+class InvalidRequest(ProviderError, exit_code=44):
     """The provider knows no such region, type, image or subnet."""
 
-    exit_code = 44
 
-
-class Throttled(ProviderError):
+class Throttled(ProviderError, exit_code=45):
     """The provider asks for fewer requests."""
 
-    exit_code = 45
 
-
-class Unreachable(ProviderError):
+class Unreachable(ProviderError, exit_code=46):
     """The provider does not answer.
 
     The request may or may not have been carried out.
     """
 
-    exit_code = 46
 
-
-class TerminationUnconfirmed(ProviderError):
+class TerminationUnconfirmed(ProviderError, exit_code=47):
     """An instance may still be billing: the message names it and the command that ends it."""
 
-    exit_code = 47
 
-
-class OrphansFound(ProviderError):
+class OrphansFound(ProviderError, exit_code=48):
     """`costgpu reap` found machines or other resources that no run needs."""
 
-    exit_code = 48
 
-
-class RunError(CostGpuError):
+class RunError(CostGpuError, exit_code=50):
     """A run ended without its job's exit code."""
 
-    exit_code = 50
 
-
-class RunNotFound(RunError):
+class RunNotFound(RunError, exit_code=51):
     """No such run, or more than one matches."""
 
-    exit_code = 51
 
-
-class BootFailed(RunError):
+class BootFailed(RunError, exit_code=52):
     """The machine did not boot."""
 
-    exit_code = 52
 
-
-class HostUnreachable(RunError):
+class HostUnreachable(RunError, exit_code=53):
     """The connection to the machine was lost.
 
     For now or for good.
     """
 
-    exit_code = 53
 
-
-class HostKeyMismatch(RunError):
+class HostKeyMismatch(RunError, exit_code=54):
     """The machine that answers is not the one that was created."""
 
-    exit_code = 54
 
-
-class MachineUnusable(RunError):
+class MachineUnusable(RunError, exit_code=55):
     """The machine lacks what a run needs."""
 
-    exit_code = 55
 
-
-class SyncRefused(RunError):
+class SyncRefused(RunError, exit_code=56):
     """The working folder cannot be sent as it is."""
 
-    exit_code = 56
 
-
-class SetupFailed(RunError):
+class SetupFailed(RunError, exit_code=57):
     """The set-up command failed."""
 
-    exit_code = 57
 
-
-class OutputsMissing(RunError):
+class OutputsMissing(RunError, exit_code=58):
     """Requested outputs are missing, or cannot be read on the machine, which then waits with them."""
 
-    exit_code = 58
 
-
-class OutputsDamaged(RunError):
+class OutputsDamaged(RunError, exit_code=59):
     """A file was damaged in transfer."""
 
-    exit_code = 59
 
-
-class InstanceLost(RunError):
+class InstanceLost(RunError, exit_code=60):
     """The instance was terminated by somebody else."""
 
-    exit_code = 60
 
-
-class Preempted(RunError):
+class Preempted(RunError, exit_code=61):
     """The provider took the spot instance back."""
 
-    exit_code = 61
 
-
-class LimitReached(RunError):
+class LimitReached(RunError, exit_code=62):
     """A time, cost or idle limit ended the job."""
 
-    exit_code = 62
 
-
-class DiskFull(RunError):
+class DiskFull(RunError, exit_code=63):
     """The machine's disk was nearly full."""
 
-    exit_code = 63
 
-
-class RunCancelled(RunError):
+class RunCancelled(RunError, exit_code=64):
     """The run was cancelled."""
 
-    exit_code = 64
 
-
-class RunBusy(RunError):
+class RunBusy(RunError, exit_code=65):
     """Another costgpu process drives this run."""
 
-    exit_code = 65
 
-
-class LedgerError(CostGpuError):
+class LedgerError(CostGpuError, exit_code=70):
     """The ledger cannot be used."""
 
-    exit_code = 70
 
-
-class LedgerTooNew(LedgerError):
+class LedgerTooNew(LedgerError, exit_code=71):
     """The ledger is from a newer costgpu."""
 
-    exit_code = 71
 
-
-class LedgerDamaged(LedgerError):
+class LedgerDamaged(LedgerError, exit_code=72):
     """The ledger is damaged."""
 
-    exit_code = 72
 
-
-class LedgerConflict(LedgerError):
+class LedgerConflict(LedgerError, exit_code=73):
     """Two processes wrote to the same run.
 
     Read the run again.
     """
 
-    exit_code = 73
 
-
-class BudgetError(CostGpuError):
+class BudgetError(CostGpuError, exit_code=79):
     """There is no such budget, or one with that name exists."""
 
-    exit_code = 79
 
-
-class BudgetCrossed(BudgetError):
+class BudgetCrossed(BudgetError, exit_code=80):
     """`costgpu budget check`: an alert threshold is crossed."""
 
-    exit_code = 80
 
-
-class BudgetExceeded(BudgetError):
+class BudgetExceeded(BudgetError, exit_code=81):
     """`costgpu budget check`: a budget is exceeded; `costgpu run`: refused for that reason."""
 
-    exit_code = 81
 
-
-class AlertFailed(BudgetError):
+class AlertFailed(BudgetError, exit_code=82):
     """An alert could not be delivered; the next check tries again."""
-
-    exit_code = 82

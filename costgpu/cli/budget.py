@@ -11,7 +11,7 @@ from costgpu.cli import options as opt
 from costgpu.cli.alerts import cron, test_alert
 from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note
 from costgpu.errors import CostGpuError, UsageError
-from costgpu.workflows.context import app_context
+from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -69,7 +69,7 @@ def set_(
         tags=parse_tags(tag or []),
         enforce=enforce,
     )
-    with app_context(TerminalReporter(), strict=True) as context:
+    with AppContext(TerminalReporter(), strict=True) as context:
         written = set_budget(context.ledger, wanted, context.clock.now(), replace=replace)
     what = "Set" if written else "It is so already"
     typer.echo(line(f"{what}: {definition(wanted)}. Time zone: {wanted.time_zone}."))
@@ -86,9 +86,9 @@ def show(
     costgpu budget check --verbose asks the providers, too.
     """
     from costgpu.render.text.budget import show_json, show_text
-    from costgpu.workflows.spending.standings import note_problems, standings
+    from costgpu.workflows.spending.budget_check import note_problems, standings
 
-    with app_context(TerminalReporter()) as context:
+    with AppContext(TerminalReporter()) as context:
         found, problems = standings(context, name)
         typer.echo(show_json(found, problems, context.clock.now()) if json else show_text(found, problems))
         note_problems(context, problems)
@@ -101,7 +101,7 @@ def remove(name: BudgetName) -> None:
     """Remove a budget. What was spent stays in the ledger."""
     from costgpu.ledger.records.budget_store import remove_budget
 
-    with app_context(TerminalReporter(), strict=True) as context:
+    with AppContext(TerminalReporter(), strict=True) as context:
         remove_budget(context.ledger, name, context.clock.now())
     typer.echo(f"The budget {name} is removed.")
 
@@ -137,7 +137,7 @@ def check(
             typer.echo(line(text))
             sys.stdout.flush()
 
-    with app_context(TerminalReporter()) as context:
+    with AppContext(TerminalReporter()) as context:
         show_all = (verbose or sys.stdout.isatty()) and not json
         found = BudgetCheck(context, say, offline=offline, verbose=show_all).carry_out(enforce=enforce)
         if json:

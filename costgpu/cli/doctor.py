@@ -8,7 +8,7 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter
-from costgpu.workflows.context import app_context
+from costgpu.workflows.context import AppContext
 
 
 def doctor(
@@ -38,7 +38,7 @@ def doctor(
     if policy is not None:
         typer.echo(permissions(policy), nl=False)
         return
-    with app_context(TerminalReporter(), strict=True) as context:
+    with AppContext(TerminalReporter(), strict=True) as context:
         places = examine(context, infra or [], instance_type, gpus, spot=spot)
         kind = gravest([check for place in places for check in place.checks])
         exit_code = kind.exit_code if kind else 0

@@ -13,6 +13,7 @@ from costgpu.cli.terminal_reporter import TerminalReporter, print_note
 from costgpu.errors import EXIT_INTERRUPTED, UsageError
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, START_LIMIT, TABLE_ROWS, EstimateRequest
+from costgpu.workflows.requests import request_of
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
@@ -77,34 +78,7 @@ def estimate(
         check_target(Path(report), force=force)
     elif force:
         raise UsageError("--force is for --report.", hint="A saved profile is replaced without it.")
-    request = EstimateRequest(
-        command=tuple(command or ()),
-        module=module,
-        python=python,
-        workdir=workdir,
-        measure_for=measure_for,
-        start_limit=start_limit,
-        steps=steps,
-        epochs=epochs,
-        total_steps=total_steps,
-        like=like,
-        params=params,
-        tokens=tokens,
-        step_pattern=step_pattern,
-        save=save,
-        objective=objective,
-        deadline=deadline,
-        max_cost=max_cost,
-        value_of_time=value_of_time,
-        gpus=gpus,
-        infra=tuple(infra or ()),
-        spot=spot,
-        rows=top,
-        own=own,
-        own_price=own_price,
-        power_price=power_price,
-        energy=energy,
-    )
+    request = request_of(EstimateRequest, locals(), rows=top)
     try:
         found = estimate_workload(request, TerminalReporter())
     except KeyboardInterrupt:
@@ -126,15 +100,14 @@ def _page(found: Estimate) -> str:
     from costgpu.render.text.advice import sentences
     from costgpu.render.text.buy_vs_rent import notebook_lines
 
-    extras = found.extras
     return verdict_html(
         found.verdict,
         found.profile,
-        [" ".join(sentences(advice)) for advice in extras.advice],
+        [" ".join(sentences(advice)) for advice in found.advice],
         found.today,
-        own=extras.own,
-        notebooks=notebook_lines(extras.notebooks),
-        energy=None if extras.energy is None else [kwh for _, kwh in extras.energy],
+        own=found.own,
+        notebooks=notebook_lines(found.notebooks),
+        energy=None if found.energy is None else [kwh for _, kwh in found.energy],
         version=__version__,
     )
 
@@ -146,13 +119,13 @@ def _extra_texts(found: Estimate, *, chart: bool) -> list[str]:
     from costgpu.render.text.buy_vs_rent import energy_text, notebook_text, own_text
     from costgpu.render.text.text_chart import bars
 
-    verdict, extras = found.verdict, found.extras
+    verdict = found.verdict
     blocks = [
         bars(verdict, encoding=sys.stdout.encoding or "ascii") if chart else "",
-        "\n".join(advice_lines(extras.advice, unit=verdict.unit)),
-        own_text(extras.own, verdict.unit) if extras.own is not None else "",
-        energy_text([(offer_name(place), kwh) for place, kwh in extras.energy]) if extras.energy else "",
-        notebook_text(extras.notebooks) if extras.notebooks else "",
+        "\n".join(advice_lines(found.advice, unit=verdict.unit)),
+        own_text(found.own, verdict.unit) if found.own is not None else "",
+        energy_text([(offer_name(place), kwh) for place, kwh in found.energy]) if found.energy else "",
+        notebook_text(found.notebooks) if found.notebooks else "",
     ]
     return [block for block in blocks if block]
 
@@ -163,12 +136,11 @@ def _extra_documents(found: Estimate) -> dict[str, Any]:
     from costgpu.render.text.advice import advice_values
     from costgpu.render.text.buy_vs_rent import notebook_values, own_value
 
-    extras = found.extras
     documents: dict[str, Any] = {
-        "advice": advice_values(extras.advice),
-        "own": own_value(extras.own) if extras.own is not None else None,
-        "free_notebooks": notebook_values(extras.notebooks),
+        "advice": advice_values(found.advice),
+        "own": own_value(found.own) if found.own is not None else None,
+        "free_notebooks": notebook_values(found.notebooks),
     }
-    if extras.energy is not None:
-        documents["energy_kwh"] = [{"where": offer_name(place), "kwh": kwh} for place, kwh in extras.energy]
+    if found.energy is not None:
+        documents["energy_kwh"] = [{"where": offer_name(place), "kwh": kwh} for place, kwh in found.energy]
     return documents

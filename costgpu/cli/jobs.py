@@ -1,4 +1,4 @@
-"""`costgpu jobs`, `logs`, `attach`, `fetch` and `cancel`: return to a run from any terminal."""
+"""`costgpu jobs`, `logs`, `attach`, `fetch`, `cancel` and `reap`: return to a run, or end it, from any terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note
 from costgpu.errors import RunBusy, RunError
-from costgpu.workflows.context import app_context
+from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def jobs(
     from costgpu.render.text.jobs import jobs_json, jobs_text
     from costgpu.workflows.runs.list_runs import list_runs, waiting_runs
 
-    with app_context(TerminalReporter()) as context:
+    with AppContext(TerminalReporter()) as context:
         found = list_runs(context, closed=everything, by_tag=by_tag)
         typer.echo((jobs_json if json else jobs_text)(found.runs, found.tagged, context.clock.now()))
         for line in [] if json else waiting_runs(context, found.runs):
@@ -45,7 +45,7 @@ def logs(
     from costgpu.runner.machine.host import LogPosition
     from costgpu.workflows.runs.find_run import connection, run_and_machine
 
-    with app_context(TerminalReporter()) as context:
+    with AppContext(TerminalReporter()) as context:
         view, instance = run_and_machine(context, run)
         run_id = view.run_id if view is not None else instance.run_id if instance else ""
         folder = context.tools.folder / run_id
@@ -92,7 +92,7 @@ def attach(run: opt.Run) -> None:
     from costgpu.workflows.runs.attach import attach_run, watch_run
     from costgpu.workflows.runs.find_run import recorded_run
 
-    with app_context(TerminalReporter()) as context:
+    with AppContext(TerminalReporter()) as context:
         view = recorded_run(context, run)
         if view.state is RunState.CLOSED:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
@@ -124,12 +124,12 @@ def fetch(
     """
     from costgpu.workflows.runs.fetch import fetch_outputs
 
-    with app_context(TerminalReporter()) as context:
-        fetched = fetch_outputs(context, run, to)
-        for remark in fetched.remarks:
+    with AppContext(TerminalReporter()) as context:
+        remarks, problem = fetch_outputs(context, run, to)
+        for remark in remarks:
             typer.echo(remark, err=True)
-        if fetched.problem is not None:
-            raise fetched.problem
+        if problem is not None:
+            raise problem
 
 
 def cancel(
@@ -146,12 +146,13 @@ def cancel(
     from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
     from costgpu.workflows.runs.find_run import find_run
 
-    with app_context(TerminalReporter()) as context:
+    with AppContext(TerminalReporter()) as context:
         found = find_run(context, run)
         if not yes and sys.stdin.isatty() and not typer.confirm(cancel_question(found, now=now), err=True):
             return
         if isinstance(found, TaggedInstance):
-            ref, left = found.instance.ref, cancel_by_tag(context, found.instance)
+            ref = found.instance.ref
+            left = cancel_by_tag(context, ref, found.instance.run_id, found.instance.launched_at)
             typer.echo(f"{ref.instance_id} in {ref.region} is terminated; {ref.provider} confirms.")
             if left:
                 print_note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
@@ -178,8 +179,44 @@ def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
     from costgpu.models.reap import TaggedInstance
 
-    tagged = isinstance(found, TaggedInstance)
     run, ref = (found.instance, found.instance.ref) if isinstance(found, TaggedInstance) else (found, found.instance)
     machine = f" on {ref.instance_id}" if ref is not None else ""
-    loss = " and lose what is on its machine" if now or tagged else ""
+    loss = " and lose what is on its machine" if now or isinstance(found, TaggedInstance) else ""
     return f"End run {found.run_id} ({run.name}) of {run.owner or 'nobody known'}{machine}{loss}?"
+
+
+def reap(
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="End them; without it they are only listed.")] = False,
+    older_than: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Minimum age of what is listed, e.g. 2h, 3d.")
+    ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="List only what carries my name as its owner.")] = False,
+    infra: opt.Infra = None,
+    json: opt.Json = False,
+) -> None:
+    """List orphaned machines and resources; --yes ends them.
+
+    Machines that have outlived their lease or their run, and what runs left behind, are
+    found by tag alone, in every region, from any computer, with or without a ledger.
+    With --yes it first takes over runs of this computer whose client is gone: the outputs
+    of finished jobs are downloaded. Silent with exit code 0 when all is well; 48: something
+    was orphaned (now ended, with --yes); 47: it is not ended; 46: a provider did not answer.
+    """
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.render.text.reap import reap_json, reap_text
+    from costgpu.workflows.runs.reap import error_for
+    from costgpu.workflows.runs.reap import reap as find_orphans
+
+    with AppContext(TerminalReporter()) as context:
+        terminal = Terminal(context.clock, ask=False)
+        try:
+            found = find_orphans(context, terminal, infra or (), end=yes, older_than=older_than, mine=mine)
+        finally:
+            terminal.close()
+        now = context.clock.now()
+        text = reap_json(found, now) if json else reap_text(found, now, done=yes)
+        if text:
+            typer.echo(text)
+        error = error_for(found, ended=yes)
+        if error is not None:
+            raise error

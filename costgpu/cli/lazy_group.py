@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -16,9 +17,9 @@ COMMANDS = {
     "attach": ("costgpu.cli.jobs", "Watch a run again and take it to its end."),
     "cancel": ("costgpu.cli.jobs", "End a run: save its outputs, terminate its machine."),
     "fetch": ("costgpu.cli.jobs", "Download the outputs and logs of a run."),
-    "reap": ("costgpu.cli.reap", "List orphaned machines and resources; --yes ends them."),
-    "offers": ("costgpu.cli.offers", "List machine types that can be rented, with their prices."),
-    "speedups": ("costgpu.cli.speedups", "Show benchmarks of GPUs against CPUs, by kind of work."),
+    "reap": ("costgpu.cli.jobs", "List orphaned machines and resources; --yes ends them."),
+    "offers": ("costgpu.cli.prices", "List machine types that can be rented, with their prices."),
+    "speedups": ("costgpu.cli.prices", "Show benchmarks of GPUs against CPUs, by kind of work."),
     "doctor": ("costgpu.cli.doctor", "Check credentials, permissions, quotas and this computer."),
     "budget": ("costgpu.cli.budget", "Set, show and check budgets."),
     "ledger": ("costgpu.cli.ledger", "Show what runs have cost."),
@@ -29,8 +30,6 @@ COMMANDS = {
 
 def load_command(name: str) -> TyperCommand | TyperGroup:
     """Imports the module of a command."""
-    from costgpu.cli.script_command import ScriptCommand
-
     found = getattr(import_module(COMMANDS[name][0]), name)
     if isinstance(found, typer.Typer):
         group = found
@@ -42,6 +41,49 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
     command = typer.main.get_command(group)
     assert isinstance(command, TyperCommand | TyperGroup)  # noqa: S101 - typer makes nothing else
     return command
+
+
+class ScriptCommand(TyperCommand):
+    """Takes somebody else's command line: our options stand before the script.
+
+    A script ends them by itself; ``-m module`` does it as in python's own line.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts an end to our options after a module."""
+        end = _after_module(args, self._takes_value)
+        if end is not None and args[end : end + 1] != ["--"]:
+            args = [*args[:end], "--", *args[end:]]
+        return super().parse_args(ctx, args)
+
+    def _takes_value(self, option: str) -> bool:
+        for param in self.params:
+            if option in (*param.opts, *param.secondary_opts):
+                return not getattr(param, "is_flag", False) and not getattr(param, "count", False)
+        return False
+
+
+def _after_module(args: Sequence[str], takes_value: Callable[[str], bool]) -> int | None:
+    """Index behind ``-m module``, if that comes before the first word that is no option of ours."""
+    at = 0
+    while at < len(args):
+        word = args[at]
+        if word == "--" or not word.startswith("-") or word == "-":
+            return None
+        if word.startswith("--"):
+            at += 2 if "=" not in word and takes_value(word) else 1
+            continue
+        letters = word[1:]
+        for index, letter in enumerate(letters):
+            if not takes_value(f"-{letter}"):
+                continue
+            attached = index + 1 < len(letters)
+            if letter == "m":
+                return at + (1 if attached else 2)
+            at += 0 if attached else 1
+            break
+        at += 1
+    return None
 
 
 class LazyGroup(TyperGroup):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_note
 from costgpu.errors import AuthError, NotConfirmed, UsageError
-from costgpu.workflows.context import app_context
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
 from costgpu.workflows.tags import split_tag
 from costgpu.workflows.write_file import check_target, write_file
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from costgpu.ledger.queries.history import Selection
     from costgpu.ledger.queries.totals import By
     from costgpu.providers.base import Billing
-    from costgpu.workflows.context import AppContext
     from costgpu.workflows.spending.billed import BilledPeriod, Bills
 
 ROWS = 20
@@ -71,7 +70,7 @@ def history(
     from costgpu.ledger.queries.history import closed_runs
     from costgpu.render.text.ledger import history_json, history_text
 
-    with app_context(TerminalReporter()) as app:
+    with AppContext(TerminalReporter()) as app:
         now = app.clock.now()
         low, high = period(since, until, now)
         chosen = _selection(provider, person, name, tag)
@@ -120,7 +119,7 @@ def billed(
 
     if stored and fresh:
         raise UsageError("--stored asks nobody, and --fresh asks again: choose one.")
-    with app_context(TerminalReporter()) as app:
+    with AppContext(TerminalReporter()) as app:
         start, end = parse_month(month, app.clock.now())
         bills = Bills()
         if not stored:
@@ -151,12 +150,11 @@ def _confirm_charges(paid: Sequence[Billing]) -> None:
     if not paid:
         return
     words = " and ".join(f"{billing.name} charges ${billing.usd_per_request} a request" for billing in paid)
-    if not sys.stdin.isatty():
-        raise NotConfirmed(f"{words} for what it has billed.", hint="Add -y to pay that, or --stored to ask nobody.")
-    sys.stderr.write(f"{words} for what it has billed. Ask? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise NotConfirmed("Not asked; nothing was spent.")
+    confirm(
+        f"{words} for what it has billed. Ask?",
+        alone=NotConfirmed(f"{words} for what it has billed.", hint="Add -y to pay that, or --stored to ask nobody."),
+        otherwise="Not asked; nothing was spent.",
+    )
 
 
 def _raise_first(bills: Bills) -> None:
@@ -206,7 +204,7 @@ def report(
     """
     from costgpu.workflows.spending.report import report_page, report_period
 
-    with app_context(TerminalReporter()) as app:
+    with AppContext(TerminalReporter()) as app:
         low, high = report_period(since, until, app.clock.now())
         if html != STDOUT:
             check_target(Path(html), force=force)
@@ -236,7 +234,7 @@ def export(
         raise UsageError(f"There is no format {form!r}.", hint=f"Choose {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     if output != STDOUT:
         check_target(Path(output), force=force)
-    with app_context(TerminalReporter()) as app:
+    with AppContext(TerminalReporter()) as app:
         low, high = period(since, until, app.clock.now())
         _write(output, _exported(app, form, _selection(provider, person, name, tag), low, high), force=force)
 
@@ -261,7 +259,7 @@ def accuracy(
     from costgpu.ledger.queries.accuracy import comparisons
     from costgpu.render.text.ledger import accuracy_json, accuracy_text
 
-    with app_context(TerminalReporter()) as app:
+    with AppContext(TerminalReporter()) as app:
         now = app.clock.now()
         low, high = period(since, until, now)
         found = comparisons(app.ledger, _selection(provider, person, name, tag), since=low, until=high)

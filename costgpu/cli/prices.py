@@ -1,16 +1,101 @@
-"""`costgpu prices`: how old the prices in use are, and newer ones from the providers."""
+"""`costgpu offers`, `prices` and `speedups`: what can be rented, how old its prices are, and how fast GPUs are."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note
+from costgpu.errors import UsageError
+
+if TYPE_CHECKING:
+    from costgpu.models.offer import Speedup
+
+DEFAULT_ROWS = 20
 
 prices = typer.Typer(name="prices", invoke_without_command=True, rich_markup_mode=None, add_completion=False)
+
+
+def offers(
+    gpus: opt.Gpus = None,
+    cpus: Annotated[str | None, typer.Option(help="Virtual CPUs: 8, 8+, 8..16.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Main memory in GiB: 64, 64+, 32..128.")] = None,
+    infra: opt.Infra = None,
+    spot: Annotated[
+        bool | None, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices; default: both.")
+    ] = None,
+    max_price: Annotated[str | None, typer.Option(help="Highest price of the machine in USD per hour.")] = None,
+    sort: Annotated[str, typer.Option(help="Order: price, gpu-price, memory or name.")] = "price",
+    top: Annotated[int, typer.Option(min=0, help="Number of offers to list; 0 for all.")] = DEFAULT_ROWS,
+    json: opt.Json = False,
+    output: opt.Format = "text",
+) -> None:
+    """List machine types that can be rented, with their prices.
+
+    Prices are those that came with this version, or newer ones if costgpu prices refresh has
+    fetched some; every line shows their age.
+    """
+    from costgpu.pricing.catalog import query_current
+    from costgpu.render.text.offers import offers_json, offers_table
+    from costgpu.workflows.offers import offer_query
+
+    as_json = opt.wants_json(json, output)
+    query = offer_query(
+        gpus=gpus, cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
+    )
+    found = query_current(query, warn=print_note)
+    render = offers_json if as_json else offers_table
+    typer.echo(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))
+
+
+def speedups(
+    kind: Annotated[str | None, typer.Argument(help="Kind of work, e.g. resnet50 or gradient-boosted-trees.")] = None,
+    gpus: Annotated[str | None, typer.Option(help="GPU to show, e.g. K80, V100, H100.")] = None,
+    json: opt.Json = False,
+    output: opt.Format = "text",
+) -> None:
+    """Show benchmarks of GPUs against CPUs, by kind of work.
+
+    costgpu uses this benchmark table where a script's own steps cannot be followed, always
+    with a wide interval. Measured lines come first; claims stand apart, and implausible ones
+    are marked.
+    """
+    from costgpu.pricing.speedups import speedups as table
+    from costgpu.render.text.speedups import speedups_json, speedups_summary, speedups_table
+
+    as_json = opt.wants_json(json, output)
+    rows = select(table(), kind, gpus)
+    if as_json:
+        typer.echo(speedups_json(rows))
+    else:
+        typer.echo(speedups_summary(rows) if kind is None and gpus is None else speedups_table(rows))
+
+
+def select(rows: tuple[Speedup, ...], kind: str | None, gpu: str | None) -> tuple[Speedup, ...]:
+    """The rows of a kind of work and of a GPU with its variants; None for all.
+
+    Raises:
+        UsageError: There is no such kind or GPU, or no row of both.
+    """
+    from costgpu.pricing.hardware import accelerator
+    from costgpu.pricing.speedups import of_kind
+
+    if kind is not None:
+        rows = of_kind(rows, kind)
+    if gpu is None:
+        return rows
+    name = accelerator(gpu).name
+    found = tuple(row for row in rows if row.gpu == name or row.gpu.startswith(f"{name}-"))
+    if not found:
+        known = ", ".join(sorted({row.gpu for row in rows if row.gpu}))
+        raise UsageError(
+            f"The table has no line of {kind or 'any kind'} on {name}.",
+            hint=f"It has {known or 'none with a named GPU'}.",
+        )
+    return found
 
 
 @prices.callback()

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.estimate.request import MEASURE_FOR
+from costgpu.workflows.requests import request_of
 from costgpu.workflows.runs.request import DEFAULT_GRACE, DEFAULT_LEASE, RunRequest
 
 if TYPE_CHECKING:
@@ -81,37 +81,7 @@ def run(
     from costgpu.workflows.runs.start import is_free, planned_run
 
     as_json = opt.wants_json(json, output)
-    request = RunRequest(
-        command=tuple(command or ()),
-        module=module,
-        infra=tuple(infra or ()),
-        instance_type=instance_type,
-        gpus=gpus,
-        spot=spot,
-        max_cost=max_cost,
-        max_duration=max_duration,
-        idle_duration=idle_duration,
-        outputs=tuple(outputs or ()),
-        setup=setup,
-        env=tuple(env or ()),
-        env_file=env_file,
-        name=name,
-        tags=tuple(tag or ()),
-        auto_shutdown=auto_shutdown,
-        lease=lease,
-        nproc=nproc,
-        python=python,
-        workdir=workdir,
-        profile=profile,
-        estimate=estimate,
-        measure_for=measure_for,
-        disk_gib=disk,
-        bucket=bucket,
-        subnet=subnet,
-        sync_limit_mib=sync_limit,
-        grace=grace,
-        assume_price=assume_price,
-    )
+    request = request_of(RunRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):
             if dry_run:
@@ -121,21 +91,14 @@ def run(
             if planned.refusal is not None:
                 raise planned.refusal
             if not yes and not is_free(planned.plan):
-                _confirm()
+                alone = NotConfirmed(
+                    "Confirmation required, but stdin is not a terminal.",
+                    hint="Add -y, or --dry-run to only see the plan.",
+                )
+                confirm("Launch it?", alone=alone, otherwise="Not launched; nothing was spent.")
             _carry_out(context, planned, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
-
-
-def _confirm() -> None:
-    if not sys.stdin.isatty():
-        raise NotConfirmed(
-            "Confirmation required, but stdin is not a terminal.", hint="Add -y, or --dry-run to only see the plan."
-        )
-    sys.stderr.write("Launch it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise NotConfirmed("Not launched; nothing was spent.")
 
 
 def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_json: bool) -> None:

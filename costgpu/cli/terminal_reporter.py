@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from costgpu.errors import CostGpuError, NotConfirmed
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from costgpu.errors import CostGpuError
 
 
 def print_error(error: CostGpuError, before: str = "") -> None:
@@ -24,6 +24,20 @@ def print_note(text: str, hint: str = "") -> None:
     typer.echo(f"costgpu: {text}", err=True)
     if hint:
         typer.echo(f"hint: {hint}", err=True)
+
+
+def confirm(question: str, *, alone: NotConfirmed, otherwise: str) -> None:
+    """Asks on stderr.
+
+    Raises:
+        NotConfirmed: `alone` if nobody is there to answer; with the words `otherwise` for any other answer than yes.
+    """
+    if not sys.stdin.isatty():
+        raise alone
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise NotConfirmed(otherwise)
 
 
 class TerminalReporter:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import TYPE_CHECKING, NoReturn, Self, cast
 
 from costgpu.errors import CostGpuError
 
@@ -27,14 +26,12 @@ OPTIONS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket"}
 
 
 class AppContext:
-    """Everything that a workflow on runs works with; each part is made when it is first needed.
+    """Everything that a workflow on runs works with; each part is made when it is first needed. A context manager.
 
     Attributes:
-        reporter: Hears remarks.
         unusable: Provider -> why nothing there can be asked, as far as that was found out.
 
     Args:
-        reporter: Hears remarks.
         folder: Project folder whose settings count; None for the current one.
         strict: Whether wrong settings are an error. Else they are noted, and the defaults hold: they must not keep
             anybody from ending a machine.
@@ -160,22 +157,16 @@ class AppContext:
 
     def providers(self) -> list[Provider]:
         """All that can be asked for our machines: this machine, and every cloud with credentials."""
-        from costgpu.providers import registry
-
-        found = []
-        self.unusable.update(registry.broken())
-        for spec in registry.specs():
-            try:
-                if registry.has_credentials(spec):
-                    found.append(self.provider(spec.name))
-            except CostGpuError as error:  # one that cannot be used does not hide the others
-                self.unusable[spec.name] = error.message
+        found, unusable = askable(self.provider)
+        self.unusable.update(unusable)
         for name, why in self.unusable.items():
             self.reporter.note(f"{name} cannot be asked: {why}")
         return found
 
-    def close(self) -> None:
-        """Idempotent."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         if "ledger" in self.__dict__:
             self.ledger.close()
 
@@ -211,13 +202,15 @@ class _UnknownLedger:
         """There is nothing to close."""
 
 
-@contextlib.contextmanager
-def app_context(
-    reporter: Reporter, folder: Path | None = None, *, strict: bool = False, **flags: object
-) -> Iterator[AppContext]:
-    """The context of one command; see `AppContext`."""
-    context = AppContext(reporter, folder, strict=strict, **flags)
-    try:
-        yield context
-    finally:
-        context.close()
+def askable(adapter: Callable[[str], Provider]) -> tuple[list[Provider], dict[str, str]]:
+    """Providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
+    from costgpu.providers import registry
+
+    found, unusable = [], registry.broken()
+    for spec in registry.specs():
+        try:
+            if registry.has_credentials(spec):
+                found.append(adapter(spec.name))
+        except CostGpuError as error:
+            unusable[spec.name] = error.message
+    return found, unusable

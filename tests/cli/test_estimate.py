@@ -1,4 +1,4 @@
-"""`costgpu estimate` as a user runs it: a script, a saved profile, options and mistakes."""
+"""`costgpu estimate` as a user runs it: a script, a saved profile, a kind of work, a program, options and mistakes."""
 
 import contextlib
 import json
@@ -15,8 +15,7 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 def costgpu(*words: str, cwd: Path | None = None) -> Result:
     """Runs the command line in this process."""
     with contextlib.chdir(cwd or Path.cwd()):
-        code, out, err = told(*words)
-    return Result(words, code, out, err)
+        return told(*words)
 
 
 @pytest.fixture(scope="module")
@@ -25,37 +24,34 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("profile")
     target = folder / "profile.json"
     words = ["estimate", "--python", sys.executable, "--measure-for", "1s", "--save", str(target)]
-    result = costgpu(*words, str(SCRIPTS / "loader.py"), "--epochs", "200000", cwd=folder)
-    assert result.returncode == 0, result.stderr
-    assert "Profile written" in result.stderr
-    assert "output.log" in result.stdout
+    costgpu(*words, str(SCRIPTS / "loader.py"), "--epochs", "200000", cwd=folder).check(
+        0, out="output.log", err="Profile written"
+    )
     return target
 
 
 @pytest.mark.torch
 class TestSavedProfile:
     def test_predicts_again_without_running(self, saved: Path) -> None:
-        result = costgpu("estimate", str(saved))
-        assert result.returncode == 0, result.stderr
-        assert "4,000,000 steps in 200,000 epochs" in result.stdout.replace("\n", " ")
-        assert "Measuring" not in result.stderr
-        assert max(map(len, result.stdout.splitlines())) <= 80
+        result = costgpu("estimate", str(saved)).check(0)
+        assert "4,000,000 steps in 200,000 epochs" in result.out.replace("\n", " ")
+        assert "Measuring" not in result.err
+        assert max(map(len, result.out.splitlines())) <= 80
 
     def test_json_is_one_versioned_document(self, saved: Path) -> None:
         result = costgpu("estimate", "--json", str(saved))
-        document = json.loads(result.stdout)
+        document = json.loads(result.out)
         assert (document["format"], document["version"]) == ("costgpu.verdict", 1)
         assert document["verdict"]["unit"] == "the whole job"
         assert document["best_cpu"]["offer"]["price_age_days"] > 0
         assert document["here"]["cost_usd"]["value"] == 0
-        assert result.stderr == ""
+        assert result.err == ""
 
     def test_epochs_and_steps_override(self, saved: Path) -> None:
-        short = json.loads(costgpu("estimate", "--json", "--epochs", "100", str(saved)).stdout)
-        long = json.loads(costgpu("estimate", "--json", "--total-steps", "20000000", str(saved)).stdout)
+        short = json.loads(costgpu("estimate", "--json", "--epochs", "100", str(saved)).out)
+        long = json.loads(costgpu("estimate", "--json", "--total-steps", "20000000", str(saved)).out)
         assert short["here"]["run_seconds"]["value"] < long["here"]["run_seconds"]["value"]
-        both = costgpu("estimate", "--epochs", "1", "--total-steps", "1", str(saved))
-        assert both.returncode == 2
+        costgpu("estimate", "--epochs", "1", "--total-steps", "1", str(saved)).check(2)
 
     def test_an_override_holds_for_a_script_that_ran_to_its_end(self, saved: Path, tmp_path: Path) -> None:
         ended = json.loads(saved.read_text())
@@ -63,30 +59,30 @@ class TestSavedProfile:
         ended["setup_seconds"] = 40.0  # as of a file that somebody has edited: no reason to crash
         profile = tmp_path / "ended.json"
         profile.write_text(json.dumps(ended))
-        same = json.loads(costgpu("estimate", "--json", str(profile)).stdout)
-        longer = json.loads(costgpu("estimate", "--json", "--total-steps", "1000000000", str(profile)).stdout)
+        same = json.loads(costgpu("estimate", "--json", str(profile)).out)
+        longer = json.loads(costgpu("estimate", "--json", "--total-steps", "1000000000", str(profile)).out)
         assert same["here"]["run_seconds"]["value"] == 3.0
         assert longer["here"]["run_seconds"]["value"] > 10000
 
     def test_other_places_spot_and_gpus(self, saved: Path) -> None:
         words = ["estimate", "--json", "--infra", "gcp/us-central1", "--gpus", "L4:1", "--spot", str(saved)]
-        document = json.loads(costgpu(*words).stdout)
+        document = json.loads(costgpu(*words).out)
         offer = document["best_gpu"]["offer"]
         assert (offer["provider"], offer["region"], offer["purchase_option"]) == ("gcp", "us-central1", "spot")
         assert offer["accelerator"]["name"] == "L4"
 
     def test_no_gpu_wanted(self, saved: Path) -> None:
-        document = json.loads(costgpu("estimate", "--json", "--gpus", "none", str(saved)).stdout)
+        document = json.loads(costgpu("estimate", "--json", "--gpus", "none", str(saved)).out)
         assert document["best_gpu"] is None
 
     def test_limits_that_nothing_meets(self, saved: Path) -> None:
-        document = json.loads(costgpu("estimate", "--json", "--deadline", "1s", str(saved)).stdout)
+        document = json.loads(costgpu("estimate", "--json", "--deadline", "1s", str(saved)).out)
         assert document["verdict"]["choice"] == "nowhere"
-        free = json.loads(costgpu("estimate", "--json", "--max-cost", "0.0001", str(saved)).stdout)
+        free = json.loads(costgpu("estimate", "--json", "--max-cost", "0.0001", str(saved)).out)
         assert free["verdict"]["choice"] == "here"
 
     def test_explain_shows_terms_and_sources(self, saved: Path) -> None:
-        out = costgpu("estimate", "--explain", str(saved)).stdout
+        out = costgpu("estimate", "--explain", str(saved)).out
         for words in (
             "How each number came about",
             "memory bandwidth",
@@ -98,15 +94,12 @@ class TestSavedProfile:
 
     @pytest.mark.parametrize("objective", ["cheapest", "fastest", "balanced"])
     def test_objectives(self, saved: Path, objective: str) -> None:
-        assert costgpu("estimate", "--objective", objective, "--deadline", "10d", str(saved)).returncode == 0
+        assert costgpu("estimate", "--objective", objective, "--deadline", "10d", str(saved)).code == 0
 
     def test_a_damaged_profile(self, saved: Path, tmp_path: Path) -> None:
         broken = tmp_path / "broken.json"
         broken.write_text(saved.read_text()[:500])
-        result = costgpu("estimate", str(broken))
-        assert result.returncode == 5
-        assert "hint:" in result.stderr
-        assert result.stdout == ""
+        costgpu("estimate", str(broken)).check(5, out="", err="hint:")
 
 
 @pytest.mark.parametrize(
@@ -127,11 +120,8 @@ class TestSavedProfile:
     ],
 )
 def test_mistakes_are_told_before_anything_runs(words: list[str], code: int, text: str, tmp_path: Path) -> None:
-    result = costgpu(*words, cwd=tmp_path)
-    assert result.returncode == code, result.stderr
-    assert text in result.stderr
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
+    result = costgpu(*words, cwd=tmp_path).check(code, out="", err=text)
+    assert "Traceback" not in result.err
 
 
 def test_a_file_that_is_no_saved_profile_is_never_written_over(tmp_path: Path) -> None:
@@ -140,10 +130,10 @@ def test_a_file_that_is_no_saved_profile_is_never_written_over(tmp_path: Path) -
     before = script.read_bytes()
     (tmp_path / "other.json").write_text("{}")
     for name in ("train.py", "other.json", ".", "missing/profile.json"):
-        result = costgpu("estimate", "--python", sys.executable, "--save", name, "train.py", cwd=tmp_path)
-        assert result.returncode == 2, result.stderr
-        assert "hint: " in result.stderr
-        assert "Measuring" not in result.stderr
+        result = costgpu("estimate", "--python", sys.executable, "--save", name, "train.py", cwd=tmp_path).check(
+            2, err="hint: "
+        )
+        assert "Measuring" not in result.err
     assert script.read_bytes() == before
     assert (tmp_path / "other.json").read_text() == "{}"
 
@@ -154,8 +144,113 @@ def test_a_saved_profile_is_replaced_and_nothing_beside_it(saved: Path, tmp_path
     target.write_bytes(saved.read_bytes())
     part.write_text("mine")
     words = ["estimate", "--python", sys.executable, "--measure-for", "1s", "--save", str(target)]
-    result = costgpu(*words, str(SCRIPTS / "loader.py"), cwd=tmp_path)
-    assert result.returncode == 0, result.stderr
+    costgpu(*words, str(SCRIPTS / "loader.py"), cwd=tmp_path).check(0)
     assert target.read_bytes() != saved.read_bytes()
     assert part.read_text() == "mine"
     assert {file.name for file in tmp_path.iterdir()} == {"profile.json", "profile.json.part"}
+
+
+BARS = """\
+import sys, time
+for epoch in range(1, 4):
+    print(f"Epoch {epoch}/90", flush=True)
+    for step in range(1, 41):
+        print(f"step {step}/40 loss 0.1", flush=True)
+        time.sleep(0.02)
+"""
+
+
+class TestPrior:
+    def test_a_kind_of_work_is_never_called_measured(self) -> None:
+        result = costgpu("estimate", "--like", "resnet50", "--epochs", "90").check(0)
+        assert max(map(len, result.out.splitlines())) <= 80
+        words = " ".join(result.out.split())
+        assert "in 90 epochs" in words
+        assert "Not measured: 25.6M parameters" in words
+        assert "Nothing was measured" in words
+        assert "none was seen" not in words  # of checkpoints: there was nothing to see them in
+        assert "Measured on" not in words
+
+    def test_a_language_model(self) -> None:
+        document = json.loads(costgpu("estimate", "--json", "--params", "124M", "--tokens", "1B").out)
+        assert document["best_gpu"]["provenance"] == "modelled"
+        low, high = document["best_gpu"]["run_seconds"]["low"], document["best_gpu"]["run_seconds"]["high"]
+        assert high > 3 * low
+        assert any("6 N D" in note for note in document["verdict"]["notes"])
+
+    def test_advice_saves_money_and_is_ranked(self) -> None:
+        document = json.loads(costgpu("estimate", "--json", "--like", "resnet50", "--infra", "aws/eu-west-1").out)
+        savings = [one["saving_usd"] for one in document["advice"]]
+        assert len(savings) >= 2
+        assert savings == sorted(savings, reverse=True)
+        assert 0 < min(savings) <= max(savings) < document["recommended"]["cost_usd"]["value"]
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (("--like", "resnet5"), "resnet50"),
+            (("--params", "7B"), "--params and --tokens go together"),
+            (("--params", "7B", "--tokens", "1B", "train.py"), "a model that is not measured"),
+            (("--like", "resnet50", "train.py"), "a script can be"),
+            (("--like", "resnet50", "--params", "7B", "--tokens", "1B"), "exclude each other"),
+            (("--like", "resnet50", "--save", "p.json"), "--save keeps what was measured"),
+            (("--step-pattern", "x", "train.py"), "by what they print"),
+            (("--step-pattern", "(", "--", "sh", "x"), "--step-pattern"),
+            (("--like", "nonsense", "--", "sh", "x"), "no kind of work"),
+            (("--own-price", "699", "train.py"), "a GPU of your own"),
+            (("--own", "RTX 9999", "train.py"), "RTX"),
+            (("--force", "train.py"), "--force is for --report"),
+            (("--report", "/nowhere/x.html", "train.py"), "no folder"),
+            (("--epochs", "3", "--total-steps", "5", "train.py"), "exclude each other"),
+        ],
+    )
+    def test_what_contradicts_itself_is_refused_before_anything_runs(self, words: tuple[str, ...], says: str) -> None:
+        result = costgpu("estimate", *words).check(2, err=says)
+        assert "Measuring" not in result.err
+
+
+class TestProgram:
+    def test_its_lines_are_its_progress(self, tmp_path: Path) -> None:
+        (tmp_path / "train").write_text(f"#!/bin/sh\nexec {sys.executable} -c '{BARS}'\n".replace('f"', 'f"'))
+        (tmp_path / "train").chmod(0o755)
+        result = costgpu(
+            "estimate", "--json", "--measure-for", "1s", "--like", "small-cnn", "--", "./train", cwd=tmp_path
+        ).check(0, err="what it writes is really written")
+        document = json.loads(result.out)
+        phase = document["workload"]["phases"][0]
+        assert (phase["gpu"], phase["kind"]) == ("table", "small-cnn")
+        assert phase["step"]["median_seconds"] >= 0.02
+        assert document["workload"]["framework"]["python"] == ""
+
+    def test_nothing_that_tells_progress(self, tmp_path: Path) -> None:
+        words = ("estimate", "--start-limit", "2s", "--measure-for", "1s", "--", "sh", "-c", "echo hello; sleep 30")
+        costgpu(*words, cwd=tmp_path).check(33, err="hint:")
+
+    def test_no_such_program(self) -> None:
+        assert costgpu("estimate", "--", "no-such-program-at-all", "train").code == 21
+
+
+@pytest.mark.torch
+class TestBesides:
+    def test_a_gpu_of_ones_own(self, saved: Path) -> None:
+        words = ["estimate", "--own", "rtx 3090", "--own-price", "699", "--power-price", "0.30", "--energy", str(saved)]
+        words[1:1] = ["--epochs", "20000000"]
+        result = costgpu(*words).check(0, out=["RTX 3090", "kWh"])
+        assert max(map(len, result.out.splitlines())) <= 80
+        document = json.loads(costgpu("estimate", "--json", *words[1:]).out)
+        assert document["own"] is not None
+        assert document["energy_kwh"][0]["kwh"] > 0
+        plain = json.loads(costgpu("estimate", "--json", str(saved)).out)
+        assert plain["own"] is None
+        assert "energy_kwh" not in plain
+
+    def test_the_page_and_the_chart(self, saved: Path, tmp_path: Path) -> None:
+        page = tmp_path / "where.html"
+        result = costgpu("estimate", "--chart", "--report", str(page), str(saved)).check(0)
+        assert str(page) in result.err
+        text = page.read_text()
+        assert text.startswith("<!doctype html>")
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+        assert max(map(len, result.out.splitlines())) <= 80
+        costgpu("estimate", "--report", str(page), str(saved)).check(2, err="--force overwrites it")
+        assert costgpu("estimate", "--force", "--report", str(page), str(saved)).code == 0

@@ -57,27 +57,23 @@ def test_a_run_from_many_terminals(here: Here) -> None:
     machine = here.last().instance
     assert machine is not None
 
-    listed = here.costgpu("jobs")
-    assert listed.returncode == 0
-    assert f"{run_id} train" in listed.stdout
-    assert "running" in listed.stdout
-    assert f"{run_id} goes on without a client: costgpu attach {run_id}" in listed.stderr
-    assert max(map(len, listed.stdout.splitlines())) <= 80
+    listed = here.costgpu("jobs").check(
+        0, out=[f"{run_id} train", "running"], err=f"{run_id} goes on without a client: costgpu attach {run_id}"
+    )
+    assert max(map(len, listed.out.splitlines())) <= 80
     here.wrote(b"step 1\n")
-    document = json.loads(here.told("jobs", "--json").stdout)
+    document = json.loads(here.told("jobs", "--json").out)
     assert (document["schema"], document["version"], document["runs"][0]["run_id"]) == ("costgpu.jobs", 1, run_id)
 
     for name in (run_id[:5], "train", machine.instance_id):
-        shown = here.told("logs", name)
-        assert shown.returncode == 0, shown.stderr
-        assert shown.stdout.startswith("step 0\nstep 1\n")
-        assert shown.stderr == "on stderr\n"
+        shown = here.told("logs", name).check(0)
+        assert shown.out.startswith("step 0\nstep 1\n")
+        assert shown.err == "on stderr\n"
 
-    fetched = here.told("fetch", run_id, "--to", "elsewhere")
-    assert fetched.returncode == 0, fetched.stderr
+    fetched = here.told("fetch", run_id, "--to", "elsewhere").check(0)
     assert (here.project / "elsewhere" / "first.pt").read_text() == "1"
     assert not (here.project / "first.pt").exists()
-    assert f"costgpu cancel {run_id} ends it now" in fetched.stderr
+    assert f"costgpu cancel {run_id} ends it now" in fetched.err
 
     follower = here.start("logs", "-f", run_id)
     reads(follower, b"step 10\n")
@@ -88,9 +84,7 @@ def test_a_run_from_many_terminals(here: Here) -> None:
     follower.send_signal(signal.SIGINT)
     assert follower.wait(20) == 0
 
-    cancelled = here.costgpu("cancel", run_id)
-    assert cancelled.returncode == 0
-    assert "ended by the terminal that drives it" in cancelled.stderr
+    here.costgpu("cancel", run_id).check(0, err="ended by the terminal that drives it")
     said = first.communicate(timeout=60)[1].decode()
     assert first.returncode == 64, said
     assert "Receipt" in said
@@ -101,16 +95,12 @@ def test_a_run_from_many_terminals(here: Here) -> None:
     here.quiet()
     assert here.last().reason is EndReason.CANCELLED
 
-    again = here.told("cancel", run_id)
-    assert (again.returncode, again.stdout) == (0, "")
-    assert "closed already" in again.stderr
-    closed = here.told("attach", run_id)
-    assert closed.returncode == 50
-    assert f"hint: costgpu logs {run_id}" in closed.stderr
-    assert "step 0" in here.told("logs", run_id).stdout
-    assert "home already" in here.told("fetch", run_id).stderr
-    assert here.told("jobs").stdout.startswith("No runs.")
-    assert "cancelled" in here.told("jobs", "--all").stdout
+    here.told("cancel", run_id).check(0, out="", err="closed already")
+    here.told("attach", run_id).check(50, err=f"hint: costgpu logs {run_id}")
+    assert "step 0" in here.told("logs", run_id).out
+    assert "home already" in here.told("fetch", run_id).err
+    assert here.told("jobs").out.startswith("No runs.")
+    assert "cancelled" in here.told("jobs", "--all").out
 
 
 @pytest.mark.slow
@@ -122,10 +112,9 @@ def test_a_client_that_was_killed_is_followed_by_another(here: Here) -> None:
     assert here.last().state is RunState.RUNNING
     assert not here.last().detached
     listed = here.told("jobs")
-    assert "costgpu attach" in listed.stderr
-    attached = here.told("attach", "short")
-    assert attached.returncode == 4, attached.stderr
-    assert attached.stdout.endswith("done\n")
+    assert "costgpu attach" in listed.err
+    attached = here.told("attach", "short").check(4)
+    assert attached.out.endswith("done\n")
     assert (here.project / "model.pt").read_text() == "weights"
     here.quiet()
     assert here.last().state is RunState.CLOSED
@@ -140,7 +129,7 @@ def test_who_only_watches_learns_the_exit_code_although_the_machine_is_ended_fir
     reads(second, b"step ")
     (reader,) = (child for child in psutil.Process(second.pid).children() if "follow" in child.cmdline())
     reader.suspend()  # on the machine: what it passes on comes too late
-    assert here.costgpu("cancel", run_id).returncode == 0
+    assert here.costgpu("cancel", run_id).code == 0
     assert first.wait(60) == 64
     told = second.communicate(timeout=60)[1].decode()
     assert second.returncode == 9, told
@@ -156,28 +145,24 @@ def test_a_client_that_was_killed_while_the_machine_booted(here: Here) -> None:
         os.kill(seat.pid, signal.SIGKILL)
     assert here.last().state is RunState.BOOTING
     gate.touch()
-    attached = here.told("attach", "short")
-    assert attached.returncode == 4, attached.stderr
-    assert attached.stdout == "begun\ndone\n"
+    attached = here.told("attach", "short").check(4)
+    assert attached.out == "begun\ndone\n"
     here.quiet()
 
 
 @pytest.mark.slow
 def test_a_detached_job_that_is_over_waits_with_its_outputs(here: Here) -> None:
-    launched = json.loads(here.run("-d", "--json", "short.py").stdout)
+    launched = json.loads(here.run("-d", "--json", "short.py").out)
     assert (launched["schema"], launched["run"]["state"]) == ("costgpu.run", "running")
     run_id = launched["run"]["run_id"]
     machine = here.data / "machines" / launched["run"]["instance"]["instance_id"]
     until((machine / "exit.json").exists)
     listed = here.told("jobs")
-    assert f"{run_id} is over; its outputs wait: costgpu attach {run_id}" in listed.stderr
+    assert f"{run_id} is over; its outputs wait: costgpu attach {run_id}" in listed.err
     fetched = here.told("fetch", run_id)
     assert (here.project / "model.pt").read_text() == "weights"
-    assert "The machine" in fetched.stderr or "Its machine stays until" in fetched.stderr
-    cancelled = here.told("cancel", run_id)
-    assert cancelled.returncode == 0
-    assert "Receipt" in cancelled.stderr
-    assert "failed, exit code 4" in cancelled.stderr
+    assert "The machine" in fetched.err or "Its machine stays until" in fetched.err
+    here.told("cancel", run_id).check(0, err=["Receipt", "failed, exit code 4"])
     here.quiet()
 
 
@@ -189,28 +174,17 @@ class TestDamagedLedger:
         for path in here.data.glob("ledger.sqlite*"):
             path.unlink()
         (here.data / "ledger.sqlite").write_bytes(b"not a database at all" * 1000)
-        listed = here.told("jobs")
-        assert listed.returncode == 0
-        assert "damaged" in listed.stderr
-        assert "Asking the providers instead" in listed.stderr
-        assert run_id in listed.stdout
-        assert "hint:" in listed.stderr
-        assert "step 0" in here.told("logs", run_id).stdout
-        refused = here.told("attach", run_id)
-        assert refused.returncode == 51
-        assert "known only by the tag" in refused.stderr
-        cancelled = here.told("cancel", run_id)
-        assert cancelled.returncode == 0, cancelled.stderr
-        assert "is terminated; local confirms" in cancelled.stdout
+        here.told("jobs").check(0, out=run_id, err=["damaged", "Asking the providers instead", "hint:"])
+        assert "step 0" in here.told("logs", run_id).out
+        here.told("attach", run_id).check(51, err="known only by the tag")
+        here.told("cancel", run_id).check(0, out="is terminated; local confirms")
         here.quiet()
         assert (here.data / "ledger.sqlite").read_bytes().startswith(b"not a database")
 
     def test_a_new_run_is_refused_before_anything_is_made(self, here: Here) -> None:
         here.data.mkdir(parents=True)
         (here.data / "ledger.sqlite").write_bytes(b"not a database at all" * 1000)
-        result = here.run("short.py")
-        assert result.returncode == 72
-        assert "hint:" in result.stderr
+        here.run("short.py").check(72, err="hint:")
         assert not list((here.data / "machines").glob("local-*"))
 
 
@@ -229,18 +203,14 @@ class TestMistakes:
         [("nope", "no run 'nope'"), ("ab", "could be 2 runs: abef, abcd"), ("resnet", "2 runs"), ("", "Which run?")],
     )
     def test_no_run_or_several(self, command: str, text: str, words: str) -> None:
-        code, out, err = told(command, text)
-        assert (code, out) == (51, "")
-        assert words in err
-        assert "hint: " in err
+        told(command, text).check(51, out="", err=[words, "hint: "])
 
     @pytest.mark.parametrize(
         ("command", "code", "words"),
         [("logs", 50, "left no logs here|no machine"), ("fetch", 50, "machine of run abcd is gone|no machine")],
     )
     def test_a_run_without_a_machine(self, command: str, code: int, words: str) -> None:
-        found, out, err = told(command, "abcd")
-        assert (found, out) == (code, "")
+        err = told(command, "abcd").check(code, out="").err
         assert any(word in err for word in words.split("|")), err
 
     @pytest.mark.parametrize("command", ["logs", "fetch"])
@@ -252,26 +222,22 @@ class TestMistakes:
             for number, (kind, data) in enumerate([(EventKind.ATTEMPTED, tried), (EventKind.CREATED, machine)], 1):
                 at = START + timedelta(seconds=number)
                 ledger.append(RunEvent(run_id="away", sequence=number, at=at, kind=kind, data=data))
-        found, out, err = told(command, "away")
-        assert (found, out) == (AuthError.exit_code, "")
-        assert "Run away belongs to local account another-computer" in err
+        err = (
+            told(command, "away")
+            .check(AuthError.exit_code, out="", err="Run away belongs to local account another-computer")
+            .err
+        )
         assert "gone" not in err
 
     def test_the_list_needs_no_machine_to_answer(self) -> None:
-        code, out, err = told("jobs", "--by-tag")
-        assert (code, err) == (0, "")
-        assert "abcd" in out
-        assert "abef" in out
+        told("jobs", "--by-tag").check(0, out=["abcd", "abef"], err="")
 
     def test_a_run_that_makes_no_sense_does_not_hide_the_others(self) -> None:
         with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
             from tests.unit.ledger.test_store import happened
 
             ledger.append(happened("abcd", 1, EventKind.COLLECTED))
-        code, out, err = told("jobs")
-        assert code == 0
-        assert "abef" in out
-        assert "not listed: Run abcd" in err
+        told("jobs").check(0, out="abef", err="not listed: Run abcd")
 
 
 def test_the_question_before_the_end_names_owner_and_machine() -> None:
@@ -291,26 +257,3 @@ def test_the_question_before_the_end_names_owner_and_machine() -> None:
     assert cancel_question(TaggedInstance(instance=machine), now=False) == words
     view = replace(replay([intent("abcd")]), instance=ref)
     assert cancel_question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"
-
-
-def test_listing_loads_nothing_that_it_does_not_need(here: Here) -> None:
-    """`costgpu jobs` is typed often: no SSH, no terminal library, no cloud, no measuring."""
-    heavy = (
-        "asyncssh",
-        "rich",
-        "boto3",
-        "botocore",
-        "pydantic_settings",
-        "cryptography",
-        "psutil",
-        "tenacity",
-    )
-    program = (
-        "import sys\nfrom costgpu.cli.app import main\nsys.argv = ['costgpu', 'jobs']\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        f"print([name for name in {heavy!r} if name in sys.modules])"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", program], env=here.environment, capture_output=True, text=True, check=False
-    )
-    assert result.stdout == "No runs. costgpu run train.py starts one.\n[]\n", result.stderr

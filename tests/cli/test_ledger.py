@@ -12,13 +12,16 @@ from typing import Any
 
 import pytest
 
+from costgpu.errors import AuthError, ProviderError, Throttled
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import HERE, measured_speeds
 from costgpu.measure import workload_key
 from costgpu.measure.profile_file import save_profile
 from costgpu.models.run import RunState
-from tests.cli.here import Here
+from costgpu.providers.base import Bill, BilledRow
+from costgpu.workflows.spending import billed
+from tests.cli.here import Here, told
 from tests.unit.estimate.test_profiles import phase, profile
 from tests.unit.ledger.closed import Closed, plant
 
@@ -41,9 +44,8 @@ def planted(here: Here, *runs: Closed) -> list[str]:
 
 
 def lines(here: Here, *words: str) -> list[str]:
-    result = here.told("ledger", *words)
-    assert result.returncode == 0, result.stderr
-    found = result.stdout.splitlines()
+    result = here.told("ledger", *words).check(0)
+    found = result.out.splitlines()
     assert max(map(len, found), default=0) <= 80
     return found
 
@@ -52,8 +54,8 @@ def test_an_empty_ledger_says_so_and_stays_empty(here: Here) -> None:
     assert lines(here) == ["No closed runs yet. costgpu run train.py starts one."]
     assert lines(here, "--by", "month") == ["No such runs."]
     assert lines(here, "accuracy") == ["Nothing to compare yet: no run that had an estimate has succeeded."]
-    assert len(here.told("ledger", "export").stdout.splitlines()) == 1
-    assert json.loads(here.told("ledger", "export", "--format", "json").stdout)["runs"] == []
+    assert len(here.told("ledger", "export").out.splitlines()) == 1
+    assert json.loads(here.told("ledger", "export", "--format", "json").out)["runs"] == []
     assert not (here.data / "ledger.sqlite").exists()
 
 
@@ -72,7 +74,7 @@ def test_history(here: Here, ids: list[str]) -> None:
         ("--until", "2026-11"): ids[:1],
         ("--since", "2026-11-02", "--until", "2026-11-02T22:00"): [],
     }.items():
-        document = json.loads(here.told("ledger", "--json", *words).stdout)
+        document = json.loads(here.told("ledger", "--json", *words).out)
         assert (document["schema"], document["version"]) == ("costgpu.ledger", 1)
         assert [run["run_id"] for run in document["runs"]] == meant, words
     assert lines(here, "--name", "nobody") == ["No such runs."]
@@ -93,8 +95,8 @@ def test_open_runs_are_pointed_at(here: Here) -> None:
     here.write("train.py", "import time; time.sleep(60)")
     run_id = here.detached("train.py")
     result = here.told("ledger")
-    assert "1 run is not closed yet: costgpu jobs" in result.stderr
-    assert run_id not in result.stdout
+    assert "1 run is not closed yet: costgpu jobs" in result.err
+    assert run_id not in result.out
     here.told("cancel", run_id, "-y", "--now")
 
 
@@ -112,7 +114,7 @@ def test_open_runs_are_pointed_at(here: Here) -> None:
     ],
 )
 def test_totals(here: Here, ids: list[str], by: str, rows: list[tuple[str | None, int, str]]) -> None:
-    document = json.loads(here.told("ledger", "--by", by, "--json").stdout)
+    document = json.loads(here.told("ledger", "--by", by, "--json").out)
     assert [(group["key"], group["runs"], group["cost_usd"]) for group in document["groups"]] == rows
     total = document["total"]
     assert (total["runs"], total["cost_usd"], total["wasted_usd"], total["machine_hours"]) == (3, "3", "0.25", 4.0)
@@ -131,17 +133,16 @@ def test_totals_of_a_period_count_shares(here: Here, ids: list[str]) -> None:
 class TestExport:
     def test_csv_to_a_file_that_is_not_overwritten(self, here: Here, ids: list[str]) -> None:
         done = here.told("ledger", "export", "-o", "runs.csv")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "Written: runs.csv\n")
+        assert (done.code, done.out, done.err) == (0, "", "Written: runs.csv\n")
         file = here.project / "runs.csv"
         first = file.read_text()
         assert [row["run_id"] for row in csv.DictReader(io.StringIO(first))] == ids
-        again = here.told("ledger", "export", "-o", "runs.csv", "--name", "eval")
-        assert again.returncode == 2
-        assert "runs.csv exists already" in again.stderr
-        assert "--force" in again.stderr
+        here.told("ledger", "export", "-o", "runs.csv", "--name", "eval").check(
+            2, err=["runs.csv exists already", "--force"]
+        )
         assert file.read_text() == first
         file.chmod(0o640)
-        assert here.told("ledger", "export", "-o", "runs.csv", "--name", "eval", "--force").returncode == 0
+        assert here.told("ledger", "export", "-o", "runs.csv", "--name", "eval", "--force").code == 0
         assert len(file.read_text().splitlines()) == 2
         assert file.stat().st_mode & 0o777 == 0o640
         assert list(here.project.iterdir()) == [file], "no drafts are left"
@@ -149,23 +150,21 @@ class TestExport:
     def test_a_link_is_followed_and_other_things_are_refused(self, here: Here, ids: list[str]) -> None:
         (here.project / "real.csv").write_text("old")
         (here.project / "link.csv").symlink_to("real.csv")
-        assert here.told("ledger", "export", "-o", "link.csv").returncode == 2
-        assert here.told("ledger", "export", "-o", "link.csv", "--force").returncode == 0
+        assert here.told("ledger", "export", "-o", "link.csv").code == 2
+        assert here.told("ledger", "export", "-o", "link.csv", "--force").code == 0
         assert (here.project / "link.csv").is_symlink()
         assert "run_id" in (here.project / "real.csv").read_text()
         for target in (".", "nowhere/runs.csv", "/dev/null"):
-            refused = here.told("ledger", "export", "-o", target, "--force")
-            assert refused.returncode == 2, target
-            assert "Traceback" not in refused.stderr
+            refused = here.told("ledger", "export", "-o", target, "--force").check(2)
+            assert "Traceback" not in refused.err
 
     def test_nothing_is_left_of_a_file_that_could_not_be_finished(self, here: Here, ids: list[str]) -> None:
         (here.data / "ledger.sqlite").write_bytes(b"dear diary " * 1000)
-        broken = here.told("ledger", "export", "-o", "runs.csv")
-        assert broken.returncode == 72
+        here.told("ledger", "export", "-o", "runs.csv").check(72)
         assert list(here.project.iterdir()) == []
 
     def test_focus(self, here: Here, ids: list[str]) -> None:
-        rows = list(csv.DictReader(io.StringIO(here.told("ledger", "export", "--format", "focus").stdout)))
+        rows = list(csv.DictReader(io.StringIO(here.told("ledger", "export", "--format", "focus").out)))
         assert [(row["x_RunId"], row["BillingPeriodStart"][:7], row["BilledCost"]) for row in rows] == [
             (ids[0], "2026-10", "1.5"),
             (ids[0], "2026-11", "0.5"),
@@ -174,14 +173,14 @@ class TestExport:
         ]
         assert rows[2]["PricingCategory"] == "Dynamic"
         words = ("ledger", "export", "--format", "focus", "--since", "2026-11")
-        november = list(csv.DictReader(io.StringIO(here.told(*words).stdout)))
+        november = list(csv.DictReader(io.StringIO(here.told(*words).out)))
         assert november == rows[1:]
-        metadata = json.loads(here.told("ledger", "export", "--format", "focus-metadata").stdout)
+        metadata = json.loads(here.told("ledger", "export", "--format", "focus-metadata").out)
         assert metadata["Schema"][0]["FocusVersion"] == "1.2"
 
     def test_json_is_what_the_history_says(self, here: Here, ids: list[str]) -> None:
-        exported = json.loads(here.told("ledger", "export", "--format", "json").stdout)["runs"]
-        assert exported == json.loads(here.told("ledger", "--json", "--limit", "0").stdout)["runs"][::-1]
+        exported = json.loads(here.told("ledger", "export", "--format", "json").out)["runs"]
+        assert exported == json.loads(here.told("ledger", "--json", "--limit", "0").out)["runs"][::-1]
 
 
 @pytest.mark.parametrize(
@@ -202,22 +201,12 @@ class TestExport:
     ],
 )
 def test_mistakes(here: Here, words: list[str], text: str) -> None:
-    result = here.told("ledger", *words)
-    assert result.returncode == 2
-    assert text in result.stderr
-    assert result.stdout == ""
+    here.told("ledger", *words).check(2, out="", err=text)
 
 
 def test_accuracy(here: Here) -> None:
-    estimate = {
-        "seconds": 3000.0,
-        "seconds_low": 2800.0,
-        "seconds_high": 3500.0,
-        "cost_usd": 1.0,
-        "cost_usd_low": 0.9,
-        "cost_usd_high": 1.2,
-        "job_seconds": 2900.0,
-    }
+    times = {"seconds": 3000.0, "seconds_low": 2800.0, "seconds_high": 3500.0, "job_seconds": 2900.0}
+    estimate = {**times, "cost_usd": 1.0, "cost_usd_low": 0.9, "cost_usd_high": 1.2}
     ids = planted(here, Closed(started=AT, job_seconds=3500.0, estimate=estimate, cost=Decimal("1.2")), *RUNS)
     shown = lines(here, "accuracy")
     assert shown[:2] == [
@@ -225,7 +214,7 @@ def test_accuracy(here: Here) -> None:
         "The 80 % interval held for 0 of 1 (0%).",
     ]
     assert shown[-2].split() == [ids[0], "g5.xlarge", "50", "min", "60", "min", "+20%!", "$1.00", "$1.20", "-"]
-    document = json.loads(here.told("ledger", "accuracy", "--json").stdout)
+    document = json.loads(here.told("ledger", "accuracy", "--json").out)
     assert document["groups"][0]["held"] == 0
     assert document["runs"][0]["interval_held"] is False
 
@@ -243,9 +232,8 @@ def measured_profile(here: Here, **more: Any) -> Path:
 
 
 def estimated(here: Here, *words: str) -> dict[str, Any]:
-    result = here.told("estimate", "--json", "--infra", "aws/us-east-1", *words, "profile.json")
-    assert result.returncode == 0, result.stderr
-    document: dict[str, Any] = json.loads(result.stdout)
+    result = here.told("estimate", "--json", "--infra", "aws/us-east-1", *words, "profile.json").check(0)
+    document: dict[str, Any] = json.loads(result.out)
     return document
 
 
@@ -268,7 +256,7 @@ def test_the_next_estimate_starts_from_what_was_measured(here: Here) -> None:
     assert best["cost_usd"]["value"] == pytest.approx(
         hours * (float(best["offer"]["price_usd_per_hour"]) + 0.016), rel=0.01
     )
-    shown = here.told("estimate", "--explain", "--infra", "aws/us-east-1", "profile.json").stdout
+    shown = here.told("estimate", "--explain", "--infra", "aws/us-east-1", "profile.json").out
     assert "measured in 3 runs, last 2026-10-31" in shown
     assert "this machine: measured" not in shown
     assert any("g5.xlarge" in line and "measured" in line for line in shown.splitlines())
@@ -301,10 +289,8 @@ def test_a_ledger_that_cannot_be_used_does_not_stop_an_estimate(here: Here) -> N
     measured_profile(here)
     here.data.mkdir(parents=True)
     (here.data / "ledger.sqlite").write_bytes(b"dear diary " * 1000)
-    result = here.told("estimate", "profile.json")
-    assert result.returncode == 0
-    assert "GPU" in result.stdout
-    (line,) = result.stderr.splitlines()
+    result = here.told("estimate", "profile.json").check(0, out="GPU")
+    (line,) = result.err.splitlines()
     assert line.startswith("costgpu: Earlier runs are not known: The ledger")
 
 
@@ -312,7 +298,7 @@ def test_a_ledger_that_cannot_be_used_does_not_stop_an_estimate(here: Here) -> N
 def test_a_real_run_leaves_its_speed(here: Here) -> None:
     script = here.write("train.py", "import time\ntime.sleep(1.2)\n")
     for _ in range(2):
-        assert here.run("train.py", "--epochs", "3").returncode == 0
+        assert here.run("train.py", "--epochs", "3").code == 0
     assert here.last().state is RunState.CLOSED
     key = workload_key(
         script=script.resolve(), module=None, arguments=["--epochs", "3"], workdir=here.project.resolve()
@@ -326,4 +312,62 @@ def test_a_real_run_leaves_its_speed(here: Here) -> None:
     script.write_text("import time\ntime.sleep(1.3)\n")
     assert key != workload_key(
         script=script.resolve(), module=None, arguments=["--epochs", "3"], workdir=here.project.resolve()
+    )
+
+
+class Teller:
+    """A provider that tells what it has billed, or refuses at one of the two questions."""
+
+    def __init__(self, name: str, *, kept: ProviderError | None = None, refusal: ProviderError | None = None) -> None:
+        self.name, self.usd_per_request = name, Decimal("0.01")
+        self._kept, self._refusal = kept, refusal
+
+    def kept(self, start: datetime, end: datetime) -> Bill | None:
+        if self._kept:
+            raise self._kept
+        return self._bill(start, end)
+
+    def billed(self, start: datetime, end: datetime, *, fresh: bool = False) -> Bill:
+        if self._kept or self._refusal:
+            raise self._kept or self._refusal or AssertionError
+        return self._bill(start, end)
+
+    def _bill(self, start: datetime, end: datetime) -> Bill:
+        row = BilledRow(run_id=f"of-{self.name}", start=start, end=start.replace(day=2), amount_usd=Decimal("1.25"))
+        return Bill(
+            provider=self.name,
+            account="1",
+            start=start,
+            end=end,
+            rows=(row,),
+            asked_at=datetime.now(UTC),
+            source=f"{self.name}'s bill",
+            requests=0,
+        )
+
+
+def asking(monkeypatch: pytest.MonkeyPatch, *who: Teller) -> None:
+    monkeypatch.setattr(billed, "billing_providers", lambda _context: list(who))
+
+
+@pytest.mark.parametrize("words", [(), ("-y",)])
+@pytest.mark.parametrize("where", ["kept", "refusal"])
+def test_one_that_refuses_does_not_hide_the_others(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], where: str
+) -> None:
+    refusal = AuthError("The credentials have expired.", hint="Log in again.")
+    asking(monkeypatch, Teller("gcp", **{where: refusal}), Teller("aws"))
+    _, out, err = told("ledger", "billed", *words).check(41, out=["of-aws", "$1.25"])
+    assert "of-gcp" not in out
+    assert "gcp has not told" in err
+    assert "The credentials have expired." in err
+    assert "hint: Log in again." in err
+
+
+def test_all_that_refuse_are_named_and_nothing_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    asking(
+        monkeypatch, Teller("aws", refusal=Throttled("Too many questions.")), Teller("gcp", kept=AuthError("Expired."))
+    )
+    told("ledger", "billed", "-y").check(
+        45, out="", err=["aws has not told", "gcp has not told what it has billed: Expired."]
     )

@@ -1,4 +1,4 @@
-"""`costgpu offers` on a small catalog of its own: exactly what it prints, and what its options mean."""
+"""`costgpu offers` on a small catalog of its own, and `costgpu speedups`: what they print, what their options mean."""
 
 import json
 from datetime import date
@@ -8,72 +8,23 @@ from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from costgpu.cli.offers import offers
-from costgpu.cli.options import wants_json
+from costgpu.cli import prices
+from costgpu.cli.prices import select
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import PurchaseOption
+from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
+from costgpu.pricing.speedups import speedups as table
 from costgpu.render.text.offers import offers_json, offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
-from costgpu.workflows.offer_query import offer_query
+from costgpu.workflows.offers import offer_query
 
-EXPECTED = Path(__file__).parent / "expected"
+HERE = Path(__file__).parent
 TODAY = date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND
-
-
-def offer(
-    place: str,
-    instance_type: str,
-    option: PurchaseOption,
-    price: str,
-    vcpus: int,
-    memory_gib: float,
-    accelerator: Accelerator | None = None,
-    source: str = "a price list",
-    as_of: date = date(2026, 7, 9),
-) -> Offer:
-    provider, region = place.split("/")
-    return Offer(
-        provider=provider,
-        instance_type=instance_type,
-        family=instance_type.replace("-", ".").partition(".")[0],
-        region=region,
-        zone=None,
-        purchase_option=option,
-        price_usd_per_hour=Decimal(price),
-        vcpus=vcpus,
-        memory_gib=memory_gib,
-        architecture="x86_64",
-        accelerator=accelerator,
-        price_source=source,
-        price_as_of=as_of,
-    )
-
-
-def gpu(name: str, count: float, memory_gib: float) -> Accelerator:
-    return Accelerator(name=name, count=count, memory_gib=memory_gib)
-
-
-OLD, NEW = date(2026, 1, 19), date(2026, 9, 17)
-RTX = gpu("RTX-PRO-6000", 0.125, 12)
-CATALOG = Catalog(
-    [
-        offer("aws/us-east-1", "t3.nano", ON_DEMAND, "0.0052", 2, 0.5, as_of=OLD),
-        offer("aws/us-east-1", "c7i.2xlarge", ON_DEMAND, "0.357", 8, 16, as_of=OLD),
-        offer("aws/us-east-1", "c7i.2xlarge", SPOT, "0.1301", 8, 16),
-        offer("aws/us-east-1", "g6f.large", ON_DEMAND, "0.202", 2, 8, gpu("L4", 0.125, 3), "derived-linear"),
-        offer("aws/us-east-1", "g6.xlarge", ON_DEMAND, "0.8048", 4, 16, gpu("L4", 1, 24)),
-        offer("aws/us-east-1", "p4d.24xlarge", ON_DEMAND, "21.957642", 96, 1152, gpu("A100", 8, 40)),
-        offer("aws/us-east-1", "p4d.24xlarge", SPOT, "6.5323", 96, 1152, gpu("A100", 8, 40)),
-        offer("gcp/us-central1", "n1-standard-8+T4:2", ON_DEMAND, "1.079998", 8, 30, gpu("T4", 2, 16), as_of=NEW),
-        offer("gcp/us-central1", "a2-highgpu-1g", SPOT, "1.93", 12, 85, gpu("A100", 1, 40), as_of=NEW),
-        offer("gcp/asia-northeast1", "a2-ultragpu-1g", ON_DEMAND, "5.0688", 12, 170, gpu("A100-80GB", 1, 80)),
-        offer("gcp/asia-northeast1", "g4-standard-6", SPOT, "0.31", 6, 22, RTX, "derived: estimated", as_of=NEW),
-    ]
-)
+CATALOG = Catalog(snapshot.read_offers(HERE / "offers.csv"))
 
 
 def printed(*, top: int | None = 20, as_json: bool = False, **options: object) -> str:
@@ -92,7 +43,7 @@ def printed(*, top: int | None = 20, as_json: bool = False, **options: object) -
     ],
 )
 def test_what_is_printed(file: str, options: dict[str, Any]) -> None:
-    assert printed(**options) + "\n" == (EXPECTED / file).read_text()
+    assert printed(**options) + "\n" == (HERE / "expected" / file).read_text()
 
 
 @pytest.mark.parametrize("options", [{}, {"gpus": "A100-80GB"}, {"gpus": "8GB"}, {"sort": "memory"}])
@@ -155,56 +106,88 @@ def test_options_that_cannot_be_meant(options: dict[str, str], message: str) -> 
     assert message in caught.value.message
 
 
-def test_output_formats() -> None:
-    assert wants_json(json=False, output="JSON")
-    assert wants_json(json=True, output="table")
-    assert not wants_json(json=False, output="text")
-    with pytest.raises(UsageError, match="--output 'yaml'"):
-        wants_json(json=True, output="yaml")
+def told(command: str, *words: str) -> Result:
+    alone = typer.Typer(add_completion=False)
+    alone.command()(getattr(prices, command))
+    return CliRunner().invoke(alone, words)
 
 
-@pytest.fixture
-def run() -> CliRunner:
-    return CliRunner()
+def printed_by(command: str, *words: str) -> str:
+    result = told(command, *words)
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
 
 
-app = typer.Typer(add_completion=False)
-app.command()(offers)
+def test_the_command_on_the_shipped_prices() -> None:
+    text = printed_by("offers", "--gpus", "A100", "--top", "3", "-o", "text")
+    assert text.startswith("TYPE ")
+    assert "3 of " in text
 
 
-def test_the_command_on_the_shipped_prices(run: CliRunner) -> None:
-    result = run.invoke(app, ["--gpus", "A100", "--top", "3"])
-    assert result.exit_code == 0
-    assert result.stdout.startswith("TYPE ")
-    assert "3 of " in result.stdout
-    assert result.stderr == ""
-
-
-@pytest.mark.parametrize("flags", [["--json"], ["-o", "json"]])
-def test_the_command_prints_one_document(run: CliRunner, flags: list[str]) -> None:
-    result = run.invoke(app, ["--gpus", "none", "--infra", "aws", "--region", "us-central1", "--top", "0", *flags])
-    document = json.loads(result.stdout)
+@pytest.mark.parametrize("flags", ["--json", "-o JSON", "--json -o table"])
+def test_the_command_prints_one_document(flags: str) -> None:
+    words = ["--gpus", "none", "--infra", "aws", "--region", "us-central1", "--top", "0"]
+    document = json.loads(printed_by("offers", *words, *flags.split()))
     assert document["total"] == len(document["offers"]) > 500
     assert {o["provider"] for o in document["offers"]} == {"aws", "gcp"}
     assert {o["region"] for o in document["offers"] if o["provider"] == "gcp"} == {"us-central1"}
 
 
 @pytest.mark.parametrize(("flag", "option"), [("--spot", "spot"), ("--use-spot", "spot"), ("--on-demand", "on_demand")])
-def test_the_command_s_purchase_options(run: CliRunner, flag: str, option: str) -> None:
-    result = run.invoke(app, ["--gpus", "T4", flag, "--json"])
-    assert {o["purchase_option"] for o in json.loads(result.stdout)["offers"]} == {option}
+def test_the_command_s_purchase_options(flag: str, option: str) -> None:
+    document = json.loads(printed_by("offers", "--gpus", "T4", flag, "--json"))
+    assert {o["purchase_option"] for o in document["offers"]} == {option}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error"),
+    ("words", "error", "message", "hint"),
     [
-        (["--gpus", "A1000"], UsageError),
-        (["--infra", "mars"], UsageError),
-        (["-o", "yaml"], UsageError),
-        (["--max-price", "0.0001"], PriceNotFound),
+        ("offers --gpus A1000", UsageError, "A1000", ""),
+        ("offers --infra mars", UsageError, "mars", ""),
+        ("offers --json -o yaml", UsageError, "--output 'yaml' is not a format", "text or json"),
+        ("offers --max-price 0.0001", PriceNotFound, "", ""),
+        ("speedups resnet", UsageError, "no kind of work named 'resnet'", "resnet50"),
+        ("speedups --gpus H1000", UsageError, "no accelerator named 'H1000'", "H100"),
+        ("speedups svm --gpus K80", UsageError, "no line of svm on K80", "none with a named GPU"),
+        ("speedups --gpus MI210", UsageError, "no line of any kind on MI210", "K80"),
+        ("speedups --output yaml", UsageError, "'yaml' is not a format", "text or json"),
     ],
 )
-def test_the_command_raises_its_errors_for_app(run: CliRunner, arguments: list[str], error: type[Exception]) -> None:
-    result = run.invoke(app, arguments)
+def test_what_is_not_there_is_a_clear_error(words: str, error: type[UsageError], message: str, hint: str) -> None:
+    result = told(*words.split())
     assert isinstance(result.exception, error)
+    assert message in result.exception.message
+    assert hint in result.exception.hint
     assert result.stdout == ""
+
+
+class TestSpeedups:
+    def test_without_a_kind_it_is_the_summary(self) -> None:
+        text = printed_by("speedups")
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert lines[0].split() == ["KIND", "LINES", "RATIOS", "MEDIAN", "CORES", "GPUS"]
+        assert any(line.split()[:2] == ["gradient-boosted-trees", "75"] for line in lines)
+        assert text.index("random-forest ") < text.index("Claims:") < text.index("1440x  gan")
+
+    def test_a_kind_is_listed_line_by_line(self) -> None:
+        text = printed_by("speedups", "resnet50")
+        assert max(map(len, text.splitlines())) <= 80
+        assert "resnet50: 7 measured" in text
+        assert "65x  GTX 1080 Ti against 2 x Xeon E5-2630 v3, 16 cores" in text
+        assert "13x  resnet50: 7 h against 32 min" in text
+        assert "small-cnn" not in text
+        assert "\x1b" not in text
+
+    def test_a_gpu_has_its_variants_with_it(self) -> None:
+        document = json.loads(printed_by("speedups", "--gpus", "h100", "--json"))
+        assert {row["gpu"] for row in document["speedups"]} == {"H100-PCIE-80GB"}
+        assert {row.gpu for row in select(table(), "gradient-boosted-trees", "v100")} == {"V100", "V100-PCIE-16GB"}
+        assert {row.gpu for row in select(table(), None, "nvidia-tesla-k80")} == {"K80"}
+
+    def test_the_document_is_the_only_output_and_has_every_row(self) -> None:
+        document = json.loads(printed_by("speedups", "--json"))
+        assert document == json.loads(printed_by("speedups", "-o", "json"))
+        assert document["schema"] == "costgpu.speedups"
+        assert len(document["speedups"]) == len(table())
+        assert [row["kind"] for row in json.loads(printed_by("speedups", "mlp", "--json"))["speedups"]] == ["mlp"] * 5

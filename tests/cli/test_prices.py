@@ -14,9 +14,9 @@ from costgpu.models.price_update import by_key
 from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.gcp import sku_catalog as gcp_client
-from costgpu.workflows.estimate.candidates import candidates
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import LogReporter
-from tests.cli.here import told
+from tests.cli.here import Result, told
 from tests.emulators.price_documents import Document, aws_products, aws_spot_rows, google_skus
 from tests.emulators.price_server import PriceServer, aws_refusal, ec2_refusal, google_refusal
 
@@ -87,13 +87,12 @@ def change(server: PriceServer, begins: str, times: str) -> None:
     assert changed == 1
 
 
-def refresh(*words: str) -> tuple[int, str, str]:
+def refresh(*words: str) -> Result:
     return told("prices", "refresh", *words)
 
 
 def test_without_a_refresh_everything_is_as_it_was_shipped() -> None:
-    code, shown, said = told("prices")
-    assert (code, said) == (0, "")
+    shown = told("prices").check(0, err="").out
     lines = shown.splitlines()
     assert lines[0] == "INFRA               OFFERS PRICES OF                AGE          REFRESHED"
     days = [(today() - date(2026, month, day)).days for month, day in ((9, 17), (7, 16))]
@@ -128,8 +127,7 @@ def test_a_refresh_of_google_makes_offers_new(server: PriceServer) -> None:
 
 
 def test_a_refresh_of_aws_makes_offers_new(server: PriceServer) -> None:
-    code, shown, _ = refresh("--infra", "aws/us-east-1", "--region", "us-east-2")
-    assert code == 0
+    shown = refresh("--infra", "aws/us-east-1", "--region", "us-east-2").check(0).out
     assert shown.startswith(f"aws: {311 + 158} prices of {today()}")
     assert set(server.requests) == {"GetProducts", "DescribeSpotPriceHistory"}
     assert server.requests.count("GetProducts") == 3 + 2  # pages of 100: only plain Linux machines were asked for
@@ -152,17 +150,15 @@ def test_without_infra_everybody_with_credentials_is_asked(server: PriceServer) 
 def test_without_credentials_nobody_is_asked(server: PriceServer, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
-    code, shown, said = refresh()
-    assert (code, shown) == (41, "")
-    assert "no credentials for AWS or Google Cloud" in said
+    refresh().check(41, out="", err="no credentials for AWS or Google Cloud")
     assert not server.requests
 
 
 def test_a_gpu_that_is_missing_is_an_error_and_never_a_price_without_it(server: PriceServer) -> None:
     server.skus = [one for one in server.skus if not one["description"].startswith("Nvidia Tesla A100 GPU running")]
-    code, shown, said = refresh("--infra", f"gcp/{REGION}")
-    assert code == 4
-    assert "Without a new price (5); price and age stay as they were:" in shown
+    _, shown, said = refresh("--infra", f"gcp/{REGION}").check(
+        4, out="Without a new price (5); price and age stay as they were:"
+    )
     assert "no SKU is the rate of A100 in us-central1" in " ".join(shown.split())
     assert "5 offers have no new price" in said
     assert now("a2-highgpu-1g") == before("a2-highgpu-1g")
@@ -179,17 +175,14 @@ def test_a_list_price_that_moves_far_is_kept_apart_until_it_is_accepted(server: 
     assert "gcp/us-central1 g2-standard-4: 0.706832 -> 0.482816 USD/h (-32%)" in words
     assert now("g2-standard-4") == before("g2-standard-4")
     assert now("n2-standard-8").price_as_of == today()
-    code, shown, _ = refresh("--infra", f"gcp/{REGION}", "--accept")
-    assert code == 0
+    shown = refresh("--infra", f"gcp/{REGION}", "--accept").check(0).out
     assert "Moved by more than 30 %, taken" in " ".join(shown.split())
     assert now("g2-standard-4").price_usd_per_hour == Decimal("0.482816")
 
 
 def test_a_spot_price_that_moves_far_is_taken_and_reported(server: PriceServer) -> None:
     change(server, "Nvidia L4 GPU attached to Spot", "0.2")
-    code, shown, _ = refresh("--infra", f"gcp/{REGION}")
-    assert code == 0
-    assert "Moved by more than 30 %, taken" in shown
+    refresh("--infra", f"gcp/{REGION}").check(0, out="Moved by more than 30 %, taken")
     assert now("g2-standard-4", SPOT).price_usd_per_hour < before("g2-standard-4", SPOT).price_usd_per_hour / 2
 
 
@@ -222,25 +215,22 @@ def test_the_document_has_everything_that_the_text_has(server: PriceServer) -> N
 Refusal = tuple[int, bytes]
 
 
+NOT_ENABLED = google_refusal(
+    403,
+    "SERVICE_DISABLED",
+    "Cloud Billing API has not been used in project 12 before.",
+    service="cloudbilling.googleapis.com",
+    consumer="projects/research-42",
+)
+NO_LOGIN = google_refusal(401, "CREDENTIALS_MISSING", "Request had invalid authentication credentials.")
+NOT_ALLOWED = "User: arn:aws:iam::1:user/u is not authorized to perform: "
+
+
 @pytest.mark.parametrize(
     ("refusal", "code", "words"),
     [
-        (
-            google_refusal(
-                403,
-                "SERVICE_DISABLED",
-                "Cloud Billing API has not been used in project 12 before.",
-                service="cloudbilling.googleapis.com",
-                consumer="projects/research-42",
-            ),
-            41,
-            "gcloud services enable cloudbilling.googleapis.com --project research-42",
-        ),
-        (
-            google_refusal(401, "CREDENTIALS_MISSING", "Request had invalid authentication credentials."),
-            41,
-            "gcloud auth application-default login",
-        ),
+        (NOT_ENABLED, 41, "gcloud services enable cloudbilling.googleapis.com --project research-42"),
+        (NO_LOGIN, 41, "gcloud auth application-default login"),
         (google_refusal(404, "NOT_FOUND", "There is no such service."), 44, "There is no such service"),
         ((200, b"{not json"), 46, "No usable answer"),
     ],
@@ -251,9 +241,7 @@ def test_a_refusal_leaves_the_old_prices_and_says_so(
     assert refresh("--infra", f"gcp/{REGION}")[0] == 0
     kept = price_store.stored_prices("gcp")
     server.refusals["ListSkus"] = [refusal] * 9
-    got, shown, said = refresh("--infra", "gcp")
-    assert (got, shown) == (code, "")
-    assert words in said
+    said = refresh("--infra", "gcp").check(code, out="", err=words).err
     assert "prices that it missed stay 0 to 128 days old" in said.replace(
         f"{(today() - date(2026, 7, 16)).days} days", "128 days"
     )
@@ -276,65 +264,48 @@ def test_a_passing_trouble_is_waited_out(server: PriceServer, refusal: Refusal) 
 
 def test_a_list_whose_pages_go_round_in_circles_ends(server: PriceServer) -> None:
     server.refusals["ListSkus"] = [(200, json.dumps({"skus": [], "nextPageToken": "1"}).encode())] * 9
-    code, _, said = refresh("--infra", f"gcp/{REGION}")
-    assert code == 46
-    assert "circles" in said
+    refresh("--infra", f"gcp/{REGION}").check(46, err="circles")
 
 
 def test_an_empty_list_is_no_refresh(server: PriceServer) -> None:
     server.skus = []
-    code, _, said = refresh("--infra", f"gcp/{REGION}")
-    assert code == 4
-    assert "Not one price of Google Cloud could be made from 0 price list entries" in said
+    refresh("--infra", f"gcp/{REGION}").check(
+        4, err="Not one price of Google Cloud could be made from 0 price list entries"
+    )
     assert price_store.stored_prices("gcp") is None
 
 
 @pytest.mark.parametrize(
-    ("question", "refusal", "words"),
+    ("refusal", "permission"),
     [
         (
-            "GetProducts",
             aws_refusal(
-                "AccessDeniedException",
-                "User: arn:aws:iam::1:user/u is not authorized to perform: "
-                "pricing:GetProducts because no identity-based policy allows it",
+                "AccessDeniedException", f"{NOT_ALLOWED}pricing:GetProducts because no identity-based policy allows it"
             ),
             "pricing:GetProducts",
         ),
         (
-            "DescribeSpotPriceHistory",
-            ec2_refusal(
-                "UnauthorizedOperation",
-                "You are not authorized. "
-                "User: arn:aws:iam::1:user/u is not authorized to perform: "
-                "ec2:DescribeSpotPriceHistory",
-            ),
+            ec2_refusal("UnauthorizedOperation", f"You are not authorized. {NOT_ALLOWED}ec2:DescribeSpotPriceHistory"),
             "ec2:DescribeSpotPriceHistory",
         ),
     ],
 )
-def test_a_permission_that_is_missing_is_named(
-    server: PriceServer, question: str, refusal: Refusal, words: str
-) -> None:
+def test_a_permission_that_is_missing_is_named(server: PriceServer, refusal: Refusal, permission: str) -> None:
+    question = permission.partition(":")[2]
     server.refusals[question] = [refusal] * 9
-    code, _, said = refresh("--infra", "aws")
-    assert code == 41
-    assert f"hint: Allow {words}" in said
+    refresh("--infra", "aws").check(41, err=f"hint: Allow {permission}")
     assert server.requests.count(question) == 1  # the other regions would say the same
     assert now("g5.xlarge", place="aws/us-east-1") == before("g5.xlarge", place="aws/us-east-1")
 
 
 def test_a_price_list_entry_that_is_no_document_is_an_error(server: PriceServer) -> None:
     server.refusals["GetProducts"] = [(200, json.dumps({"PriceList": ["{"]}).encode())]
-    code, _, said = refresh("--infra", "aws/us-east-1")
-    assert code == 40
-    assert "no JSON document" in said
+    refresh("--infra", "aws/us-east-1").check(40, err="no JSON document")
 
 
 def test_one_provider_that_fails_does_not_keep_the_other_from_being_refreshed(server: PriceServer) -> None:
     server.refusals["ListSkus"] = [google_refusal(401, "CREDENTIALS_MISSING", "no")] * 9
-    code, shown, said = refresh("--infra", "gcp", "--infra", "aws/us-east-1")
-    assert code == 41
+    _, shown, said = refresh("--infra", "gcp", "--infra", "aws/us-east-1").check(41)
     assert shown.startswith("aws: 311 prices")
     assert "The refresh of Google Cloud has failed" in said
     assert now("g5.xlarge", place="aws/us-east-1").price_as_of == today()
@@ -345,9 +316,7 @@ def test_types_of_unknown_hardware_are_counted(server: PriceServer) -> None:
     stranger["product"]["attributes"]["instanceType"] = "z99.mega"
     stranger["product"]["attributes"]["regionCode"] = "us-east-1"
     server.products.append(stranger)
-    code, shown, _ = refresh("--infra", "aws/us-east-1")
-    assert code == 0
-    assert "1 instance type whose hardware costgpu does not know left out." in shown
+    refresh("--infra", "aws/us-east-1").check(0, out="1 instance type whose hardware costgpu does not know left out.")
     assert "z99.mega" not in told("offers", "--top", "0")[1]
 
 
@@ -364,9 +333,7 @@ def test_types_of_unknown_hardware_are_counted(server: PriceServer) -> None:
 )
 def test_a_place_that_is_none(server: PriceServer, infra: str, code: int, words: str) -> None:
     server.refusals["DescribeRegions"] = [_regions("us-east-1")]
-    got, shown, said = refresh("--infra", infra)
-    assert (got, shown) == (code, "")
-    assert words in said
+    refresh("--infra", infra).check(code, out="", err=words)
 
 
 def _regions(*names: str) -> Refusal:
@@ -379,8 +346,7 @@ def test_a_damaged_file_costs_one_line_and_no_command(server: PriceServer) -> No
     path = price_store.cache_folder() / "offers-gcp.csv"
     path.write_bytes(path.read_bytes()[:-40])
     for words in (("offers", "--gpus", "A100"), ("prices",), ("offers", "--infra", "aws", "--json")):
-        code, shown, said = told(*words)
-        assert code == 0
+        _, shown, said = told(*words).check(0)
         assert shown
         assert said.startswith("costgpu: The refreshed prices of gcp are not used, the shipped ones are: ")
         assert said.count("\n") == 1
@@ -393,16 +359,12 @@ def test_a_cache_that_cannot_be_written_is_an_error(server: PriceServer, monkeyp
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(price_store, "_write", full)
-    code, _, said = refresh("--infra", f"gcp/{REGION}")
-    assert code == 3
-    assert "No space left on device" in said
+    refresh("--infra", f"gcp/{REGION}").check(3, err="No space left on device")
 
 
 def test_an_unencrypted_address_elsewhere_is_refused(server: PriceServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(gcp_client.ENDPOINT, "http://192.0.2.7:80")
-    code, _, said = refresh("--infra", "gcp")
-    assert code == 44
-    assert "without https" in said
+    refresh("--infra", "gcp").check(44, err="without https")
 
 
 def test_help_says_that_it_is_free_of_charge() -> None:

@@ -7,6 +7,7 @@ import signal
 import sys
 from datetime import timedelta
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -58,59 +59,50 @@ def _timeless(text: str) -> str:
 
 def test_all_is_well(here: Here) -> None:
     for words in ((), ("--yes",), ("--infra", "local")):
-        result = here.told("reap", *words)
-        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+        here.told("reap", *words).check(0, out="", err="")
     assert not here.data.exists() or not list(here.data.glob("machines/*"))
-    document = json.loads(here.told("reap", "--json").stdout)
+    document = json.loads(here.told("reap", "--json").out)
     assert (document["schema"], document["version"], document["orphans"]) == ("costgpu.reap", 1, [])
 
 
 @pytest.mark.slow
 def test_a_machine_past_its_lease_is_listed_and_only_with_yes_ended(here: Here) -> None:
     here.detached("--no-auto-shutdown", "--lease", "30s", "train.py")
-    kept = here.told("reap")
-    assert (kept.returncode, kept.stdout) == (0, ""), kept.stderr
+    here.told("reap").check(0, out="")
     kill_guards(here)
     lease = here.last().lease_until
     assert lease is not None
     document: dict[str, list[object]] = {}
 
     def past() -> bool:
-        document.update(json.loads(here.told("reap", "--json").stdout))
+        document.update(json.loads(here.told("reap", "--json").out))
         return bool(document["orphans"])
 
     until(past)
     assert here.living()
-    looked = here.costgpu("reap")
-    assert looked.returncode == 48
-    assert "past its lease" in " ".join(looked.stdout.split())
-    assert looked.stdout.endswith("Together free.\nNothing was changed. End them with: costgpu reap --yes\n")
-    assert looked.stderr == (
-        "costgpu: 1 machine that no run wants any more: free.\nhint: costgpu reap --yes ends them.\n"
-    )
-    with here.setting(COSTGPU_OWNER="somebody-else"):
-        assert here.told("reap", "--mine").returncode == 0
-    with here.setting(COSTGPU_ALERT_URL="x"):  # wrong settings keep nobody from finding it
+    looked = here.costgpu("reap").check(48)
+    assert "past its lease" in " ".join(looked.out.split())
+    assert looked.out.endswith("Together free.\nNothing was changed. End them with: costgpu reap --yes\n")
+    assert looked.err == ("costgpu: 1 machine that no run wants any more: free.\nhint: costgpu reap --yes ends them.\n")
+    with mock.patch.dict(here.environment, COSTGPU_OWNER="somebody-else"):
+        assert here.told("reap", "--mine").code == 0
+    with mock.patch.dict(here.environment, COSTGPU_ALERT_URL="x"):  # wrong settings keep nobody from finding it
         wrong = here.told("reap")
-        assert (wrong.returncode, _timeless(wrong.stdout)) == (48, _timeless(looked.stdout))
-        assert wrong.stderr.startswith(
-            "costgpu: No setting is called COSTGPU_ALERT_URL. The default settings are used.\n"
-        )
-    assert here.told("reap", "--mine", "--older-than", "1s").returncode == 48
+        assert (wrong.code, _timeless(wrong.out)) == (48, _timeless(looked.out))
+        assert wrong.err.startswith("costgpu: No setting is called COSTGPU_ALERT_URL. The default settings are used.\n")
+    assert here.told("reap", "--mine", "--older-than", "1s").code == 48
     for narrowed in (("--older-than", "2h"), ("--infra", "local", "--older-than", "3d")):
-        spared = here.told("reap", "--yes", *narrowed)
-        assert (spared.returncode, spared.stdout) == (0, ""), spared.stderr
+        here.told("reap", "--yes", *narrowed).check(0, out="")
     assert here.living()
     (here.data / "ledger.sqlite").write_bytes(b"not a database" * 1000)
-    ended = here.told("reap", "--yes")
-    assert ended.returncode == 48, ended.stderr
-    assert ended.stdout.startswith("ended: local local-")
-    assert "Nothing was changed" not in ended.stdout
-    assert ended.stderr.count("damaged") == 1
-    assert "costgpu: 1 machine that no run wanted any more: free. All ended.\n" in ended.stderr
-    assert "hint" not in ended.stderr
+    ended = here.told("reap", "--yes").check(48)
+    assert ended.out.startswith("ended: local local-")
+    assert "Nothing was changed" not in ended.out
+    assert ended.err.count("damaged") == 1
+    assert "costgpu: 1 machine that no run wanted any more: free. All ended.\n" in ended.err
+    assert "hint" not in ended.err
     here.quiet()
-    assert here.told("reap").stdout == ""
+    assert here.told("reap").out == ""
 
 
 @pytest.mark.slow
@@ -123,9 +115,8 @@ def test_yes_brings_home_what_is_finished_and_ends_what_never_began(here: Here) 
         seat.expect("Created")
         os.kill(seat.pid, signal.SIGKILL)
     until((here.data / "machines" / machine.instance_id / "exit.json").exists)
-    assert here.told("reap").stdout == ""  # both are within their leases
-    result = here.told("reap", "--yes")
-    assert result.returncode == 0, result.stderr
+    assert here.told("reap").out == ""  # both are within their leases
+    here.told("reap", "--yes").check(0)
     assert (here.project / "model.pt").read_text() == "weights"
     here.quiet()
     views = {view.name: view for view in here.runs()}
@@ -138,22 +129,20 @@ def test_yes_brings_home_what_is_finished_and_ends_what_never_began(here: Here) 
 def test_no_ledger_at_all_is_no_reason_to_let_machines_run(here: Here) -> None:
     here.detached("--no-auto-shutdown", "--lease", "30s", "train.py")
     kill_guards(here)
-    with here.setting(COSTGPU_LEDGER_URL="mysql://h/d"):
-        until(lambda: bool(json.loads(here.told("reap", "--json").stdout)["orphans"]))
+    with mock.patch.dict(here.environment, COSTGPU_LEDGER_URL="mysql://h/d"):
+        until(lambda: bool(json.loads(here.told("reap", "--json").out)["orphans"]))
         seen = here.told("reap")
-        assert (seen.returncode, "Only the tags on the machines count" in seen.stderr) == (48, True)
-    with here.setting(COSTGPU_LEDGER_URL="postgresql://nobody@127.0.0.1:1/none"):
+        assert (seen.code, "Only the tags on the machines count" in seen.err) == (48, True)
+    with mock.patch.dict(here.environment, COSTGPU_LEDGER_URL="postgresql://nobody@127.0.0.1:1/none"):
         ended = here.told("reap", "--yes")
-        assert ended.stdout.startswith("ended: local local-")
-        assert (ended.returncode, "Only the tags on the machines count" in ended.stderr) == (48, True)
+        assert ended.out.startswith("ended: local local-")
+        assert (ended.code, "Only the tags on the machines count" in ended.err) == (48, True)
     here.quiet()
 
 
 @pytest.mark.parametrize("age", ["soon", "-2h", "0s", "9999999 weeks"])
 def test_an_age_that_is_none(here: Here, age: str) -> None:
-    result = here.told("reap", f"--older-than={age}")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "--older-than" in result.stderr
+    here.told("reap", f"--older-than={age}").check(2, out="", err="--older-than")
 
 
 class TestWithoutAnswers:
@@ -162,8 +151,7 @@ class TestWithoutAnswers:
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
     def test_a_place_that_cannot_be_asked_is_no_good_news(self) -> None:
-        code, out, err = told("reap", "--infra", "aws/us-east-1", "--infra", "local")
-        assert code == 46
+        _, out, err = told("reap", "--infra", "aws/us-east-1", "--infra", "local").check(46)
         assert out.startswith("not asked: aws")
         assert "local" not in out
         assert "may be billing" in err
@@ -176,9 +164,7 @@ class TestWithoutAnswers:
                 data = {**facts_of(kind), "provider": "aws"} if kind is EventKind.CREATED else facts_of(kind)
                 at = START + timedelta(seconds=sequence)
                 ledger.append(RunEvent(run_id="abcd", sequence=sequence, at=at, kind=kind, data=data))
-        code, out, _ = told("reap")
-        assert code == 46
-        assert "not asked: aws: no credentials here, and run abcd may have a machine there" in out
+        told("reap").check(46, out="not asked: aws: no credentials here, and run abcd may have a machine there")
 
     @pytest.mark.parametrize("refused", [False, True])
     @pytest.mark.parametrize("older", [False, True])
@@ -211,15 +197,12 @@ class TestWithoutAnswers:
             assert words in " ".join(out.split())
 
     def test_a_provider_that_is_none(self) -> None:
-        found, out, err = told("reap", "--infra", "mars")
-        assert (found, out) == (44, "")
-        assert "costgpu knows" in err
+        told("reap", "--infra", "mars").check(44, out="", err="costgpu knows")
 
 
 def test_a_provider_that_cannot_be_loaded_is_not_asked_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "broken", lambda: {"lab": "The provider lab (lab:SPEC) cannot be loaded."})
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    code, out, err = told("reap", "--json")
-    assert code == 46
+    _, out, err = told("reap", "--json").check(46)
     assert json.loads(out)["unreachable"]["lab"] == "The provider lab (lab:SPEC) cannot be loaded."
     assert "lab cannot be asked" in err

@@ -1,6 +1,7 @@
 """`costgpu run` as a user meets it, with this machine as the machine: every process is real."""
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -36,9 +37,9 @@ def closed(here: Here) -> RunView:
 
 
 def hint_of(result: Result) -> str:
-    assert "Traceback" not in result.stderr
-    assert "\nhint: " in "\n" + result.stderr, result.stderr
-    return result.stderr.partition("hint: ")[2]
+    assert "Traceback" not in result.err
+    assert "\nhint: " in "\n" + result.err, result.err
+    return result.err.partition("hint: ")[2]
 
 
 SETUP_VARIABLES = "import os, sys\nprint(os.environ['A'], os.environ['B'], os.environ['C'], sys.argv[1:])\n"
@@ -48,37 +49,19 @@ print(sys.argv[1:])
 os.environ.update(RANK="0", WORLD_SIZE="2")
 runpy.run_path(sys.argv[-1])
 """
-JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "streams": ({"train.py": BOTH, "out/old.txt": "mine"}, ("--name", "My Job", "train.py", "3")),
-    "json": ({"train.py": BOTH}, ("--json", "train.py", "0")),
-    "outputs": ({"train.py": BOTH}, ("--outputs", "out/", "--outputs", "log.csv", "train.py", "0")),
-    "setup": ({"train.py": BOTH}, ("--setup", "echo preparing >&2; exit 7", "train.py", "0")),
-    "signal": ({"train.py": "import os\nos.kill(os.getpid(), 9)\n"}, ("train.py",)),
+JOBS: dict[str, tuple[dict[str, str], str]] = {
+    "streams": ({"train.py": BOTH, "out/old.txt": "mine"}, "--name 'My Job' train.py 3"),
+    "json": ({"train.py": BOTH}, "--json train.py 0"),
+    "outputs": ({"train.py": BOTH}, "--outputs out/ --outputs log.csv train.py 0"),
+    "setup": ({"train.py": BOTH}, "--setup 'echo preparing >&2; exit 7' train.py 0"),
+    "signal": ({"train.py": "import os\nos.kill(os.getpid(), 9)\n"}, "train.py"),
     "variables": (
         {"pack/__init__.py": "", "pack/train.py": SETUP_VARIABLES, "job.env": "B='from file'\nC=file\n"},
-        (
-            "-e",
-            "A",
-            "-e",
-            "C=line",
-            "--env-file",
-            "job.env",
-            "--setup",
-            "echo ready >&2",
-            "--workdir",
-            ".",
-            "--grace",
-            "1s",
-            "-m",
-            "pack.train",
-            "--x",
-            "--name",
-            "1",
-        ),
+        "-e A -e C=line --env-file job.env --setup 'echo ready >&2' --workdir . --grace 1s -m pack.train --x --name 1",
     ),
-    "max_duration": ({"train.py": STEPS}, ("--max-duration", "15s", "train.py")),
-    "max_cost": ({"train.py": STEPS}, ("-y", "--assume-price", "60", "--max-cost", "1.20", "train.py")),
-    "kept": ({"train.py": BOTH}, ("--no-auto-shutdown", "--lease", "30s", "train.py", "0")),
+    "max_duration": ({"train.py": STEPS}, "--max-duration 15s train.py"),
+    "max_cost": ({"train.py": STEPS}, "-y --assume-price 60 --max-cost 1.20 train.py"),
+    "kept": ({"train.py": BOTH}, "--no-auto-shutdown --lease 30s train.py 0"),
     "torchrun": (
         {
             "train.py": "import os\nprint('rank', os.environ['RANK'], os.environ['WORLD_SIZE'])\n",
@@ -86,13 +69,14 @@ JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
             "torch/distributed/__init__.py": "",
             "torch/distributed/run.py": TORCHRUN,
         },
-        ("--nproc", "2", "-e", "PYTHONPATH=.", "train.py"),
+        "--nproc 2 -e PYTHONPATH=. train.py",
     ),
 }
+Ran = dict[str, tuple[Here, Result]]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[Here, Result]]]:
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     """All of them at the same time, each on a computer of its own."""
 
     def carry_out(name: str) -> tuple[Here, Result]:
@@ -100,7 +84,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[He
         place = Here.make(tmp_path_factory.getbasetemp() / f"journey-{name}")
         for path, text in files.items():
             place.write(path, text)
-        return place, place.run(*words, A="from here")
+        return place, place.run(*shlex.split(words), A="from here")
 
     with ThreadPoolExecutor(5) as pool:
         found = dict(zip(JOBS, pool.map(carry_out, JOBS), strict=True))
@@ -111,15 +95,15 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[He
 
 @pytest.mark.slow
 class TestTheJourney:
-    def test_streams_exit_code_outputs_and_receipt(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_streams_exit_code_outputs_and_receipt(self, ran: Ran) -> None:
         here, result = ran["streams"]
-        assert result.returncode == 3
-        assert result.stdout.encode(errors="surrogateescape") == b"to stdout \x00\xff no end"
-        assert "to stderr\n" in result.stderr
-        assert "costgpu: the job ended with exit code 3" in result.stderr
+        assert result.code == 3
+        assert result.out.encode(errors="surrogateescape") == b"to stdout \x00\xff no end"
+        assert "to stderr\n" in result.err
+        assert "costgpu: the job ended with exit code 3" in result.err
         assert (here.project / "out/model.pt").read_bytes() == bytes(range(256))
         assert (here.project / "out/old.txt").read_text() == "mine"
-        plan, _, rest = result.stderr.partition("costgpu: Run ")
+        plan, _, rest = result.err.partition("costgpu: Run ")
         assert "python train.py 3" in plan
         assert "(my-job)" in rest
         assert "terminated at" in rest.partition("Receipt")[2]
@@ -129,95 +113,84 @@ class TestTheJourney:
         assert (run.reason, run.collected) == (EndReason.JOB_FAILED, True)
         assert not (here.project / ".costgpu").exists()
 
-    def test_json_is_one_document_and_the_job_is_on_stderr(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_json_is_one_document_and_the_job_is_on_stderr(self, ran: Ran) -> None:
         here, result = ran["json"]
-        document = json.loads(result.stdout)
-        assert result.returncode == 0
+        document = json.loads(result.out)
+        assert result.code == 0
         assert (document["schema"], document["version"], document["error"]) == ("costgpu.run", 1, None)
         assert document["run"]["state"] == "closed"
         assert document["receipt"]["confirmed_state"] == "terminated"
         assert document["plan"]["spec"]["argv"] == ["train.py", "0"]
-        assert "to stdout" in result.stderr
+        assert "to stdout" in result.err
         here.quiet()
 
-    def test_outputs_named_and_one_that_is_not_there(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_outputs_named_and_one_that_is_not_there(self, ran: Ran) -> None:
         here, result = ran["outputs"]
-        assert result.returncode == 58
-        assert "log.csv is not there" in result.stderr
+        result.check(58, err="log.csv is not there")
         assert "patterns relative" in hint_of(result)
         assert (here.project / "out/model.pt").exists()
         assert closed(here).collected
 
-    def test_a_set_up_that_fails(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_a_set_up_that_fails(self, ran: Ran) -> None:
         here, result = ran["setup"]
-        assert result.returncode == 57
-        assert "preparing" in result.stderr
-        assert "failed with 7; the job was not started" in result.stderr
+        result.check(57, err=["preparing", "failed with 7; the job was not started"])
         assert "--setup" in hint_of(result)
-        assert result.stdout == ""
+        assert result.out == ""
         assert closed(here).reason is EndReason.SETUP_FAILED
 
-    def test_a_job_that_a_signal_ends(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_a_job_that_a_signal_ends(self, ran: Ran) -> None:
         here, result = ran["signal"]
-        assert result.returncode == 128 + 9
-        assert "exit code 137. The job was ended by signal 9." in result.stderr
+        result.check(128 + 9, err="exit code 137. The job was ended by signal 9.")
         closed(here)
 
-    def test_variables_set_up_module_workdir_and_python(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_variables_set_up_module_workdir_and_python(self, ran: Ran) -> None:
         here, result = ran["variables"]
-        assert result.returncode == 0, result.stderr
-        assert result.stdout == "from here from file line ['--x', '--name', '1']\n"
-        assert "ready" in result.stderr
-        assert "variables  A, B, C" in result.stderr
+        assert result.code == 0, result.err
+        assert result.out == "from here from file line ['--x', '--name', '1']\n"
+        assert "ready" in result.err
+        assert "variables  A, B, C" in result.err
         kept = [path for path in here.data.rglob("*") if path.is_file() and path.name != "stdout.log"]
         assert not any(b"from here" in path.read_bytes() for path in kept)
         assert closed(here).spec.grace_seconds == 1.0
 
-    def test_limits_end_the_job_and_its_outputs_come_home(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_limits_end_the_job_and_its_outputs_come_home(self, ran: Ran) -> None:
         here, result = ran["max_duration"]
-        assert result.returncode == 62
-        assert "--max-duration" in result.stderr
+        result.check(62, err="--max-duration")
         assert (here.project / "checkpoint").read_text() == "kept"
         assert closed(here).reason is EndReason.MAX_DURATION
 
-    def test_a_price_of_this_machine_is_metered_and_capped(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_a_price_of_this_machine_is_metered_and_capped(self, ran: Ran) -> None:
         here, result = ran["max_cost"]
-        assert result.returncode == 62
-        assert "at most    $1.20" in result.stderr
+        result.check(62, err="at most    $1.20")
         receipt = closed(here).receipt
         assert receipt is not None
         assert Decimal(1) <= receipt.metered_cost_usd <= Decimal("1.20")
         assert receipt.reason is EndReason.DEADLINE
 
-    def test_no_auto_shutdown_keeps_the_machine_until_its_lease(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_no_auto_shutdown_keeps_the_machine_until_its_lease(self, ran: Ran) -> None:
         here, result = ran["kept"]
-        assert result.returncode == 0, result.stderr
-        assert "NOT when the job is over" in result.stderr
+        result.check(0, err="NOT when the job is over")
         assert (here.project / "out/model.pt").exists()
-        assert "The machine stays until" in " ".join(result.stderr.split())
+        assert "The machine stays until" in " ".join(result.err.split())
         until(lambda: not here.living(), 60)
-        assert here.told("reap", "--yes").returncode == 0
+        assert here.told("reap", "--yes").code == 0
         closed(here)
 
-    def test_torchrun_takes_the_script(self, ran: dict[str, tuple[Here, Result]]) -> None:
+    def test_torchrun_takes_the_script(self, ran: Ran) -> None:
         here, result = ran["torchrun"]
-        assert result.returncode == 0, result.stderr
-        assert "'--nproc-per-node', '2'" in result.stdout
-        assert "rank 0 2" in result.stdout
+        result.check(0, out=["'--nproc-per-node', '2'", "rank 0 2"])
         closed(here)
 
 
 class TestDryRun:
     def test_nothing_is_made(self, here: Here) -> None:
         here.write("train.py", BOTH)
-        result = here.run("--dry-run", "--max-duration", "2h", "train.py", "0")
-        assert result.returncode == 0
-        assert "--max-duration 2" in result.stdout
-        assert "What ends the machine:" in result.stdout
-        assert result.stderr == ""
+        here.run("--dry-run", "--max-duration", "2h", "train.py", "0").check(
+            0, out=["--max-duration 2", "What ends the machine:"], err=""
+        )
         assert not (here.data / "ledger.sqlite").exists()
         assert not list((here.data / "machines").glob("local-*"))
-        document = json.loads(here.run("--dry-run", "--json", "train.py").stdout)
+        document = json.loads(here.run("--dry-run", "--json", "train.py").out)
         assert (document["schema"], document["version"]) == ("costgpu.plan", 1)
         assert [layer["name"] for layer in document["plan"]["layers"]][:1] == ["create call"]
 
@@ -295,7 +268,7 @@ class TestAtATerminal:
             until(lambda: not alive(pid))
         assert steps.living()
         assert (steps.last().state, steps.last().detached) == (RunState.RUNNING, True)
-        assert steps.told("cancel", "train").returncode == 0
+        assert steps.told("cancel", "train").code == 0
         assert (steps.project / "checkpoint").exists()
         closed(steps)
 
@@ -324,7 +297,7 @@ class TestSignals:
         assert child.returncode == 128 + signal.SIGTERM
         assert "costgpu attach" in said
         assert steps.living()
-        assert steps.told("cancel", "train", "--now").returncode == 0
+        assert steps.told("cancel", "train", "--now").code == 0
         assert not (steps.project / "checkpoint").exists()
         closed(steps)
 
@@ -356,8 +329,7 @@ class TestSignals:
 
 def test_a_data_folder_that_cannot_be_written(here: Here) -> None:
     here.write("train.py", BOTH)
-    result = here.run("train.py", "0", XDG_DATA_HOME="/proc/costgpu")
-    assert result.returncode == 3
+    result = here.run("train.py", "0", XDG_DATA_HOME="/proc/costgpu").check(3)
     assert "XDG_DATA_HOME" in hint_of(result)
     assert not here.living()
 
@@ -384,6 +356,6 @@ def test_a_working_folder_that_cannot_take_the_outputs_keeps_them_and_says_so(he
     assert b"The outputs wait on the machine until" in said
     here.project.unlink()
     moved.rename(here.project)
-    assert here.told("attach", "train").returncode == 0
+    assert here.told("attach", "train").code == 0
     assert (here.project / "a").read_text() == "new"
     closed(here)

@@ -42,7 +42,7 @@ SubAccountId SubAccountName SubAccountType Tags x_EndReason x_FocusVersion x_Own
 """
 COLUMNS = tuple(_NAMES.split())
 # The specification's data types, by how the names of their columns end; all others are texts.
-TYPES = {
+TYPES: Mapping[tuple[str, ...], dict[str, Any]] = {
     ("Cost", "Price", "Quantity"): {"DataType": "Decimal", "NumericPrecision": 28},
     ("PeriodStart", "PeriodEnd"): {"DataType": "Date/Time"},
     ("Tags", "Details"): {"DataType": "JSON"},

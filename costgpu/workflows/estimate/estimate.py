@@ -1,4 +1,4 @@
-"""Measures or looks up a workload, predicts it everywhere, and says where to run it."""
+"""Measures or looks up a workload, predicts it everywhere, and says where to run it, with advice and more besides."""
 
 from __future__ import annotations
 
@@ -6,49 +6,76 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from costgpu.errors import UsageError
+from costgpu.estimate.advice.advise import advise
+from costgpu.estimate.buy_vs_rent import OwnershipTerms, find_gpu, ownership
+from costgpu.estimate.cost import energy_kwh
+from costgpu.estimate.free_notebooks import free_notebooks
 from costgpu.estimate.predict import predict, prepare
 from costgpu.estimate.scope import scope_of
 from costgpu.estimate.verdict import decide
-from costgpu.models.prediction import Candidate, Verdict
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.prediction import Advice, Candidate, Choice, FreeNotebook, Ownership, Prediction, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
-from costgpu.workflows.estimate.candidates import candidates
-from costgpu.workflows.estimate.extras import Extras, compute_extras, own_gpu
-from costgpu.workflows.estimate.profile_source import ProfileSource, find_profile
+from costgpu.units import parse_usd
+from costgpu.workflows.estimate.measure import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """An answer with what it rests on.
+    """An answer with what it rests on, and what else there is to say.
 
     Attributes:
         log: File with the program's output; None if nothing was run.
         today: Day from which the age of prices is counted.
+        advice: Changes that would make the job cheaper, best first.
+        own: The job on the user's own GPU; None without one.
+        notebooks: Free notebook services that lend a GPU.
+        energy: kWh of this machine and of each row of the verdict's table; None if not asked for.
     """
 
     verdict: Verdict
     profile: WorkloadProfile
-    extras: Extras
     log: str | None
     today: date
+    advice: tuple[Advice, ...]
+    own: Ownership | None
+    notebooks: tuple[FreeNotebook, ...]
+    energy: tuple[tuple[Prediction, float], ...] | None
+
+
+def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] | None:
+    """The user's own GPU and what it costs; None without one.
+
+    Raises:
+        UsageError: There is no such card or no such price.
+    """
+    if request.own is None:
+        if request.own_price is not None or request.power_price is not None:
+            option = "--own-price" if request.own_price is not None else "--power-price"
+            raise UsageError(f"{option} is for a GPU of your own.", hint=f'--own "RTX 3090" {option} ...')
+        return None
+    return find_gpu(request.own, accelerators()), OwnershipTerms(
+        price_usd=parse_usd(request.own_price) if request.own_price is not None else None,
+        power_usd_per_kwh=float(parse_usd(request.power_price)) if request.power_price is not None else None,
+    )
 
 
 def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProfile | None = None) -> Estimate:
     """Answers one request; wrong options are errors before anything is measured.
 
     Args:
-        request: What to estimate.
-        reporter: Hears remarks and progress.
         profile: A profile to use instead of measuring what the request names.
     """
     if profile is None:
         check(request)
     preferences = request.preferences()
-    own_gpu(request)
+    card = own_gpu(request)
     places = candidates(request.gpus, request.infra, spot=request.spot, reporter=reporter)
     now = datetime.now(UTC)
     found = ProfileSource(profile, None, request.epochs) if profile else find_profile(request, now, reporter)
@@ -61,10 +88,22 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         offers = [predict(workload, place, history.speed(place.offer)) for place in places]
         verdict = decide(scope, here, offers, preferences, ())
         history.record(verdict, found.profile, now)
+
+    def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:
+        return [predict(workload, place) for place in candidates(gpus, infra, spot=spot, reporter=reporter)]
+
+    narrowed = request.gpus is not None or bool(request.infra)
+    wider = predictions(None, (), spot=request.spot) if narrowed else []
+    spot_offers = [] if request.spot else predictions(request.gpus, request.infra, spot=True)
+    lent = [] if verdict.choice is Choice.HERE else free_notebooks(workload, workload.scope, accelerators())
+    shown = (verdict.here, *verdict.table)
     return Estimate(
         verdict=verdict,
         profile=found.profile,
-        extras=compute_extras(request, workload, verdict, offers, preferences, reporter),
         log=found.log,
         today=now.date(),
+        advice=tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
+        own=ownership(workload, *card, verdict) if card is not None else None,
+        notebooks=tuple(lent),
+        energy=tuple((p, energy_kwh(p, found.profile.machine)) for p in shown) if request.energy else None,
     )

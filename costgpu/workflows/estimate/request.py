@@ -21,12 +21,11 @@ MOST_STEPS = 1e15
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimateRequest:
-    """The options of `costgpu estimate`, as texts: time spans ``90s`` or ``2h``, amounts of US dollars.
+class ScriptOptions:
+    """What to measure or run, as texts: time spans ``90s`` or ``2h``.
 
     Attributes:
-        command: The script or program with its arguments, or a saved profile.
-        rows: Length of the verdict's table.
+        command: The script or program with its arguments, the arguments of a module, or a saved profile.
     """
 
     command: tuple[str, ...] = ()
@@ -35,6 +34,26 @@ class EstimateRequest:
     workdir: str | None = None
     measure_for: str = MEASURE_FOR
     start_limit: str = START_LIMIT
+
+    @cached_property
+    def measure_seconds(self) -> float:
+        """Seconds of `measure_for`."""
+        return parse_duration(self.measure_for)
+
+    @cached_property
+    def start_seconds(self) -> float:
+        """Seconds of `start_limit`."""
+        return parse_duration(self.start_limit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest(ScriptOptions):
+    """The options of `costgpu estimate`, as texts: amounts of US dollars.
+
+    Attributes:
+        rows: Length of the verdict's table.
+    """
+
     steps: int | None = None
     epochs: float | None = None
     total_steps: float | None = None
@@ -55,16 +74,6 @@ class EstimateRequest:
     own_price: str | None = None
     power_price: str | None = None
     energy: bool = False
-
-    @cached_property
-    def measure_seconds(self) -> float:
-        """Seconds of `measure_for`."""
-        return parse_duration(self.measure_for)
-
-    @cached_property
-    def start_seconds(self) -> float:
-        """Seconds of `start_limit`."""
-        return parse_duration(self.start_limit)
 
     @property
     def is_measured(self) -> bool:

@@ -28,7 +28,6 @@ class SpeedHistory:
 
     Args:
         workload: Key of the workload; empty for one of which nothing is known.
-        reporter: Hears why the ledger cannot be used.
         ledger: The ledger to ask; None for the one that is configured.
     """
 

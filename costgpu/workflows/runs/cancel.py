@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from costgpu.models.instance import Instance
+from datetime import datetime
+
+from costgpu.models.instance import InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.runner.adopt import adopt, job_status, log_tail
@@ -20,8 +22,6 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
     """Takes a run to its end: the job is asked to end, its outputs are downloaded, the machine is terminated.
 
     Args:
-        context: Ledger and providers.
-        view: An open run.
         observer: Shows what the job writes from now on.
         now: Terminate at once; what is on the machine is lost.
 
@@ -56,8 +56,8 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
 
 
-def cancel_by_tag(context: AppContext, instance: Instance) -> tuple[str, ...]:
+def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:
     """Terminates a machine that the ledger does not know; returns the names of what could not be removed with it."""
-    provider, ref, clock = context.provider(instance.ref.provider), instance.ref, context.clock
-    end_instance(provider, ref, clock, known_since=instance.launched_at)
-    return clean_up(provider, instance.run_id, ref.region, clock)
+    provider = context.provider(ref.provider)
+    end_instance(provider, ref, context.clock, known_since=launched_at)
+    return clean_up(provider, run_id, ref.region, context.clock)

@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from costgpu.errors import RunError
 from costgpu.models.instance import Instance
 from costgpu.models.run import RunView
 from costgpu.runner.drive.collect import placed_summary, unreadable_error
-from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
+from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """What was downloaded.
-
-    Attributes:
-        remarks: Sentences for a person.
-        problem: What is missing or could not be read; None if nothing is.
-    """
-
-    remarks: list[str]
-    problem: RunError | None = None
-
-
-def fetch_outputs(context: AppContext, text: str, to: str | None) -> Fetched:
+def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[str], RunError | None]:
     """Downloads what there is; the machine is left as it is.
 
     Args:
-        context: Ledger and providers.
-        text: Run id, job name or instance id.
         to: Target folder; None for the one that the job was sent from.
+
+    Returns:
+        Sentences for a person; and what is missing or could not be read, None if nothing is.
     """
     view, instance = run_and_machine(context, text)
     run_id = view.run_id if view is not None else instance.run_id if instance else ""
     home = Path(to).resolve() if to else Path(view.spec.workdir) if view is not None else Path.cwd()
     if view is not None and view.collected and to is None:
-        return Fetched(remarks=[f"The outputs of run {run_id} are home already, in {home}."])
+        return [f"The outputs of run {run_id} are home already, in {home}."], None
     if instance is None or not instance.state.alive:
         return _from_bucket(context, view, run_id, home)
     return _from_machine(context, instance, home)
 
 
-def _from_machine(context: AppContext, instance: Instance, home: Path) -> Fetched:
+def _from_machine(context: AppContext, instance: Instance, home: Path) -> tuple[list[str], RunError | None]:
     run_id = instance.run_id
     folder = context.tools.folder / run_id
     with connection(context, instance) as host:
@@ -55,10 +42,12 @@ def _from_machine(context: AppContext, instance: Instance, home: Path) -> Fetche
     unread = unreadable_error(outputs) if outputs.unreadable else None
     until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
     stays = f"Its machine stays until {until}; costgpu cancel {run_id} ends it now."
-    return Fetched(remarks=[_words(landed, home, run_id), stays], problem=unread or landed.problem)
+    return [placed_summary(landed, str(home), run_id), stays], unread or landed.problem
 
 
-def _from_bucket(context: AppContext, view: RunView | None, run_id: str, home: Path) -> Fetched:
+def _from_bucket(
+    context: AppContext, view: RunView | None, run_id: str, home: Path
+) -> tuple[list[str], RunError | None]:
     folder = context.tools.folder / run_id
     rescued = context.tools.bucket.recover(view, folder) if view is not None and context.tools.bucket else None
     if rescued is None:
@@ -69,8 +58,4 @@ def _from_bucket(context: AppContext, view: RunView | None, run_id: str, home: P
     status, entries, host = rescued
     landed = fetch_and_place(host, entries, workdir=home, run_id=run_id)
     remarks = [status.detail] if status.detail else []
-    return Fetched(remarks=[*remarks, _words(landed, home, run_id)], problem=landed.problem)
-
-
-def _words(landed: PlacedOutputs, home: Path, run_id: str) -> str:
-    return placed_summary(landed, str(home), run_id)
+    return [*remarks, placed_summary(landed, str(home), run_id)], landed.problem

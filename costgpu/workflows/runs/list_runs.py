@@ -28,8 +28,6 @@ def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False
     """Open runs, newest first; with `closed` the recent closed ones, too.
 
     Args:
-        context: Ledger, providers and reporter.
-        closed: Whether closed runs are listed.
         by_tag: Whether the providers are asked for machines; they are in any case if the ledger cannot be read.
     """
     ledger = context.ledger

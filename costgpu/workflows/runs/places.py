@@ -22,8 +22,8 @@ from costgpu.providers import registry
 from costgpu.runner.plan import LaunchPlace, this_machine
 from costgpu.units import parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
-from costgpu.workflows.estimate.candidates import candidates
 from costgpu.workflows.estimate.speed_history import SpeedHistory
+from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
 
@@ -140,12 +140,7 @@ def find_places(
     Where the ledger has earlier runs of the same workload, their measured speed is the prediction.
 
     Args:
-        request: What to run.
-        context: Ledger and reporter.
         profile: The measured script; None if it was not measured.
-        infra: Providers or regions; empty for all.
-        today: Day of the plan.
-        workload_key: Key of the workload in the ledger.
     """
     scope = scope_of(profile) if profile else None
     workload = (

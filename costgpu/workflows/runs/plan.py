@@ -12,11 +12,13 @@ from costgpu.errors import (
     BudgetExceeded,
     CostGpuError,
     InvalidRequest,
+    LedgerError,
     ProviderError,
     ScriptError,
     UsageError,
 )
 from costgpu.estimate.scope import scope_of
+from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity
@@ -29,7 +31,7 @@ from costgpu.runner.plan import LaunchPlace, Limits, options_for
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import note_files, run_measurement
-from costgpu.workflows.reporter import Reporter, note_error
+from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.places import (
     Places,
     check_credentials,
@@ -38,7 +40,6 @@ from costgpu.workflows.runs.places import (
     providers_of,
     wanted_offers,
 )
-from costgpu.workflows.runs.plan_budget import with_budgets
 from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 
 
@@ -59,13 +60,7 @@ class PlannedRun:
 
 
 def plan_run(request: RunRequest, script: Request, context: AppContext) -> PlannedRun:
-    """Measures the script if need be, and plans its run. Nothing is spent.
-
-    Args:
-        request: What to run, checked.
-        script: The same as a script or module in a folder.
-        context: Settings, ledger and providers.
-    """
+    """Measures the script if need be, and plans its run. Nothing is spent."""
     environment = job_environment(request.env, request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
@@ -107,7 +102,7 @@ def _profile(request: RunRequest, script: Request, reporter: Reporter) -> Worklo
     try:
         profile, outcome = run_measurement(script, request.python, reporter)
     except ScriptError as error:
-        note_error(reporter, error, before="No estimate: ")
+        reporter.note(f"No estimate: {error.message}", error.hint)
         return None
     note_files(outcome, reporter)
     return profile
@@ -217,4 +212,53 @@ def make_plan(
         steps=steps,
         notes=tuple(notes),
         others=tuple(who[1:]),
+    )
+
+
+def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
+    """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
+
+    Nothing is asked of a provider. A run that costs nothing falls under no budget.
+    """
+    cap = max(option.lease.worst_cost_usd for option in plan.options)
+    if cap <= 0:
+        return plan, None
+    from costgpu.ledger.records.budget_store import all_budgets
+    from costgpu.render.text.budget import plan_note
+    from costgpu.runner.launch import current_owner
+    from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
+
+    owner, refusal, notes = context.settings.owner or current_owner(), None, []
+    try:
+        mine = [
+            stored.budget
+            for stored in all_budgets(context.ledger)
+            if any(
+                run_selection(stored.budget).includes(
+                    provider=option.offer.provider, owner=owner, name=plan.spec.name, tags=plan.spec.tags
+                )
+                for option in plan.options
+            )
+        ]
+        if not mine:
+            return plan, None
+        spending = gather(context.ledger, mine, None, context.clock.now(), shipped_prices)
+        for budget in mine:
+            state = budget_state(spending, budget)
+            notes.append(plan_note(state, cap))
+            if state.exceeded and budget.enforce:
+                refusal = refusal or _refusal(state)
+    except LedgerError as error:
+        notes.append(f"Whether a budget allows this run is not known: {error.message}")
+    return replace(plan, notes=(*plan.notes, *notes)), refusal
+
+
+def _refusal(state: BudgetState) -> BudgetExceeded:
+    from costgpu.render.text.budget import amounts, begins_anew
+
+    name, anew = state.budget.name, begins_anew(state)
+    again = f"It begins anew {anew}. " if anew else ""
+    return BudgetExceeded(
+        f"The budget {name} is exceeded ({amounts(state)}) and refuses new runs.",
+        hint=f"{again}costgpu budget set {name} --replace ... raises it; costgpu budget show {name} says what counts.",
     )

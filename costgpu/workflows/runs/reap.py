@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import cache
 
 from costgpu.errors import (
     ConfigError,
@@ -34,38 +34,27 @@ from costgpu.workflows.context import AppContext
 TAGS_ONLY = "Only the tags on the machines count."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReapRequest:
-    """What to look for.
-
-    Attributes:
-        end: Whether what is found is ended.
-        older_than: Only what was there before that time span; None for everything.
-        mine: Whether only what carries the user's name is meant.
-        infra: Providers or regions; empty for all.
-    """
-
-    end: bool = False
-    older_than: str | None = None
-    mine: bool = False
-    infra: tuple[str, ...] = ()
-
-
-def reap(context: AppContext, request: ReapRequest, observer: Observer) -> ReapFindings:
+def reap(
+    context: AppContext, observer: Observer, infra: Sequence[str], *, end: bool, older_than: str | None, mine: bool
+) -> ReapFindings:
     """Looks, and ends what was found if that was asked for.
 
-    With `end` it first takes over runs of this computer whose client is gone; the observer shows how.
+    Args:
+        observer: Shows what `end` does first: it takes over runs of this computer whose client is gone.
+        infra: Providers or regions; empty for all.
+        older_than: Only what was there before that time span; None for everything.
+        mine: Whether only what carries the user's name is meant.
     """
-    only = _only(context, request)
-    places = _places(context, request.infra)
-    readable = _collect(context, observer) if request.end else True
-    known, now = LedgerMemory(context, broken=not readable), context.clock.now()
+    only = _only(context, older_than, mine=mine)
+    places = _places(context, infra)
+    readable = _collect(context, observer) if end else True
+    known, now = _ledger_memory(context, broken=not readable), context.clock.now()
     found = ReapFindings()
     for provider, regions in places:
-        found.add(find_orphans([provider], regions, now, known.run, only=only, prices=shipped_prices))
+        found.add(find_orphans([provider], regions, now, known, only=only, prices=shipped_prices))
     found.unreachable.update(context.unusable)
-    found.unreachable.update(_without_credentials(context, places, everywhere=not request.infra))
-    if request.end:
+    found.unreachable.update(_without_credentials(context, places, everywhere=not infra))
+    if end:
         end_orphans(found, context.provider, context.clock)
     return found
 
@@ -97,37 +86,39 @@ def error_for(found: ReapFindings, *, ended: bool) -> CostGpuError | None:
     return None
 
 
-def _only(context: AppContext, request: ReapRequest) -> ReapFilter:
+def _only(context: AppContext, older_than: str | None, *, mine: bool) -> ReapFilter:
     before = None
-    if request.older_than is not None:
+    if older_than is not None:
         try:
-            before = context.clock.now() - timedelta(seconds=parse_duration(request.older_than))
+            before = context.clock.now() - timedelta(seconds=parse_duration(older_than))
         except UsageError as error:
             raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
         except OverflowError as error:
-            raise UsageError(f"--older-than: {request.older_than} is before the calendar begins.") from error
-    return ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if request.mine else "")
+            raise UsageError(f"--older-than: {older_than} is before the calendar begins.") from error
+    return ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if mine else "")
 
 
-class LedgerMemory:
-    """What the ledger knows of runs, each asked for once; a ledger that cannot be read is noted once."""
+def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunView | None]:
+    """What the ledger knows of runs, each asked for once; None for what it does not know or cannot say.
 
-    def __init__(self, context: AppContext, *, broken: bool) -> None:
-        self._context = context
-        self._views: dict[str, RunView | None] = {}
-        self._broken = broken
+    A ledger that cannot be read is noted once.
+    """
 
-    def run(self, run_id: str) -> RunView | None:
-        """The run; None if the ledger does not know it or cannot say."""
-        if run_id not in self._views and not self._broken:
-            try:
-                self._views[run_id] = load_run(self._context.ledger, run_id)
-            except (ConfigError, LedgerError) as error:
-                self._broken = True
-                self._context.reporter.note(f"{error.message} {TAGS_ONLY}")
-            except CostGpuError:
-                self._views[run_id] = None
-        return self._views.get(run_id)
+    @cache
+    def known(run_id: str) -> RunView | None:
+        nonlocal broken
+        if broken:
+            return None
+        try:
+            return load_run(context.ledger, run_id)
+        except (ConfigError, LedgerError) as error:
+            broken = True
+            context.reporter.note(f"{error.message} {TAGS_ONLY}")
+        except CostGpuError:
+            pass
+        return None
+
+    return known
 
 
 def _collect(context: AppContext, observer: Observer) -> bool:

@@ -11,7 +11,7 @@ from costgpu.measure import Request
 from costgpu.models.job import JobSpec
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
-from costgpu.workflows.estimate.request import MEASURE_FOR, START_LIMIT
+from costgpu.workflows.estimate.request import ScriptOptions
 from costgpu.workflows.tags import parse_tags
 
 DEFAULT_LEASE = "8h"
@@ -19,18 +19,15 @@ DEFAULT_GRACE = "30s"
 MOST_PROCESSES = 999
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """The options of `costgpu run`, as texts: time spans ``90s`` or ``2h``, amounts of US dollars.
+@dataclass(frozen=True, kw_only=True)
+class RunRequest(ScriptOptions):
+    """The options of `costgpu run`, as texts: amounts of US dollars.
 
     Attributes:
-        command: The script with its arguments, or the arguments of a module.
         env: ``KEY=VALUE``, or ``KEY`` from this process.
         nproc: Number of processes under torchrun, or ``auto``.
     """
 
-    command: tuple[str, ...] = ()
-    module: str | None = None
     infra: tuple[str, ...] = ()
     instance_type: str | None = None
     gpus: str | None = None
@@ -47,12 +44,8 @@ class RunRequest:
     auto_shutdown: bool = True
     lease: str | None = None
     nproc: str | None = None
-    python: str | None = None
-    workdir: str | None = None
     profile: str | None = None
     estimate: bool = True
-    measure_for: str = MEASURE_FOR
-    start_limit: str = START_LIMIT
     disk_gib: int | None = None
     bucket: str | None = None
     subnet: str | None = None

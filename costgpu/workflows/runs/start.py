@@ -10,8 +10,7 @@ from costgpu.providers import registry
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.launch import current_owner, launch
 from costgpu.runner.state.observer import Observer
-from costgpu.units import parse_duration
-from costgpu.workflows.context import AppContext, app_context
+from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
@@ -22,15 +21,8 @@ from costgpu.workflows.runs.request import RunRequest, check
 def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppContext, PlannedRun]]:
     """Checks and plans; nothing is spent. The context can carry the plan out."""
     check(request)
-    script = script_request(
-        request.command,
-        request.module,
-        request.workdir,
-        reporter,
-        measure_seconds=parse_duration(request.measure_for),
-        start_seconds=parse_duration(request.start_limit),
-    )
-    with app_context(
+    script = script_request(request, reporter)
+    with AppContext(
         reporter,
         script.workdir,
         strict=True,

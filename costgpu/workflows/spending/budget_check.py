@@ -20,17 +20,17 @@ from costgpu.ledger.records.budget_store import (
     Alert,
     DeliveryAttempt,
     StoredBudget,
+    alerts_of,
     all_budgets,
     claim_delivery,
     finish_delivery,
+    unknown_budget,
 )
 from costgpu.ledger.schema import EPOCH
-from costgpu.providers.base import Provider
 from costgpu.render.text.alert_message import late_message, message, title
 from costgpu.render.text.budget import Standing
 from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
-from costgpu.workflows.context import AppContext
-from costgpu.workflows.spending.standings import note_problems, standing_of
+from costgpu.workflows.context import AppContext, askable
 
 PRINTED = "printed"
 _PARTLY = re.compile(r"\d+ of (\d+) delivered; failed: (#\d+(?:,#\d+)*); ")  # to the end: the ledger cuts what is long
@@ -75,9 +75,7 @@ class BudgetCheck:
     """One check of all budgets.
 
     Args:
-        context: Ledger, settings and providers.
         say: Prints news as soon as they are known; an alert without addresses is delivered by it.
-        offline: Ask no provider.
         verbose: Say how every budget stands, also without news.
     """
 
@@ -96,7 +94,7 @@ class BudgetCheck:
         stored = all_budgets(context.ledger)
         if not stored and self._verbose:
             self._say("No budgets. costgpu budget set NAME --monthly 200 makes one.")
-        providers, unusable = (None, {}) if self._offline or not stored else _providers(context)
+        providers, unusable = (None, {}) if self._offline or not stored else askable(context.provider)
         budgets = [each.budget for each in stored]
         spending = gather(context.ledger, budgets, providers, context.clock.now(), shipped_prices)
         spending.not_asked.update(unusable)
@@ -196,20 +194,6 @@ class BudgetCheck:
         self._say(text)
 
 
-def _providers(context: AppContext) -> tuple[list[Provider], dict[str, str]]:
-    """Providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
-    from costgpu.providers import registry
-
-    found, unusable = [], registry.broken()
-    for spec in registry.specs():
-        try:
-            if registry.has_credentials(spec):
-                found.append(context.provider(spec.name))
-        except CostGpuError as error:
-            unusable[spec.name] = error.message
-    return found, unusable
-
-
 def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
     """Positions, from 1, of the addresses that a message has not reached yet; all unless it is known that some have."""
     missing: set[int] = set()
@@ -224,10 +208,44 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
 def _news(stored: StoredBudget, state: BudgetState, attempt: DeliveryAttempt) -> list[str]:
     """What people are to be told: how it stands if that is news, and what could not be told in a period that is over."""
     start = state.period.start or EPOCH
-    late: dict[object, Alert] = {
-        a.period_start: a for a in attempt.alerts if a.period_start != start
-    }  # the highest one
+    late = {alert.period_start: alert for alert in attempt.alerts if alert.period_start != start}  # the highest one
     news = [late_message(stored.budget, alert) for alert in late.values()]
     if any(alert.period_start == start for alert in attempt.alerts):
         news.append(message(state))
     return news
+
+
+def standings(context: AppContext, name: str | None = None) -> tuple[list[Standing], list[CostGpuError]]:
+    """All budgets, or one, by the ledger alone; and what could not be read or believed."""
+    stored = all_budgets(context.ledger)
+    if name is not None:
+        names = [each.budget.name for each in stored]
+        stored = tuple(each for each in stored if each.budget.name == name)
+        if not stored:
+            raise unknown_budget(name, names)
+    budgets = [each.budget for each in stored]
+    spending = gather(context.ledger, budgets, None, context.clock.now(), shipped_prices)
+    return [standing_of(context, each, spending) for each in stored], spending.problems
+
+
+def standing_of(
+    context: AppContext,
+    stored: StoredBudget,
+    spending: Spending,
+    state: BudgetState | None = None,
+    new: tuple[int, ...] = (),
+) -> Standing:
+    """A budget with its alerts; alerts that cannot be read are one more problem."""
+    state = state or budget_state(spending, stored.budget)
+    alerts: Sequence[Alert] = ()
+    try:
+        alerts = alerts_of(context.ledger, stored, state.period)
+    except LedgerError as error:
+        spending.problems.append(error)
+    return Standing(state=state, alerts=alerts, new=new)
+
+
+def note_problems(context: AppContext, problems: Sequence[CostGpuError]) -> None:
+    """Notes what could not be read, written or believed."""
+    for problem in problems:
+        context.reporter.note(problem.message, problem.hint)

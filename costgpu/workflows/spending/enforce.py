@@ -15,7 +15,7 @@ from costgpu.runner.machine_cost import Machine
 from costgpu.runner.spending import Spending, machines_counted
 from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.context import AppContext
-from costgpu.workflows.runs.cancel import cancel_driven, cancel_run
+from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
 
 
 class Enforcement:
@@ -24,10 +24,6 @@ class Enforcement:
     Attributes:
         actions: What was done about each machine, in words.
         alive: Machines that could not be ended.
-
-    Args:
-        context: Ledger and providers.
-        say: Prints an action as soon as it is done.
     """
 
     def __init__(self, context: AppContext, say: Callable[[str], None]) -> None:
@@ -79,14 +75,9 @@ class Enforcement:
         self._done(f"ended: {what}: {why}; {home}")
 
     def _end_by_tag(self, machine: Machine, why: str) -> None:
-        from costgpu.runner.end_instance import clean_up, end_instance
-
-        ref, clock = machine.ref, self._context.clock
-        assert ref is not None  # noqa: S101 - what is known by its tag has a name
+        assert machine.ref is not None  # noqa: S101 - what is known by its tag has a name
         try:
-            provider = self._context.provider(ref.provider)
-            end_instance(provider, ref, clock, known_since=machine.started_at)
-            left = clean_up(provider, machine.run_id, ref.region, clock)
+            left = cancel_by_tag(self._context, machine.ref, machine.run_id, machine.started_at)
         except CostGpuError as error:
             self._not_ended(_name(machine), error.message)
             return

@@ -12,6 +12,7 @@ from costgpu.ledger.records.budget_store import all_budgets
 from costgpu.models.run import RunView
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, cost_before, summarise
+from costgpu.runner.spending import run_selection
 from costgpu.runner.state.states import IllegalEvent, replay
 from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
@@ -62,7 +63,7 @@ def _spent_before(
         start = bounds(budget.every, budget.time_zone, low).start
         if start is not None and start >= low:
             continue
-        counted = Selection(provider=budget.provider, owner=budget.owner, tags=budget.tags)
+        counted = run_selection(budget)
         running = (
             view
             for view in views

@@ -2,6 +2,7 @@
 
 import dataclasses
 import html
+import inspect
 import json
 import logging
 import subprocess
@@ -13,17 +14,25 @@ from typing import Any
 import pytest
 
 import costgpu
+from costgpu.cli.estimate import estimate as estimate_command
+from costgpu.cli.run import run as run_command
+from costgpu.clock import ManualClock
 from costgpu.errors import BudgetExceeded
 from costgpu.ledger import Ledger
 from costgpu.measure.profile_file import save_profile
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState
-from tests.cli.fake import ON_FAKE, cloud
+from costgpu.pricing import hardware
+from costgpu.providers import registry
+from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.runs.request import RunRequest
 from tests.cli.here import told
-from tests.fake_cloud import FakeCloud
+from tests.fake_cloud import SPEC, FakeCloud, JobScript
 from tests.unit.estimate.test_profiles import phase, profile
 
-__all__ = ["cloud"]  # a fixture
+FOLDER = Path(__file__).parent
+ON_FAKE: dict[str, Any] = {"infra": "fake", "instance_type": "f1.gpu", "estimate": False}
+JOB = JobScript(seconds=60, stdout=[(1.0, b"step 1\n")], outputs={"model.pt": b"weights"}, checkpoint={"part.pt": b"1"})
 HEAVY = ("typing", "pydantic", "sqlalchemy", "typer", "rich", "boto3", "google", "psutil", "asyncssh", "jinja2")
 
 
@@ -38,6 +47,32 @@ def saved(tmp_path: Path) -> Path:
     path = tmp_path / "profile.json"
     save_profile(profile(phase(5000, 500)), path)
     return path
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCloud]:
+    """A cloud with one machine type; the current folder has a script `train.py`."""
+    found = FakeCloud(ManualClock(), script=JOB)
+    spec = dataclasses.replace(
+        SPEC,
+        adapter=lambda _config: found.provider(),
+        has_credentials=lambda: True,
+        offers_file=FOLDER / "fake_offers.csv",
+        cpus_file=FOLDER / "fake_cpus.csv",
+    )
+    monkeypatch.setitem(registry._registered, SPEC.name, spec)
+    hardware.cpus.cache_clear()
+    monkeypatch.setattr("costgpu.clock.SystemClock", lambda: found.clock)
+    monkeypatch.setattr("costgpu.runner.machine.connect.connect", found.connect)
+    monkeypatch.setenv("COSTGPU_CALLER_ADDRESS", "192.0.2.1/32")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "train.py").write_text("print('step 1')\n")
+    monkeypatch.chdir(project)
+    yield found
+    hardware.cpus.cache_clear()
+    assert not [instance for instance in found.provider().list_owned(None).instances if instance.state.alive]
 
 
 def in_a_process(code: str) -> str:
@@ -66,6 +101,20 @@ def test_the_function_is_not_hidden_by_the_package_of_the_same_name() -> None:
 
     assert callable(costgpu.estimate)
     assert sys.modules["costgpu.estimate"].__path__
+
+
+@pytest.mark.parametrize(
+    ("function", "request_type", "others"),
+    [
+        (costgpu.estimate, EstimateRequest, "script args"),
+        (costgpu.run, RunRequest, "script args wait"),
+        (estimate_command, EstimateRequest, "top chart report force explain json output"),
+        (run_command, RunRequest, "tag disk sync_limit detach yes dry_run json output"),
+    ],
+)
+def test_every_argument_but_a_few_is_a_field_of_the_request(function: Any, request_type: Any, others: str) -> None:
+    names = {field.name for field in dataclasses.fields(request_type)}
+    assert set(inspect.signature(function).parameters) - names == set(others.split())
 
 
 class TestEstimate:
@@ -154,14 +203,7 @@ def test_offers_are_those_of_the_command_line() -> None:
 class TestRun:
     def test_to_its_end_without_being_asked(self, cloud: FakeCloud) -> None:
         view = costgpu.run(
-            "train.py",
-            args=["--lr", 0.1],
-            infra="fake",
-            instance_type="f1.gpu",
-            max_cost=2,
-            env={"TOKEN": "x=1"},
-            tags={"team": "nlp"},
-            estimate=False,
+            "train.py", args=["--lr", 0.1], **ON_FAKE, max_cost=2, env={"TOKEN": "x=1"}, tags={"team": "nlp"}
         )
         assert (view.state, view.reason) == (RunState.CLOSED, EndReason.SUCCEEDED)
         assert view.spec.argv == ("train.py", "--lr", "0.1")
@@ -182,21 +224,21 @@ class TestRun:
 
     def test_a_cap_that_does_not_even_boot_the_machine(self, cloud: FakeCloud) -> None:
         with pytest.raises(costgpu.CostGpuError, match="used up"):
-            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_cost=0.0001, estimate=False)
+            costgpu.run("train.py", **ON_FAKE, max_cost=0.0001)
         with pytest.raises(costgpu.UsageError):  # without a cap and without an estimate nothing limits the cost
-            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", estimate=False)
+            costgpu.run("train.py", **ON_FAKE)
         assert not cloud.provider().list_owned(None).instances
 
     def test_a_budget_refuses_it(self, cloud: FakeCloud) -> None:
         assert told("budget", "set", "all", "--total", "0.01", "--enforce")[0] == 0
-        costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_cost=2, estimate=False)
+        costgpu.run("train.py", **ON_FAKE, max_cost=2)
         with pytest.raises(BudgetExceeded):
-            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_cost=2, estimate=False)
+            costgpu.run("train.py", **ON_FAKE, max_cost=2)
         assert len(costgpu.runs()) == 1
 
     def test_a_job_that_is_ended_by_its_limit(self, cloud: FakeCloud) -> None:
         with pytest.raises(costgpu.RunError, match="--max-duration"):
-            costgpu.run("train.py", infra="fake", instance_type="f1.gpu", max_duration=20, max_cost=2, estimate=False)
+            costgpu.run("train.py", **ON_FAKE, max_duration=20, max_cost=2)
         assert Path("part.pt").read_bytes() == b"1"
 
     def test_which_script(self) -> None:
@@ -205,7 +247,9 @@ class TestRun:
 
 
 def test_the_command_line_runs_on_the_same_cloud(cloud: FakeCloud) -> None:
-    code, out, err = told("run", *ON_FAKE, "--no-estimate", "--max-cost", "2", "-y", "train.py")
+    code, out, err = told(
+        "run", "--infra", "fake", "-t", "f1.gpu", "--no-estimate", "--max-cost", "2", "-y", "train.py"
+    )
     assert (code, out) == (0, "step 1\n"), err
     assert "Receipt" in err
     with Ledger.open(folder=Path.home() / "data" / "costgpu") as ledger:

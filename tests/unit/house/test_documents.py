@@ -1,20 +1,9 @@
-"""README, docs and help: links lead somewhere, lines are short. That names in them exist is `test_words_are_real`."""
+"""README and docs: links lead somewhere, lines are short. That names in them exist is `test_words_are_real`."""
 
 import re
 from pathlib import Path
 
-import pytest
-from typer.testing import CliRunner
-
-from costgpu.cli.app import app
-from tests.unit.house.test_words_are_real import commands, documents
-
-
-@pytest.mark.parametrize("command", commands())
-def test_help_fits_80_columns(command: str) -> None:
-    shown = CliRunner().invoke(app, [*command.split(), "--help"])
-    assert shown.exit_code == 0
-    assert max(map(len, shown.stdout.splitlines())) <= 80
+from tests.unit.house.test_words_are_real import documents
 
 
 def test_links_lead_somewhere(root: Path) -> None:

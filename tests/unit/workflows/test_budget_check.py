@@ -192,33 +192,25 @@ def test_nobody_answers(check: Any, ledger: Ledger) -> None:
     assert told.out.startswith("all: at least $4.00 of $5.00 in all (80 %), crossed 80 %;")
 
 
-def test_what_was_not_told_last_month_is_told(check: Any, ledger: Ledger) -> None:
-    set_budget(ledger, replace(TOTAL, every=Every.MONTHLY), NOW - 89 * HOUR, replace=True)
-    closed(ledger, "a1", NOW - 30 * HOUR, 1, "4.50")
-    failed = check(Cloud(), clock=ManualClock(NOW.replace(day=26)), broken=CostGpuError("No settings."))
-    assert failed.code == 82
-    december = ManualClock(NOW.replace(month=12, day=1))
-    with_news = check(Cloud(), clock=december, broken=CostGpuError("No settings."))
-    assert (with_news.code, with_news.out.count("could not be delivered")) == (82, 1)
-    told = check(Cloud(), clock=december)
-    assert (told.code, told.err) == (0, "")
-    assert told.out == (
-        "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; this could not be delivered before."
-    )
-    assert check(Cloud(), clock=december) == Told(0, "", "")
+LATE = "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; this could not be delivered before."
 
 
-def test_what_was_not_told_last_month_is_told_beside_what_is_new(check: Any, ledger: Ledger) -> None:
+@pytest.mark.parametrize("more", ["", "3.00"])
+def test_what_was_not_told_last_month_is_told_with_what_is_new(check: Any, ledger: Ledger, more: str) -> None:
     set_budget(ledger, replace(TOTAL, every=Every.MONTHLY), NOW - 89 * HOUR, replace=True)
     closed(ledger, "a1", NOW - 30 * HOUR, 1, "4.50")
-    assert check(Cloud(), clock=ManualClock(NOW.replace(day=26)), broken=CostGpuError("No settings.")).code == 82
-    december = ManualClock(NOW.replace(month=12, day=1))
-    closed(ledger, "a2", NOW.replace(month=12, day=1) - 2 * HOUR, 1, "3.00")
+    broken, first = CostGpuError("No settings."), NOW.replace(month=12, day=1)
+    assert check(Cloud(), clock=ManualClock(NOW.replace(day=26)), broken=broken).code == 82
+    december = ManualClock(first)
+    if more:
+        closed(ledger, "a2", first - 2 * HOUR, 1, more)
+    else:
+        again = check(Cloud(), clock=december, broken=broken)
+        assert (again.code, again.out.count("could not be delivered")) == (82, 1)
     told = check(Cloud(), clock=december)
-    assert told.code == 80
-    assert told.out.count("crossed 50 %") == 1
-    assert "all: crossed 80 % on 2026-11-26 12:00 with $4.50 of $5.00; this could not be delivered before." in told.out
-    assert check(Cloud(), clock=december).out == ""
+    assert (told.code, told.err) == (80 if more else 0, "")
+    assert (LATE in told.out, told.out == LATE, told.out.count("crossed 50 %")) == (True, not more, 1 if more else 0)
+    assert check(Cloud(), clock=december) == Told(80 if more else 0, "", "")
 
 
 def test_the_last_of_many_addresses_that_fail_is_not_lost(

@@ -1,24 +1,57 @@
-"""Which offers are weighed."""
+"""Offers: the query that options mean, and the candidates of an estimate."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
+from decimal import Decimal
 
-from costgpu.errors import PriceNotFound
+from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.hardware import accelerators, cpus
-from costgpu.pricing.query import OfferQuery
+from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
-from costgpu.units import AcceleratorRequest, parse_accelerator
+from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
 from costgpu.workflows.reporter import Reporter
+
+PURCHASE_OPTIONS = {None: (), True: (PurchaseOption.SPOT,), False: (PurchaseOption.ON_DEMAND,)}
+
+
+def offer_query(
+    *,
+    gpus: str | None = None,
+    cpus: str | float | None = None,
+    memory: str | float | None = None,
+    infra: str | Iterable[str] = (),
+    spot: bool | None = None,
+    max_price: str | float | Decimal | None = None,
+    sort: str = SortKey.PRICE,
+) -> OfferQuery:
+    """The query that the options of `costgpu offers` mean.
+
+    Raises:
+        UsageError: An option cannot be read.
+    """
+    if sort.lower() not in list(SortKey):
+        raise UsageError(f"--sort {sort!r} is not an order.", hint=f"Use one of {', '.join(SortKey)}.")
+    gib = str(memory).lower().replace("gib", "").replace("gb", "")  # the unit is GiB in any case
+    return OfferQuery(
+        accelerator=None if gpus is None else parse_accelerator(gpus),
+        cpus=None if cpus is None else parse_range(str(cpus), what="--cpus"),
+        memory=None if memory is None else parse_range(gib, what="--memory"),
+        infra=(infra,) if isinstance(infra, str) else tuple(infra),
+        purchase_options=PURCHASE_OPTIONS[spot],
+        max_price_usd_per_hour=None if max_price is None else parse_usd(str(max_price)),
+        sort=SortKey(sort.lower()),
+    )
 
 
 def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter: Reporter) -> list[Candidate]:
     """Offers with the accelerators that were asked for, and the CPUs to compare them with."""
     catalog = Catalog.current(reporter.note)
-    options = (PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,)
+    options = PURCHASE_OPTIONS[spot]
     wanted = parse_accelerator(gpus) if gpus else None
     found = list(catalog.query(OfferQuery(accelerator=wanted, infra=infra, purchase_options=options)))
     if wanted is not None and not wanted.none:

@@ -1,0 +1,42 @@
+"""Requests made from the options of a command, or from the arguments of the Python interface."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Request = TypeVar("Request", bound=DataclassInstance)
+
+
+def request_of(kind: type[Request], arguments: Mapping[str, Any], **more: Any) -> Request:
+    """A request with the arguments that have the names of its fields; None leaves a field as it is by default.
+
+    Args:
+        kind: Its fields are texts, numbers, switches or tuples of texts.
+        arguments: As the caller got them, `locals()`. What a field has as a text may be a path, a number or an amount;
+            what it has as a tuple may be one text, a list, or a mapping: ``key=value``.
+        more: Those that have another name there.
+    """
+    given = {**arguments, **more}
+    return kind(
+        **{
+            field.name: _as_field(given[field.name], str(field.type))
+            for field in fields(kind)
+            if given.get(field.name) is not None
+        }
+    )
+
+
+def _as_field(value: Any, kind: str) -> Any:
+    if kind.startswith("tuple"):
+        if isinstance(value, Mapping):
+            return tuple(f"{key}={text}" for key, text in value.items())
+        return (value,) if isinstance(value, str) else tuple(value)
+    if kind.startswith("str") and not isinstance(value, str):
+        return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+    return value

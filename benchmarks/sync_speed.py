@@ -24,8 +24,8 @@ import psutil
 from costgpu.models.job import FileEntry
 from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.runner.files.select import select
-from costgpu.runner.machine.agent_bundle import agent_file
 from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.install_agent import agent_file
 from costgpu.runner.machine.transport.ssh import SshTransport
 from costgpu.units import format_binary_size
 from tests.transport.sshd import Server, Wire, find_sshd, serve

@@ -1,21 +1,32 @@
-"""What a run will do and cost, before anything is spent. Pure: values in, a frozen plan out."""
+"""What a run will do and cost, and how long its machine may live, before anything is spent. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
+from costgpu.estimate.cost import CPU_READY_SECONDS, GPU_READY_SECONDS
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.prediction import Prediction
 from costgpu.models.provider_costs import BOOT_DISK_GIB
 from costgpu.models.run import Lease, Option
-from costgpu.runner.lease import LOCAL, extras_usd_per_hour, lease_for
+from costgpu.providers import registry
+from costgpu.runner.timeouts import POWER_OFF_SECONDS
+from costgpu.units import format_duration, format_usd
 
 MAX_OPTIONS = 12  # places to fail over to
 MAX_PRICE_RATIO = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
+LOCAL = "local"
+LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
+LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
+ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each
+ESTIMATE_FACTOR = 3.0  # the default cap, in upper ends of the estimate
+LEAST_DEFAULT_SECONDS = 1800.0  # a default cap is no shorter: installing packages can take longer than the job
+LOCAL_SECONDS = 7 * 86400.0  # this machine costs nothing; it still does not run for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +36,7 @@ class Limits:
     Attributes:
         max_cost_usd: Everything from the create call on.
         max_duration_seconds: What the job may take.
-        lease_seconds: With ``--no-auto-shutdown``.
+        lease_seconds: Instead of the other limits on time, with ``--no-auto-shutdown``.
         longest_seconds: No lease may be longer.
         disk_gib: Root disk; None for the default.
     """
@@ -83,7 +94,12 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
     options: list[Option] = []
     for place in places:
         try:
-            lease = _lease(place, limits)
+            lease = lease_for(
+                place.offer,
+                limits,
+                on_demand_usd_per_hour=place.on_demand_usd_per_hour,
+                estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
+            )
         except CapTooSmall:
             if not options:
                 raise
@@ -91,33 +107,97 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
         if options and not _replaces(place, places[0]):
             continue
         disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
-        options.append(
-            Option(
-                offer=place.offer,
-                lease=lease,
-                disk_gib=disk,
-                extras_usd_per_hour=extras_usd_per_hour(place.offer, disk),
-            )
-        )
+        extras = extras_usd_per_hour(place.offer, disk)
+        options.append(Option(offer=place.offer, lease=lease, disk_gib=disk, extras_usd_per_hour=extras))
         if len(options) == MAX_OPTIONS:
             break
     return tuple(options)
-
-
-def _lease(place: LaunchPlace, limits: Limits) -> Lease:
-    return lease_for(
-        place.offer,
-        on_demand_usd_per_hour=place.on_demand_usd_per_hour,
-        max_cost_usd=limits.max_cost_usd,
-        max_duration_seconds=limits.max_duration_seconds,
-        estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
-        lease_seconds=limits.lease_seconds,
-        longest_seconds=limits.longest_seconds,
-        disk_gib=limits.disk_gib,
-    )
 
 
 def _replaces(place: LaunchPlace, first: LaunchPlace) -> bool:
     if place.prediction is not None and first.prediction is not None:
         return place.prediction.cost_usd.value <= first.prediction.cost_usd.value * float(MAX_PRICE_RATIO)
     return place.offer.price_usd_per_hour <= first.offer.price_usd_per_hour * MAX_PRICE_RATIO
+
+
+def extras_usd_per_hour(offer: Offer, disk_gib: int | None = None) -> Decimal:
+    """Disk and address; 0 on this machine.
+
+    Args:
+        offer: Where.
+        disk_gib: Root disk; None for the size that estimates count with.
+
+    Raises:
+        PriceNotFound: The provider does not say what they cost.
+    """
+    size = disk_gib or BOOT_DISK_GIB[offer.accelerator is not None]
+    return Decimal(str(round(registry.costs(offer.provider).extras_usd_per_hour(size), 6)))
+
+
+def boot_seconds(offer: Offer) -> float:
+    """From the create call to the job's start, as estimated."""
+    if offer.provider == LOCAL:
+        return 0.0
+    return GPU_READY_SECONDS if offer.accelerator is not None else CPU_READY_SECONDS
+
+
+def lease_for(
+    offer: Offer,
+    limits: Limits,
+    *,
+    on_demand_usd_per_hour: Decimal | None = None,
+    estimated_seconds: float | None = None,
+) -> Lease:
+    """How long a machine may live: the tightest of what the user allows, else a multiple of the estimate.
+
+    Args:
+        offer: Where.
+        limits: What the user allows.
+        on_demand_usd_per_hour: Price of the same machine on demand: the worst case of spot. None if it is not known.
+        estimated_seconds: Upper end of the wall-clock time, boot included.
+
+    Raises:
+        CapTooSmall: The machine would be ended before the job could do anything.
+        UsageError: Nothing limits the run, or the lease is too long.
+    """
+    rate = max(offer.price_usd_per_hour, on_demand_usd_per_hour or Decimal(0))
+    rate += extras_usd_per_hour(offer, limits.disk_gib)
+    cap, duration, longest = limits.max_cost_usd, limits.max_duration_seconds, limits.longest_seconds
+    ends: list[tuple[float, str]] = []
+    if limits.lease_seconds is not None:
+        if limits.lease_seconds > longest:
+            raise UsageError(
+                f"A lease of {format_duration(limits.lease_seconds)} is longer than {format_duration(longest)}.",
+                hint="A machine that nobody ends is ended by its lease: choose a shorter one.",
+            )
+        ends.append((limits.lease_seconds, "--lease"))
+    if cap is not None and rate > 0:
+        affordable = float((cap * 3600 / rate).quantize(Decimal("0.1"), rounding=ROUND_DOWN))
+        ends.append((affordable - POWER_OFF_SECONDS, f"--max-cost {format_usd(cap)}"))
+    if duration is not None and limits.lease_seconds is None:
+        around = 2 * ROOM_SECONDS + boot_seconds(offer)
+        ends.append((duration + around, f"--max-duration {format_duration(duration)}"))
+    if not ends and estimated_seconds is not None and math.isfinite(estimated_seconds):
+        ends.append((max(ESTIMATE_FACTOR * estimated_seconds, LEAST_DEFAULT_SECONDS), "3x the estimate"))
+    if not ends and offer.provider == LOCAL:
+        ends.append((LOCAL_SECONDS, "a week, on this machine"))
+    if ends and offer.provider != LOCAL:
+        ends.append((longest, f"no lease is longer than {format_duration(longest)}"))
+    if not ends:
+        raise UsageError(
+            "Nothing says when this run must be over, and it could not be estimated.",
+            hint="Give --max-cost 5 or --max-duration 2h.",
+        )
+    seconds, by = min(ends)
+    least = boot_seconds(offer) + (LEAST_JOB_SECONDS if offer.provider != LOCAL else LEAST_LOCAL_SECONDS)
+    if seconds < least:
+        needed = (Decimal(str(least + POWER_OFF_SECONDS)) * rate / 3600).quantize(Decimal("0.01"), rounding=ROUND_UP)
+        boots = f": {offer.instance_type} takes about {format_duration(boot_seconds(offer))} to boot and be set up"
+        raise CapTooSmall(
+            f"{by} would be used up before the job starts{boots if offer.provider != LOCAL else ''}.",
+            hint=f"Allow at least {format_usd(needed)}, or {format_duration(least)}.",
+        )
+    worst = (Decimal(str(round(seconds + POWER_OFF_SECONDS, 1))) * rate / 3600).quantize(
+        Decimal("0.000001"), rounding=ROUND_UP
+    )
+    return Lease(lifetime_seconds=seconds, worst_cost_usd=worst, usd_per_hour=rate, limited_by=by)

@@ -62,9 +62,9 @@ class Spending:
 class _Live:
     """What the providers have answered."""
 
+    not_asked: dict[str, str]  # of the `Spending`
     instances: list[Instance] = field(default_factory=list)
     asked: dict[str, Provider] = field(default_factory=dict)
-    not_asked: dict[str, str] = field(default_factory=dict)
     accounts: dict[str, str | None] = field(default_factory=dict)  # of the credentials here; None: it does not say
 
     def of(self, view: RunView) -> Instance | None:
@@ -137,7 +137,6 @@ def gather(
     if providers is not None:
         _name_unasked(views, live, spending)
     machines = [m for m in (_open_machine(view, live, spending.at) for view in views) if m is not None]
-    spending.not_asked.update(live.not_asked)
     since = min(starts) if starts and len(starts) == len(budgets) else None
     strangers = _strangers(ledger, live, {view.run_id for view in views}, spending, prices, since)
     machines += [_strange_machine(each, live, spending.at) for each in strangers]
@@ -217,7 +216,7 @@ def _check_clock(ledger: Ledger, spending: Spending, now: datetime) -> None:
 
 
 def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
-    live = _Live()
+    live = _Live(spending.not_asked)
     for provider in providers:
         try:
             owned: OwnedResources = provider.list_owned(None)
@@ -227,7 +226,6 @@ def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
         live.asked[provider.name] = provider
         live.instances += [instance for instance in owned.instances if instance.run_id]
         live.not_asked.update({f"{provider.name}/{region}": why for region, why in owned.unreachable})
-    spending.not_asked.update(live.not_asked)
     return live
 
 

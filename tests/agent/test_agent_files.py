@@ -10,9 +10,9 @@ import pytest
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
 from costgpu.models.job import FileEntry
-from costgpu.runner.machine.agent_bundle import agent_sha256
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition, Selection
+from costgpu.runner.machine.install_agent import agent_sha256
 from tests.agent.harness import Machine, in_thread, order, selection, until
 
 

@@ -10,7 +10,7 @@ from costgpu.models.instance import Identity
 from costgpu.models.job import JobSpec
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.run import EventKind, Option, RunEvent
-from costgpu.runner.lease import lease_for
+from costgpu.runner.plan import Limits, lease_for
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -35,14 +35,7 @@ def offer(region: str = "north", price: str = "1.00", *, provider: str = "fake",
 
 def option(region: str = "north", price: str = "1.00", *, max_cost: str = "2.00", provider: str = "fake") -> Option:
     found = offer(region, price, provider=provider)
-    lease = lease_for(
-        found,
-        on_demand_usd_per_hour=None,
-        max_cost_usd=Decimal(max_cost),
-        max_duration_seconds=None,
-        estimated_seconds=None,
-    )
-    return Option(offer=found, lease=lease, disk_gib=50)
+    return Option(offer=found, lease=lease_for(found, Limits(max_cost_usd=Decimal(max_cost))), disk_gib=50)
 
 
 def spec(workdir: str = "/w", **changes: Any) -> JobSpec:

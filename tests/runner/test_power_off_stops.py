@@ -14,7 +14,7 @@ from costgpu.models.run import EndedBy, RunState
 from costgpu.providers import registry
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.agent import limits
-from costgpu.runner.agent.observe.watchdog import watchdog_delay
+from costgpu.runner.agent.power import watchdog_delay
 from costgpu.runner.agent.state_files import Home
 from costgpu.runner.drive.collect import DownloadedOutputs
 from costgpu.runner.drive.context import Detached

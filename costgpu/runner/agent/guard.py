@@ -12,9 +12,9 @@ from . import limits
 from .clock import Clock
 from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
-from .observe.watchdog import lifetime_left, watchdog_delay
-from .outputs.finalize_outputs import finalize_outputs
 from .outputs.find_outputs import find_outputs
+from .outputs.upload import finalize_outputs
+from .power import lifetime_left, watchdog_delay
 from .state_files import Home, setting
 from .status import LOGS, job_status
 from .supervisor_process import SupervisorProcess

@@ -15,11 +15,11 @@ from .state_files import Home
 APT_SECONDS = 300.0
 # Where images that come with PyTorch keep it: AWS Deep Learning AMIs, Google Deep Learning VMs (2026-11).
 _IMAGES = ("/opt/pytorch/bin/python3", "/opt/conda/bin/python3")
-_KEPT = """
+KEPT = """
 HOME PATH USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH http_proxy https_proxy no_proxy
 HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE
 """
-_KEPT_STARTS = ("LC_", "CUDA_", "NVIDIA_", "CONDA_", "ROCM_")
+KEPT_STARTS = ("LC_", "CUDA_", "NVIDIA_", "CONDA_", "ROCM_")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OUTPUTS_VARIABLE = "COSTGPU_OUTPUTS"
 
@@ -31,7 +31,7 @@ class PythonNotFound(Exception):
 def base_environment(home: Home) -> dict[str, str]:
     """What a login has, and where outputs are looked for."""
     entry = pwd.getpwuid(os.getuid())
-    kept = {k: v for k, v in os.environ.items() if k in _KEPT.split() or k.startswith(_KEPT_STARTS)}
+    kept = {k: v for k, v in os.environ.items() if k in KEPT.split() or k.startswith(KEPT_STARTS)}
     environment = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "LANG": "C.UTF-8"}
     environment.update(kept)
     environment["PATH"] = kept.get("PATH", _DEFAULT_PATH)

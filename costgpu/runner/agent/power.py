@@ -1,4 +1,4 @@
-"""Powering the machine off. The watchdog does the same by itself, whether or not this works."""
+"""Powering the machine off; and when the boot script's watchdog will do the same by itself, whether or not this works."""
 
 from __future__ import annotations
 
@@ -41,3 +41,26 @@ def power_off(home: Home, reason: str, clock: Clock) -> None:
                 if _run(argv):
                     clock.sleep(seconds)
         clock.sleep(5)
+
+
+def lifetime_left(home: Home, clock: Clock) -> float:
+    """Seconds by the watchdog's own count, which a wrong clock does not change; infinite without a watchdog."""
+    try:
+        lived, boot, at = _words(home, "life")
+        since = clock.uptime() - float(at) if boot == clock.boot_id() else 0.0
+        return float(_words(home, "limits")[1]) - float(lived) - since
+    except (OSError, ValueError, IndexError):
+        return float("inf")
+
+
+def watchdog_delay(home: Home, deadline_epoch: float) -> float:
+    """How many seconds after the job's deadline the watchdog acts; 0 without a watchdog."""
+    try:
+        return max(0.0, float(_words(home, "limits")[0]) - deadline_epoch)
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def _words(home: Home, name: str) -> list[str]:
+    with open(home.file(name), encoding="ascii") as stream:
+        return stream.read().split()

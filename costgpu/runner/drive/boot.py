@@ -19,7 +19,6 @@ from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
 from costgpu.runner.drive.context import RunContext
-from costgpu.runner.drive.liveness import await_connection, check_alive
 from costgpu.runner.machine.host import Host
 from costgpu.runner.timeouts import (
     BOOT_SECONDS,
@@ -39,7 +38,7 @@ def boot(context: RunContext) -> None:
     while context.view.state is RunState.BOOTING:
         waited = (clock.now() - context.view.changed_at).total_seconds()
         instance = context.describe()
-        check_alive(context, instance)
+        context.check_alive(instance)
         if instance is not None and instance.state is InstanceState.RUNNING and instance.endpoint is not None:
             try:
                 context.use_connection(context.services.connect(instance, context.keys()))
@@ -78,7 +77,7 @@ def sync(context: RunContext) -> None:
         if context.seconds_disconnected() > RECONNECT_SECONDS:
             context.end(EndReason.SYNC_FAILED, error=error)
         else:
-            await_connection(context, error)
+            context.await_connection(error)
     except HostKeyMismatch as error:
         context.end(EndReason.HOST_KEY_MISMATCH, error=error)
     except MachineUnusable as error:

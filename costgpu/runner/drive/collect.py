@@ -12,7 +12,6 @@ from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import EndReason, FileEntry, Outputs
 from costgpu.models.run import EventKind, RunState
 from costgpu.runner.drive.context import CAN_DETACH, RunContext
-from costgpu.runner.drive.liveness import await_connection, check_alive
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.runner.files.safe_move import has_content
 from costgpu.runner.files.select import printable_path
@@ -31,7 +30,7 @@ def collect(context: RunContext) -> None:
         except HostUnreachable as error:
             if context.seconds_disconnected() > RECONNECT_SECONDS:
                 _keep_machine(context, error)
-            await_connection(context, error)
+            context.await_connection(error)
             return
         except ProviderError:
             raise
@@ -41,7 +40,7 @@ def collect(context: RunContext) -> None:
             _keep_machine(context, RunError(f"The logs and outputs cannot be kept here: {error.strerror or error}."))
     view = context.view
     if not view.spec.auto_shutdown and not context.cancelling:
-        check_alive(context, context.provider().describe(context.instance))
+        context.check_alive(context.provider().describe(context.instance))
         context.leave()
         return
     context.end((view.status.reason if view.status else None) or EndReason.SUCCEEDED)

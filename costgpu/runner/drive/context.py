@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
-from costgpu.models.instance import Instance, InstanceRef
+from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason, FileEntry, JobStatus
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers.base import Provider
@@ -20,7 +20,7 @@ from costgpu.runner.machine.host import Connector, Host, Keys, LogPosition, Outp
 from costgpu.runner.machine.keys import load_keys, make_keys
 from costgpu.runner.state.journal import RunJournal
 from costgpu.runner.state.observer import Observer
-from costgpu.runner.timeouts import DESCRIBE_SECONDS
+from costgpu.runner.timeouts import CLEAN_UP_SECONDS, DESCRIBE_SECONDS, RECONNECT_POLL_SECONDS, VISIBLE_SECONDS
 
 CAN_DETACH = (RunState.RUNNING, RunState.COLLECTING)
 """States in which the agent guards job and machine by itself, so that the client may go."""
@@ -28,6 +28,18 @@ CAN_DETACH = (RunState.RUNNING, RunState.COLLECTING)
 
 class Detached(Exception):
     """The client has left the run on purpose."""
+
+
+class MachineEnded(Exception):
+    """The machine has ended, or is ending, and nobody of ours has asked for it.
+
+    Attributes:
+        instance: As its provider describes it; None if it does not know it (any more).
+    """
+
+    def __init__(self, instance: Instance | None) -> None:
+        super().__init__()
+        self.instance = instance
 
 
 class BucketStore(Protocol):
@@ -190,6 +202,33 @@ class RunContext:
             with contextlib.suppress(CostGpuError, OSError):
                 self._host.close()
             self._host = None
+
+    def check_alive(self, instance: Instance | None) -> None:
+        """Raises `MachineEnded` for a machine that is no more; not as long as it is there, or may be."""
+        if instance is None:
+            known_since = self.view.known_since
+            assert known_since is not None  # noqa: S101 - recorded with the machine
+            if (self.clock.now() - known_since).total_seconds() < VISIBLE_SECONDS:
+                return
+        elif instance.state in (InstanceState.PENDING, InstanceState.RUNNING):
+            return
+        raise MachineEnded(instance)
+
+    @property
+    def past_lease(self) -> bool:
+        """Whether the machine should have ended itself some time ago."""
+        return self.clock.now() > self.lease_until + timedelta(seconds=CLEAN_UP_SECONDS)
+
+    def await_connection(self, error: CostGpuError) -> None:
+        """After a lost connection: waits a little, and the loop tries again. Raises `MachineEnded` if it is gone."""
+        self.disconnect()
+        self.check_alive(self.describe())
+        if self.past_lease:
+            self.end(EndReason.DEADLINE, error=error)  # its own watchdog should have ended it
+            return
+        self.observer.waiting(self.view, f"no connection ({error.message}); the job goes on without it")
+        self.clock.sleep(RECONNECT_POLL_SECONDS)
+        self.journal.refresh()
 
     def seconds_disconnected(self) -> float:
         """How long there has been no connection; the first call begins to count."""

@@ -14,8 +14,7 @@ from costgpu.errors import AuthError, CostGpuError, LedgerConflict, ProviderErro
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, collect, follow, provision, termination
-from costgpu.runner.drive.context import CAN_DETACH, RunContext, insist
-from costgpu.runner.drive.liveness import MachineEnded
+from costgpu.runner.drive.context import CAN_DETACH, MachineEnded, RunContext, insist
 from costgpu.runner.end_instance import end_by_hand
 from costgpu.runner.state.observer import Answer
 from costgpu.runner.state.states import IllegalEvent

@@ -25,9 +25,9 @@ from costgpu.retry import retry_provider_call
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.receipt import close_run
 from costgpu.runner.end_instance import clean_up, end_instance
-from costgpu.runner.lease import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.runner.machine.boot_script import boot_script
 from costgpu.runner.machine.host import Keys
+from costgpu.runner.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.runner.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
 
 

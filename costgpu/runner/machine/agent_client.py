@@ -14,10 +14,9 @@ from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Output
 from costgpu.runner.agent.log_stream import POSITION
 from costgpu.runner.files.download import fetch_verified
 from costgpu.runner.files.tar import tar_stream
-from costgpu.runner.machine.agent_reply import parse_reply, unusable, was_ended
+from costgpu.runner.machine.agent_reply import parse_reply, read_frames, unusable, was_ended, watch
 from costgpu.runner.machine.host import Completed, LogPosition, Selection, Transport
 from costgpu.runner.machine.install_agent import install_agent
-from costgpu.runner.machine.log_reader import read_frames, watch
 from costgpu.runner.timeouts import AgentTimeouts
 
 LOG_NAMES = frozenset({"stdout.log", "stderr.log"})

@@ -1,14 +1,23 @@
-"""Puts the agent on a machine and starts it."""
+"""Packs the agent into one file, puts that on a machine and starts it."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import zipfile
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 from costgpu.errors import HostUnreachable, MachineUnusable
-from costgpu.runner.machine.agent_bundle import agent_file, agent_sha256
 from costgpu.runner.machine.agent_reply import parse_reply, unusable, was_ended
 from costgpu.runner.machine.host import Completed, Transport
 from costgpu.runner.timeouts import AgentTimeouts
+
+SOURCE = Path(__file__).parents[1] / "agent"
+PACKAGE = "_costgpu_agent"
+MAIN = f"from {PACKAGE}.main import main\n\nmain()\n"
+_WHEN = (1980, 1, 1, 0, 0, 0)  # the same bytes every time: their hash tells whether a machine has this agent
 
 # Finds a Python 3.8 or newer. $1 is the name to try first. What a shell calls python3 may be a wrapper: its own word
 # for itself is used from then on.
@@ -43,6 +52,25 @@ put(os.path.join(home, name), data, 0o644)
 text = '#!/bin/sh\\nexec %s -I "${0%%/*}/%s" "$@"\\n' % (shlex.quote(sys.executable), name)
 put(os.path.join(home, "agent"), text.encode(), 0o755)
 """
+
+
+@cache
+def agent_file() -> bytes:
+    """A zip archive that Python runs."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for source in sorted(SOURCE.rglob("*.py")):
+            archive.writestr(
+                zipfile.ZipInfo(f"{PACKAGE}/{source.relative_to(SOURCE).as_posix()}", _WHEN), source.read_bytes()
+            )
+        archive.writestr(zipfile.ZipInfo("__main__.py", _WHEN), MAIN)
+    return target.getvalue()
+
+
+@cache
+def agent_sha256() -> str:
+    """The hexadecimal checksum of that file."""
+    return hashlib.sha256(agent_file()).hexdigest()
 
 
 def install_agent(transport: Transport, python: str, timeouts: AgentTimeouts) -> None:

@@ -39,17 +39,10 @@ class Observer(Protocol):
 class NullObserver:
     """Watches nothing; Ctrl-C cancels."""
 
-    def changed(self, _view: RunView) -> None:
+    def changed(self, *_: object) -> None:
         """Nothing."""
 
-    def waiting(self, _view: RunView, what: str) -> None:
-        """Nothing."""
-
-    def output(self, stream: LogStream, data: bytes) -> None:
-        """Nothing."""
-
-    def note(self, text: str) -> None:
-        """Nothing."""
+    waiting = output = note = changed
 
     def interrupted(self, _view: RunView) -> Answer:
         """Cancel."""

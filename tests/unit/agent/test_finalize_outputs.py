@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from costgpu.runner.agent.outputs import find_outputs, upload
-from costgpu.runner.agent.outputs.finalize_outputs import finalize_outputs
+from costgpu.runner.agent.outputs.upload import finalize_outputs
 from costgpu.runner.agent.state_files import Home
 from tests.unit.agent.simulation import SimulatedClock
 from tests.unit.agent.test_workdir import refuse

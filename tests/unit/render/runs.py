@@ -10,7 +10,7 @@ from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
 from costgpu.models.run import Attempt, EndedBy, Option, Plan, Receipt, RunState, RunView
-from costgpu.runner.lease import lease_for
+from costgpu.runner.plan import Limits, lease_for
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 UNTIL = NOW + timedelta(hours=2)
@@ -53,13 +53,7 @@ LAYERS = (
 
 
 def option(offer: Offer = GPU, cost: Decimal | None = Decimal(2)) -> Option:
-    lease = lease_for(
-        offer,
-        on_demand_usd_per_hour=Decimal("1.006"),
-        max_cost_usd=cost,
-        max_duration_seconds=None,
-        estimated_seconds=None,
-    )
+    lease = lease_for(offer, Limits(max_cost_usd=cost), on_demand_usd_per_hour=Decimal("1.006"))
     return Option(offer=offer, lease=lease, disk_gib=100, extras_usd_per_hour=Decimal("0.016"))
 
 

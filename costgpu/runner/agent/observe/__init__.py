@@ -1,1 +1,1 @@
-"""What the machine is doing: idleness, statistics, spot notices, the watchdog."""
+"""What the machine is doing: idleness, statistics, spot notices."""

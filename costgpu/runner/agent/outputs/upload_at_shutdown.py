@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from ..guard import MachineGuard
 from ..limits import Termination
 from ..observe.spot_notice import read_notice
-from .finalize_outputs import finalize_outputs
+from .upload import finalize_outputs
 
 SECONDS = 25.0  # for the job's end and the upload
 GRACE_SECONDS = 10.0  # of those for the job, at most

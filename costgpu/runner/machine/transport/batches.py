@@ -14,18 +14,9 @@ def batches(data: bytes | Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[
     """
     held = bytearray()
     for part in (data,) if isinstance(data, bytes) else data:
-        view = memoryview(part)
-        if held:
-            missing = size - len(held)
-            held += view[:missing]
-            view = view[missing:]
-            if len(held) < size:
-                continue
-            yield bytes(held)
-            held.clear()
-        whole = len(view) - len(view) % size
-        for start in range(0, whole, size):
-            yield bytes(view[start : start + size])
-        held += view[whole:]
+        held += part
+        while len(held) >= size:
+            yield bytes(held[:size])
+            del held[:size]
     if held:
         yield bytes(held)

@@ -14,17 +14,13 @@ from pathlib import Path
 from typing import IO
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
+from costgpu.runner.agent.job_environment import KEPT, KEPT_STARTS
 from costgpu.runner.machine.host import Completed
 from costgpu.runner.machine.transport.batches import batches
 
 # What a login to a machine has, and what belongs to the machine rather than to its user. Nothing else of the
 # user's environment reaches the job, as on a rented machine: what it needs is named with -e.
-_KEPT_NAMES = """
-    PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH DYLD_LIBRARY_PATH VIRTUAL_ENV http_proxy
-    https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE
-"""
-_KEPT = frozenset(_KEPT_NAMES.split())
-_KEPT_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "CONDA_", "ROCM_")
+_KEPT = frozenset(KEPT.split()) | {"DYLD_LIBRARY_PATH", "VIRTUAL_ENV"}
 _READ_BYTES = 256 * 1024
 _END_SECONDS = 2.0
 
@@ -54,10 +50,9 @@ class LocalTransport:
     ) -> Completed:
         """As `Transport.run`. Raises `HostUnreachable` if the instance's folder is gone, or the time is over."""
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:  # a pipe would have to be read
-            try:
-                process = self._start(argv, stdout, stderr)
-            except _NotStarted as exc:
-                return exc.completed
+            process = self._start(argv, stdout, stderr)
+            if isinstance(process, Completed):
+                return process
             alarm = _Alarm(process, timeout_seconds)
             try:
                 with contextlib.suppress(BrokenPipeError):
@@ -81,9 +76,8 @@ class LocalTransport:
     @contextlib.contextmanager
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
         """As `Transport.stream`."""
-        try:
-            process = self._start(argv, subprocess.PIPE, subprocess.DEVNULL)
-        except _NotStarted:
+        process = self._start(argv, subprocess.PIPE, subprocess.DEVNULL)
+        if isinstance(process, Completed):
             yield iter(())
             return
         threading.Thread(target=_feed, args=(_pipe(process.stdin), stdin), daemon=True).start()
@@ -114,9 +108,12 @@ class LocalTransport:
     def close(self) -> None:
         """Nothing is held."""
 
-    def _start(self, argv: Sequence[str], stdout: int | IO[bytes], stderr: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    def _start(
+        self, argv: Sequence[str], stdout: int | IO[bytes], stderr: int | IO[bytes]
+    ) -> subprocess.Popen[bytes] | Completed:
+        """The process; or the shell's answer for a command that cannot be started."""
         self.open()
-        kept = {k: v for k, v in os.environ.items() if k in _KEPT or k.startswith(_KEPT_PREFIXES)}
+        kept = {k: v for k, v in os.environ.items() if k in _KEPT or k.startswith(KEPT_STARTS)}
         try:
             return subprocess.Popen(
                 list(argv),
@@ -132,15 +129,7 @@ class LocalTransport:
             self.open()
             code = 127 if isinstance(exc, FileNotFoundError) else 126
             said = f"{argv[0]}: {exc.strerror or exc}\n".encode()
-            raise _NotStarted(Completed(returncode=code, stdout=b"", stderr=said)) from exc
-
-
-class _NotStarted(Exception):
-    """The shell's answer for a command that cannot be started."""
-
-    def __init__(self, completed: Completed) -> None:
-        super().__init__()
-        self.completed = completed
+            return Completed(returncode=code, stdout=b"", stderr=said)
 
 
 class _Alarm:

@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 from datetime import date
 from decimal import Decimal
@@ -10,8 +11,15 @@ from hypothesis import strategies as st
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import Lease
-from costgpu.runner.lease import boot_seconds, extras_usd_per_hour, lease_for
-from costgpu.runner.plan import LaunchPlace, Limits, options_for, this_machine
+from costgpu.runner.plan import (
+    LaunchPlace,
+    Limits,
+    boot_seconds,
+    extras_usd_per_hour,
+    lease_for,
+    options_for,
+    this_machine,
+)
 from costgpu.runner.timeouts import POWER_OFF_SECONDS
 
 GPU = Offer(
@@ -33,14 +41,11 @@ CPU = replace(GPU, instance_type="c7a.2xlarge", family="c7a", accelerator=None, 
 HERE = this_machine(Decimal(0), date(2026, 9, 17), vcpus=2, memory_gib=8.0)
 
 
-def lease(offer: Offer = GPU, **limits: object) -> Lease:
-    asked: dict[str, Any] = {
-        "on_demand_usd_per_hour": None,
-        "max_cost_usd": None,
-        "max_duration_seconds": None,
-        "estimated_seconds": None,
-    }
-    return lease_for(offer, **{**asked, **limits})
+def lease(
+    offer: Offer = GPU, *, estimated: float | None = None, on_demand: Decimal | None = None, **limits: Any
+) -> Lease:
+    asked = Limits(**{"longest_seconds": math.inf, **limits})
+    return lease_for(offer, asked, on_demand_usd_per_hour=on_demand, estimated_seconds=estimated)
 
 
 @given(
@@ -54,9 +59,7 @@ def test_what_a_lease_costs_at_worst_is_within_the_cap_and_at_most_a_minute_belo
     cap = Decimal(cents) / 100
     offer = replace(GPU, price_usd_per_hour=price)
     try:
-        found = lease_for(
-            offer, on_demand_usd_per_hour=on_demand, max_cost_usd=cap, max_duration_seconds=None, estimated_seconds=None
-        )
+        found = lease(offer, on_demand=on_demand, max_cost_usd=cap)
     except CapTooSmall:
         rate = max(price, on_demand or price) + extras_usd_per_hour(offer)
         assert cap * 3600 / rate < Decimal(boot_seconds(offer) + 60 + POWER_OFF_SECONDS) + 1
@@ -70,7 +73,7 @@ def test_what_a_lease_costs_at_worst_is_within_the_cap_and_at_most_a_minute_belo
 
 def test_a_spot_machine_is_capped_at_its_price_on_demand() -> None:
     spot = replace(GPU, purchase_option=PurchaseOption.SPOT, price_usd_per_hour=Decimal("0.30"))
-    capped = lease(spot, on_demand_usd_per_hour=Decimal("1.006"), max_cost_usd=Decimal(5))
+    capped = lease(spot, on_demand=Decimal("1.006"), max_cost_usd=Decimal(5))
     assert capped == lease(GPU, max_cost_usd=Decimal(5))
 
 
@@ -82,9 +85,9 @@ def test_the_tightest_limit_counts() -> None:
 
 
 def test_without_limits_it_is_three_times_the_estimate_but_never_too_short_to_install_anything() -> None:
-    assert lease(estimated_seconds=7200.0).lifetime_seconds == 21600
-    assert lease(estimated_seconds=30.0).lifetime_seconds == 1800
-    assert lease(estimated_seconds=7200.0).limited_by == "3x the estimate"
+    assert lease(estimated=7200.0).lifetime_seconds == 21600
+    assert lease(estimated=30.0).lifetime_seconds == 1800
+    assert lease(estimated=7200.0).limited_by == "3x the estimate"
 
 
 def test_a_run_that_nothing_limits_is_refused() -> None:
@@ -92,7 +95,7 @@ def test_a_run_that_nothing_limits_is_refused() -> None:
         lease()
     assert "--max-cost" in caught.value.hint
     with pytest.raises(UsageError):
-        lease(estimated_seconds=float("inf"))
+        lease(estimated=float("inf"))
 
 
 def test_a_cap_too_small_to_boot_is_refused_and_says_what_would_do() -> None:

@@ -289,8 +289,7 @@ class CleansUpEveryRun(FakeProvider):
 @breaks("clean_up_spares_what_is_not_ours")
 class CleansUpByName(FakeProvider):
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        for one in self.cloud.resources.all_named(run_id):
-            one.ours = True
+        self.cloud.resources.adopt(run_id)
         return super().clean_up(run_id, region)
 
 
@@ -310,8 +309,7 @@ class RemovesTheWholeRun(FakeProvider):
 @breaks("remove_refuses_what_is_not_ours")
 class RemovesAnything(FakeProvider):
     def remove(self, leftover: OrphanedResource) -> bool:
-        for one in self.cloud.resources.all_named(leftover.run_id):
-            one.ours = True
+        self.cloud.resources.adopt(leftover.run_id)
         return super().remove(leftover)
 
 

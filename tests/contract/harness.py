@@ -47,30 +47,18 @@ def offer_of(provider: str, region: str, instance_type: str) -> Offer:
 
 
 class Harness:
-    """One provider under test. Subclasses give what differs.
-
-    Attributes:
-        name: Of the provider.
-        region: Where the requests go.
-        other_region: Another that the account can use; None if there is none.
-        instance_type: What is asked for.
-        other_type: Another.
-        consistency_seconds: So long queries may not know a new instance.
-        end_seconds: So long terminating may take.
-        lease_seconds: A lease that is long enough not to end during a check.
-        short_lease_seconds: One that is just long enough to boot.
-        power_off_stops: Whether the provider only stops a machine that powers itself off, and keeps its disk.
-    """
+    """One provider under test. Subclasses give what differs."""
 
     name: ClassVar[str]
-    region: ClassVar[str]
-    other_region: ClassVar[str | None] = None
-    instance_type: ClassVar[str]
+    region: ClassVar[str]  # where the requests go
+    other_region: ClassVar[str | None] = None  # another that the account can use; None if there is none
+    instance_type: ClassVar[str]  # what is asked for
     other_type: ClassVar[str]
-    consistency_seconds: ClassVar[float] = 0.0
-    end_seconds: ClassVar[float] = 60.0
-    lease_seconds: ClassVar[float] = 600.0
-    short_lease_seconds: ClassVar[float] = 30.0
+    consistency_seconds: ClassVar[float] = 0.0  # so long queries may not know a new instance
+    end_seconds: ClassVar[float] = 60.0  # so long terminating may take
+    lease_seconds: ClassVar[float] = 600.0  # a lease that is long enough not to end during a check
+    short_lease_seconds: ClassVar[float] = 30.0  # one that is just long enough to boot
+    # whether the provider only stops a machine that powers itself off, and keeps its disk
     power_off_stops: ClassVar[bool] = False
     clock: Clock
     _watcher: Provider | None = None

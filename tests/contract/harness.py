@@ -8,42 +8,21 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 from costgpu.clock import Clock, ManualClock, SystemClock
 from costgpu.errors import Unreachable
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import Provider
 from costgpu.providers.local.provider import LocalProvider
+from tests.emulators.create_requests import offer_of, request_of
 from tests.fake_cloud import FakeCloud, FakeProvider
 
 SECRET = "LINE-OF-A-PRIVATE-KEY"
 BOOT = f"#!/bin/sh\n: {SECRET}\necho this machine is up\n"
 RUN = "r7k2m9x4q1ab"
-
-
-def offer_of(provider: str, region: str, instance_type: str) -> Offer:
-    """A plausible one."""
-    return Offer(
-        provider=provider,
-        instance_type=instance_type,
-        family=instance_type.split(".", maxsplit=1)[0],
-        region=region,
-        zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal("0.1"),
-        vcpus=2,
-        memory_gib=4.0,
-        architecture="x86_64",
-        accelerator=None,
-        price_source="test",
-        price_as_of=date(2026, 11, 1),
-    )
 
 
 class Harness:
@@ -73,20 +52,9 @@ class Harness:
     def request(self, run_id: str = RUN, attempt: int = 1, **changes: Any) -> CreateRequest:
         """A create call."""
         until = self.clock.now().replace(microsecond=0) + timedelta(seconds=self.lease_seconds)
-        made = CreateRequest(
-            run_id=run_id,
-            token=f"{run_id}-{attempt}",
-            name="train",
-            owner="ann@laptop",
-            offer=offer_of(self.name, self.region, self.instance_type),
-            zone=None,
-            disk_gib=100,
-            lease_until=until,
-            boot_script=BOOT,
-            allow_from="203.0.113.7/32",
-            tags={"team": "vision"},
-        )
-        return replace(made, **changes)
+        offer = offer_of(self.name, self.region, self.instance_type)
+        values: dict[str, Any] = {"lease_until": until, "boot_script": BOOT, "tags": {"team": "vision"}, **changes}
+        return request_of(offer, run_id, attempt, **values)
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for it; whether it came true in time."""

@@ -2,7 +2,7 @@
 
 - GET  requests: every API request so far; POST requests: forget them
 - POST settings {SOMETHING_seconds: value}; clock {advance_seconds}
-- GET  faults; POST faults {faults: [see `faults.Fault`], add: beside those that are there}; kill {see `faults.KillOrder`}
+- POST faults {faults: [see `faults.Fault`], add: beside those that are there}; kill {see `faults.KillOrder`}
 """
 
 import json
@@ -48,9 +48,6 @@ class ControlSide:
         self._state.ahead += timedelta(seconds=advance_seconds)
         now: str = self._state.now().isoformat()
         return now
-
-    def _get_faults(self) -> list[int]:
-        return [fault.times for fault in self._faults.faults]
 
     def _post_faults(self, faults: list[dict[str, Any]], add: bool = False) -> None:
         self._faults.faults = [*(self._faults.faults if add else ()), *(Fault(**fault) for fault in faults)]

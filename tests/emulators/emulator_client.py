@@ -46,6 +46,10 @@ class RunningEmulator:
             raise RuntimeError(f"{cls.server} did not start: {line!r}; see {log}")
         return cls(process, line.split()[1])
 
+    def environment(self) -> dict[str, str]:
+        """What a client process needs."""
+        raise NotImplementedError
+
     def close(self) -> None:
         self._process.terminate()
         try:

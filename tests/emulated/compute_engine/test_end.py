@@ -1,7 +1,5 @@
 """The end of machines on Google Cloud: who ended them, what stays, and that none of it is missed."""
 
-import json
-import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,8 +11,10 @@ from costgpu.errors import AuthError, InvalidRequest, Unreachable
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
-from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
-from tests.emulators.compute_engine.create_requests import cpu_offer, offer, request
+from tests.emulators.compute_engine.client import RunningComputeEngine
+from tests.emulators.create_requests import GCP
+
+cpu_offer, offer, request = GCP.cpu_offer, GCP.offer, GCP.request
 
 
 def running(gce: RunningComputeEngine, gcp: GcpProvider, **changes: Any) -> Instance:
@@ -38,16 +38,6 @@ def seen(gcp: GcpProvider, ref: InstanceRef) -> InstanceState | None:
 
 def name(instance: Instance) -> str:
     return instance.ref.instance_id.partition("/")[2]
-
-
-def post(gce: RunningComputeEngine, path: str, document: dict[str, Any]) -> None:
-    asked = urllib.request.Request(
-        f"{gce.url}/compute/v1/projects/{PROJECT}/{path}",
-        json.dumps(document).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(asked, timeout=10):
-        pass
 
 
 def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
@@ -127,12 +117,7 @@ def test_deleted_is_deleted(gce: RunningComputeEngine, gcp: GcpProvider, by: str
     if by == "us":
         gcp.terminate(made.ref)
     else:
-        zone = made.zone
-        asked = urllib.request.Request(
-            f"{gce.url}/compute/v1/projects/{PROJECT}/zones/{zone}/instances/{name(made)}", method="DELETE"
-        )
-        with urllib.request.urlopen(asked, timeout=10):
-            pass
+        gce.ask(f"zones/{made.zone}/instances/{name(made)}", method="DELETE")
     gce.until(lambda: not gce.alive())
     last = shown(gcp, made.ref)
     assert (last.state, last.preempted, last.by_guest) == (InstanceState.TERMINATED, False, False)
@@ -178,11 +163,9 @@ def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningComputeE
 def leave(gce: RunningComputeEngine, run_id: str) -> None:
     """A disk, a snapshot and an address that a run's machine has left, and the like of somebody else's."""
     for who, labels in (("ours", {TAG_RUN: run_id, "costgpu-owner": "ann"}), ("theirs", {"costgpu": run_id})):
-        post(gce, "zones/us-central1-b/disks", {"name": f"{who}-d", "sizeGb": "200", "labels": labels})
-        post(gce, "regions/us-central1/addresses", {"name": f"{who}-a", "labels": labels})
-        post(
-            gce, "global/snapshots", {"name": f"{who}-s", "sourceDisk": "zones/us-central1-b/disks/x", "labels": labels}
-        )
+        gce.ask("zones/us-central1-b/disks", {"name": f"{who}-d", "sizeGb": "200", "labels": labels})
+        gce.ask("regions/us-central1/addresses", {"name": f"{who}-a", "labels": labels})
+        gce.ask("global/snapshots", {"name": f"{who}-s", "sourceDisk": "zones/us-central1-b/disks/x", "labels": labels})
 
 
 def test_what_a_run_leaves_is_found_and_removed(gce: RunningComputeEngine, gcp: GcpProvider) -> None:

@@ -13,8 +13,10 @@ from costgpu.providers import aws as package
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
+from tests.emulators.create_requests import AWS, H100
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.create_requests import H100, cpu_offer, offer, request
+
+cpu_offer, offer, request = AWS.cpu_offer, AWS.offer, AWS.request
 
 boto3 = sdk.boto3()
 
@@ -290,13 +292,6 @@ def journey(cloud: RunningEc2, role: str) -> None:
     assert aws.clean_up(wanted.run_id, "us-east-1") == ()
     owned = aws.list_owned(["us-east-1"])
     assert (owned.leftovers, owned.unreachable) == ((), ())
-
-
-@pytest.fixture
-def role(cloud: RunningEc2) -> str:
-    document = json.dumps({"Version": "2012-10-17", "Statement": []})
-    made = boto3.client("iam").create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
-    return str(made["Role"]["Arn"])
 
 
 def test_the_shipped_policy_is_enough_for_the_whole_journey(

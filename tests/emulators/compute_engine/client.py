@@ -1,6 +1,10 @@
 """The emulated Compute Engine as a process of its own, and its control side."""
 
+import json
 import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
 
 from tests.emulators.emulator_client import RunningEmulator
 
@@ -26,6 +30,19 @@ class RunningComputeEngine(RunningEmulator):
             "CLOUDSDK_CORE_PROJECT": PROJECT,
             "NO_GCE_CHECK": "true",
         }
+
+    def ask(
+        self, path: str, document: Mapping[str, Any] | None = None, *, method: str = "", project: str = PROJECT
+    ) -> Any:
+        """A plain request to the API, as if by somebody else: path below the project, and what is posted."""
+        request = urllib.request.Request(
+            f"{self.url}/compute/v1/projects/{project}/{path}",
+            method=method or ("GET" if document is None else "POST"),
+            data=None if document is None else json.dumps(document).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30) as reply:
+            return json.load(reply)
 
     def quota(self, place: str, metric: str, value: float) -> None:
         self.post("quota", place=place, metric=metric, value=value)
@@ -58,8 +75,8 @@ class RunningComputeEngine(RunningEmulator):
         """A guest of `NoGuests` powers itself off."""
         self.post("power-off", name=name)
 
-    def preempt(self, name: str, notice_seconds: float | None = None) -> None:
-        """A spot VM is taken back: notice at once, the power button after a while; None for what the VM was made with."""
+    def preempt(self, name: str, notice_seconds: float = 0.0) -> None:
+        """A spot VM is taken back: notice at once, the power button after a while (at Google's, there is none)."""
         self.post("preempt", name=name, notice_seconds=notice_seconds)
 
     def expire(self, name: str) -> None:

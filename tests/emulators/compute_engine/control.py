@@ -86,7 +86,7 @@ class Control(ControlSide):
     def _post_expire(self, name: str) -> None:
         self._vm(name).until = self._state.now()
 
-    def _post_preempt(self, name: str, notice_seconds: float | None = None) -> None:
+    def _post_preempt(self, name: str, notice_seconds: float = 0.0) -> None:
         self._instances.preempt(self._vm(name), notice_seconds)
 
 

@@ -21,6 +21,10 @@ class RunningEc2(RunningEmulator):
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
+    def reset(self) -> None:
+        super().reset()
+        self.enforce_permissions(on=False)
+
     def expire(self, access_key: str) -> None:
         """Its requests are refused from now on."""
         self.post("expire", access_key=access_key)

@@ -24,6 +24,14 @@ def ours(run_id: str, lease: datetime | None = None, owner: str = "ann@laptop") 
     return {**tags, TAG_LEASE: str(int(lease.timestamp()))} if lease is not None else tags
 
 
+def scheduler_role() -> str:
+    """The ARN of a role for schedules, which is made if it is not there."""
+    iam, document = boto3.client("iam"), json.dumps({"Version": "2012-10-17", "Statement": []})
+    if "costgpu-scheduler" not in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
+        iam.create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
+    return str(iam.get_role(RoleName="costgpu-scheduler")["Role"]["Arn"])
+
+
 @dataclass
 class Planted:
     """What is there in one region, by kind: ids."""
@@ -71,16 +79,11 @@ class Planted:
 
     def schedule(self, name: str, target: str = "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances") -> None:
         """One that fires in a distant year."""
-        iam = boto3.client("iam")
-        document = json.dumps({"Version": "2012-10-17", "Statement": []})
-        if not [role for role in iam.list_roles()["Roles"] if role["RoleName"] == "costgpu-scheduler"]:
-            iam.create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
-        role = iam.get_role(RoleName="costgpu-scheduler")["Role"]["Arn"]
         boto3.client("scheduler", region_name=self.region).create_schedule(
             Name=name,
             ScheduleExpression="at(2037-01-01T00:00:00)",
             FlexibleTimeWindow={"Mode": "OFF"},
-            Target={"Arn": target, "RoleArn": role, "Input": "{}"},
+            Target={"Arn": target, "RoleArn": scheduler_role(), "Input": "{}"},
         )
         self.add("schedule", name)
 

@@ -15,6 +15,7 @@ from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.emulators.create_requests import AWS, H100
 from tests.emulators.ec2.client import RunningEc2
+from tests.emulators.ec2.planted_orphans import become_user
 
 cpu_offer, offer, request = AWS.cpu_offer, AWS.offer, AWS.request
 
@@ -264,13 +265,7 @@ def narrowed(document: dict[str, Any], without: str = "") -> dict[str, Any]:
 
 def as_user(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, without: str = "") -> None:
     """From here on this process is a user who has the shipped policy, less one action."""
-    iam = boto3.client("iam")
-    iam.create_user(UserName="trainer")
-    policy = json.dumps(narrowed(json.loads(POLICY.read_text()), without))
-    iam.put_user_policy(UserName="trainer", PolicyName="costgpu", PolicyDocument=policy)
-    key = iam.create_access_key(UserName="trainer")["AccessKey"]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    become_user(monkeypatch, narrowed(json.loads(POLICY.read_text()), without))
     cloud.enforce_permissions()
 
 
@@ -278,7 +273,7 @@ def journey(cloud: RunningEc2, role: str) -> None:
     """Every call of a run, from the first question to the last sweep."""
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
     wanted = request(offer(spot=True))
-    assert aws.identity().principal.endswith("user/trainer")
+    assert aws.identity().principal.endswith("user/ann")
     assert aws.zones(wanted.offer)[0] is None
     aws.check(wanted)
     instance = aws.create(wanted)

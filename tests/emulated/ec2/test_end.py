@@ -79,7 +79,9 @@ def test_after_a_while_unknown_means_gone(cloud: RunningEc2) -> None:
 
 
 def test_foreign_machines_are_never_touched(cloud: RunningEc2, aws: AwsProvider) -> None:
-    theirs = InstanceRef(provider="aws", region="us-east-1", instance_id=Planted("us-east-1").instance({})[0])
+    theirs = InstanceRef(
+        provider="aws", region="us-east-1", instance_id=Planted("us-east-1").instance({"Name": "theirs"})[0]
+    )
     with pytest.raises(InvalidRequest, match="was not created by costgpu"):
         aws.terminate(theirs)
     described = aws.describe(theirs)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from costgpu.models.instance import CreateRequest
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
@@ -30,6 +32,16 @@ def scheduler_role() -> str:
     if "costgpu-scheduler" not in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
         iam.create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
     return str(iam.get_role(RoleName="costgpu-scheduler")["Role"]["Arn"])
+
+
+def become_user(monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]) -> None:
+    """From here on this process is a user with that policy."""
+    iam = boto3.client("iam")
+    iam.create_user(UserName="ann")
+    iam.put_user_policy(UserName="ann", PolicyName="costgpu", PolicyDocument=json.dumps(document))
+    key = iam.create_access_key(UserName="ann")["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
 
 
 @dataclass

@@ -74,13 +74,22 @@ def install_regions() -> None:
 
 def install_key_pairs() -> None:
     """DeleteKeyPair by the id of the pair, and not only by its name."""
-    delete = KeyPairs.delete_key_pair
 
     def delete_key_pair(response: Any) -> ActionResult:
-        wanted, pairs = response._get_param("KeyPairId"), response.ec2_backend.key_pairs.values()
-        names = [pair.key_name for pair in pairs if wanted in (None, pair.id)]
-        response.querystring["KeyName"] = [response._get_param("KeyName") or next(iter(names), "")]
-        return delete(response)
+        wanted = {"key_name": response._get_param("KeyName"), "id": response._get_param("KeyPairId")}
+        response.error_on_dryrun()
+        backend = response.ec2_backend
+        found = next(
+            (
+                pair
+                for pair in backend.key_pairs.values()
+                if any(getattr(pair, name) == value for name, value in wanted.items() if value)
+            ),
+            None,
+        )
+        if found is not None:
+            backend.delete_key_pair(found.key_name)
+        return ActionResult({"Return": True, "KeyPairId": found.id if found else None})
 
     replace(KeyPairs, "delete_key_pair", delete_key_pair)
 

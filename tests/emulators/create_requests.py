@@ -69,7 +69,7 @@ class Requests:
     run_id: str = ""  # of every request; empty for another one each time
 
     def offer(self, instance_type: str = "", *, region: str = "", **changes: Any) -> Offer:
-        values = {"vcpus": 4, "accelerator": self.accelerator, **changes}
+        values: dict[str, Any] = {"vcpus": 4, "accelerator": self.accelerator, **changes}
         return offer_of(self.provider, region or self.region, instance_type or self.gpu_type, **values)
 
     def cpu_offer(self, **changes: Any) -> Offer:

@@ -1,6 +1,5 @@
 """The end of machines on Google Cloud: who ended them, what stays, and that none of it is missed."""
 
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,6 +33,18 @@ def shown(gcp: GcpProvider, ref: InstanceRef) -> Instance:
 def seen(gcp: GcpProvider, ref: InstanceRef) -> InstanceState | None:
     found = gcp.describe(ref)
     return found.state if found is not None else None
+
+
+def watched_to_its_end(gce: RunningComputeEngine, gcp: GcpProvider, ref: InstanceRef) -> Instance:
+    states: set[InstanceState | None] = set()
+
+    def over() -> bool:
+        states.add(seen(gcp, ref))
+        return not gce.alive()
+
+    gce.until(over)
+    assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
+    return shown(gcp, ref)
 
 
 def name(instance: Instance) -> str:
@@ -79,15 +90,7 @@ def test_google_deletes_a_running_one_at_its_deadline(gce: RunningComputeEngine,
     made = running(gce, gcp)
     gce.settings(shutdown_seconds=1.0)
     gce.advance(2 * 3600)
-    states: set[InstanceState | None] = set()
-
-    def over() -> bool:
-        states.add(seen(gcp, made.ref))
-        return not gce.alive()
-
-    gce.until(over)
-    assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = shown(gcp, made.ref)
+    last = watched_to_its_end(gce, gcp, made.ref)
     assert last.state is InstanceState.TERMINATED
     assert not last.by_guest
     assert not last.preempted
@@ -97,15 +100,7 @@ def test_preempted_is_told_apart_from_every_other_end(gce: RunningComputeEngine,
     made = running(gce, gcp, what=cpu_offer(spot=True))
     gce.settings(shutdown_seconds=0.5)
     gce.preempt(name(made))
-    states: set[InstanceState | None] = set()
-
-    def over() -> bool:
-        states.add(seen(gcp, made.ref))
-        return not gce.alive()
-
-    gce.until(over)
-    assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = shown(gcp, made.ref)
+    last = watched_to_its_end(gce, gcp, made.ref)
     assert last.preempted
     assert last.reason == "Instance was preempted."
     assert last.state is InstanceState.TERMINATED
@@ -170,8 +165,7 @@ def leave(gce: RunningComputeEngine, run_id: str) -> None:
 
 def test_what_a_run_leaves_is_found_and_removed(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     leave(gce, "r1")
-    wait: Callable[[], bool] = lambda: len(gce.leftovers()) == 6  # noqa: E731
-    gce.until(wait)
+    gce.until(lambda: len(gce.leftovers()) == 6)
     found = {each.resource_id: each for each in gcp.list_owned().leftovers}
     assert set(found) == {"us-central1-b/ours-d", "us-central1/ours-a", "ours-s"}
     disk = found["us-central1-b/ours-d"]

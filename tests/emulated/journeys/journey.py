@@ -317,7 +317,8 @@ def leftovers(cloud: Cloud) -> list[str]:
     import boto3
 
     if isinstance(cloud, RunningComputeEngine):
-        return cloud.leftovers()
+        rows: list[str] = cloud.leftovers()
+        return rows
     found = []
     for region in sorted({each["region"] for each in cloud.instances()}):
         session = boto3.Session("AKIALOOK", "secret", region_name=region)

@@ -33,10 +33,6 @@ class AwsHarness(Harness):
         """Nothing is shared but boto3's parsed models, which take half a second to read."""
         return AwsProvider(clock=self.clock, regions=("us-east-1", "us-west-2"), session=self._session)
 
-    def close(self) -> None:
-        """A new account for the next one."""
-        self.cloud.reset()
-
     def unknown(self) -> InstanceRef:
         return InstanceRef(provider="aws", region=self.region, instance_id="i-0123456789abcdef0")
 

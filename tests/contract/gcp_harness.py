@@ -1,7 +1,5 @@
 """The adapter of Google Cloud with Google's own client, on the emulated project."""
 
-import json
-import urllib.request
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,7 +9,7 @@ from costgpu.models.instance import CreateRequest, Instance, InstanceRef
 from costgpu.providers.base import TAG_RUN, Provider
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.contract.harness import Harness
-from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
+from tests.emulators.compute_engine.client import RunningComputeEngine
 
 TAGS = "targetTags"
 HASTE = 10.0  # how much faster time goes by while a machine's end is waited for
@@ -51,10 +49,6 @@ class GcpHarness(Harness):
     def client(self) -> Provider:
         return GcpProvider(clock=self.clock)
 
-    def close(self) -> None:
-        """A new project for the next one."""
-        self.cloud.reset()
-
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """In haste where the wait is one for the end of a lease."""
         long = seconds > self.short_lease_seconds and self._ran
@@ -79,7 +73,7 @@ class GcpHarness(Harness):
     def foreign(self) -> Instance:
         zone = f"{self.region}-a"
         image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-        self._post(
+        self.cloud.ask(
             f"zones/{zone}/instances",
             {
                 "name": "costgpu-look-alike",
@@ -98,7 +92,7 @@ class GcpHarness(Harness):
 
     def foreign_is_well(self) -> bool:
         machines = {row["id"] for row in self.cloud.instances("PROVISIONING", "STAGING", "RUNNING")}
-        rules = {row["name"] for row in self._get("global/firewalls").get("items", [])}
+        rules = {row["name"] for row in self.cloud.ask("global/firewalls").get("items", [])}
         return all(name in machines | rules | self._disks() for name in self._foreign)
 
     def foreign_resource(self, run_id: str) -> bool:
@@ -109,7 +103,7 @@ class GcpHarness(Harness):
             "allowed": [{"IPProtocol": "tcp", "ports": ["443"]}],
             "sourceRanges": ["0.0.0.0/0"],
         }
-        self._post("global/firewalls", rule)
+        self.cloud.ask("global/firewalls", rule)
         self._foreign.append(rule["name"])  # type: ignore[arg-type]
         assert self.until(self.foreign_is_well, 5)
         return True
@@ -118,21 +112,21 @@ class GcpHarness(Harness):
         zone, name = f"{self.region}-a", f"disk-{len(self._made)}"
         self._made.append(name)
         label = TAG_RUN if tagged else f"{TAG_RUN}-x"
-        self._post(f"zones/{zone}/disks", {"name": name, "sizeGb": "10", "labels": {label: run_id}})
+        self.cloud.ask(f"zones/{zone}/disks", {"name": name, "sizeGb": "10", "labels": {label: run_id}})
         assert self.until(lambda: name in self._disks(), 5)
         if not tagged:
             self._foreign.append(name)
         return f"{zone}/{name}"
 
     def _disks(self) -> set[str]:
-        return {row["name"] for row in self._get(f"zones/{self.region}-a/disks").get("items", [])}
+        return {row["name"] for row in self.cloud.ask(f"zones/{self.region}-a/disks").get("items", [])}
 
     def power_off(self, ref: InstanceRef) -> None:
         self.cloud.power_off(ref.instance_id.partition("/")[2])
 
     def stop(self, ref: InstanceRef) -> bool:
         zone, _, name = ref.instance_id.partition("/")
-        self._post(f"zones/{zone}/instances/{name}/stop", {})
+        self.cloud.ask(f"zones/{zone}/instances/{name}/stop", {})
         return True
 
     def let_in(self, instance: Instance) -> set[str] | None:
@@ -140,7 +134,7 @@ class GcpHarness(Harness):
         tag = f"costgpu-{instance.run_id}"
         rules = [
             row
-            for row in self._get("global/firewalls")["items"]
+            for row in self.cloud.ask("global/firewalls")["items"]
             if row["direction"] == "INGRESS" and (TAGS not in row or tag in row[TAGS]) and _concerns_ssh(row)
         ]
         allowed: set[str] = set()
@@ -163,22 +157,6 @@ class GcpHarness(Harness):
 
     def enforces_the_lease(self) -> bool:
         return True
-
-    def _get(self, path: str) -> Any:
-        return self._call("GET", path, None)
-
-    def _post(self, path: str, document: dict[str, Any]) -> None:
-        self._call("POST", path, document)
-
-    def _call(self, method: str, path: str, document: dict[str, Any] | None) -> Any:
-        request = urllib.request.Request(
-            f"{self.cloud.url}/compute/v1/projects/{PROJECT}/{path}",
-            method=method,
-            data=json.dumps(document).encode() if document is not None else None,
-            headers={"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=30) as reply:
-            return json.load(reply)
 
 
 def _concerns_ssh(row: dict[str, Any]) -> bool:

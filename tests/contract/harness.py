@@ -8,18 +8,16 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
 from costgpu.clock import Clock, ManualClock, SystemClock
 from costgpu.errors import Unreachable
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import Provider
 from costgpu.providers.local.provider import LocalProvider
+from tests.emulators.create_requests import offer_of, request_of
 from tests.fake_cloud import FakeCloud, FakeProvider
 
 SECRET = "LINE-OF-A-PRIVATE-KEY"
@@ -27,50 +25,19 @@ BOOT = f"#!/bin/sh\n: {SECRET}\necho this machine is up\n"
 RUN = "r7k2m9x4q1ab"
 
 
-def offer_of(provider: str, region: str, instance_type: str) -> Offer:
-    """A plausible one."""
-    return Offer(
-        provider=provider,
-        instance_type=instance_type,
-        family=instance_type.split(".", maxsplit=1)[0],
-        region=region,
-        zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal("0.1"),
-        vcpus=2,
-        memory_gib=4.0,
-        architecture="x86_64",
-        accelerator=None,
-        price_source="test",
-        price_as_of=date(2026, 11, 1),
-    )
-
-
 class Harness:
-    """One provider under test. Subclasses give what differs.
-
-    Attributes:
-        name: Of the provider.
-        region: Where the requests go.
-        other_region: Another that the account can use; None if there is none.
-        instance_type: What is asked for.
-        other_type: Another.
-        consistency_seconds: So long queries may not know a new instance.
-        end_seconds: So long terminating may take.
-        lease_seconds: A lease that is long enough not to end during a check.
-        short_lease_seconds: One that is just long enough to boot.
-        power_off_stops: Whether the provider only stops a machine that powers itself off, and keeps its disk.
-    """
+    """One provider under test. Subclasses give what differs."""
 
     name: ClassVar[str]
-    region: ClassVar[str]
-    other_region: ClassVar[str | None] = None
-    instance_type: ClassVar[str]
+    region: ClassVar[str]  # where the requests go
+    other_region: ClassVar[str | None] = None  # another that the account can use; None if there is none
+    instance_type: ClassVar[str]  # what is asked for
     other_type: ClassVar[str]
-    consistency_seconds: ClassVar[float] = 0.0
-    end_seconds: ClassVar[float] = 60.0
-    lease_seconds: ClassVar[float] = 600.0
-    short_lease_seconds: ClassVar[float] = 30.0
+    consistency_seconds: ClassVar[float] = 0.0  # so long queries may not know a new instance
+    end_seconds: ClassVar[float] = 60.0  # so long terminating may take
+    lease_seconds: ClassVar[float] = 600.0  # a lease that is long enough not to end during a check
+    short_lease_seconds: ClassVar[float] = 30.0  # one that is just long enough to boot
+    # whether the provider only stops a machine that powers itself off, and keeps its disk
     power_off_stops: ClassVar[bool] = False
     clock: Clock
     _watcher: Provider | None = None
@@ -85,20 +52,9 @@ class Harness:
     def request(self, run_id: str = RUN, attempt: int = 1, **changes: Any) -> CreateRequest:
         """A create call."""
         until = self.clock.now().replace(microsecond=0) + timedelta(seconds=self.lease_seconds)
-        made = CreateRequest(
-            run_id=run_id,
-            token=f"{run_id}-{attempt}",
-            name="train",
-            owner="ann@laptop",
-            offer=offer_of(self.name, self.region, self.instance_type),
-            zone=None,
-            disk_gib=100,
-            lease_until=until,
-            boot_script=BOOT,
-            allow_from="203.0.113.7/32",
-            tags={"team": "vision"},
-        )
-        return replace(made, **changes)
+        offer = offer_of(self.name, self.region, self.instance_type)
+        values: dict[str, Any] = {"lease_until": until, "boot_script": BOOT, "tags": {"team": "vision"}, **changes}
+        return request_of(offer, run_id, attempt, **values)
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for it; whether it came true in time."""

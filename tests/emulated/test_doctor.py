@@ -10,6 +10,7 @@ from costgpu.providers.aws.policy import policy
 from tests.cli.here import told
 from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.ec2.client import RunningEc2
+from tests.emulators.ec2.planted_orphans import become_user
 
 boto3 = sdk.boto3()
 AWS = ("--infra", "aws/us-east-1")
@@ -38,16 +39,6 @@ def document_without(*actions: str) -> dict[str, Any]:
         held = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
         statement["Action"] = [action for action in held if action not in actions] or ["none:None"]
     return found
-
-
-def become_user(monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]) -> None:
-    """From here on this process is a user with that policy."""
-    iam = boto3.client("iam")
-    iam.create_user(UserName="ann")
-    iam.put_user_policy(UserName="ann", PolicyName="costgpu", PolicyDocument=json.dumps(document))
-    key = iam.create_access_key(UserName="ann")["AccessKey"]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
 
 
 def test_all_is_well_with_the_shipped_policy(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,4 @@
-"""What the control sides of the emulated clouds, under ``/emu/``, have in common: JSON in, JSON out.
-
-- GET  requests: every API request so far; POST requests: forget them
-- POST settings {SOMETHING_seconds: value}; clock {advance_seconds}
-- GET  faults; POST faults {faults: [see `faults.Fault`], add: beside those that are there}; kill {see `faults.KillOrder`}
-"""
+"""What the control sides of the emulated clouds, under ``/emu/``, have in common: JSON in, JSON out."""
 
 import json
 from datetime import timedelta
@@ -16,44 +11,45 @@ _JSON = [("Content-Type", "application/json")]
 
 
 class ControlSide:
-    """Answers requests: ``POST power-off`` is the method `_post_power_off`."""
+    """Its public methods are what a test can ask and order: ``POST power_off`` with arguments is `power_off`."""
 
     def __init__(self, state: Any, faults: FaultInjector) -> None:
         self._state, self._faults = state, faults
 
-    def answer(self, method: str, what: str, body: bytes) -> Reply:
+    def _answer(self, verb: str, body: bytes) -> Reply:
         """One request; an unknown one is a 404, a wrong one a 400 with the reason."""
-        handler = getattr(self, f"_{method.lower()}_{what.replace('-', '_')}", None)
-        if handler is None:
+        method = None if verb.startswith("_") else getattr(self, verb, None)
+        if method is None:
             return Reply("404 Not Found", _JSON, b'{"error": "no such control"}')
+        given, named = json.loads(body)
         try:
-            answer = handler(**json.loads(body or b"{}"))
+            answer = method(*given, **named)
         except (KeyError, TypeError, ValueError, StopIteration) as error:
             return Reply("400 Bad Request", _JSON, json.dumps({"error": repr(error)}).encode())
         return Reply("200 OK", _JSON, json.dumps(answer).encode())
 
-    def _get_requests(self) -> list[dict[str, Any]]:
+    def requests(self) -> list[dict[str, Any]]:
+        """Every API request since the last `forget_requests`."""
         return list(self._faults.recorded)
 
-    def _post_requests(self) -> None:
+    def forget_requests(self) -> None:
         self._faults.recorded = []
 
-    def _post_settings(self, **values: float) -> None:
+    def settings(self, **values: float) -> None:
+        """How long phases last, such as `pending_seconds`."""
         for name, value in values.items():
             if not name.endswith("_seconds") or not hasattr(self._state, name):
                 raise KeyError(name)
             setattr(self._state, name, float(value))
 
-    def _post_clock(self, advance_seconds: float) -> str:
-        self._state.ahead += timedelta(seconds=advance_seconds)
-        now: str = self._state.now().isoformat()
-        return now
+    def advance(self, seconds: float) -> None:
+        """The cloud's clock (not its guests') goes on."""
+        self._state.ahead += timedelta(seconds=seconds)
 
-    def _get_faults(self) -> list[int]:
-        return [fault.times for fault in self._faults.faults]
-
-    def _post_faults(self, faults: list[dict[str, Any]], add: bool = False) -> None:
+    def fault(self, *faults: dict[str, Any], add: bool = False) -> None:
+        """Replaces the faults, or adds to them; see `faults.Fault`."""
         self._faults.faults = [*(self._faults.faults if add else ()), *(Fault(**fault) for fault in faults)]
 
-    def _post_kill(self, **order: Any) -> None:
-        self._faults.kills.append(KillOrder(**order))
+    def kill(self, pid: int, at: int, when: str = "before", **order: Any) -> None:
+        """SIGKILL for `pid` at the `at`-th API request from now; see `faults.KillOrder`."""
+        self._faults.kills.append(KillOrder(pid=pid, at=at, when=when, **order))

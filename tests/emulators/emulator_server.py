@@ -37,7 +37,7 @@ class EmulatorServer:
         path = environ["PATH_INFO"]
         try:
             if path.startswith("/emu/"):
-                reply = self.control.answer(environ["REQUEST_METHOD"], path.removeprefix("/emu/"), body)
+                reply = self.control._answer(path.removeprefix("/emu/"), body)
             else:
                 reply = self.serve(environ, body)
         except LostReply:

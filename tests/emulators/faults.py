@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,6 @@ class Fault:
     region: str = ""
     service: str = ""
     access_key: str = ""
-    where: dict[str, str] = field(default_factory=dict)  # parameters
 
     def concerns(self, call: ApiCall) -> bool:
         return (
@@ -48,7 +47,6 @@ class Fault:
             and self.region in ("", call.region)
             and self.service in ("", call.service)
             and self.access_key in ("", call.access_key)
-            and all(str(call.params.get(key)) == value for key, value in self.where.items())
         )
 
 

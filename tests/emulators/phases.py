@@ -22,4 +22,11 @@ class Phases:
             self.dwell(name)
             action(*args)
 
-        threading.Thread(target=wait, daemon=True).start()
+        later(0, wait)
+
+
+def later(seconds: float, action: Callable[..., None], *args: Any) -> None:
+    """Runs something in a thread of its own after a while."""
+    timer = threading.Timer(seconds, action, args)
+    timer.daemon = True
+    timer.start()

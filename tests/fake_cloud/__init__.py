@@ -9,25 +9,10 @@ What a client sees is `FakeProvider` (the `Provider` protocol) and `FakeHost` (t
 structurally). What a test asks afterwards is `FakeCloud`: who is alive, what is billed, what was touched.
 """
 
-from tests.fake_cloud.capacity import CapacityRule
 from tests.fake_cloud.cloud import FakeCloud
-from tests.fake_cloud.faults import Call, Faults
 from tests.fake_cloud.host import FakeHost
-from tests.fake_cloud.instance import FakeInstance
 from tests.fake_cloud.provider import FakeProvider
-from tests.fake_cloud.script import AgentRules, JobScript, MachineScript
+from tests.fake_cloud.script import JobScript, MachineScript
 from tests.fake_cloud.spec import SPEC
 
-__all__ = [
-    "SPEC",
-    "AgentRules",
-    "Call",
-    "CapacityRule",
-    "FakeCloud",
-    "FakeHost",
-    "FakeInstance",
-    "FakeProvider",
-    "Faults",
-    "JobScript",
-    "MachineScript",
-]
+__all__ = ["SPEC", "FakeCloud", "FakeHost", "FakeProvider", "JobScript", "MachineScript"]

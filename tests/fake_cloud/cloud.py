@@ -9,7 +9,7 @@ from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
 from costgpu.providers.base import TAG_RUN, OrphanedResource
-from tests.fake_cloud.capacity import CapacityRule
+from tests.fake_cloud.faults import CapacityRule
 from tests.fake_cloud.host import FakeHost
 from tests.fake_cloud.instance import FakeInstance
 from tests.fake_cloud.machinery import Machinery
@@ -45,18 +45,9 @@ class FakeCloud(Machinery):
 
     # -- what a test scripts ------------------------------------------------------------------------------------------
 
-    def no_capacity(
-        self,
-        *,
-        region: str | None = None,
-        zone: str | None = None,
-        instance_type: str | None = None,
-        spot: bool | None = None,
-        times: int | None = None,
-    ) -> None:
+    def no_capacity(self, **where: Any) -> None:
         """From now on such requests are refused; see `CapacityRule`."""
-        rule = CapacityRule(region=region, zone=zone, instance_type=instance_type, spot=spot, times=times)
-        self.no_capacity_rules.append(rule)
+        self.no_capacity_rules.append(CapacityRule(**where))
 
     def cut_network(self, seconds: float = NEVER, *, after: float = 0.0, instance_id: str | None = None) -> None:
         """No client reaches the machines (or this one) for a while; the provider's API still answers."""
@@ -96,12 +87,12 @@ class FakeCloud(Machinery):
             self.known(instance_id).stop(self.time(), seconds)
 
     def kill_agent(self, instance_id: str) -> None:
-        """The agent on a machine dies."""
+        """The agent on a machine dies; the job and the watchdog do not."""
         with self.lock:
             self.settle()
             guest = self.known(instance_id).guest
             if guest is not None:
-                guest.kill_agent(self.time())
+                guest.agent = False
 
     def unstick(self) -> None:
         """Whatever was stuck terminating is gone now."""

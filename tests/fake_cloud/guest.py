@@ -10,48 +10,39 @@ from dataclasses import dataclass, field
 
 from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, LogStream
 from costgpu.models.run import EndedBy
-from tests.fake_cloud.script import NEVER, AgentRules, JobScript, MachineScript
+from tests.fake_cloud.script import NEVER, JobScript, MachineScript
 
+UNCLAIMED_SECONDS = 900.0  # without any client before a job was started, until power-off
+LINGER_SECONDS = 120.0  # without a word of a client, once outputs are safe, until power-off
+PATIENCE_SECONDS = 900.0  # once outputs are safe, until power-off even if a client looks on
+COLLECT_SECONDS = 60.0  # kept free, besides the job's grace, between the job's end and the deadline
+SHORT_LEASE_SHARE = 0.2  # never more than this share of the whole time is kept free
+LAST_SECONDS = 2.0  # how long before the deadline the agent switches off, ahead of the watchdog
+UPLOAD_SECONDS = 2.0  # what an upload takes
+NOTICE_SECONDS = 120.0  # how long before a machine is taken back it is told
 Event = tuple[float, Callable[[float], None]]
 
 
 @dataclass(kw_only=True)
 class FakeJob:
-    """The one job of a machine, and how far it is.
+    """The one job of a machine, and how far it is."""
 
-    Attributes:
-        order: What was asked for.
-        script: What it does.
-        secrets: What arrived on standard input; in the memory of the machine only, and never printed.
-        uploads: ``outputs`` and ``logs`` -> URL.
-        setup_at: When the set-up began, on the cloud's time line.
-        job_at: When the job began; None until then.
-        stop_at: When it was told to end; None if it was not.
-        reason: Why it was told to end or, once finished, why it ended.
-        finished_at: None until it has.
-        exit_code: None until it has.
-        uploaded_at: When outputs and logs were in the bucket; None until then.
-        collected_at: When a client said that it has fetched all of it; None until then.
-        met: Whether a client was there when it ended, or later.
-        cancelled_at: When a client asked for its end.
-        outputs: What lies in the working folder at the end.
-    """
-
-    order: JobOrder
-    script: JobScript
-    setup_at: float
+    order: JobOrder  # what was asked for
+    script: JobScript  # what it does
+    setup_at: float  # when the set-up began, on the cloud's time line
+    # what arrived on standard input; in the memory of the machine only, and never printed
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    uploads: Mapping[str, str] = field(default_factory=dict, repr=False)
-    job_at: float | None = None
-    stop_at: float | None = None
-    reason: EndReason | None = None
-    finished_at: float | None = None
-    exit_code: int | None = None
-    uploaded_at: float | None = None
-    collected_at: float | None = None
-    met: bool = False
-    cancelled_at: float | None = None
-    outputs: Mapping[str, bytes] = field(default_factory=dict)
+    uploads: Mapping[str, str] = field(default_factory=dict, repr=False)  # ``outputs`` and ``logs`` -> URL
+    job_at: float | None = None  # when the job began; None until then
+    stop_at: float | None = None  # when it was told to end; None if it was not
+    reason: EndReason | None = None  # why it was told to end or, once finished, why it ended
+    finished_at: float | None = None  # None until it has
+    exit_code: int | None = None  # None until it has
+    uploaded_at: float | None = None  # when outputs and logs were in the bucket; None until then
+    collected_at: float | None = None  # when a client said that it has fetched all of it; None until then
+    met: bool = False  # whether a client was there when it ended, or later
+    cancelled_at: float | None = None  # when a client asked for its end
+    outputs: Mapping[str, bytes] = field(default_factory=dict)  # what lies in the working folder at the end
 
     @property
     def phase(self) -> JobPhase:
@@ -62,8 +53,6 @@ class FakeJob:
 
     def chunks(self) -> Iterator[tuple[float, LogStream, bytes]]:
         """What it writes: (time, stream, bytes), as far as it is known by now."""
-        if self.script.setup_output:
-            yield self.setup_at, LogStream.STDERR, self.script.setup_output
         if self.job_at is None:
             return
         until = NEVER if self.finished_at is None else self.finished_at
@@ -78,50 +67,37 @@ class FakeJob:
 
 
 class Guest:
-    """A booted machine.
-
-    Attributes:
-        job: None until one was started.
-        agent: Whether the agent is there and alive.
-        files: The working folder as it was sent.
-        bucket: Where uploads go: URL -> path -> content.
-    """
+    """A booted machine."""
 
     def __init__(
         self,
         *,
         machine: MachineScript,
         job_script: JobScript,
-        rules: AgentRules,
         booted_at: float,
         lease_at: float,
-        lifetime_seconds: float,
         preempted_at: float | None,
         watchdog_works: Callable[[], bool],
         agent_works: Callable[[], bool],
         power_off: Callable[[float, EndedBy, EndReason], None],
-        on_machine_clock: Callable[[float], float],
+        on_time_line: Callable[[float], float],
         bucket: dict[str, Mapping[str, bytes]],
     ) -> None:
         self.machine = machine
-        self.job: FakeJob | None = None
-        self.agent = False
-        self.files: dict[str, FileEntry] = {}
+        self.job: FakeJob | None = None  # None until one was started
+        self.agent = False  # whether the agent is there and alive
+        self.files: dict[str, FileEntry] = {}  # the working folder as it was sent
         self.links: dict[str, str] = {}
-        self.bucket = bucket
+        self.bucket = bucket  # where uploads go: URL -> path -> content
         self.booted_at = booted_at
         self.followers = 0
         self.preempted_at = preempted_at
         self._job_script = job_script
-        self._rules = rules
-        # The lease as the machine's own clock sees it, and the time since boot: whichever comes first.
-        self._watchdog_at = min(max(booted_at, lease_at - machine.clock_skew_seconds), booted_at + lifetime_seconds)
+        self._watchdog_at = max(booted_at, lease_at)
         self._watchdog_works, self._agent_works = watchdog_works, agent_works
         self._power_off = power_off
-        self._on_machine_clock = on_machine_clock
+        self._on_time_line = on_time_line
         self._agent_since = booted_at
-        self._agent_dead_since: float | None = None
-        self._agent_dies_at = NEVER
         self._ever_installed = False
         self._contact = booted_at
 
@@ -140,16 +116,7 @@ class Guest:
         """The agent is put there and started, if it does not run."""
         self.heard(at)
         if not self.agent:
-            first = not self._ever_installed
-            self._start_agent(at)
-            if first and self.machine.agent_dies_at is not None:
-                self._agent_dies_at = at + self.machine.agent_dies_at
-            self._ever_installed = True
-
-    def kill_agent(self, at: float) -> None:
-        """The agent dies; the job and the watchdog do not."""
-        if self.agent:
-            self.agent, self._agent_dead_since, self._agent_dies_at = False, at, NEVER
+            self.agent, self._agent_since, self._ever_installed = True, at, True
 
     def start(self, at: float, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
         """Starts the job, once."""
@@ -167,10 +134,6 @@ class Guest:
         """What can happen next; the earliest counts, and then the question is asked again."""
         if not self.machine.boots:
             return
-        if self._agent_dead_since is not None and self.machine.agent_back_after is not None:
-            yield self._agent_dead_since + self.machine.agent_back_after, self._start_agent
-        if self.agent and self._agent_dies_at < NEVER:
-            yield self._agent_dies_at, self.kill_agent
         if self.job is not None:
             yield from self._job_events(self.job)
         if self.agent and self._agent_works():
@@ -178,7 +141,7 @@ class Guest:
         if self._watchdog_works():
             yield self._watchdog_at, self._off(EndedBy.WATCHDOG, EndReason.DEADLINE)
             if not self._ever_installed:
-                unclaimed = self.booted_at + self._rules.unclaimed_seconds
+                unclaimed = self.booted_at + UNCLAIMED_SECONDS
                 yield unclaimed, self._off(EndedBy.WATCHDOG, EndReason.UNCLAIMED)
 
     def _job_events(self, job: FakeJob) -> Iterator[Event]:
@@ -197,44 +160,37 @@ class Guest:
         if job is None:
             if not self.followers:
                 since = max(self._agent_since, self._contact)
-                yield since + self._rules.unclaimed_seconds, self._off(EndedBy.AGENT, EndReason.UNCLAIMED)
+                yield since + UNCLAIMED_SECONDS, self._off(EndedBy.AGENT, EndReason.UNCLAIMED)
             return
-        deadline, since, rules = self._on_machine_clock(job.order.deadline_epoch), self._agent_since, self._rules
+        deadline, since = self._on_time_line(job.order.deadline_epoch), self._agent_since
         if job.finished_at is None:
             if job.stop_at is None:
                 for at, reason in self._limits(job, deadline):
                     yield max(at, since), self._stopper(reason)
         else:
             if job.uploads and job.uploaded_at is None:
-                yield max(job.finished_at, since) + rules.upload_seconds, self._uploaded
+                yield max(job.finished_at, since) + UPLOAD_SECONDS, self._uploaded
             safe = [at for at in (job.uploaded_at, job.collected_at) if at is not None]
             if safe and job.order.power_off:
                 off = self._off(EndedBy.AGENT, job.reason or EndReason.DEADLINE)
-                yield max(min(safe) + rules.patience_seconds, since), off
+                yield max(min(safe) + PATIENCE_SECONDS, since), off
                 if not self.followers:
-                    left = self._contact + rules.linger_seconds if job.met else 0.0
+                    left = self._contact + LINGER_SECONDS if job.met else 0.0
                     yield max(min(safe), left, since), off
-        yield max(deadline - rules.last_seconds, since), self._off(EndedBy.AGENT, EndReason.DEADLINE)
+        yield max(deadline - LAST_SECONDS, since), self._off(EndedBy.AGENT, EndReason.DEADLINE)
 
     def _limits(self, job: FakeJob, deadline: float) -> Iterator[tuple[float, EndReason]]:
-        order, script = job.order, job.script
+        order = job.order
         if job.cancelled_at is not None:
             yield job.cancelled_at, EndReason.CANCELLED
-        share = self._rules.short_lease_share * max(0.0, deadline - self.booted_at)
-        yield deadline - min(order.grace_seconds + self._rules.collect_seconds, share), EndReason.DEADLINE
+        share = SHORT_LEASE_SHARE * max(0.0, deadline - self.booted_at)
+        yield deadline - min(order.grace_seconds + COLLECT_SECONDS, share), EndReason.DEADLINE
         if order.spot and self.preempted_at is not None:
-            yield self.preempted_at - self.machine.preemption_notice_seconds, EndReason.PREEMPTED
+            yield self.preempted_at - NOTICE_SECONDS, EndReason.PREEMPTED
         if job.job_at is None:
             return
         if order.max_duration_seconds is not None:
             yield job.job_at + order.max_duration_seconds, EndReason.MAX_DURATION
-        if order.idle_seconds is not None and script.idle_after is not None:
-            yield job.job_at + script.idle_after + order.idle_seconds, EndReason.IDLE
-        if script.disk_full_after is not None:
-            yield job.job_at + script.disk_full_after, EndReason.DISK_FULL
-
-    def _start_agent(self, at: float) -> None:
-        self.agent, self._agent_since, self._agent_dead_since = True, at, None
 
     def _off(self, by: EndedBy, reason: EndReason) -> Callable[[float], None]:
         return lambda at: self._power_off(at, by, reason)
@@ -263,7 +219,7 @@ class Guest:
         job = self._the_job()
         killed = job.script.sigterm_seconds > job.order.grace_seconds
         left = job.script.checkpoint if job.job_at is not None else {}
-        self._finish(at, job.reason or EndReason.CANCELLED, 137 if killed else job.script.sigterm_exit_code, left)
+        self._finish(at, job.reason or EndReason.CANCELLED, 137 if killed else 143, left)
 
     def _finish(self, at: float, reason: EndReason, exit_code: int, outputs: Mapping[str, bytes]) -> None:
         job = self._the_job()

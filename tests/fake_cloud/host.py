@@ -6,42 +6,19 @@ import fnmatch
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
 from costgpu.models.job import FileEntry, JobOrder, JobPhase, JobStatus, LogStream, Outputs
 from tests.fake_cloud.guest import FakeJob, Guest
 
 if TYPE_CHECKING:
+    from costgpu.runner.machine.host import LogPosition, Selection
     from tests.fake_cloud.cloud import FakeCloud
 
 T = TypeVar("T")
 STEP_SECONDS = 60.0  # a follower looks at least so often
 LEAST_STEP_SECONDS = 0.001
-
-
-class Position(Protocol):
-    """How many bytes of each stream have been seen."""
-
-    @property
-    def stdout(self) -> int:
-        """Bytes."""
-
-    @property
-    def stderr(self) -> int:
-        """Bytes."""
-
-
-class Files(Protocol):
-    """What is sent."""
-
-    @property
-    def files(self) -> tuple[FileEntry, ...]:
-        """With checksums."""
-
-    @property
-    def links(self) -> Mapping[str, str]:
-        """Path -> target."""
 
 
 class FakeHost:
@@ -64,7 +41,7 @@ class FakeHost:
 
         self._call("install", put)
 
-    def send(self, selection: Files) -> int:
+    def send(self, selection: Selection) -> int:
         """Sends what is not there yet."""
 
         def put(guest: Guest) -> int:
@@ -88,7 +65,7 @@ class FakeHost:
         """Now; it is read from the machine's disk, so that a dead agent hides nothing."""
         return self._call("status", self._status)
 
-    def follow(self, position: Position, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
+    def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
         """Hands on what the job writes, as the clock goes on, until it is over."""
         seen = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
         guest = self._call("follow", lambda guest: guest)
@@ -176,14 +153,13 @@ class FakeHost:
         job, now = guest.job, self._cloud.time()
         if job is None:
             return JobStatus(phase=JobPhase.WAITING)
-        skew = guest.machine.clock_skew_seconds
         finished = job.finished_at
         return JobStatus(
             phase=job.phase,
             reason=job.reason if finished is not None else None,
             exit_code=job.exit_code,
-            started_epoch=self._cloud.epoch(job.setup_at) + skew,
-            finished_epoch=self._cloud.epoch(finished) + skew if finished is not None else None,
+            started_epoch=self._cloud.epoch(job.setup_at),
+            finished_epoch=self._cloud.epoch(finished) if finished is not None else None,
             stdout_bytes=len(job.written(LogStream.STDOUT, now)),
             stderr_bytes=len(job.written(LogStream.STDERR, now)),
             uploaded=job.uploaded_at is not None,

@@ -25,59 +25,32 @@ REASONS = {
 
 @dataclass(kw_only=True)
 class FakeInstance:
-    """An instance, ours or foreign. Times are seconds on the cloud's time line.
+    """An instance, ours or foreign. Times are seconds on the cloud's time line."""
 
-    Attributes:
-        ref: Its name.
-        request: What created it; None on a foreign one.
-        tags: As they are on it.
-        zone: Where.
-        instance_type: What.
-        created_at: When the create call was carried out.
-        running_at: When the provider calls it running.
-        visible_at: From when on queries know it.
-        address: Its public address.
-        wall: From the time line to the provider's clock, as Unix time.
-        make_guest: Called when it runs.
-        deadline_at: When the provider itself ends it; None if it does not.
-        preempted_at: When the provider takes it back; None if it does not.
-        terminating_seconds: How long terminating takes.
-        state: Now.
-        state_reason: The provider's words for it.
-        ended_by: The truth about who ended it, which no client can see; None while it lives.
-        end_reason: Likewise, what for.
-        guest: None until it runs.
-        off_at: When it switched itself off, if that has only stopped it.
-        terminating_at: When its end began; billing ends there.
-        terminated_at: When it was gone.
-        terminate_calls: How often its end was asked for.
-    """
-
-    ref: InstanceRef
-    request: CreateRequest | None
-    tags: Mapping[str, str]
-    zone: str
-    instance_type: str
-    created_at: float
-    running_at: float
-    visible_at: float
-    address: str
-    wall: Callable[[float], float]
-    make_guest: Callable[[FakeInstance], Guest]
-    deadline_at: float | None
-    preempted_at: float | None
-    terminating_seconds: float
+    ref: InstanceRef  # its name
+    request: CreateRequest | None  # what created it; None on a foreign one
+    tags: Mapping[str, str]  # as they are on it
+    zone: str  # where
+    instance_type: str  # what
+    created_at: float  # when the create call was carried out
+    running_at: float  # when the provider calls it running
+    visible_at: float  # from when on queries know it
+    address: str  # its public address
+    wall: Callable[[float], float]  # from the time line to the provider's clock, as Unix time
+    make_guest: Callable[[FakeInstance], Guest]  # called when it runs
+    preempted_at: float | None = None  # when the provider takes it back; None if it does not
+    terminating_seconds: float  # how long terminating takes
     spot: bool = False
-    state: InstanceState = InstanceState.PENDING
-    state_reason: str = ""
-    ended_by: EndedBy | None = None
-    end_reason: EndReason | None = None
-    guest: Guest | None = None
+    state: InstanceState = InstanceState.PENDING  # now
+    state_reason: str = ""  # the provider's words for it
+    ended_by: EndedBy | None = None  # the truth about who ended it, which no client can see; None while it lives
+    end_reason: EndReason | None = None  # likewise, what for
+    guest: Guest | None = None  # None until it runs
     stopped_due: float = NEVER
-    off_at: float | None = None
-    terminating_at: float | None = None
-    terminated_at: float | None = None
-    terminate_calls: int = 0
+    off_at: float | None = None  # when it switched itself off, if that has only stopped it
+    terminating_at: float | None = None  # when its end began; billing ends there
+    terminated_at: float | None = None  # when it was gone
+    terminate_calls: int = 0  # how often its end was asked for
     now: float = field(default=0.0)
 
     @property
@@ -160,8 +133,6 @@ class FakeInstance:
             yield self.running_at, lambda _: self._run()
         if self.state is InstanceState.STOPPING:
             yield self.stopped_due, lambda _: self._stopped()
-        if self.deadline_at is not None and self.off_at is None:
-            yield self.deadline_at, self._deadline
         if self.preempted_at is not None and self.state is not InstanceState.STOPPED:
             yield self.preempted_at, self._preempted
         if self.state is InstanceState.RUNNING and self.guest is not None:
@@ -177,9 +148,6 @@ class FakeInstance:
 
     def _gone(self, at: float) -> None:
         self.state, self.terminated_at = InstanceState.TERMINATED, at
-
-    def _deadline(self, at: float) -> None:
-        self.begin_end(at, EndedBy.PROVIDER, EndReason.DEADLINE, "termination time reached")
 
     def _preempted(self, at: float) -> None:
         self.begin_end(at, EndedBy.PROVIDER, EndReason.PREEMPTED)

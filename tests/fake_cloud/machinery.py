@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar, cast
 
@@ -12,47 +12,18 @@ from costgpu.errors import HostUnreachable
 from costgpu.models.instance import CreateRequest, InstanceRef, InstanceState
 from costgpu.models.offer import PurchaseOption
 from costgpu.providers.base import TAG_RUN
-from tests.fake_cloud.capacity import CapacityRule
-from tests.fake_cloud.faults import Call, Faults
+from tests.fake_cloud.faults import Call, CapacityRule, Faults
 from tests.fake_cloud.guest import Guest
 from tests.fake_cloud.instance import FakeInstance
 from tests.fake_cloud.resources import Resources
-from tests.fake_cloud.script import NEVER, AgentRules, JobScript, MachineScript
+from tests.fake_cloud.script import NEVER, JobScript, MachineScript
 
 T = TypeVar("T")
 REGIONS = ("us-east-1", "us-west-2", "eu-central-1")
 
 
 class Machinery:
-    """What exists and happens, and the part of the cloud that its clients call.
-
-    Attributes:
-        clock: Tells the true time; blocking calls sleep on it.
-        faults: What goes wrong next.
-        calls: Every call of every client, oldest first.
-        script: What the jobs of machines that boot from now on do.
-        machine: How machines that are created from now on come up.
-        rules: Limits of the agents.
-        scripts: Run id -> `JobScript` where it is another than `script`.
-        machines: Queue of `MachineScript`s for the next created machines, before `machine` counts again.
-        regions: What the account can use. Zones are ``<region>a`` to ``c``.
-        unreachable_regions: Region -> why it cannot be asked.
-        visible_after_seconds: Eventual consistency: so long queries do not know a new instance.
-        remembers_seconds: So long a terminated instance is described; its token is known for ever.
-        terminating_seconds: How long terminating takes, for instances created from now on; `NEVER` sticks.
-        provider_deadline: Whether the create call arms the provider's own deadline, too.
-        power_off_stops: Whether a machine that powers itself off is only stopped, with its disk billed on, as on Google.
-        watchdog_works: Whether the watchdog that boots with the machine does what it should.
-        agent_works: Whether agents enforce their limits.
-        leaves_rules: Whether a refused create call leaves its access rule behind.
-        disks_stay: Whether a terminated machine leaves its disk behind, billed.
-        skew_seconds: The provider's clock minus the true one.
-        quota_vcpus: The account's; None for no limit.
-        credentials_expire_at: From then on every provider call is `AuthError`; None for never.
-        client_address: The caller's public address; if set, a machine lets it in only by its access rule.
-        uploaded: As `FakeCloud.bucket` shows it, at the last look.
-        network_cuts: (from, until, instance id or None for all), on the time line.
-    """
+    """What exists and happens, and the part of the cloud that its clients call."""
 
     def __init__(
         self,
@@ -60,32 +31,33 @@ class Machinery:
         *,
         script: JobScript | None = None,
         machine: MachineScript | None = None,
-        rules: AgentRules | None = None,
-        regions: Iterable[str] = REGIONS,
     ) -> None:
-        self.clock = clock
-        self.faults = Faults()
-        self.calls: list[Call] = []
-        self.script, self.machine, self.rules = script or JobScript(), machine or MachineScript(), rules or AgentRules()
-        self.scripts: dict[str, JobScript] = {}
+        self.clock = clock  # tells the true time; blocking calls sleep on it
+        self.faults = Faults()  # what goes wrong next
+        self.calls: list[Call] = []  # every call of every client, oldest first
+        # of jobs and machines that are created from now on
+        self.script, self.machine = script or JobScript(), machine or MachineScript()
+        self.scripts: dict[str, JobScript] = {}  # run id -> `JobScript` where it is another than `script`
+        # queue of `MachineScript`s for the next created machines, before `machine` counts again
         self.machines: list[MachineScript] = []
-        self.regions = tuple(regions)
-        self.unreachable_regions: dict[str, str] = {}
-        self.visible_after_seconds = 0.0
-        self.remembers_seconds = 3600.0
-        self.terminating_seconds = 30.0
-        self.provider_deadline = False
+        self.regions = REGIONS  # what the account can use. Zones are ``<region>a`` to ``c``.
+        self.unreachable_regions: dict[str, str] = {}  # region -> why it cannot be asked
+        self.visible_after_seconds = 0.0  # eventual consistency: so long queries do not know a new instance
+        self.remembers_seconds = 3600.0  # so long a terminated instance is described; its token is known for ever
+        self.terminating_seconds = 30.0  # how long terminating takes, for instances created from now on; `NEVER` sticks
+        # whether a machine that powers itself off is only stopped, with its disk billed on, as on Google
         self.power_off_stops = False
-        self.watchdog_works = True
-        self.agent_works = True
-        self.leaves_rules = False
-        self.disks_stay = False
-        self.skew_seconds = 0.0
-        self.quota_vcpus: int | None = None
+        self.watchdog_works = True  # whether the watchdog that boots with the machine does what it should
+        self.agent_works = True  # whether agents enforce their limits
+        self.leaves_rules = False  # whether a refused create call leaves its access rule behind
+        self.disks_stay = False  # whether a terminated machine leaves its disk behind, billed
+        self.skew_seconds = 0.0  # the provider's clock minus the true one
+        self.quota_vcpus: int | None = None  # the account's; None for no limit
+        # from then on every provider call is `AuthError`; None for never
         self.credentials_expire_at: datetime | None = None
-        self.client_address: str | None = None
+        # (from, until, instance id or None for all), on the time line
         self.network_cuts: list[tuple[float, float, str | None]] = []
-        self.uploaded: dict[str, Mapping[str, bytes]] = {}
+        self.uploaded: dict[str, Mapping[str, bytes]] = {}  # as `FakeCloud.bucket` shows it, at the last look
         self.damaged: dict[str, int] = {}
         self.resources = Resources()
         self.instances: dict[str, FakeInstance] = {}
@@ -140,10 +112,10 @@ class Machinery:
         with self.lock:
             self.settle()
             if fault is not None and not fault.after and fault.error is not None:
-                self._record(method, subject, fault.error, took_effect=False)
+                self._record(method, subject, fault.error)
                 raise copy.copy(fault.error)
             if fault is not None and fault.without_effect:
-                self._record(method, subject, None, took_effect=False)
+                self._record(method, subject, None)
                 return cast(T, None)
             try:
                 result = carry_out()
@@ -171,9 +143,6 @@ class Machinery:
                 raise HostUnreachable(f"{instance_id} refuses the connection: SSH is not up.")
             if any(start <= now < end and which in (None, instance_id) for start, end, which in self.network_cuts):
                 raise HostUnreachable(f"{instance_id} does not answer: the network is cut.")
-            run_id = instance.tags.get(TAG_RUN, "")
-            if self.client_address and not self.resources.lets_in(run_id, instance.ref.region, self.client_address):
-                raise HostUnreachable(f"{instance_id} lets nobody in from {self.client_address}.")
             return instance.guest
 
     @contextlib.contextmanager
@@ -201,7 +170,6 @@ class Machinery:
         """A new instance; a foreign one without a request."""
         now, number = self.time(), len(self.instances) + 1
         script = (self.machines.pop(0) if self.machines else self.machine) if request is not None else MachineScript()
-        lease = self.on_time_line(request.lease_until.timestamp()) if request is not None else NEVER
         instance = FakeInstance(
             ref=InstanceRef(provider="fake", region=region, instance_id=f"i-{number:08d}"),
             request=request,
@@ -214,8 +182,6 @@ class Machinery:
             address=f"198.51.100.{number % 250 + 1}",
             wall=lambda at: self.epoch(at) + self.skew_seconds,
             make_guest=lambda it: self._boot(it, script),
-            deadline_at=lease if request is not None and self.provider_deadline else None,
-            preempted_at=now + script.preempted_at if script.preempted_at is not None else None,
             terminating_seconds=self.terminating_seconds,
             spot=request is not None and request.offer.purchase_option is PurchaseOption.SPOT,
             now=now,
@@ -226,19 +192,16 @@ class Machinery:
     def _boot(self, instance: FakeInstance, script: MachineScript) -> Guest:
         request = instance.request
         assert request is not None
-        lease = self.on_time_line(request.lease_until.timestamp())
         return Guest(
             machine=script,
             job_script=self.scripts.get(request.run_id, self.script),
-            rules=self.rules,
             booted_at=instance.running_at,
-            lease_at=lease,
-            lifetime_seconds=lease - instance.created_at,
+            lease_at=self.on_time_line(request.lease_until.timestamp()),
             preempted_at=instance.preempted_at,
             watchdog_works=lambda: self.watchdog_works,
             agent_works=lambda: self.agent_works,
             power_off=instance.switch_off if self.power_off_stops else instance.begin_end,
-            on_machine_clock=lambda epoch: self.on_time_line(epoch) - script.clock_skew_seconds,
+            on_time_line=self.on_time_line,
             bucket=self.uploaded,
         )
 
@@ -253,7 +216,6 @@ class Machinery:
         """One instance, as it was when last looked at."""
         return self.instances[instance_id]
 
-    def _record(self, method: str, subject: str, error: BaseException | None, *, took_effect: bool = True) -> None:
+    def _record(self, method: str, subject: str, error: BaseException | None) -> None:
         name = type(error).__name__ if error is not None else ""
-        call = Call(at=self.time(), method=method, subject=subject, error=name, took_effect=took_effect)
-        self.calls.append(call)
+        self.calls.append(Call(at=self.time(), method=method, subject=subject, error=name))

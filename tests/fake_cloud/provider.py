@@ -10,7 +10,7 @@ from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceR
 from costgpu.models.offer import Offer
 from costgpu.models.run import EndedBy
 from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
-from tests.fake_cloud.capacity import first_with_capacity
+from tests.fake_cloud.faults import first_with_capacity
 
 if TYPE_CHECKING:
     from tests.fake_cloud.cloud import FakeCloud
@@ -44,13 +44,10 @@ class FakeProvider:
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """Of the create call and of the boot script in it."""
         until = request.lease_until
-        own = self.cloud.provider_deadline
-        words = "the provider deletes it then" if own else "this cloud's create call has no termination time"
+        own, words = "this cloud's create call has no termination time", "powers the machine off; power-off terminates"
         return (
-            Safeguard(name="create call", armed=own, detail=words, deadline=until if own else None),
-            Safeguard(
-                name="watchdog", armed=True, detail="powers the machine off; power-off terminates", deadline=until
-            ),
+            Safeguard(name="create call", armed=False, detail=own, deadline=None),
+            Safeguard(name="watchdog", armed=True, detail=words, deadline=until),
         )
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
@@ -203,13 +200,9 @@ class FakeProvider:
         region = request.offer.region
         rule = cloud.resources.access_rule(request.run_id, region)
         if rule is None:
-            cloud.resources.add(
-                "security group",
-                region,
-                request.run_id,
-                allow_from=request.allow_from,
-                lease_until=request.lease_until.replace(microsecond=0),
-            )
+            lease = request.lease_until.replace(microsecond=0)
+            allowed = (request.allow_from,)
+            cloud.resources.add("security group", region, request.run_id, allow_from=allowed, lease_until=lease)
         else:
             rule.allow_from = (request.allow_from,)
         zones = (request.zone,) if request.zone is not None else self.zones(request.offer)

@@ -18,7 +18,8 @@ from costgpu.models.run import Attempt, RunState, RunView
 from costgpu.providers.base import TAG_LEASE, TAG_RUN, OwnedResources
 from costgpu.runner.reap import NEW_SECONDS, ReapFilter, end_orphans, find_orphans
 from costgpu.runner.state.states import replay
-from tests.contract.harness import RUN, FakeHarness, offer_of
+from tests.contract.harness import RUN, FakeHarness
+from tests.emulators.create_requests import offer_of
 from tests.fake_cloud import FakeCloud, FakeProvider
 from tests.runner.examples import START, intent
 

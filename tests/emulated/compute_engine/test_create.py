@@ -1,7 +1,6 @@
 """Creating on Google Cloud: what is in the call, what Google's refusals become, and that there is never a second machine."""
 
 import json
-import urllib.request
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,17 +14,14 @@ from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulators.compute_engine.api import _VERBS
 from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
-from tests.emulators.compute_engine.create_requests import SLICE, T4, V100, cpu_offer, offer, request
+from tests.emulators.create_requests import GCP, SLICE, T4, V100
 
-
-def look(gce: RunningComputeEngine, path: str) -> Any:
-    with urllib.request.urlopen(f"{gce.url}/compute/v1/projects/{PROJECT}/{path}", timeout=10) as reply:
-        return json.load(reply)
+cpu_offer, offer, request = GCP.cpu_offer, GCP.offer, GCP.request
 
 
 def rules(gce: RunningComputeEngine, run_id: str) -> list[dict[str, Any]]:
     """The firewall rules that a run's machine falls under, the decisive one first."""
-    rows = look(gce, "global/firewalls")["items"]
+    rows = gce.ask("global/firewalls")["items"]
     mine = [row for row in rows if f"costgpu-{run_id}" in row.get("targetTags", ())]
     return sorted(mine, key=lambda row: int(row["priority"]))
 
@@ -49,7 +45,7 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(gce: RunningCompute
     assert row["labels"] == labels
     [disk] = row["disks"]
     assert (disk["boot"], disk["autoDelete"], disk["diskSizeGb"]) == (True, True, "100")
-    [volume] = look(gce, "zones/us-central1-a/disks")["items"]
+    [volume] = gce.ask("zones/us-central1-a/disks")["items"]
     assert volume["labels"] == labels
     assert volume["type"].endswith("/pd-balanced")
     assert not row.get("serviceAccounts")
@@ -97,11 +93,10 @@ def test_the_image_has_what_the_machine_needs(
 ) -> None:
     instance = gcp.create(request(what, zone=zone))
     assert (instance.instance_type, instance.zone) == (what.instance_type, zone)
-    [disk] = look(gce, f"zones/{zone}/disks")["items"]
+    [disk] = gce.ask(f"zones/{zone}/disks")["items"]
     image = disk["sourceImage"].partition("/projects/")[2]
     project, _, name = image.partition("/global/images/")
-    with urllib.request.urlopen(f"{gce.url}/compute/v1/projects/{project}/global/images/{name}", timeout=10) as reply:
-        assert json.load(reply)["family"] == family
+    assert gce.ask(f"global/images/{name}", project=project)["family"] == family
     attached = gce.instances()[0]["row"].get("guestAccelerators", [])
     if "+" in what.instance_type:
         assert attached[0]["acceleratorType"].endswith("/nvidia-tesla-t4")

@@ -1,8 +1,5 @@
 """The end of machines on Google Cloud: who ended them, what stays, and that none of it is missed."""
 
-import json
-import urllib.request
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,8 +10,10 @@ from costgpu.errors import AuthError, InvalidRequest, Unreachable
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
-from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
-from tests.emulators.compute_engine.create_requests import cpu_offer, offer, request
+from tests.emulators.compute_engine.client import RunningComputeEngine
+from tests.emulators.create_requests import GCP
+
+cpu_offer, offer, request = GCP.cpu_offer, GCP.offer, GCP.request
 
 
 def running(gce: RunningComputeEngine, gcp: GcpProvider, **changes: Any) -> Instance:
@@ -36,18 +35,20 @@ def seen(gcp: GcpProvider, ref: InstanceRef) -> InstanceState | None:
     return found.state if found is not None else None
 
 
+def watched_to_its_end(gce: RunningComputeEngine, gcp: GcpProvider, ref: InstanceRef) -> Instance:
+    states: set[InstanceState | None] = set()
+
+    def over() -> bool:
+        states.add(seen(gcp, ref))
+        return not gce.alive()
+
+    gce.until(over)
+    assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
+    return shown(gcp, ref)
+
+
 def name(instance: Instance) -> str:
     return instance.ref.instance_id.partition("/")[2]
-
-
-def post(gce: RunningComputeEngine, path: str, document: dict[str, Any]) -> None:
-    asked = urllib.request.Request(
-        f"{gce.url}/compute/v1/projects/{PROJECT}/{path}",
-        json.dumps(document).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(asked, timeout=10):
-        pass
 
 
 def test_a_machine_that_powers_itself_off_is_still_there(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
@@ -89,15 +90,7 @@ def test_google_deletes_a_running_one_at_its_deadline(gce: RunningComputeEngine,
     made = running(gce, gcp)
     gce.settings(shutdown_seconds=1.0)
     gce.advance(2 * 3600)
-    states: set[InstanceState | None] = set()
-
-    def over() -> bool:
-        states.add(seen(gcp, made.ref))
-        return not gce.alive()
-
-    gce.until(over)
-    assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = shown(gcp, made.ref)
+    last = watched_to_its_end(gce, gcp, made.ref)
     assert last.state is InstanceState.TERMINATED
     assert not last.by_guest
     assert not last.preempted
@@ -107,15 +100,7 @@ def test_preempted_is_told_apart_from_every_other_end(gce: RunningComputeEngine,
     made = running(gce, gcp, what=cpu_offer(spot=True))
     gce.settings(shutdown_seconds=0.5)
     gce.preempt(name(made))
-    states: set[InstanceState | None] = set()
-
-    def over() -> bool:
-        states.add(seen(gcp, made.ref))
-        return not gce.alive()
-
-    gce.until(over)
-    assert states <= {InstanceState.RUNNING, InstanceState.TERMINATING, InstanceState.TERMINATED}
-    last = shown(gcp, made.ref)
+    last = watched_to_its_end(gce, gcp, made.ref)
     assert last.preempted
     assert last.reason == "Instance was preempted."
     assert last.state is InstanceState.TERMINATED
@@ -127,12 +112,7 @@ def test_deleted_is_deleted(gce: RunningComputeEngine, gcp: GcpProvider, by: str
     if by == "us":
         gcp.terminate(made.ref)
     else:
-        zone = made.zone
-        asked = urllib.request.Request(
-            f"{gce.url}/compute/v1/projects/{PROJECT}/zones/{zone}/instances/{name(made)}", method="DELETE"
-        )
-        with urllib.request.urlopen(asked, timeout=10):
-            pass
+        gce.ask(f"zones/{made.zone}/instances/{name(made)}", method="DELETE")
     gce.until(lambda: not gce.alive())
     last = shown(gcp, made.ref)
     assert (last.state, last.preempted, last.by_guest) == (InstanceState.TERMINATED, False, False)
@@ -178,17 +158,14 @@ def test_an_end_that_google_does_not_accept_says_what_to_do(gce: RunningComputeE
 def leave(gce: RunningComputeEngine, run_id: str) -> None:
     """A disk, a snapshot and an address that a run's machine has left, and the like of somebody else's."""
     for who, labels in (("ours", {TAG_RUN: run_id, "costgpu-owner": "ann"}), ("theirs", {"costgpu": run_id})):
-        post(gce, "zones/us-central1-b/disks", {"name": f"{who}-d", "sizeGb": "200", "labels": labels})
-        post(gce, "regions/us-central1/addresses", {"name": f"{who}-a", "labels": labels})
-        post(
-            gce, "global/snapshots", {"name": f"{who}-s", "sourceDisk": "zones/us-central1-b/disks/x", "labels": labels}
-        )
+        gce.ask("zones/us-central1-b/disks", {"name": f"{who}-d", "sizeGb": "200", "labels": labels})
+        gce.ask("regions/us-central1/addresses", {"name": f"{who}-a", "labels": labels})
+        gce.ask("global/snapshots", {"name": f"{who}-s", "sourceDisk": "zones/us-central1-b/disks/x", "labels": labels})
 
 
 def test_what_a_run_leaves_is_found_and_removed(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     leave(gce, "r1")
-    wait: Callable[[], bool] = lambda: len(gce.leftovers()) == 6  # noqa: E731
-    gce.until(wait)
+    gce.until(lambda: len(gce.leftovers()) == 6)
     found = {each.resource_id: each for each in gcp.list_owned().leftovers}
     assert set(found) == {"us-central1-b/ours-d", "us-central1/ours-a", "ours-s"}
     disk = found["us-central1-b/ours-d"]

@@ -13,8 +13,11 @@ from costgpu.providers import aws as package
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
+from tests.emulators.create_requests import AWS, H100
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.create_requests import H100, cpu_offer, offer, request
+from tests.emulators.ec2.planted_orphans import become_user
+
+cpu_offer, offer, request = AWS.cpu_offer, AWS.offer, AWS.request
 
 boto3 = sdk.boto3()
 
@@ -262,13 +265,7 @@ def narrowed(document: dict[str, Any], without: str = "") -> dict[str, Any]:
 
 def as_user(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, without: str = "") -> None:
     """From here on this process is a user who has the shipped policy, less one action."""
-    iam = boto3.client("iam")
-    iam.create_user(UserName="trainer")
-    policy = json.dumps(narrowed(json.loads(POLICY.read_text()), without))
-    iam.put_user_policy(UserName="trainer", PolicyName="costgpu", PolicyDocument=policy)
-    key = iam.create_access_key(UserName="trainer")["AccessKey"]
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+    become_user(monkeypatch, narrowed(json.loads(POLICY.read_text()), without))
     cloud.enforce_permissions()
 
 
@@ -276,7 +273,7 @@ def journey(cloud: RunningEc2, role: str) -> None:
     """Every call of a run, from the first question to the last sweep."""
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
     wanted = request(offer(spot=True))
-    assert aws.identity().principal.endswith("user/trainer")
+    assert aws.identity().principal.endswith("user/ann")
     assert aws.zones(wanted.offer)[0] is None
     aws.check(wanted)
     instance = aws.create(wanted)
@@ -290,13 +287,6 @@ def journey(cloud: RunningEc2, role: str) -> None:
     assert aws.clean_up(wanted.run_id, "us-east-1") == ()
     owned = aws.list_owned(["us-east-1"])
     assert (owned.leftovers, owned.unreachable) == ((), ())
-
-
-@pytest.fixture
-def role(cloud: RunningEc2) -> str:
-    document = json.dumps({"Version": "2012-10-17", "Statement": []})
-    made = boto3.client("iam").create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
-    return str(made["Role"]["Arn"])
 
 
 def test_the_shipped_policy_is_enough_for_the_whole_journey(

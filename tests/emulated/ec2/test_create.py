@@ -2,8 +2,14 @@
 
 import base64
 import gzip
+import os
 import random
+import signal
+import subprocess
+import sys
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,8 +20,11 @@ from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.retry import retry_provider_call
+from tests.emulators.create_requests import AWS, T4G, V100
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.create_requests import T4G, V100, cpu_offer, offer, request
+from tests.emulators.emulator_client import ROOT
+
+cpu_offer, offer, request = AWS.cpu_offer, AWS.offer, AWS.request
 
 boto3 = sdk.boto3()
 
@@ -308,15 +317,18 @@ def test_no_default_vpc_is_said_with_the_remedy(cloud: RunningEc2, aws: AwsProvi
     assert "create-default-vpc --region us-east-1" in caught.value.hint
 
 
-def test_a_disk_that_is_too_small_for_the_image(cloud: RunningEc2, aws: AwsProvider) -> None:
-    with pytest.raises(InvalidRequest, match=r"A disk of 20 GiB is too small: the image ami-[0-9a-f]+ needs 60 GiB"):
-        aws.create(request(disk_gib=20))
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"disk_gib": 20}, r"A disk of 20 GiB is too small: the image ami-[0-9a-f]+ needs 60 GiB"),
+        ({"what": offer("c99.huge", accelerator=None)}, r"Invalid value 'c99\.huge' for InstanceType"),
+        ({"allow_from": "my laptop"}, "not an address range"),
+    ],
+)
+def test_what_cannot_be_is_refused(cloud: RunningEc2, aws: AwsProvider, wanted: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidRequest, match=said):
+        aws.create(request(**wanted))
     assert not cloud.instances()
-
-
-def test_an_unknown_type(cloud: RunningEc2, aws: AwsProvider) -> None:
-    with pytest.raises(InvalidRequest, match=r"Invalid value 'c99\.huge' for InstanceType"):
-        aws.create(request(offer("c99.huge", accelerator=None)))
 
 
 def test_spot_is_one_time_and_tagged(cloud: RunningEc2, aws: AwsProvider) -> None:
@@ -356,12 +368,6 @@ def test_a_group_of_somebody_else_with_that_name_is_left_alone(cloud: RunningEc2
     assert not cloud.instances()
 
 
-def test_an_address_that_is_none(cloud: RunningEc2, aws: AwsProvider) -> None:
-    with pytest.raises(InvalidRequest, match="not an address range"):
-        aws.create(request(allow_from="my laptop"))
-    assert not cloud.instances()
-
-
 def test_a_lost_reply_then_the_same_request_is_one_instance(cloud: RunningEc2, aws: AwsProvider) -> None:
     wanted = request()
     cloud.fault({"action": "RunInstances", "when": "after", "drop": True})
@@ -381,3 +387,57 @@ def test_the_same_request_returns_the_same_instance(cloud: RunningEc2, aws: AwsP
     assert found is not None
     assert found.ref == first.ref
     assert len(cloud.instances()) == 1
+
+
+CLIENT = """
+import sys
+from datetime import UTC, datetime, timedelta
+from costgpu.clock import SystemClock
+from costgpu.providers.aws.provider import AwsProvider
+from tests.emulators.create_requests import AWS
+sys.stdin.readline()
+AwsProvider(clock=SystemClock()).create(AWS.request(lease_until=datetime(2027, 1, 1, tzinfo=UTC)))
+print("created", flush=True)
+"""
+
+
+def start_client(cloud: RunningEc2) -> subprocess.Popen[str]:
+    environment = {**os.environ, **cloud.environment()}
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    out, _ = process.communicate("go\n", timeout=60)
+    return process.returncode, out
+
+
+def test_a_client_is_killed_before_and_after_each_of_its_calls(cloud: RunningEc2) -> None:
+    """Counts the calls of a create, kills at each, and repeats the create: always exactly one instance."""
+    wanted = request(lease_until=datetime(2027, 1, 1, tzinfo=UTC))
+    assert finish(start_client(cloud)) == (0, "created\n")
+    calls = cloud.calls()
+    assert calls[-1] == "ec2:RunInstances"
+    survived = 0
+    for when in ("before", "after"):
+        for at in range(1, len(calls) + 1):
+            cloud.reset()
+            victim = start_client(cloud)
+            cloud.kill(victim.pid, at, when)
+            assert finish(victim) == (-signal.SIGKILL, "")
+            assert cloud.calls() == calls[:at]
+            made = [row["id"] for row in cloud.instances()]
+            assert len(made) == (1 if (at, when) == (len(calls), "after") else 0)
+            survived += len(made)
+            instance = AwsProvider(clock=SystemClock()).create(wanted)
+            assert [row["id"] for row in cloud.instances()] == [instance.ref.instance_id]
+            assert made in ([], [instance.ref.instance_id])
+    assert survived == 1
+    print(f"killed {2 * len(calls)} clients at {len(calls)} calls")

@@ -1,6 +1,5 @@
 """Ending on AWS: terminate, what the states say, what is left behind, the schedule."""
 
-import json
 from typing import Any
 
 import pytest
@@ -11,8 +10,11 @@ from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
+from tests.emulators.create_requests import AWS
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.create_requests import offer, request
+from tests.emulators.ec2.planted_orphans import Planted
+
+offer, request = AWS.offer, AWS.request
 
 boto3 = sdk.boto3()
 
@@ -34,22 +36,6 @@ def seen(aws: AwsProvider, instance: Instance) -> Instance:
 
 def ended(cloud: RunningEc2, instance: Instance) -> None:
     cloud.until(lambda: instance.ref.instance_id in {row["id"] for row in cloud.instances("terminated")})
-
-
-def foreign(cloud: RunningEc2) -> InstanceRef:
-    image = boto3.client("ssm").get_parameter(
-        Name="/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
-    )["Parameter"]["Value"]
-    made = boto3.client("ec2").run_instances(ImageId=image, InstanceType="c7i.large", MinCount=1, MaxCount=1)
-    return InstanceRef(provider="aws", region="us-east-1", instance_id=made["Instances"][0]["InstanceId"])
-
-
-@pytest.fixture
-def role(cloud: RunningEc2) -> str:
-    trust = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    made = boto3.client("iam").create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
-    return str(made["Role"]["Arn"])
 
 
 def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningEc2, aws: AwsProvider) -> None:
@@ -93,7 +79,9 @@ def test_after_a_while_unknown_means_gone(cloud: RunningEc2) -> None:
 
 
 def test_foreign_machines_are_never_touched(cloud: RunningEc2, aws: AwsProvider) -> None:
-    theirs = foreign(cloud)
+    theirs = InstanceRef(
+        provider="aws", region="us-east-1", instance_id=Planted("us-east-1").instance({"Name": "theirs"})[0]
+    )
     with pytest.raises(InvalidRequest, match="was not created by costgpu"):
         aws.terminate(theirs)
     described = aws.describe(theirs)
@@ -247,7 +235,7 @@ def test_without_a_role_the_plan_says_that_there_is_no_schedule(cloud: RunningEc
 
 def test_the_schedule_is_armed_right_after_the_create_call_and_fires(cloud: RunningEc2, role: str) -> None:
     aws = AwsProvider(clock=SystemClock(), scheduler_role_arn=role)
-    wanted = request(lease_seconds=7200)
+    wanted = request()
     assert aws.layers(wanted)[2].armed
     instance = aws.create(wanted)
     calls = cloud.calls()

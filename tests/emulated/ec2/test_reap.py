@@ -17,10 +17,12 @@ from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told
 from tests.emulated.ec2.test_account import as_user
+from tests.emulators.create_requests import AWS
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.create_requests import cpu_offer, request
 from tests.emulators.ec2.planted_orphans import KINDS, LOOK_ALIKE, Planted, boto3, launched, ours
 from tests.runner.examples import intent
+
+cpu_offer, request = AWS.cpu_offer, AWS.request
 
 REGIONS = ("us-east-1", "eu-west-1", "ap-southeast-2")
 GONE = "gone0000000a"

@@ -14,6 +14,7 @@ from tests.emulators.guests import packages, rootfs
 
 OBSTACLE = packages.obstacle()
 needs_testbed = pytest.mark.skipif(bool(OBSTACLE), reason=f"emulator: {OBSTACLE}")
+CACHE = {"TESTBED_CACHE": str(rootfs.CACHE)}
 CONFTEST = """
 from tests.emulators.guests import relay
 
@@ -32,7 +33,7 @@ def inner_run(folder: Path, source: str, *options: str, **environment: str) -> s
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rA", "--tb=short", *options],
         cwd=folder,
-        env={**os.environ, **_caches(), "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, **CACHE, "PYTHONPATH": str(ROOT), **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -41,12 +42,8 @@ def inner_run(folder: Path, source: str, *options: str, **environment: str) -> s
     )
 
 
-def _caches() -> dict[str, str]:
-    return {"TESTBED_CACHE": str(rootfs.CACHE)}
-
-
 @needs_testbed
-def test_reports_are_those_of_the_inner_session(tmp_path: Path) -> None:
+def test_reports_are_those_of_the_inner_session_and_when_it_dies_the_rest_fails(tmp_path: Path) -> None:
     source = """
 @pytest.mark.emulator
 @pytest.mark.parametrize("word", ["a b", "c::d"])
@@ -72,26 +69,6 @@ def broken():
 @pytest.mark.emulator
 def test_error(broken):
     pass
-"""
-    done = inner_run(tmp_path, source)
-    assert "1 failed, 3 passed, 1 skipped, 1 error" in done.stdout, done.stdout
-    for shown in (
-        "assert (1 + 1) == 3",
-        "said inside",
-        "not today",
-        "broken fixture",
-        "PASSED test_some.py::test_inside[c::d]",
-    ):
-        assert shown in done.stdout, done.stdout
-    assert done.returncode == 1
-
-
-@needs_testbed
-def test_a_session_that_dies_fails_the_tests_that_it_had_left(tmp_path: Path) -> None:
-    source = """
-@pytest.mark.emulator
-def test_first():
-    pass
 
 @pytest.mark.emulator
 def test_dies():
@@ -103,8 +80,17 @@ def test_after():
     pass
 """
     done = inner_run(tmp_path, source)
-    assert "2 failed, 1 passed" in done.stdout, done.stdout
-    assert "the pytest in the testbed ended with 7" in done.stdout
+    assert "3 failed, 3 passed, 1 skipped, 1 error" in done.stdout, done.stdout
+    shown = (
+        "assert (1 + 1) == 3",
+        "said inside",
+        "not today",
+        "broken fixture",
+        "PASSED test_some.py::test_inside[c::d]",
+    )
+    for words in (*shown, "the pytest in the testbed ended with 7"):
+        assert words in done.stdout, done.stdout
+    assert done.returncode == 1
 
 
 @needs_testbed
@@ -137,7 +123,7 @@ import subprocess, sys
 from tests.emulators.guests import namespace
 subprocess.run(namespace.command_line([sys.executable, "-c", {script!r}]))
 """
-    process = subprocess.Popen([sys.executable, "-c", starter], cwd=ROOT, env={**os.environ, **_caches()})
+    process = subprocess.Popen([sys.executable, "-c", starter], cwd=ROOT, env={**os.environ, **CACHE})
     try:
         while not (tmp_path / "ready").exists():
             assert process.poll() is None

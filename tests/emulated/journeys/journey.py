@@ -29,6 +29,21 @@ from tests.emulators.guests.guest_control import InGuest
 COMMAND = (str(Path(sys.executable).with_name("costgpu")),)
 KILLABLE = (sys.executable, "-m", "tests.emulated.journeys.killable_client")
 LEASE_SECONDS = 1800.0  # more than what the accounts' caps are good for
+WAITS = """
+import os, signal, sys, time
+def save(*_):
+    open("checkpoint", "w").write("saved")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("partial", "w").write("half")
+print("begun", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.05)
+open("model.bin", "w").write("weights")
+print("done", flush=True)
+sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
+"""
+"""A job that goes on until somebody tells it to, and saves something when it is ended."""
 QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
 """An agent that does not wait two minutes for a client that has gone."""
 
@@ -71,9 +86,6 @@ class Client:
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-
-    def until_says(self, text: str, seconds: float = 60.0) -> None:
-        self.until(lambda: self.says(text), seconds, f"it says {text!r}")
 
     def until(self, condition: Callable[[], object], seconds: float = 60.0, what: str = "") -> None:
         """Waits for something that must come while the process lives."""
@@ -183,20 +195,25 @@ class Person:
         account = self.account
         places = [word for each in infra or (account.infra,) for word in ("--infra", each)]
         what = ("-t", kind or account.kind, "--max-cost", cap or account.cap)
-        words = [
-            "run",
-            *places,
-            *what,
-            "-y",
-            "--no-estimate",
-            "--setup",
-            "",
-            "-n",
-            name or self.name,
-            *options,
-            *script.split(),
-        ]
-        return self.start(*words, command=command, folder=folder)
+        fixed = ("-y", "--no-estimate", "--setup", "", "-n", name or self.name)
+        return self.start("run", *places, *what, *fixed, *options, *script.split(), command=command, folder=folder)
+
+    def ran(self, *options: str, code: int = 0, **what: Any) -> Client:
+        """`launch`, to the end."""
+        client = self.launch(*options, **what)
+        assert client.wait() == code, str(client)
+        return client
+
+    def begun(self, *options: str, **what: Any) -> Client:
+        """`launch` of a job that waits, which has begun."""
+        self.write(WAITS)
+        client = self.launch(*options, **what)
+        client.until(lambda: b"begun" in client.out, what="the job runs")
+        return client
+
+    def go(self) -> None:
+        """The job that waits goes on."""
+        self.guest().run("touch", "/opt/costgpu/work/go")
 
     @property
     def name(self) -> str:
@@ -224,6 +241,28 @@ class Person:
 
     def instances(self, name: str = "") -> list[dict[str, Any]]:
         return self.account.instances(name or self.name)
+
+    def states(self) -> list[str]:
+        return [each["state"] for each in self.instances()]
+
+    def until_state(self, state: str, seconds: float = 60.0) -> None:
+        """Waits until that is the state of the one machine that they ever had."""
+        until(lambda: self.states() == [state], seconds, f"the machine of {self.name} is {state}")
+
+    def ended(self, *, instances: int = 1) -> None:
+        """Nothing of their jobs is left, and the ledger says so."""
+        assert self.states() == ["terminated"] * instances
+        assert self.events()[-1] == "closed"
+        assert self.left() == []
+
+    def left(self) -> list[str]:
+        """What is still there of their run, besides its machine."""
+        run_id = self.run_id()
+        return [each for each in leftovers(self.cloud) if run_id and run_id in each]
+
+    def receipt(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.facts("closed")["receipt"]
+        return found
 
     def guest(self, name: str = "", seconds: float = 60.0) -> InGuest:
         """The machine of a job, as soon as it has power."""
@@ -278,7 +317,8 @@ def leftovers(cloud: Cloud) -> list[str]:
     import boto3
 
     if isinstance(cloud, RunningComputeEngine):
-        return [each.partition("/")[2] for each in cloud.leftovers()]
+        rows: list[str] = cloud.leftovers()
+        return rows
     found = []
     for region in sorted({each["region"] for each in cloud.instances()}):
         session = boto3.Session("AKIALOOK", "secret", region_name=region)

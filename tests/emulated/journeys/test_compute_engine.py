@@ -7,24 +7,11 @@ import pytest
 
 from costgpu.errors import OrphansFound, Preempted
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import KILLABLE, Journeys, Person, hurry, until
+from tests.emulated.journeys.journey import KILLABLE, WAITS, Journeys, Person, hurry
 from tests.emulators.compute_engine.client import RunningComputeEngine
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
-WAITS = """
-import os, signal, sys, time
-def save(*_):
-    open("checkpoint", "w").write("saved")
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-open("partial", "w").write("half")
-print("begun", flush=True)
-while not os.path.exists("go"):
-    time.sleep(0.05)
-open("model.bin", "w").write("weights")
-print("done", flush=True)
-"""
 QUICK = """
 print("begun", flush=True)
 open("model.bin", "w").write("weights")
@@ -36,19 +23,6 @@ LONG_NOTICE_SECONDS = 120.0
 @pytest.fixture(scope="module", autouse=True)
 def all_at_once(begin: Begin, guest_gce_process: RunningComputeEngine) -> Iterator[None]:
     yield from begin(guest_gce_process)
-
-
-def ended(person: Person, *, instances: int = 1) -> None:
-    """Nothing of the person's jobs is left, and the ledger says so."""
-    assert [each["state"] for each in person.instances()] == ["terminated"] * instances
-    assert person.events()[-1] == "closed"
-    assert left(person) == []
-
-
-def left(person: Person) -> list[str]:
-    """What is still there of their run, besides its machine."""
-    run_id = person.run_id()
-    return [each for each in person.cloud.leftovers() if run_id and run_id in each]
 
 
 def machine(person: Person) -> str:
@@ -64,14 +38,13 @@ open("data.csv", "a").write("more")
 print("done")
 """)
     person.write("a,b\n", "data.csv")
-    client = person.launch()
-    assert client.wait() == 0, str(client)
+    client = person.ran()
     assert client.out == b"done\n"
     assert (person.work / "model.bin").read_bytes() == bytes(range(256)) * 4096
     assert person.holds("data.csv", "a,b\nmore")
     for words in ("Receipt", "ended by this client", "confirmed terminated at", "terminationTime"):
         assert client.says(words), f"{words}\n{client}"
-    ended(person)
+    person.ended()
     row = person.instances()[0]["row"]
     assert row["labels"]["costgpu-run"] == person.run_id()
     assert row["scheduling"]["instanceTerminationAction"] == "DELETE"
@@ -88,26 +61,24 @@ print("done")
 @journeys
 def detach_and_attach(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("-d")
-    assert client.wait() == 0, str(client)
+    person.ran("-d")
     run_id = person.run_id()
     assert person.do("jobs").says("goes on without a client")
-    person.guest().run("touch", "/opt/costgpu/work/go")
+    person.go()
     attached = person.do("attach", run_id)
     assert attached.out == b"begun\ndone\n"
     assert attached.says("Receipt")
     assert person.holds("model.bin", "weights")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def the_reply_to_the_create_call_is_lost(person: Person) -> None:
     person.write(QUICK)
     person.fault("instances.insert", when="after", drop=True)
-    client = person.launch()
-    assert client.wait() == 0, str(client)
+    person.ran()
     assert (person.work / "model.bin").exists()
-    ended(person)
+    person.ended()
 
 
 @journeys
@@ -117,10 +88,10 @@ def killed_at_the_create_call(person: Person) -> None:
     client = person.launch()
     person.cloud.kill(client.process.pid, 1, "after", access_key=person.key, action="instances.insert")
     assert client.wait() == -9, str(client)
-    until(lambda: [each["state"] for each in person.instances()] == ["running"], 30, "the machine runs")
+    person.until_state("running", 30)
     reaped(person)
-    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "it is gone")
-    assert left(person) == []
+    person.until_state("terminated", 30)
+    assert person.left() == []
     assert person.events()[-1] == "closed"
 
 
@@ -141,35 +112,30 @@ def reaped(person: Person, ahead: float = 0.0) -> None:
 def the_machine_stops_itself(person: Person) -> None:
     """On Google a guest's power-off leaves the machine and its disk; the client is gone, and `reap` deletes both."""
     person.write(QUICK)
-    client = person.launch("-d")
-    assert client.wait() == 0, str(client)
+    person.ran("-d")
     hurry(person.guest())
     person.guest().run("systemctl", "poweroff", check=False)
-    until(lambda: [each["state"] for each in person.instances()] == ["stopped"], 60, "it has stopped itself")
-    assert f"disks/{machine(person)}" in left(person)
+    person.until_state("stopped", 60)
+    assert f"disks/{machine(person)}" in person.left()
     reaped(person)
-    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "it is gone")
-    assert left(person) == []
-    ended(person)
+    person.until_state("terminated", 30)
+    assert person.left() == []
+    person.ended()
 
 
 @journeys
 def the_watchdog_stops_it(person: Person) -> None:
     """A client that is still there deletes what the watchdog could only stop."""
-    person.write(WAITS)
-    client = person.launch()
-    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    client = person.begun()
     person.guest().shift_clock(3600.0)
     assert client.wait() != 0, str(client)
-    ended(person)
+    person.ended()
 
 
 @journeys
 def nobody_is_left_but_the_time_limit(person: Person) -> None:
     """Client, agent and watchdog are dead: Google deletes the machine and its disk."""
-    person.write(WAITS)
-    client = person.launch()
-    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    client = person.begun()
     guest = person.guest()
     client.kill()
     guest.run("systemctl", "mask", "--now", "--runtime", "costgpu-deadline", "costgpu-agent", check=False)
@@ -177,47 +143,43 @@ def nobody_is_left_but_the_time_limit(person: Person) -> None:
     row = person.instances()[0]["row"]
     assert row["resourceStatus"]["scheduling"]["terminationTimestamp"]
     person.cloud.expire(machine(person))
-    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 30, "its time is over")
-    assert f"disks/{machine(person)}" not in left(person)
+    person.until_state("terminated", 30)
+    assert f"disks/{machine(person)}" not in person.left()
     reaped(person)
-    ended(person)
+    person.ended()
 
 
 @journeys
 def a_spot_machine_is_taken(person: Person) -> None:
-    person.write(WAITS)
-    client = person.launch("--spot")
-    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    client = person.begun("--spot")
     person.cloud.preempt(machine(person), LONG_NOTICE_SECONDS)
     assert client.wait() == Preempted.exit_code, str(client)
     assert client.says("The provider took the spot instance back"), str(client)
     assert person.holds("checkpoint", "saved")
     assert client.says("ended by this client"), str(client)
-    ended(person)
+    person.ended()
 
 
 @journeys
 def a_spot_machine_is_taken_without_a_word(person: Person) -> None:
     """As Google does it: the notice and the power button at the same time, and then it is deleted."""
-    person.write(WAITS)
-    client = person.launch("--spot")
-    client.until(lambda: b"begun" in client.out, what="it shows the output")
+    client = person.begun("--spot")
     person.cloud.preempt(machine(person))
     assert client.wait() == Preempted.exit_code, str(client)
-    ended(person)
+    person.ended()
 
 
 @journeys
 def a_spot_machine_is_taken_from_nobody(person: Person) -> None:
     """Without a notice, and the client is gone: what there is to know is in Google's list of operations."""
     person.write(WAITS)
-    assert person.launch("-d", "--spot").wait() == 0
+    person.ran("-d", "--spot")
     person.cloud.preempt(machine(person), 0.0)
-    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 60, "it is taken")
+    person.until_state("terminated", 60)
     attached = person.start("attach", person.run_id())
     assert attached.wait() == Preempted.exit_code, str(attached)
     assert attached.says(f"{machine(person)} back: Instance was preempted"), str(attached)
-    ended(person)
+    person.ended()
 
 
 @journeys
@@ -225,10 +187,9 @@ def no_capacity_in_the_first_zone(person: Person) -> None:
     person.write(QUICK)
     kind = "e2-standard-4"
     person.cloud.shortage(kind, "us-central1-a")
-    client = person.launch(kind=kind, cap="0.05")
-    assert client.wait() == 0, str(client)
+    person.ran(kind=kind, cap="0.05")
     assert [each["zone"] for each in person.instances()] == ["us-central1-b"]
-    ended(person)
+    person.ended()
 
 
 @journeys
@@ -253,7 +214,7 @@ def an_operation_fails(person: Person) -> None:
     assert person.instances() == []
     assert "instances.insert" in calls(person)
     assert person.run_id()
-    assert left(person) == []
+    assert person.left() == []
 
 
 @journeys

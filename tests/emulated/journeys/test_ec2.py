@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import COMMAND, Journeys, Person, bucket, hurry, leftovers, until
+from tests.emulated.journeys.journey import COMMAND, WAITS, Journeys, Person, bucket, hurry, leftovers, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 
@@ -28,20 +28,6 @@ os.makedirs("out/deep", exist_ok=True)
 open("out/model.bin", "wb").write(bytes(range(256)) * 4096)
 open("out/deep/\u00fc.txt", "w", encoding="utf-8").write("\u00fc")
 open("data.csv", "a").write("more")
-"""
-WAITS = """
-import os, signal, sys, time
-def save(*_):
-    open("checkpoint", "w").write("saved")
-    sys.exit(0)
-signal.signal(signal.SIGTERM, save)
-open("partial", "w").write("half")
-print("begun", flush=True)
-while not os.path.exists("go"):
-    time.sleep(0.05)
-open("model.bin", "w").write("weights")
-print("done", flush=True)
-sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
 """
 TRAINS = """
 try:
@@ -64,27 +50,12 @@ def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]
     yield from begin(guest_cloud_process)
 
 
-def ended(person: Person, *, instances: int = 1) -> None:
-    """Nothing of the person's jobs is left, and the ledger says so."""
-    states = [each["state"] for each in person.instances()]
-    assert states == ["terminated"] * instances
-    assert person.events()[-1] == "closed"
-    group = f"costgpu-{person.run_id()}"
-    assert group not in leftovers(person.cloud)
-
-
-def receipt(person: Person) -> dict[str, object]:
-    found: dict[str, object] = person.facts("closed")["receipt"]
-    return found
-
-
 @journeys
 def a_whole_run(person: Person) -> None:
     person.write(SPEAKS)
     person.write("a,b\n", "data.csv")
     person.write("SECRET=1\n", ".env")
-    client = person.launch()
-    assert client.wait() == 0, str(client)
+    client = person.ran()
     assert client.out == OUT
     assert ERR in client.err
     assert OUT[:64] not in client.err
@@ -93,8 +64,8 @@ def a_whole_run(person: Person) -> None:
     assert person.holds("data.csv", "a,b\nmore")
     for words in ("At most", "Receipt", "ended by this client", "confirmed terminated at", "+ watchdog: user data"):
         assert client.says(words) or client.says(words.lower()), f"{words}\n{client}"
-    ended(person)
-    assert receipt(person)["ended_by"] == "client"
+    person.ended()
+    assert person.receipt()["ended_by"] == "client"
     assert person.do("logs", person.run_id()).out == OUT
     listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
     assert [(row["state"], row["reason"], row["outputs_home"]) for row in listed] == [("closed", "succeeded", True)]
@@ -107,21 +78,8 @@ def a_whole_run(person: Person) -> None:
 def an_estimate_becomes_a_run(person: Person) -> None:
     person.write(TRAINS)
     saved = person.folder / "profile.json"
-    estimated = person.do(
-        "estimate",
-        "--python",
-        sys.executable,
-        "--measure-for",
-        "1s",
-        "--steps",
-        "20",
-        "--save",
-        str(saved),
-        "--json",
-        "--infra",
-        "aws/us-east-1",
-        "train.py",
-    )
+    measured = ("--python", sys.executable, "--measure-for", "1s", "--steps", "20", "--save", str(saved))
+    estimated = person.do("estimate", *measured, "--json", "--infra", "aws/us-east-1", "train.py")
     assert json.loads(estimated.out)["format"] == "costgpu.verdict"
     words = ("run", "--infra", "aws/us-east-1", "--profile", str(saved), "--setup", "", "-y", "-n", person.name)
     plan = json.loads(person.do(*words, "--dry-run", "--json", "train.py").out)["plan"]
@@ -132,21 +90,20 @@ def an_estimate_becomes_a_run(person: Person) -> None:
     person.do(*words, "train.py")
     assert [each["type"] for each in person.instances()] == [chosen["offer"]["instance_type"]]
     assert person.holds("model.bin", "weights")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def a_job_that_fails_and_a_document(person: Person) -> None:
     person.write("import sys; print('on stdout'); open('partial', 'w').write('x'); sys.exit(3)")
-    client = person.launch("--json")
-    assert client.wait() == 3, str(client)
+    client = person.ran("--json", code=3)
     document = json.loads(client.out)
     assert (document["receipt"]["confirmed_state"], document["receipt"]["reason"]) == ("terminated", "job_failed")
     assert document["run"]["status"]["exit_code"] == 3
     assert document["error"] is None
     assert b"on stdout" in client.err
     assert (person.work / "partial").exists()
-    ended(person)
+    person.ended()
 
 
 @journeys
@@ -156,14 +113,13 @@ def a_job_that_is_killed(person: Person) -> None:
     assert client.wait() == 128 + 9, str(client)
     assert client.says("ended with exit code 137")
     assert (person.work / "partial").exists()
-    ended(person)
+    person.ended()
 
 
 @journeys
 def detach_watch_attach(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("-d")
-    assert client.wait() == 0, str(client)
+    client = person.ran("-d")
     run_id = person.run_id()
     assert client.says(f"costgpu attach {run_id}")
     listed = person.do("jobs")
@@ -177,7 +133,7 @@ def detach_watch_attach(person: Person) -> None:
     second.until(lambda: b"begun" in second.out, what="it shows the output")
     assert second.says("driven from another terminal")
     first.process.send_signal(signal.SIGSTOP)  # it ends the machine when the others have seen the end
-    person.guest().run("touch", "/opt/costgpu/work/go")
+    person.go()
     for each in (watching, second):
         assert each.wait() == 0, str(each)
     first.go_on()
@@ -185,29 +141,15 @@ def detach_watch_attach(person: Person) -> None:
     assert {each.out for each in (watching, first, second)} == {b"begun\ndone\n"}
     assert first.says("Receipt")
     assert person.holds("model.bin", "weights")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def ctrl_c_detach_attach(person: Person) -> None:
     person.write(WAITS)
     ours, theirs = pty.openpty()
-    command = [
-        *COMMAND,
-        "run",
-        "--infra",
-        "aws/us-east-1",
-        "-t",
-        "t3.micro",
-        "--max-cost",
-        "0.01",
-        "--no-estimate",
-        "--setup",
-        "",
-        "-n",
-        person.name,
-        "train.py",
-    ]
+    what = ("--infra", "aws/us-east-1", "-t", "t3.micro", "--max-cost", "0.01", "--no-estimate", "--setup", "")
+    command = [*COMMAND, "run", *what, "-n", person.name, "train.py"]
     client = subprocess.Popen(
         command,
         env=person.environment(),
@@ -236,18 +178,17 @@ def ctrl_c_detach_attach(person: Person) -> None:
     assert client.wait(30) == 0
     os.close(ours)
     assert person.events()[-1] == "detached"
-    person.guest().run("touch", "/opt/costgpu/work/go")
+    person.go()
     attached = person.do("attach", person.name)
     assert attached.says("Receipt")
     assert person.holds("model.bin", "weights")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def fetch_and_cancel(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("-d")
-    assert client.wait() == 0, str(client)
+    person.ran("-d")
     until(lambda: b"begun" in person.do("logs", person.name).out)
     person.do("fetch", person.name)
     assert person.holds("partial", "half")
@@ -255,42 +196,37 @@ def fetch_and_cancel(person: Person) -> None:
     cancelled = person.do("cancel", "-y", person.name)
     assert cancelled.says("Receipt")
     assert person.holds("checkpoint", "saved")
-    assert receipt(person)["reason"] == "cancelled"
+    assert person.receipt()["reason"] == "cancelled"
     assert person.do("cancel", "-y", person.name).says("closed already")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def cancel_from_another_terminal(person: Person) -> None:
-    person.write(WAITS)
-    client = person.launch()
-    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client = person.begun()
     assert person.do("cancel", "-y", person.name).says("being ended by the terminal that drives it")
     assert client.wait() == 64, str(client)
     assert person.holds("checkpoint", "saved")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def the_client_is_killed(person: Person) -> None:
-    person.write(WAITS)
-    client = person.launch()
-    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client = person.begun()
     client.kill()
     assert person.do("jobs").says("goes on without a client")
-    person.guest().run("touch", "/opt/costgpu/work/go")
+    person.go()
     until(lambda: person.do("jobs").says("is over; its outputs wait"))
     attached = person.do("attach", person.run_id()[:6])
     assert b"done" in attached.out
     assert person.holds("model.bin", "weights")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def the_ledger_is_lost(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("-d")
-    assert client.wait() == 0, str(client)
+    person.ran("-d")
     run_id, machine = person.run_id(), person.instances()[0]["id"]
     for each in person.data.glob("ledger.sqlite*"):
         each.unlink()
@@ -303,20 +239,19 @@ def the_ledger_is_lost(person: Person) -> None:
     assert refused.says("known only by the tag")
     done = person.do("cancel", "-y", machine)
     assert b"is terminated; aws confirms" in done.out
-    assert [each["state"] for each in person.instances()] == ["terminated"]
-    assert f"costgpu-{run_id}" not in leftovers(person.cloud)
+    assert person.states() == ["terminated"]
+    assert not [each for each in leftovers(person.cloud) if run_id in each]
 
 
 @journeys
 def only_the_bucket_is_left(person: Person) -> None:
     s3 = bucket(person, "costgpu-journeys")
     person.write(WAITS)
-    client = person.launch("-d", "--bucket", "s3://costgpu-journeys/team", script="train.py 3")
-    assert client.wait() == 0, str(client)
+    person.ran("-d", "--bucket", "s3://costgpu-journeys/team", script="train.py 3")
     guest = person.guest()
     hurry(guest)
-    guest.run("touch", "/opt/costgpu/work/go")
-    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
+    person.go()
+    person.until_state("terminated", 40)
     keys = {each["Key"].rpartition("/")[2] for each in s3.list_objects_v2(Bucket="costgpu-journeys")["Contents"]}
     assert keys == {"outputs.tar.gz", "logs.tar.gz"}
     person.do("fetch", person.name, "--to", str(person.folder / "fetched"))
@@ -324,22 +259,21 @@ def only_the_bucket_is_left(person: Person) -> None:
     attached = person.do("attach", person.name, code=3)
     assert person.holds("model.bin", "weights")
     assert attached.says("ended by the agent on the machine")
-    assert receipt(person)["reason"] == "job_failed"
+    assert person.receipt()["reason"] == "job_failed"
     assert person.do("logs", person.name).out == b"begun\ndone\n"
-    ended(person)
+    person.ended()
 
 
 @journeys
 def nobody_comes_back(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("-d")
-    assert client.wait() == 0, str(client)
+    person.ran("-d")
     person.guest().shift_clock(1800)
-    until(lambda: [each["state"] for each in person.instances()] == ["terminated"], 40)
+    person.until_state("terminated", 40)
     attached = person.do("attach", person.name, code=62)
     assert attached.says("Receipt")
-    assert receipt(person)["ended_by"] in ("watchdog", "agent")
-    ended(person)
+    assert person.receipt()["ended_by"] in ("watchdog", "agent")
+    person.ended()
 
 
 @journeys
@@ -355,7 +289,7 @@ def secrets_stay_secret(person: Person) -> None:
     guest = person.guest()
     arguments = guest.run("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
     disk = guest.run("grep", "-rlF", "s3cret-of", "/opt", "/etc", "/var", "/root", "/tmp", "/run", check=False).stdout
-    guest.run("touch", "/opt/costgpu/work/go")
+    person.go()
     assert client.wait() == 0, str(client)
     assert disk == ""
     ledger = b"".join(path.read_bytes() for path in person.data.rglob("*") if path.is_file())
@@ -370,7 +304,7 @@ def secrets_stay_secret(person: Person) -> None:
     assert {where: text.count("s3cret-of") for where, text in seen.items()} == dict.fromkeys(seen, 0)
     assert "train.py" in arguments
     assert "costgpu-run" in seen["API"]
-    ended(person)
+    person.ended()
 
 
 def decoded(person: Person) -> str:
@@ -388,9 +322,7 @@ def decoded(person: Person) -> str:
 @journeys
 def end_it_with_a_signal(person: Person) -> None:
     """SIGINT without a terminal means cancel; a second client is there when SIGTERM comes, and its job goes on."""
-    person.write(WAITS)
-    client = person.launch()
-    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client = person.begun()
     client.process.send_signal(signal.SIGTERM)
     assert client.wait() == 128 + signal.SIGTERM, str(client)
     assert person.instances()[0]["state"] == "running"
@@ -399,7 +331,7 @@ def end_it_with_a_signal(person: Person) -> None:
     attached.process.send_signal(signal.SIGINT)
     assert attached.wait() == 64, str(attached)
     assert person.holds("checkpoint", "saved")
-    ended(person)
+    person.ended()
 
 
 @pytest.mark.parametrize("name", journeys.names)

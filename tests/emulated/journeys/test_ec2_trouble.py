@@ -7,12 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import KILLABLE, Client, Journeys, Person, bucket, until
-from tests.emulated.journeys.test_ec2 import WAITS, ended, receipt
+from tests.emulated.journeys.journey import KILLABLE, WAITS, Client, Journeys, Person, bucket, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
-from tests.emulators.guests.guest_control import InGuest
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -35,13 +33,6 @@ def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]
         guest_control.set_traits(None, kind)
 
 
-def begun(person: Person, *options: str, kind: str = "t3.micro", script: str = WAITS) -> tuple[Client, InGuest]:
-    person.write(script)
-    client = person.launch(*options, kind=kind, cap="0.10")
-    client.until(lambda: b"begun" in client.out, what="the job runs")
-    return client, person.guest()
-
-
 def moved(person: Person) -> tuple[tuple[str, ...], Path]:
     """A command line whose clock goes ahead by the seconds in a file."""
     file = person.folder / "clock"
@@ -58,7 +49,7 @@ def no_answer(person: Person, kind: str, on_console: str) -> Client:
     client.until(lambda: "created" in person.events(), what="it is recorded")
     clock.write_text("601")
     assert client.wait() == 52, str(client)
-    ended(person)
+    person.ended()
     return client
 
 
@@ -88,13 +79,14 @@ def another_host_answers(person: Person) -> None:
     clock.write_text("60")  # more than what a slow boot script is given
     assert client.wait() == 54, str(client)
     assert guest.instance_id in client.err.decode()
-    ended(person)
+    person.ended()
 
 
 @journeys
 def another_host_answers_later(person: Person) -> None:
     """Whoever takes the machine's place while the job runs is not believed."""
-    client, guest = begun(person)
+    client = person.begun(cap="0.10")
+    guest = person.guest()
     guest.run(
         "sh",
         "-c",
@@ -104,7 +96,7 @@ def another_host_answers_later(person: Person) -> None:
     assert client.wait() == 54, str(client)
     assert client.says(guest.instance_id) or client.says(person.run_id())
     assert person.do("cancel", "-y", person.name).says("Receipt")
-    ended(person)
+    person.ended()
 
 
 @journeys
@@ -112,8 +104,7 @@ def no_capacity_here_and_elsewhere_some(person: Person) -> None:
     code, words = "InsufficientInstanceCapacity", "We currently do not have sufficient c7g.medium capacity."
     person.fault("RunInstances", region="us-east-1", times=-1, skip=1, code=code, message=words)
     person.write("open('model', 'w').write('x')")
-    client = person.launch(kind="c7g.medium", cap="0.10", infra=("aws/us-east-1", "aws/us-west-2"))
-    assert client.wait() == 0, str(client)
+    person.ran(kind="c7g.medium", cap="0.10", infra=("aws/us-east-1", "aws/us-west-2"))
     assert [each["region"] for each in person.instances()] == ["us-west-2"]
     asked = [
         (row["region"], row["params"].get("NetworkInterface.1.SubnetId"))
@@ -126,44 +117,40 @@ def no_capacity_here_and_elsewhere_some(person: Person) -> None:
     assert asked[-1] == ("us-west-2", None)
     assert person.events().count("refused") == len(zones)
     assert (person.work / "model").exists()
-    ended(person)
+    person.ended()
 
 
 @journeys
 def no_capacity_anywhere(person: Person) -> None:
     person.cloud.shortage("t3.nano")
     person.write("pass")
-    client = person.launch(kind="t3.nano")
-    assert client.wait() == 42, str(client)
+    client = person.ran(kind="t3.nano", code=42)
     assert client.says("do not have sufficient t3.nano capacity")
-    ended(person, instances=0)
+    person.ended(instances=0)
 
 
 @journeys
 def no_quota(person: Person) -> None:
     person.cloud.quota("eu-west-1", "L-1216C47A", 0)
     person.write("pass")
-    client = person.launch(kind="c7g.medium", cap="0.10", infra=("aws/eu-west-1",))
-    assert client.wait() == 43, str(client)
+    client = person.ran(kind="c7g.medium", cap="0.10", infra=("aws/eu-west-1",), code=43)
     for words in ("Running On-Demand Standard", "eu-west-1", "hint:"):
         assert client.says(words), f"{words}\n{client}"
     assert person.events() == []
     words = "You have requested more vCPU capacity than your current vCPU limit of 2 allows."
     person.fault("RunInstances", skip=1, code="VcpuLimitExceeded", message=words)
-    client = person.launch()
-    assert client.wait() == 43, str(client)
+    client = person.ran(code=43)
     assert client.says("vCPU limit of 2 allows")
-    ended(person, instances=0)
+    person.ended(instances=0)
 
 
 @journeys
 def the_reply_is_lost(person: Person) -> None:
     person.fault("RunInstances", skip=1, when="after", drop=True)
     person.write("open('model', 'w').write('x')")
-    client = person.launch()
-    assert client.wait() == 0, str(client)
+    person.ran()
     assert (person.work / "model").exists()
-    ended(person, instances=1)
+    person.ended()
 
 
 @journeys
@@ -171,8 +158,7 @@ def terminate_is_refused(person: Person) -> None:
     words = "You are not authorized to perform this operation."
     person.fault("TerminateInstances", times=-1, code="UnauthorizedOperation", message=words, status=403)
     person.write("open('model', 'w').write('x')")
-    client = person.launch()
-    assert client.wait() == 47, str(client)
+    client = person.ran(code=47)
     machine = person.instances()[0]["id"]
     assert client.says(f"{machine} in us-east-1 could not be ended and may be billing")
     assert client.says(f"aws ec2 terminate-instances --region us-east-1 --instance-ids {machine}")
@@ -181,55 +167,56 @@ def terminate_is_refused(person: Person) -> None:
     person.key += "ALLOWED"
     attached = person.do("attach", person.name)
     assert attached.says("Receipt")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def credentials_expire(person: Person) -> None:
-    client, guest = begun(person)
+    client = person.begun(cap="0.10")
+    guest = person.guest()
     person.cloud.expire(person.key)
-    guest.run("touch", "/opt/costgpu/work/go")
+    person.go()
     assert client.wait() == 47, str(client)
     assert client.says(f"--instance-ids {guest.instance_id}")
     assert (person.work / "model.bin").exists()
     person.key += "RENEWED"
     person.do("attach", person.name)
-    ended(person)
+    person.ended()
 
 
 @journeys
 def spot_with_a_notice(person: Person) -> None:
-    client, guest = begun(person, "--spot", kind="c6i.large")
+    client = person.begun("--spot", kind="c6i.large", cap="0.10")
+    guest = person.guest()
     person.cloud.interrupt(guest.instance_id, notice_seconds=100)
     assert client.wait() == 61, str(client)
     assert person.holds("checkpoint", "saved")
-    assert receipt(person)["reason"] == "preempted"
-    ended(person)
+    assert person.receipt()["reason"] == "preempted"
+    person.ended()
 
 
 @journeys
 def spot_without_a_chance(person: Person) -> None:
-    client, guest = begun(person, "--spot", kind="c6i.large")
+    client = person.begun("--spot", kind="c6i.large", cap="0.10")
+    guest = person.guest()
     person.cloud.interrupt(guest.instance_id, notice_seconds=0)
     assert client.wait() == 61, str(client)
     assert client.says("took the spot instance back") or client.says(f"The provider took {guest.instance_id} back")
-    assert (receipt(person)["reason"], receipt(person)["ended_by"]) == ("preempted", "provider")
-    ended(person)
+    assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("preempted", "provider")
+    person.ended()
 
 
 @journeys
 def switched_off_with_a_bucket(person: Person) -> None:
     """The machine goes down in the middle of the job: its checkpoint comes home all the same."""
     bucket(person, "costgpu-last")
-    person.write(WAITS)
-    client = person.launch("--bucket", "s3://costgpu-last/team", script="train.py 3")
-    client.until(lambda: b"begun" in client.out, what="the job runs")
+    client = person.begun("--bucket", "s3://costgpu-last/team", script="train.py 3")
     person.guest().run("systemctl", "poweroff", check=False)
     assert client.wait() == 50, str(client)
     assert client.says("The job was ended before it was done. The machine was shut down or restarted."), str(client)
     assert person.holds("checkpoint", "saved")
-    assert (receipt(person)["reason"], receipt(person)["ended_by"]) == ("job_failed", "somebody_else")
-    ended(person)
+    assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("job_failed", "somebody_else")
+    person.ended()
 
 
 @journeys
@@ -244,14 +231,15 @@ def a_wrong_clock(person: Person) -> None:
     lived, lifetime = (guest.run("cat", f"/opt/costgpu/{name}").stdout.split() for name in ("life", "limits"))
     assert int(lived[0]) < 120
     assert 900 < int(lifetime[1]) < 1800
-    guest.run("touch", "/opt/costgpu/work/go")
+    person.go()
     assert b"done" in person.do("attach", person.name).out
-    ended(person)
+    person.ended()
 
 
 @journeys
 def a_reboot(person: Person) -> None:
-    client, guest = begun(person)
+    client = person.begun(cap="0.10")
+    guest = person.guest()
     before = guest.leader
     guest.run("systemctl", "reboot", check=False)
     until(lambda: guest.leader != before, 30)
@@ -261,29 +249,27 @@ def a_reboot(person: Person) -> None:
     assert person.holds("partial", "half")
     assert person.facts("finished")["reason"] == "job_failed"
     assert "restarted" in person.facts("finished")["detail"]
-    ended(person)
+    person.ended()
 
 
 @journeys
 def max_duration(person: Person) -> None:
     person.write(WAITS)
-    client = person.launch("--max-duration", "30s", cap="0.10")
-    assert client.wait() == 62, str(client)
+    client = person.ran("--max-duration", "30s", cap="0.10", code=62)
     assert client.says("--max-duration")
     assert person.holds("checkpoint", "saved")
-    assert receipt(person)["reason"] == "max_duration"
-    ended(person)
+    assert person.receipt()["reason"] == "max_duration"
+    person.ended()
 
 
 @journeys
 def idle(person: Person) -> None:
     person.write("import time; open('partial', 'w').write('half'); time.sleep(600)")
-    client = person.launch("--idle-duration", "20s", "--grace", "1s")
-    assert client.wait() == 62, str(client)
+    client = person.ran("--idle-duration", "20s", "--grace", "1s", code=62)
     assert client.says("--idle-duration")
     assert person.holds("partial", "half")
-    assert receipt(person)["reason"] == "idle"
-    ended(person)
+    assert person.receipt()["reason"] == "idle"
+    person.ended()
 
 
 @journeys
@@ -296,41 +282,37 @@ def disk_full(person: Person) -> None:
         "        os.posix_fallocate(big.fileno(), 0, size << 20); time.sleep(0.3)\n"
         "time.sleep(600)"
     )
-    client = person.launch("--outputs", "*.txt", "--grace", "1s", kind="m6a.large", cap="0.10")
-    assert client.wait() == 63, str(client)
+    client = person.ran("--outputs", "*.txt", "--grace", "1s", kind="m6a.large", cap="0.10", code=63)
     assert client.says("disk")
     assert person.holds("log.txt", "half")
     assert not (person.work / "big").exists()
-    ended(person)
+    person.ended()
 
 
 @journeys
 def no_python(person: Person) -> None:
     person.write("pass")
-    client = person.launch(kind="c6a.large", cap="0.10")
-    assert client.wait() == 55, str(client)
+    client = person.ran(kind="c6a.large", cap="0.10", code=55)
     assert client.says("no Python 3.8 or newer")
-    ended(person)
+    person.ended()
 
 
 @journeys
 def setup_fails(person: Person) -> None:
     person.write("print('never')")
-    client = person.launch("--setup", "echo set-up cannot find it >&2; exit 5")
-    assert client.wait() == 57, str(client)
+    client = person.ran("--setup", "echo set-up cannot find it >&2; exit 5", code=57)
     assert b"set-up cannot find it" in client.err
     assert client.out == b""
-    ended(person)
+    person.ended()
 
 
 @journeys
 def outputs_missing(person: Person) -> None:
     person.write("open('model', 'w').write('x')")
-    client = person.launch("--outputs", "model", "--outputs", "checkpoints/*.pt")
-    assert client.wait() == 58, str(client)
+    client = person.ran("--outputs", "model", "--outputs", "checkpoints/*.pt", code=58)
     assert client.says("checkpoints/*.pt is not there")
     assert (person.work / "model").exists()
-    ended(person)
+    person.ended()
 
 
 @pytest.mark.parametrize("name", journeys.names)

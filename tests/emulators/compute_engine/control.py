@@ -1,11 +1,4 @@
-"""The control side of the emulated Compute Engine: what `control_side` has, and:
-
-- GET  instances: what exists, and what was deleted; POST instances {name}: only those of the job of that name
-- POST reset; quota {place, metric, value}; shortage {kind, zone}; fail {kind, code, message, status}
-- POST unreachable {zones, partial}; forbid {permissions}; page {limit}; early-quotas {on}
-- POST power-off {name}; preempt {name, notice_seconds}; expire {name}
-- GET  leftovers: disks, addresses, snapshots and rules that a new project does not have
-"""
+"""The control side of the emulated Compute Engine."""
 
 import copy
 
@@ -27,15 +20,19 @@ class Control(ControlSide):
         super().__init__(project, faults)
         self._instances, self._operations = instances, operations
 
-    def _get_instances(self) -> list[Row]:
+    def instances(self, *states: str) -> list[Row]:
+        """What exists, and what was deleted; only in these states, if any are given."""
         with self._state.lock:
             alive = [_row(vm.row, vm) for vm in self._instances.rows.values()]
-            return [*alive, *(_row(row, None) for row in self._instances.ended)]
+            rows = [*alive, *(_row(row, None) for row in self._instances.ended)]
+        return [row for row in rows if not states or row["state"] in states]
 
-    def _post_instances(self, name: str) -> list[Row]:
-        return [row for row in self._get_instances() if row["tags"].get(TAG_NAME) == name]
+    def instances_of(self, name: str) -> list[Row]:
+        """Those of the jobs of that name."""
+        return [row for row in self.instances() if row["tags"].get(TAG_NAME) == name]
 
-    def _get_leftovers(self) -> list[str]:
+    def leftovers(self) -> list[str]:
+        """``disks/...``, ``firewalls/...`` and so on: what a new project does not have, besides instances."""
         with self._state.lock:
             return sorted(
                 f"{kind}/{name}"
@@ -44,7 +41,8 @@ class Control(ControlSide):
                 if not (kind == "firewalls" and name.startswith("default-allow-"))
             )
 
-    def _post_reset(self) -> None:
+    def reset(self) -> None:
+        """A new project."""
         with self._state.lock:
             self._state.reset()
             self._operations.clear()
@@ -54,39 +52,48 @@ class Control(ControlSide):
             vm.deleting = True
         self._instances.clear()
 
-    def _post_early_quotas(self, on: bool) -> None:
+    def early_quotas(self, on: bool = True) -> None:
+        """Quotas are checked in the request, not in its operation."""
         self._state.early_quotas = on
 
-    def _post_quota(self, place: str, metric: str, value: float) -> None:
+    def quota(self, place: str, metric: str, value: float) -> None:
         self._state.quotas[place, metric] = value
 
-    def _post_shortage(self, kind: str, zone: str = "*") -> None:
+    def shortage(self, kind: str, zone: str = "*") -> None:
+        """A machine type or an accelerator is not to be had there any more."""
         self._state.shortages.add((kind, zone))
 
-    def _post_fail(self, kind: str, code: str, message: str, status: int = 503) -> None:
+    def fail(self, kind: str, code: str, message: str, status: int = 503) -> None:
+        """The next insert of this machine type is accepted, and its operation fails."""
         self._state.failures.setdefault(kind, []).append((status, code, message))
 
-    def _post_unreachable(self, zones: list[str], partial: bool = True) -> None:
+    def unreachable(self, *zones: str, partial: bool = True) -> None:
+        """These zones, and no others, answer no list; an aggregated one has the rest and a warning, or fails."""
         self._state.unreachable, self._state.partial = set(zones), partial
 
-    def _post_forbid(self, permissions: list[str]) -> None:
+    def forbid(self, *permissions: str) -> None:
+        """Nobody has these permissions any more, but all the others."""
         self._state.forbidden = set(permissions)
 
-    def _post_page(self, limit: int) -> None:
+    def page(self, limit: int) -> None:
+        """No page of a list is longer."""
         self._state.page_limit = limit
 
     def _vm(self, name: str) -> Vm:
         return next(vm for vm in self._instances.rows.values() if vm.key[2] == name)
 
-    def _post_power_off(self, name: str) -> None:
+    def power_off(self, name: str) -> None:
+        """A guest of `NoGuests` powers itself off."""
         if not isinstance(self._instances.machines, NoGuests):
             raise TypeError("real guests power themselves off")
         self._instances.machines.power_off(self._vm(name).guest)
 
-    def _post_expire(self, name: str) -> None:
+    def expire(self, name: str) -> None:
+        """Its time limit is reached."""
         self._vm(name).until = self._state.now()
 
-    def _post_preempt(self, name: str, notice_seconds: float | None = None) -> None:
+    def preempt(self, name: str, notice_seconds: float = 0.0) -> None:
+        """A spot VM is taken back: notice at once, the power button after a while (at Google's, there is none)."""
         self._instances.preempt(self._vm(name), notice_seconds)
 
 

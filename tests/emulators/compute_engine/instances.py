@@ -14,8 +14,9 @@ from tests.emulators.compute_engine.operations import OperationFailed, Operation
 from tests.emulators.compute_engine.project import Key, ProjectState, Row
 from tests.emulators.compute_engine.quotas import exceeded
 from tests.emulators.compute_engine.vm import Vm, make
-from tests.emulators.compute_engine.wire import GoogleError, exists, invalid, not_found
+from tests.emulators.compute_engine.wire import GoogleError, exists, not_found
 from tests.emulators.machines import GuestSpec, Machines
+from tests.emulators.phases import later
 from tests.emulators.wire import ApiCall
 
 GONE = ("STOPPING", "TERMINATED")
@@ -148,12 +149,6 @@ class Instances:
 
     def delete(self, project: str, zone: str, name: str) -> Row:
         vm = self.get(project, zone, name)
-        if vm.row["deletionProtection"]:
-            raise GoogleError(
-                400,
-                "resourceInUseByAnotherResource",
-                "Invalid resource usage: 'Resource cannot be deleted if it's protected against deletion.'.",
-            )
         with self.world.lock:
             vm.deleting = True
         return self.operations.start(vm.scope, "delete", vm.row, lambda: self._delete(vm))
@@ -173,33 +168,13 @@ class Instances:
             self.ended.append(vm.row)
             for attached in vm.row["disks"]:
                 key = (vm.key[0], vm.key[1], last_part(attached["source"]))
-                if attached["autoDelete"]:
-                    self.world.stores["disks"].pop(key, None)
-                elif key in self.world.stores["disks"]:
-                    self.world.stores["disks"][key]["users"] = []
+                disk = self.world.stores["disks"].pop(key, None)
+                if disk is not None and not attached["autoDelete"]:
+                    self.world.stores["disks"][key] = {**disk, "users": []}
 
     def stop(self, project: str, zone: str, name: str) -> Row:
         vm = self.get(project, zone, name)
         return self.operations.start(vm.scope, "stop", vm.row, lambda: self._halt(vm))
-
-    def start(self, project: str, zone: str, name: str) -> Row:
-        vm, generation = self.get(project, zone, name), self.world.generation
-        if vm.until is not None and vm.until <= self.world.now():
-            raise invalid(
-                "resource.scheduling.terminationTime",
-                vm.row["scheduling"].get("terminationTime"),
-                "The termination time has passed.",
-            )
-
-        def work() -> None:
-            with self.world.lock:
-                if vm.status != "TERMINATED":
-                    return
-                vm.row["status"] = "STAGING"
-            self.world.dwell("insert_seconds")
-            self._power_on(vm, generation)
-
-        return self.operations.start(vm.scope, "start", vm.row, work)
 
     def _halt(self, vm: Vm) -> None:
         """To TERMINATED, from RUNNING or STOPPING."""
@@ -214,36 +189,28 @@ class Instances:
                 return
             vm.row.update(status="TERMINATED", lastStopTimestamp=self.world.stamp())
             vm.row["resourceStatus"]["scheduling"].pop("terminationTimestamp", None)
-            static = {row["address"] for row in self.world.stores["addresses"].values()}
             for config in vm.row["networkInterfaces"][0].get("accessConfigs", []):
-                if config.get("natIP") not in static:
-                    config.pop("natIP", None)
+                config.pop("natIP", None)
 
     def _guest_ended(self, vm: Vm) -> None:
         with self.world.lock:
             if vm.status in GONE or self.rows.get(vm.key) is not vm:
                 return
             vm.row["status"] = "STOPPING"
-            row = self.operations.note(vm.scope, "compute.instances.guestTerminate", vm.row, "system")
+            row = self.operations.note(vm.scope, "compute.instances.guestTerminate", vm.row)
         self._halt(vm)
         self.operations.finish(row)
 
-    def preempt(self, vm: Vm, notice_seconds: float | None = None) -> None:
-        """Google takes a spot VM back: the notice, the power button, and then it is stopped or deleted.
-
-        Between notice and button is no time, unless the VM was made with a preemptionNoticeDuration.
-        """
+    def preempt(self, vm: Vm, notice_seconds: float) -> None:
+        """Google takes a spot VM back: the notice, the power button, and then it is stopped or deleted."""
         if not vm.spot or vm.status != "RUNNING":
             raise ValueError(f"{vm.key} is no running spot VM")
-        if notice_seconds is None:
-            notice_seconds = float(vm.row["scheduling"].get("preemptionNoticeDuration", {}).get("seconds", 0))
         with self.world.lock:
             vm.preempted = True
             self.changed(vm)
-        threading.Thread(target=self._take_back, args=(vm, notice_seconds), daemon=True).start()
+        later(notice_seconds, self._take_back, vm)
 
-    def _take_back(self, vm: Vm, notice_seconds: float) -> None:
-        time.sleep(notice_seconds)
+    def _take_back(self, vm: Vm) -> None:
         with self.world.lock:
             if vm.status in GONE or self.rows.get(vm.key) is not vm:
                 return
@@ -269,7 +236,7 @@ class Instances:
                 ]
                 begun = [(vm, self._begin_to_end(vm)) for vm in due]
             for vm, row in begun:
-                threading.Thread(target=self._time_is_over, args=(vm, row), daemon=True).start()
+                later(0, self._time_is_over, vm, row)
 
     def _begin_to_end(self, vm: Vm) -> Row:
         vm.row["status"] = "STOPPING"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.emulators.compute_engine.project import USER, ProjectState, Row, new_id
-from tests.emulators.compute_engine.wire import HOST, GoogleError, invalid, not_found
+from tests.emulators.compute_engine.wire import HOST, invalid, not_found
 from tests.emulators.wire import ApiCall
 
 Work = Callable[[], None]
@@ -76,17 +76,15 @@ class Operations:
             raise invalid("requestId", wanted, "The request ID was already used for a different request.")
         return before[1]
 
-    def start(
-        self, scope: Scope, kind: str, target: Row | None, work: Work, *, user: str = USER, path: str = ""
-    ) -> Row:
+    def start(self, scope: Scope, kind: str, target: Row, work: Work) -> Row:
         """Accepts something that `work` does in a while; it may raise `OperationFailed`."""
-        row = self._new(scope, kind, target, user, path)
+        row = self._new(scope, kind, target, USER)
         self._world.after("pending_seconds", self._run, row, work)
         return row
 
-    def note(self, scope: Scope, kind: str, target: Row, user: str = "system") -> Row:
+    def note(self, scope: Scope, kind: str, target: Row) -> Row:
         """Something that Google does itself is running; `finish` ends it."""
-        row = self._new(scope, kind, target, user, "")
+        row = self._new(scope, kind, target, "system")
         row.update(status="RUNNING", startTime=self._world.stamp())
         return row
 
@@ -98,7 +96,7 @@ class Operations:
                 row.update(httpErrorStatusCode=failure.status, httpErrorMessage=failure.words)
             row.update(status="DONE", progress=100, endTime=self._world.stamp())
 
-    def _new(self, scope: Scope, kind: str, target: Row | None, user: str, path: str) -> Row:
+    def _new(self, scope: Scope, kind: str, target: Row, user: str) -> Row:
         name = f"operation-{time.time_ns() // 1_000_000}-{'-'.join(secrets.token_hex(each) for each in (6, 4, 4))}"
         row: Row = {
             "kind": "compute#operation",
@@ -109,11 +107,10 @@ class Operations:
             "user": user,
             "progress": 0,
             "insertTime": self._world.stamp(),
-            "targetLink": target["selfLink"] if target else f"{HOST}/{path}",
+            "targetLink": target["selfLink"],
+            "targetId": target["id"],
             "selfLink": f"{HOST}/{scope.path}/operations/{name}",
         }
-        if target:
-            row["targetId"] = target["id"]
         if scope.place:
             row[scope.kind] = f"{HOST}/{scope.path}"
         with self._world.lock:
@@ -154,17 +151,10 @@ class Operations:
             return [(scope, dict(row)) for scope, row in self._rows.values()]
 
 
-def refuse(error: GoogleError) -> OperationFailed:
-    """A refusal that comes in the operation instead of the request."""
-    return OperationFailed(error.code, error.reason.upper(), {"code": error.reason.upper(), "message": error.message})
-
-
 def pool_exhausted(project: str, zone: str, kind: str, attachment: str, others: list[str]) -> OperationFailed:
     """No capacity, as users have seen it (github.com/kubernetes/k8s.io/issues/9834, 2026-08)."""
-    what = f"A {kind} VM instance" + (f" with {attachment.replace(':', ' ')}" if attachment else "")
-    if attachment:
-        name, _, count = attachment.partition(":")
-        what = f"A {kind} VM instance with {count} {name} accelerator(s)"
+    name, _, count = attachment.partition(":")
+    what = f"A {kind} VM instance" + (f" with {count} {name} accelerator(s)" if attachment else "")
     consider = (
         f"Consider trying your request in the {', '.join(others)} zone(s), which currently has capacity to accommodate "
         "your request. "
@@ -176,31 +166,14 @@ def pool_exhausted(project: str, zone: str, kind: str, attachment: str, others: 
         "a different VM hardware configuration or at a later time. For more information, see the troubleshooting "
         "documentation."
     )
-    details = [
-        {
-            "help": {
-                "links": [
-                    {
-                        "description": "Troubleshooting documentation",
-                        "url": "https://cloud.google.com/compute/docs/resource-error",
-                    }
-                ]
-            }
-        },
-        {"localizedMessage": {"locale": "en-US", "message": words}},
-        {
-            "errorInfo": {
-                "reason": "resource_availability",
-                "domain": "compute.googleapis.com",
-                "metadatas": {
-                    "vmType": kind,
-                    "attachment": attachment,
-                    "zone": zone,
-                    "zonesAvailable": ",".join(others),
-                },
-            }
-        },
-    ]
+    guide = {
+        "description": "Troubleshooting documentation",
+        "url": "https://cloud.google.com/compute/docs/resource-error",
+    }
+    facts = {"vmType": kind, "attachment": attachment, "zone": zone, "zonesAvailable": ",".join(others)}
+    info = {"reason": "resource_availability", "domain": "compute.googleapis.com", "metadatas": facts}
+    localized = {"locale": "en-US", "message": words}
+    details = [{"help": {"links": [guide]}}, {"localizedMessage": localized}, {"errorInfo": info}]
     where = (
         f"The zone 'projects/{project}/zones/{zone}' does not have enough resources available to fulfill the request."
     )

@@ -2,11 +2,9 @@
 
 import ipaddress
 import itertools
-import secrets
 import threading
 import time
 import tomllib
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -112,18 +110,3 @@ _IDS = itertools.count(time.time_ns())
 def new_id() -> str:
     """As Google's: many digits; never used again, not even by the next process."""
     return str(next(_IDS))
-
-
-def fingerprint() -> str:
-    """Changes whenever what it stands for does."""
-    return secrets.token_urlsafe(8) + "="
-
-
-def later(seconds: float, action: Callable[..., None], *args: Any) -> None:
-    """Runs something in a thread of its own after a while."""
-
-    def wait() -> None:
-        time.sleep(seconds)
-        action(*args)
-
-    threading.Thread(target=wait, daemon=True).start()

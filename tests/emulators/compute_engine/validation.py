@@ -37,24 +37,17 @@ def check_labels(field: str, labels: Mapping[str, str]) -> None:
     if len(labels) > LABELS:
         raise invalid(field, f"{len(labels)} labels", f"The maximum number of labels is {LABELS}.")
     for key, value in labels.items():
+        rule = (
+            "can only contain lowercase letters, numeric characters, underscores and dashes, and be at most 63 characters "
+            "long. International characters are allowed."
+        )
         if not LABEL_KEY.fullmatch(key):
-            raise GoogleError(
-                400,
-                "invalid",
-                f"Invalid value for field '{field}': ''. Label key '{key}' violates format "
-                "constraints. The key must start with a lowercase character, can only contain lowercase "
-                "letters, numeric characters, underscores and dashes. The key can be at most 63 characters "
-                "long. International characters are allowed.",
+            why = (
+                f"Label key '{key}' violates format constraints. The key must start with a lowercase character, {rule}"
             )
+            raise invalid(field, "", why)
         if not LABEL_VALUE.fullmatch(value):
-            raise GoogleError(
-                400,
-                "invalid",
-                f"Invalid value for field '{field}': ''. Label value '{value}' violates "
-                "format constraints. The value can only contain lowercase letters, numeric characters, "
-                "underscores and dashes. The value can be at most 63 characters long. International "
-                "characters are allowed.",
-            )
+            raise invalid(field, "", f"Label value '{value}' violates format constraints. The value {rule}")
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> None:
@@ -155,7 +148,7 @@ def boot_disk(body: Mapping[str, Any], kind: MachineType) -> tuple[Image, int, s
 def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetime | None:
     """Checks it; when the instance is to be ended, if ever."""
     wanted = body.get("scheduling", {})
-    spot, field = wanted.get("provisioningModel") == "SPOT" or bool(wanted.get("preemptible")), "resource.scheduling"
+    spot, field = wanted.get("provisioningModel") == "SPOT", "resource.scheduling"
     action = wanted.get("instanceTerminationAction", "")
     moves = wanted.get("onHostMaintenance", "TERMINATE" if spot else "MIGRATE")
     if gpus and moves != "TERMINATE":
@@ -167,11 +160,9 @@ def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetim
             "Scheduling must have preemptible be false when AutomaticRestart is true, and "
             "onHostMaintenance must be TERMINATE for spot instances.",
         )
-    if "preemptionNoticeDuration" in wanted and not spot:
-        raise invalid(f"{field}.preemptionNoticeDuration", "", "Can only be set for Spot VMs.")
     if action not in ("", "DELETE", "STOP"):
         raise invalid(f"{field}.instanceTerminationAction", action, "")
-    limited = "terminationTime" in wanted or "maxRunDuration" in wanted
+    limited = "terminationTime" in wanted
     if action and not (spot or limited):
         raise invalid(
             f"{field}.instanceTerminationAction",
@@ -184,14 +175,7 @@ def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetim
             action,
             "You must specify an instance termination action with a time limit.",
         )
-    if "terminationTime" in wanted and "maxRunDuration" in wanted:
-        raise invalid(field, "", "Only one of maxRunDuration and terminationTime can be specified.")
-    if limited and moves != "TERMINATE" and gpus:
-        raise invalid(f"{field}.onHostMaintenance", moves, "")
-    if "maxRunDuration" in wanted:
-        until = now + timedelta(seconds=float(wanted["maxRunDuration"].get("seconds", 0)))
-        return _within(f"{field}.maxRunDuration", str(wanted["maxRunDuration"].get("seconds")), until, now)
-    if "terminationTime" not in wanted:
+    if not limited:
         return None
     text = str(wanted["terminationTime"])
     try:
@@ -200,14 +184,10 @@ def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetim
         until = datetime.min  # noqa: DTZ901 - has no zone, as it must for what follows
     if until.tzinfo is None:
         raise invalid(f"{field}.terminationTime", text, "Must be a valid RFC 3339 timestamp.")
-    return _within(f"{field}.terminationTime", text, until, now)
-
-
-def _within(field: str, text: str, until: datetime, now: datetime) -> datetime:
     if until < now + LIMIT_MIN:
-        raise invalid(field, text, "The time limit must be at least 30 seconds in the future.")
+        raise invalid(f"{field}.terminationTime", text, "The time limit must be at least 30 seconds in the future.")
     if until > now + LIMIT_MAX:
-        raise invalid(field, text, "The time limit must be at most 120 days in the future.")
+        raise invalid(f"{field}.terminationTime", text, "The time limit must be at most 120 days in the future.")
     return until
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.emulators.compute_engine import validation
 from tests.emulators.compute_engine.catalog import MachineType, last_part, region_of
 from tests.emulators.compute_engine.operations import Scope
-from tests.emulators.compute_engine.project import Key, ProjectState, Row, fingerprint, new_id
+from tests.emulators.compute_engine.project import Key, ProjectState, Row, new_id
 from tests.emulators.compute_engine.quotas import Demand
 from tests.emulators.compute_engine.wire import HOST, not_found
 
@@ -76,9 +76,7 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
     interface = _interface(body, scope, world)
     disk, attached = _disk(body["disks"][0], scope, name, image, size, form, world.stamp())
     identity, link = new_id(), f"{HOST}/{scope.path}/instances/{name}"
-    spot = body.get("scheduling", {}).get("provisioningModel") == "SPOT" or body.get("scheduling", {}).get(
-        "preemptible"
-    )
+    spot = body.get("scheduling", {}).get("provisioningModel") == "SPOT"
     row: Row = {
         **copy.deepcopy(body),
         "kind": "compute#instance",
@@ -91,23 +89,15 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
         "machineType": f"{HOST}/{scope.path}/machineTypes/{kind.name}",
         "cpuPlatform": "Unknown CPU Platform",
         "labels": dict(body.get("labels", {})),
-        "labelFingerprint": fingerprint(),
-        "fingerprint": fingerprint(),
-        "metadata": {
-            "kind": "compute#metadata",
-            "fingerprint": fingerprint(),
-            "items": copy.deepcopy(body.get("metadata", {}).get("items", [])),
-        },
-        "tags": {"fingerprint": fingerprint(), "items": list(body.get("tags", {}).get("items", []))},
+        "metadata": {"items": copy.deepcopy(body.get("metadata", {}).get("items", []))},
+        "tags": {"items": list(body.get("tags", {}).get("items", []))},
         "networkInterfaces": [interface],
         "disks": [attached],
-        "startRestricted": False,
-        "deletionProtection": bool(body.get("deletionProtection", False)),
         "resourceStatus": {"scheduling": {}},
         "scheduling": {
             "onHostMaintenance": "TERMINATE" if spot else "MIGRATE",
             "automaticRestart": not spot,
-            "preemptible": bool(spot),
+            "preemptible": spot,
             "provisioningModel": "SPOT" if spot else "STANDARD",
             **body.get("scheduling", {}),
         },
@@ -122,7 +112,7 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
         gpu,
         count,
         size,
-        spot=bool(spot),
+        spot=spot,
         limited=limited,
         address=bool(interface.get("accessConfigs")),
     )
@@ -142,7 +132,6 @@ def _interface(body: Row, scope: Scope, world: ProjectState) -> Row:
             "type": "ONE_TO_ONE_NAT",
             "name": each.get("name", "External NAT"),
             "networkTier": each.get("networkTier", "PREMIUM"),
-            **({"natIP": each["natIP"]} if "natIP" in each else {}),
         }
         for each in given.get("accessConfigs", [])
     ]
@@ -150,7 +139,6 @@ def _interface(body: Row, scope: Scope, world: ProjectState) -> Row:
         "kind": "compute#networkInterface",
         "name": "nic0",
         "stackType": "IPV4_ONLY",
-        "fingerprint": fingerprint(),
         "network": f"{HOST}/projects/{scope.project}/global/networks/{network}",
         "networkIP": world.private_ip(),
         "subnetwork": f"{HOST}/projects/{scope.project}/regions/{region}/subnetworks/{subnet}",
@@ -173,7 +161,6 @@ def _disk(given: Row, scope: Scope, name: str, image: Any, size: int, form: str,
         "status": "READY",
         "selfLink": link,
         "labels": dict(wanted.get("labels", {})),
-        "labelFingerprint": fingerprint(),
         "type": f"{HOST}/{scope.path}/diskTypes/{form}",
         "sourceImage": f"{HOST}/projects/{image.project}/global/images/{image.name}",
         "users": [f"{HOST}/{scope.path}/instances/{name}"],

@@ -8,6 +8,7 @@ import json
 import re
 import urllib.parse
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +16,6 @@ from tests.emulators.wire import ApiCall, Reply
 
 HOST = "https://www.googleapis.com/compute/v1"
 PROJECT_NUMBER = "847361209845"
-_STATUS = {
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    409: "Conflict",
-    412: "Precondition Failed",
-    429: "Too Many Requests",
-    500: "Internal Server Error",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-}
 _CANONICAL = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -65,7 +54,7 @@ class GoogleError(Exception):
 def answer(document: Mapping[str, Any], code: int = 200) -> Reply:
     body = json.dumps(document, indent=2, ensure_ascii=False).encode()
     headers = [("Content-Type", "application/json; charset=UTF-8"), ("Server", "ESF")]
-    return Reply(f"{code} {'OK' if code == 200 else _STATUS.get(code, 'Error')}", headers, body)
+    return Reply(f"{code} {HTTPStatus(code).phrase}", headers, body)
 
 
 def invalid(field: str, value: object, why: str) -> GoogleError:

@@ -3,7 +3,6 @@
 import ipaddress
 import itertools
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -173,13 +172,3 @@ def replace(owner: type, name: str, method: Callable[..., Any]) -> None:
     if not hasattr(owner, name):
         raise AttributeError(f"moto's {owner.__name__} has no {name} any more")
     setattr(owner, name, method)
-
-
-def later(seconds: float, action: Any, *args: Any) -> None:
-    """Runs something in a thread of its own after a while."""
-
-    def wait() -> None:
-        time.sleep(seconds)
-        action(*args)
-
-    threading.Thread(target=wait, daemon=True).start()

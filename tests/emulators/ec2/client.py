@@ -1,7 +1,6 @@
 """The emulated AWS account as a process of its own, and its control side."""
 
 import urllib.request
-from typing import Any
 
 from tests.emulators.emulator_client import RunningEmulator
 
@@ -21,26 +20,9 @@ class RunningEc2(RunningEmulator):
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def expire(self, access_key: str) -> None:
-        """Its requests are refused from now on."""
-        self.post("expire", access_key=access_key)
-
-    def quota(self, region: str, code: str, value: float) -> None:
-        self.post("quota", region=region, code=code, value=value)
-
-    def shortage(self, instance_type: str, zone: str = "*") -> None:
-        self.post("shortage", instance_type=instance_type, zone=zone)
-
-    def power_off(self, instance_id: str) -> None:
-        """A guest of `NoGuests` powers itself off."""
-        self.post("power-off", instance_id=instance_id)
-
-    def interrupt(self, instance_id: str, notice_seconds: float = 120.0) -> None:
-        self.post("interrupt", instance_id=instance_id, notice_seconds=notice_seconds)
-
-    def change(self, instance_id: str, **attributes: Any) -> None:
-        """Sets attributes of moto's instance, such as disable_api_termination."""
-        self.post("change", instance_id=instance_id, **attributes)
+    def reset(self) -> None:
+        self._ask_control("reset")
+        self.enforce_permissions(on=False)
 
     def enforce_permissions(self, *, on: bool = True) -> None:
         """From now on IAM policies decide."""

@@ -1,9 +1,4 @@
-"""The control side of the emulated account: what `control_side` has, and:
-
-- GET  instances: what really exists, in every region; POST instances {name}: only those of the job of that name
-- POST reset; expire {access_key}; quota {region, code, value}; shortage {instance_type, zone}
-- POST power-off {instance_id}; interrupt {instance_id, notice_seconds}; change {instance_id, attribute: value, ...}
-"""
+"""The control side of the emulated account."""
 
 import base64
 from collections.abc import Iterable
@@ -28,12 +23,14 @@ class Control(ControlSide):
         super().__init__(account, faults)
         self._compute, self._scheduler = compute, scheduler
 
-    def _post_instances(self, name: str) -> list[dict[str, Any]]:
+    def instances_of(self, name: str) -> list[dict[str, Any]]:
+        """Those of the jobs of that name."""
         wanted = (TAG_NAME, name)
         return self._rows(i for i in all_instances() if wanted in ((tag["key"], tag["value"]) for tag in i.get_tags()))
 
-    def _get_instances(self) -> list[dict[str, Any]]:
-        return self._rows(all_instances())
+    def instances(self, *states: str) -> list[dict[str, Any]]:
+        """What really exists and existed, everywhere; only in these states, if any are given."""
+        return [row for row in self._rows(all_instances()) if not states or row["state"] in states]
 
     @staticmethod
     def _rows(instances: Iterable[Instance]) -> list[dict[str, Any]]:
@@ -57,31 +54,35 @@ class Control(ControlSide):
             for each in instances
         ]
 
-    def _post_reset(self) -> None:
+    def reset(self) -> None:
+        """A new account."""
         self._compute.reset()
         moto_api_backend.reset()
         self._state.reset()
         self._faults.clear()
         self._scheduler.fired.clear()
 
-    def _post_expire(self, access_key: str) -> None:
+    def expire(self, access_key: str) -> None:
+        """Its requests are refused from now on."""
         self._faults.expired.add(access_key)
 
-    def _post_quota(self, region: str, code: str, value: float) -> None:
+    def quota(self, region: str, code: str, value: float) -> None:
         self._state.quotas[region, code] = value
 
-    def _post_shortage(self, instance_type: str, zone: str = "*") -> None:
+    def shortage(self, instance_type: str, zone: str = "*") -> None:
         self._state.shortages.add((instance_type, zone))
 
-    def _post_power_off(self, instance_id: str) -> None:
+    def power_off(self, instance_id: str) -> None:
+        """A guest of `NoGuests` powers itself off."""
         if not isinstance(self._compute.machines, NoGuests):
             raise TypeError("real guests power themselves off")
         self._compute.machines.power_off(instance_id)
 
-    def _post_interrupt(self, instance_id: str, notice_seconds: float = 120.0) -> None:
+    def interrupt(self, instance_id: str, notice_seconds: float = 120.0) -> None:
         self._compute.interrupt(instance_id, notice_seconds)
 
-    def _post_change(self, instance_id: str, **attributes: Any) -> None:
+    def change(self, instance_id: str, **attributes: Any) -> None:
+        """Sets attributes of moto's instance, such as disable_api_termination."""
         instance = next(each for each in all_instances() if each.id == instance_id)
         for name, value in attributes.items():
             if not hasattr(instance, name):

@@ -21,8 +21,9 @@ from moto.ec2.models.spot_requests import SpotInstanceRequest
 from moto.ec2.responses.general import General
 from moto.ec2.utils import filter_dict_attribute_mapping, random_spot_request_id
 
-from tests.emulators.ec2.account import ACCOUNT, AccountState, later, replace
+from tests.emulators.ec2.account import ACCOUNT, AccountState, replace
 from tests.emulators.machines import GuestSpec, Machines
+from tests.emulators.phases import later
 
 NO_TOKEN = "ABCDE"  # what moto puts where the request has none
 USER_DATA_LIMIT = 16384
@@ -73,7 +74,6 @@ class Ec2Instances:
             ),
             "terminate_instances": lambda backend, ids: self.terminate(backend, ids),  # noqa: PLW0108 - binds the backend
             "stop_instances": lambda backend, ids: self.stop(backend, ids),  # noqa: PLW0108
-            "start_instances": lambda backend, ids: self.start(backend, ids),  # noqa: PLW0108
         }
         for name, method in replaced.items():
             replace(EC2Backend, name, method)
@@ -252,14 +252,6 @@ class Ec2Instances:
             answer.append((instance, copy.copy(instance._state)))
             _enter(instance, "stopping", BY_USER)
             later(0, self._halt, instance)
-        return answer
-
-    def start(self, backend: Any, instance_ids: list[str]) -> list[tuple[Instance, InstanceState]]:
-        answer = []
-        for instance in backend.get_multi_instances_by_id(instance_ids):
-            answer.append((instance, copy.copy(instance._state)))
-            _enter(instance, "pending")
-            self.world.after("pending_seconds", self._power_on, backend, instance)
         return answer
 
     def interrupt(self, instance_id: str, notice_seconds: float) -> None:

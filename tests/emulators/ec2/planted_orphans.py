@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+import pytest
+
 from costgpu.models.instance import CreateRequest
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
@@ -22,6 +24,24 @@ LOOK_ALIKE = {"Name": "costgpu-train", "costgpu-runX": "a", "Costgpu-Run": "b", 
 def ours(run_id: str, lease: datetime | None = None, owner: str = "ann@laptop") -> dict[str, str]:
     tags = {TAG_RUN: run_id, TAG_NAME: "train", TAG_OWNER: owner, "Name": "costgpu-train"}
     return {**tags, TAG_LEASE: str(int(lease.timestamp()))} if lease is not None else tags
+
+
+def scheduler_role() -> str:
+    """The ARN of a role for schedules, which is made if it is not there."""
+    iam, document = boto3.client("iam"), json.dumps({"Version": "2012-10-17", "Statement": []})
+    if "costgpu-scheduler" not in [role["RoleName"] for role in iam.list_roles()["Roles"]]:
+        iam.create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
+    return str(iam.get_role(RoleName="costgpu-scheduler")["Role"]["Arn"])
+
+
+def become_user(monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]) -> None:
+    """From here on this process is a user with that policy."""
+    iam = boto3.client("iam")
+    iam.create_user(UserName="ann")
+    iam.put_user_policy(UserName="ann", PolicyName="costgpu", PolicyDocument=json.dumps(document))
+    key = iam.create_access_key(UserName="ann")["AccessKey"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
 
 
 @dataclass
@@ -71,16 +91,11 @@ class Planted:
 
     def schedule(self, name: str, target: str = "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances") -> None:
         """One that fires in a distant year."""
-        iam = boto3.client("iam")
-        document = json.dumps({"Version": "2012-10-17", "Statement": []})
-        if not [role for role in iam.list_roles()["Roles"] if role["RoleName"] == "costgpu-scheduler"]:
-            iam.create_role(RoleName="costgpu-scheduler", AssumeRolePolicyDocument=document)
-        role = iam.get_role(RoleName="costgpu-scheduler")["Role"]["Arn"]
         boto3.client("scheduler", region_name=self.region).create_schedule(
             Name=name,
             ScheduleExpression="at(2037-01-01T00:00:00)",
             FlexibleTimeWindow={"Mode": "OFF"},
-            Target={"Arn": target, "RoleArn": role, "Input": "{}"},
+            Target={"Arn": target, "RoleArn": scheduler_role(), "Input": "{}"},
         )
         self.add("schedule", name)
 

@@ -44,11 +44,6 @@ def kill(guest: str) -> None:
             switch.write_text("1")
 
 
-def families() -> list[Path]:
-    """The groups that hold those of this testbed's guests."""
-    return [base / _family() for base in _hierarchies()]
-
-
 def remove(guest: str) -> None:
     """Once it is empty, which takes killed processes a moment."""
     groups = [base / _family() / guest for base in _hierarchies()]
@@ -57,16 +52,6 @@ def remove(guest: str) -> None:
         for group in groups:
             _remove_tree(group)
         time.sleep(0.01)
-
-
-def freeze(guest: str, *, on: bool) -> None:
-    """Stops every process of the guest where it is, or lets them go on: a machine that hangs."""
-    switches = [base / _family() / guest / "cgroup.freeze" for base in _hierarchies()]
-    found = [each for each in switches if each.exists()]
-    if not found:
-        raise RuntimeError("no hierarchy of control groups here can freeze")
-    for switch in found:
-        switch.write_text("1" if on else "0")
 
 
 def sweep() -> None:

@@ -20,9 +20,9 @@ def install(root: Path, spec: GuestSpec) -> None:
     with (root / "etc/ssh/sshd_config").open("a") as config:
         config.write("\nPermitRootLogin no\n")  # as in Google's images: what comes first counts, and this is last
     write(root, "usr/bin/google_metadata_script_runner", guest_file("google-script-runner.sh"), 0o755)
-    for unit in ("google-startup-scripts.service", "google-shutdown-scripts.service"):
-        write(root, f"etc/systemd/system/{unit}", guest_file(unit))
-        link(root, f"multi-user.target.wants/{unit}", f"../{unit}")
+    unit = "google-startup-scripts.service"
+    write(root, f"etc/systemd/system/{unit}", guest_file(unit))
+    link(root, f"multi-user.target.wants/{unit}", f"../{unit}")
 
 
 def make(name: str, metadata: Metadata) -> NspawnMachines:

@@ -1,6 +1,6 @@
 """What a guest's disk gets before its first boot: identity, user data as cloud-init would run it, and its defects.
 
-`cloud-init` itself runs only in the image of that name; in the others two units stand for it, which cost no seconds.
+`cloud-init` itself runs only in the image of that name; in the others a unit stands for it, which costs no seconds.
 """
 
 from __future__ import annotations
@@ -98,17 +98,13 @@ def _user_data(root: Path, spec: GuestSpec) -> None:
     text = data.decode("utf-8").replace("\r\n", "\n")
     home = "var/lib/cloud/instance"
     (root / home / "sem").mkdir(parents=True)
-    if text.startswith("#cloud-boothook"):
-        write(root, f"{home}/boothooks/part-001", text.removeprefix("#cloud-boothook").lstrip(), 0o700)
-        unit, body = "testbed-boothook.service", guest_file("boothook.service").format(instance_id=spec.instance_id)
-    elif text.startswith("#!"):
-        write(root, f"{home}/scripts/part-001", text, 0o700)
-        unit, body = "testbed-script.service", guest_file("user-script.service")
-    elif not text:
+    if not text:
         return
-    else:
+    if not text.startswith("#cloud-boothook"):
         raise ValueError(f"this user data needs the cloud-init image: {text.partition(chr(10))[0][:40]!r}")
-    write(root, f"etc/systemd/system/{unit}", body)
+    write(root, f"{home}/boothooks/part-001", text.removeprefix("#cloud-boothook").lstrip(), 0o700)
+    unit = "testbed-boothook.service"
+    write(root, f"etc/systemd/system/{unit}", guest_file("boothook.service").format(instance_id=spec.instance_id))
     link(root, f"multi-user.target.wants/{unit}", f"../{unit}")
 
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.emulators.guests import cgroups, network
+from tests.emulators.guests import network
 from tests.emulators.guests.disk_seed import Traits
 from tests.emulators.guests.nspawn import GUESTS, traits_of
-from tests.emulators.guests.shims import CLOCK, GPUS
+from tests.emulators.guests.shims import CLOCK
 
 
 class NoGuest(Exception):
@@ -79,13 +79,10 @@ class InGuest:
 
     def shift_clock(self, seconds: float) -> None:
         """From now on `date` and Python's `time.time` are ahead by so much; the kernel's clocks are not."""
-        _replace(self.root / CLOCK, f"{seconds:.0f}\n")
-
-    def use_gpus(self, percent: float) -> None:
-        """What nvidia-smi says from now on, of each GPU."""
-        path = self.root / GPUS
-        names = [line.partition(",")[0] for line in path.read_text().splitlines()]
-        _replace(path, "".join(f"{name}, {percent:g}\n" for name in names))
+        path = self.root / CLOCK
+        fresh = path.with_name("clock.new")
+        fresh.write_text(f"{seconds:.0f}\n", encoding="utf-8")
+        fresh.rename(path)
 
     def cut_network(self) -> None:
         """Every packet is lost in silence from now on, but for those of the metadata service."""
@@ -93,26 +90,6 @@ class InGuest:
 
     def restore_network(self) -> None:
         network.restore(self.instance_id)
-
-    def freeze(self) -> None:
-        """It hangs: nothing in it runs any more."""
-        cgroups.freeze(self.instance_id, on=True)
-
-    def thaw(self) -> None:
-        cgroups.freeze(self.instance_id, on=False)
-
-    def memory_mib(self) -> float:
-        """Of its processes, shared pages divided among their users."""
-        space = Path(f"/proc/{self.leader}/ns/pid").readlink()
-        total = 0
-        for process in Path("/proc").glob("[0-9]*"):
-            try:
-                if (process / "ns/pid").readlink() == space:
-                    lines = (process / "smaps_rollup").read_text().splitlines()
-                    total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-            except OSError:
-                continue
-        return total / 1024
 
 
 def carry_out(argv: Sequence[str], stdin: str, seconds: float = 60.0) -> subprocess.CompletedProcess[str]:
@@ -148,9 +125,3 @@ def until(condition: Callable[[], object], seconds: float = 20.0, what: str = ""
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what or condition}; running guests: {running()}")
         time.sleep(0.02)
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f"{path.name}.new")
-    fresh.write_text(text, encoding="utf-8")
-    fresh.rename(path)

@@ -56,22 +56,10 @@ echo 'HostKey /etc/one-run/key' >/etc/ssh/sshd_config.d/10-one-run.conf
             "ConnectTimeout": 20,
             "HostKeyAlgorithms": "ssh-ed25519",
         }
+        flags = [f"-o{name}={value}" for name, value in options.items()]
+        command_line = ["ssh", "-F", "/dev/null", "-i", str(self.folder / "user"), *flags, f"root@{address}", command]
         return subprocess.run(
-            [
-                "ssh",
-                "-F",
-                "/dev/null",
-                "-i",
-                str(self.folder / "user"),
-                *(f"-o{k}={v}" for k, v in options.items()),
-                f"root@{address}",
-                command,
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=seconds,
+            command_line, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=seconds
         )
 
 

@@ -63,14 +63,11 @@ def prepare() -> None:
 
 
 class Cable:
-    """What connects one guest.
-
-    Attributes:
-        namespace: The guest's network namespace, as ``ip netns`` names it.
-    """
+    """What connects one guest."""
 
     def __init__(self, instance_id: str, private_ip: str, public_ip: str, bridge: str = BRIDGE) -> None:
-        self.namespace, self._link, self._bridge = instance_id, f"g{instance_id[-12:]}", bridge
+        self.namespace = instance_id  # as ``ip netns`` names it
+        self._link, self._bridge = f"g{instance_id[-12:]}", bridge
         self._addresses = [each for each in (private_ip, public_ip) if each]
 
     def plug(self) -> None:

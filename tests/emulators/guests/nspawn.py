@@ -25,7 +25,7 @@ STATE = Path("/run/testbed")
 ROOTFS = STATE / "rootfs"
 GUESTS = STATE / "guests"
 REBOOT = 133  # nspawn's exit status with --keep-unit when the guest has asked for a reboot
-DISKS_KEPT = 12  # of ended guests: a stopped instance can be started again
+DISKS_KEPT = 12  # of ended guests, with their consoles
 OWN_SYS = """
 mount --rbind /sys/fs/cgroup /mnt && mount -t sysfs sysfs /sys && mount --rbind /mnt /sys/fs/cgroup && exec "$@"
 """
@@ -109,19 +109,16 @@ class Guest:
 
     def _prepare(self) -> None:
         disk, root = self.folder / "disk", self.folder / "root"
-        fresh = not disk.exists()
         for each in (disk, root):
             each.mkdir(parents=True, exist_ok=True)
         own = traits_of(self.spec.instance_type)
         traits = Traits.load(own if own.exists() else traits_of(""))
-        if fresh:
-            _mount("tmpfs", "testbed", disk, f"size={traits.disk_mib * MIB},mode=755")
-            (disk / "upper").mkdir()
-            (disk / "work").mkdir()
+        _mount("tmpfs", "testbed", disk, f"size={traits.disk_mib * MIB},mode=755")
+        (disk / "upper").mkdir()
+        (disk / "work").mkdir()
         layers = f"lowerdir={ROOTFS.resolve()},upperdir={disk}/upper,workdir={disk}/work"
         _mount("overlay", "testbed", root, layers)
-        if fresh:
-            seed(root, self.spec, traits, self._house.install)
+        seed(root, self.spec, traits, self._house.install)
         with self._lock:
             self._cable.plug()
             self._plugged = True
@@ -138,40 +135,25 @@ class Guest:
     def _power_on(self) -> int:
         group = cgroups.create(self.spec.instance_id)
         enter = "".join(f"echo $$ > {each}/cgroup.procs && " for each in group)
-        command = [
-            "sh",
-            "-c",
-            f'{enter}exec "$@"',
-            "sh",
-            "nsenter",
-            f"--net=/run/netns/{self._cable.namespace}",
-            "unshare",
-            "--mount",
-            "--propagation=slave",
-            "sh",
-            "-c",
-            OWN_SYS,
-            "sh",
-            "systemd-nspawn",
-            "--quiet",
-            f"--directory={self.folder / 'root'}",
-            "--boot",
-            "--register=no",
-            "--keep-unit",
-            f"--machine={self.spec.instance_id}",
-            "--resolv-conf=off",
-            "--timezone=off",
-            "--link-journal=no",
-            "--console=read-only",
-            f"--network-namespace-path=/run/netns/{self._cable.namespace}",
+        network_namespace = f"/run/netns/{self._cable.namespace}"
+        outer = ["sh", "-c", f'{enter}exec "$@"', "sh", "nsenter", f"--net={network_namespace}"]
+        inner = ["unshare", "--mount", "--propagation=slave", "sh", "-c", OWN_SYS, "sh"]
+        guest = [
+            *("systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--resolv-conf=off"),
+            *("--timezone=off", "--link-journal=no", "--console=read-only", "--setenv=SYSTEMD_COLORS=0"),
+            *(f"--directory={self.folder / 'root'}", f"--machine={self.spec.instance_id}"),
+            f"--network-namespace-path={network_namespace}",
             "--kill-signal=SIGRTMIN+4",  # the default asks systemd to halt, and a halted machine stays on
-            "--setenv=SYSTEMD_COLORS=0",
         ]
         with self.console.open("ab") as console, self._lock:
             if self._plug_pulled:
                 return 0
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
+                [*outer, *inner, *guest],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
             )
             (self.folder / "pid").write_text(str(self._process.pid))
         return self._process.wait()
@@ -224,7 +206,6 @@ class NspawnMachines:
                 raise ValueError(f"{spec.instance_id} is running")
             if self._server is None:
                 self._server = self._metadata.serve(network.METADATA, self._house.bridge)
-            self._ended.pop(spec.instance_id, None)
             guest = Guest(spec, self._house, self._rules.get(spec.instance_id))
             self._running[spec.instance_id] = guest
         self._metadata.add(spec)

@@ -21,7 +21,9 @@ from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
 from costgpu.runner.end_instance import end_by_hand, request_termination
 from costgpu.runner.reap import label_form
-from tests.emulators.compute_engine.create_requests import L4, T4, V100, cpu_offer, offer
+from tests.emulators.create_requests import GCP, L4, T4, V100
+
+cpu_offer, offer = GCP.cpu_offer, GCP.offer
 
 # -- images -----------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,9 @@ from costgpu.providers.gcp import launch
 from costgpu.providers.gcp.images import families_for
 from costgpu.providers.gcp.instances import GUEST, PREEMPTED, history_from, instance_from, split_id
 from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, labels_of, metadata_value, tags_from
-from tests.emulators.compute_engine.create_requests import T4, offer, request
+from tests.emulators.create_requests import GCP, T4
+
+offer, request = GCP.offer, GCP.request
 
 IMAGE = Image(name="projects/ubuntu-os-cloud/global/images/ubuntu-1", root_gib=10, architecture="x86_64")
 LABEL_KEY, LABEL_VALUE = re.compile(r"[a-z][a-z0-9_-]{0,62}"), re.compile(r"[a-z0-9_-]{0,63}")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# google_metadata_script_runner startup|shutdown: what the metadata name so, as root.
+# google_metadata_script_runner startup: what the metadata name so, as root.
 key=$1-script
 url=http://metadata.google.internal/computeMetadata/v1/instance/attributes/$key
 folder=$(mktemp -d /tmp/metadata-scripts.XXXXXX) || exit 1

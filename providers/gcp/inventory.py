@@ -14,7 +14,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.common import lease_in, not_ours
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.costs import COSTS
+from costgpu.providers.gcp.facts import COSTS
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.launch import facts_from, label_value
 from costgpu.providers.gcp.network import allow_name, deny_name

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import ipaddress
 import threading
+import tomllib
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, OrphanedResource
@@ -36,9 +40,50 @@ def lease_in(tags: Mapping[str, str]) -> datetime | None:
         return None
 
 
+def facts_in(tags: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of an `Instance` that its tags tell."""
+    return {
+        "run_id": tags.get(TAG_RUN, ""),
+        "name": tags.get(TAG_NAME, ""),
+        "owner": tags.get(TAG_OWNER, ""),
+        "lease_until": lease_in(tags),
+        "tags": dict(tags),
+    }
+
+
+@functools.cache
+def error_codes(path: Path) -> dict[str, frozenset[str]]:
+    """A provider's own names of errors by what they mean, from a file."""
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    return {meaning: frozenset(names) for meaning, names in document.items()}
+
+
 def ssh_endpoint(address: str | None, state: InstanceState) -> Endpoint | None:
     """How a machine with that public address is reached; None as long as it does not run."""
     return Endpoint(kind="ssh", host=address, user=LOGIN) if address and state is InstanceState.RUNNING else None
+
+
+def leftover_from(
+    provider: str,
+    region: str,
+    kind: str,
+    resource_id: str,
+    tags: Mapping[str, str],
+    usd_per_hour: float = 0.0,
+    created_at: datetime | None = None,
+) -> OrphanedResource:
+    """What is left of a run, and whose it is by its tags."""
+    return OrphanedResource(
+        provider=provider,
+        region=region,
+        kind=kind,
+        resource_id=resource_id,
+        run_id=tags.get(TAG_RUN, ""),
+        usd_per_hour=usd_per_hour,
+        lease_until=lease_in(tags),
+        owner=tags.get(TAG_OWNER, ""),
+        created_at=created_at.astimezone(UTC) if created_at is not None else None,
+    )
 
 
 def not_ours(leftover: OrphanedResource) -> InvalidRequest:

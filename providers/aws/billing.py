@@ -15,7 +15,7 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, ProviderError
-from costgpu.providers.aws.session import FALLBACK_REGION, Clients
+from costgpu.providers.aws.sdk import FALLBACK_REGION, Clients
 from costgpu.providers.base import TAG_RUN, BilledRow
 from costgpu.providers.bill_cache import CachedBilling
 
@@ -38,9 +38,9 @@ class CostExplorer(CachedBilling):
     usd_per_request = Decimal("0.01")
     no_tag_note = NO_TAG
 
-    def __init__(self, *, clock: Clock, session: Any | None = None, cache: Path | None = None) -> None:
+    def __init__(self, *, clock: Clock, cache: Path | None = None) -> None:
         super().__init__(clock, cache)
-        self._clients = Clients(session)
+        self._clients = Clients()
 
     def account(self) -> str:
         """The number of the account."""
@@ -71,8 +71,9 @@ class CostExplorer(CachedBilling):
     def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             with self._clients.speaking("ask Cost Explorer what was billed"):
-                client = self._clients.client("ce", FALLBACK_REGION, attempts=2)
-                reply: Mapping[str, Any] = client.get_cost_and_usage(**question)
+                reply: Mapping[str, Any] = self._clients.client("ce", FALLBACK_REGION, attempts=2).get_cost_and_usage(
+                    **question
+                )
                 return reply
         except AuthError as error:
             denied = "GetCostAndUsage" in error.message or "Cost Explorer" in str(error.__cause__)

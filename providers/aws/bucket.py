@@ -9,7 +9,7 @@ from typing import Any
 
 from costgpu.errors import InvalidRequest
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.session import CONNECT_SECONDS, READ_SECONDS, Clients
+from costgpu.providers.aws.sdk import Clients
 
 URL = re.compile(r"s3://(?P<bucket>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9])(?:/(?P<prefix>.*))?")
 MOST_SECONDS = 7 * 24 * 3600  # Source: Amazon S3 user guide, presigned URLs with Signature Version 4 (2026-11)
@@ -27,15 +27,14 @@ class S3Bucket:
         InvalidRequest: Not such a URL.
     """
 
-    def __init__(self, url: str, session: Any | None = None) -> None:
+    def __init__(self, url: str) -> None:
         match = URL.fullmatch(url)
         if match is None:
             raise InvalidRequest(f"{url!r} is not a bucket.", hint="Write it as s3://name or s3://name/prefix.")
         self.url = url
         self._bucket = match["bucket"]
         self._prefix = (match["prefix"] or "").strip("/")
-        self._clients = Clients(session)
-        self._session = session
+        self._clients = Clients()
         self._made: Any = None
 
     def _key(self, name: str) -> str:
@@ -64,15 +63,7 @@ class S3Bucket:
         return self._made
 
     def _in(self, region: str) -> Any:
-        settings = sdk.config(
-            signature_version="s3v4",
-            connect_timeout=CONNECT_SECONDS,
-            read_timeout=READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": 3},
-            user_agent_extra="costgpu",
-        )
-        session = self._session or sdk.boto3().Session()
-        return session.client("s3", region_name=region, config=settings)
+        return self._clients.new_client("s3", region, signature_version="s3v4")
 
     def presign_put(self, name: str, seconds: float) -> str:
         """A URL to which anybody who has it can PUT this one object. It is a secret.
@@ -91,8 +82,7 @@ class S3Bucket:
 
     def credentials_expire_at(self) -> datetime | None:
         """When the credentials that sign end, and every URL with them; None if they do not end."""
-        session = self._session or sdk.boto3().Session()
-        moment = getattr(session.get_credentials(), "_expiry_time", None)
+        moment = getattr(self._clients.session().get_credentials(), "_expiry_time", None)
         return moment.astimezone(UTC) if isinstance(moment, datetime) else None
 
     def exists(self, name: str) -> bool:

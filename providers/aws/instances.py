@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.session import Clients
-from costgpu.providers.base import TAG_NAME, TAG_OWNER, TAG_RUN
-from costgpu.providers.common import lease_in, ssh_endpoint
+from costgpu.providers.aws.sdk import Clients
+from costgpu.providers.common import facts_in, ssh_endpoint
 
 STATES = {
     "pending": InstanceState.PENDING,
@@ -35,15 +34,14 @@ TAKEN_BACK_REQUEST = frozenset(
 """Status of a spot request. Source: EC2 user guide, "Spot request status codes" (2026-11)."""
 MOVED_AT = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) GMT\)")
 """In StateTransitionReason. Source: Amazon EC2 API reference, Instance (2026-11)."""
-NOT_FOUND = frozenset({"InvalidInstanceID.NotFound"})
-PAGES = {
-    "PaginationConfig": {"PageSize": 1000}
-}  # the most. Source: Amazon EC2 API reference, DescribeInstances (2026-11)
+NOT_FOUND = "InvalidInstanceID.NotFound"
+PAGES = {"PaginationConfig": {"PageSize": 1000}}
+"""The most. Source: Amazon EC2 API reference, DescribeInstances (2026-11)."""
 
 
 def tags_in(row: Mapping[str, Any]) -> dict[str, str]:
-    """The tags of anything that EC2 describes."""
-    return {tag["Key"]: tag.get("Value", "") for tag in row.get("Tags") or ()}
+    """The tags of anything that EC2 describes; interfaces have theirs elsewhere."""
+    return {tag["Key"]: tag.get("Value", "") for tag in row.get("Tags") or row.get("TagSet") or ()}
 
 
 def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = False) -> Instance:
@@ -65,12 +63,8 @@ def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = Fals
         launched_at=row["LaunchTime"].astimezone(UTC),
         ended_at=_moved_at(row) if state is InstanceState.TERMINATED else None,
         endpoint=ssh_endpoint(row.get("PublicIpAddress"), state),
-        run_id=tags.get(TAG_RUN, ""),
-        name=tags.get(TAG_NAME, ""),
-        owner=tags.get(TAG_OWNER, ""),
-        lease_until=lease_in(tags),
         spot=row.get("InstanceLifecycle") == "spot",
-        tags=tags,
+        **facts_in(tags),
     )
 
 
@@ -86,28 +80,22 @@ class Instances:
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
 
-    def one(self, ref: InstanceRef) -> Instance | None:
-        """One machine, ours or not; None if EC2 does not know it."""
+    def describe(self, ref: InstanceRef) -> Instance | None:
+        """One machine, ours or not; None if EC2 does not know it (yet, or any more)."""
         self._clients.require(ref.region)
-        with self._clients.speaking(f"describe {ref.instance_id} in {ref.region}"):
-            try:
-                rows = list(self._rows(ref.region, InstanceIds=[ref.instance_id]))
-            except sdk.exceptions().ClientError as exc:
-                if sdk.code_of(exc) in NOT_FOUND:
-                    return None
-                raise
-            if not rows:
-                return None
-            taken = self._taken_back(ref.region, rows[0])
-        return instance_from(rows[0], ref.region, preempted=taken)
+        with self._clients.speaking(f"describe {ref.instance_id} in {ref.region}"), sdk.Tolerate(NOT_FOUND):
+            rows = list(self._machines(ref.region, InstanceIds=[ref.instance_id]))
+            if rows:
+                return instance_from(rows[0], ref.region, preempted=self._taken_back(ref.region, rows[0]))
+        return None
 
-    def filtered(self, region: str, name: str, values: Sequence[str]) -> list[Instance]:
+    def _filtered(self, region: str, name: str, value: str) -> list[Instance]:
         """The machines that a filter of EC2 leaves, all pages of them."""
         with self._clients.speaking(f"list instances in {region}"):
-            rows = list(self._rows(region, Filters=[{"Name": name, "Values": list(values)}], **PAGES))
+            rows = list(self._machines(region, Filters=[{"Name": name, "Values": [value]}], **PAGES))
         return [instance_from(row, region) for row in rows]
 
-    def _rows(self, region: str, **question: Any) -> Iterator[Any]:
+    def _machines(self, region: str, **question: Any) -> Iterator[Any]:
         for page in self._clients.client("ec2", region).get_paginator("describe_instances").paginate(**question):
             for reservation in page["Reservations"]:
                 yield from reservation["Instances"]
@@ -129,13 +117,9 @@ class Instances:
         """Boot messages; empty if there are none yet, or the machine is gone."""
         self._clients.require(ref.region)
         ec2 = self._clients.client("ec2", ref.region)
-        with self._clients.speaking(f"read the console of {ref.instance_id} in {ref.region}"):
-            for latest in ({"Latest": True}, {}):  # the first on Nitro machines only
-                try:
-                    return str(ec2.get_console_output(InstanceId=ref.instance_id, **latest).get("Output") or "")
-                except sdk.exceptions().ClientError as exc:
-                    if sdk.code_of(exc) in NOT_FOUND:
-                        return ""
-                    if sdk.code_of(exc) not in ("UnsupportedOperation", "InvalidParameterCombination") or not latest:
-                        raise
+        doing = f"read the console of {ref.instance_id} in {ref.region}"
+        with self._clients.speaking(doing), sdk.Tolerate(NOT_FOUND):
+            with sdk.Tolerate("UnsupportedOperation", "InvalidParameterCombination"):  # not a Nitro machine
+                return str(ec2.get_console_output(InstanceId=ref.instance_id, Latest=True).get("Output") or "")
+            return str(ec2.get_console_output(InstanceId=ref.instance_id).get("Output") or "")
         return ""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC
 from typing import Any
 
 from costgpu.errors import AuthError, InvalidRequest, ProviderError
-from costgpu.models.instance import Instance, InstanceState
+from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.costs import COSTS
+from costgpu.providers.aws.facts import COSTS
 from costgpu.providers.aws.instances import Instances, tags_in
-from costgpu.providers.aws.session import Clients
-from costgpu.providers.aws.termination_schedule import Schedules, run_of
-from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
-from costgpu.providers.common import lease_in, not_ours
+from costgpu.providers.aws.sdk import Clients
+from costgpu.providers.aws.termination_schedule import SCHEDULE, Schedules, run_of
+from costgpu.providers.base import TAG_RUN, OwnedResources
+from costgpu.providers.common import leftover_from, not_ours
 
 PARALLEL_REGIONS = 8
-SCHEDULE = "schedule"
 # List prices of us-east-1; other regions ask up to twice as much for disks and snapshots, and the same for addresses. They
 # are for finding leaks: what is really charged is on the bill. Source: Amazon EBS pricing (read 2026-11).
 VOLUME_USD_PER_GIB_MONTH = {
@@ -65,17 +63,17 @@ class Kind:
     """One sort of resource that carries tags.
 
     Attributes:
-        operation: boto3's paginated (or plain) call that lists it.
+        plural: In EC2's names: ``describe_key_pairs`` lists ``KeyPairs``.
+        id_filter: Name of the filter for the identifier, such as ``key-pair-id``; in rows that is ``KeyPairId``.
+        remove: boto3's call that removes one.
         idle: Whether a row is left over, rather than part of something.
         created_key: Name of the time of creation in a row; empty where EC2 does not tell.
-        question: Further arguments of the call.
+        question: Further arguments of the call that lists them.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
     """
 
     name: str
-    operation: str
-    key: str
-    id_key: str
+    plural: str
     id_filter: str
     remove: str
     idle: Callable[[Any], bool] = lambda _: True
@@ -84,12 +82,15 @@ class Kind:
     question: Mapping[str, Any] = field(default_factory=dict)
     of_a_run: bool = True
 
+    @property
+    def id_key(self) -> str:
+        """Name of the identifier in rows and requests."""
+        return self.id_filter.title().replace("-", "")
+
 
 VOLUME = Kind(
     name="disk",
-    operation="describe_volumes",
-    key="Volumes",
-    id_key="VolumeId",
+    plural="volumes",
     id_filter="volume-id",
     remove="delete_volume",
     idle=lambda row: not row.get("Attachments"),
@@ -98,9 +99,7 @@ VOLUME = Kind(
 )
 ADDRESS = Kind(
     name="address",
-    operation="describe_addresses",
-    key="Addresses",
-    id_key="AllocationId",
+    plural="addresses",
     id_filter="allocation-id",
     remove="release_address",
     idle=lambda row: not row.get("AssociationId"),
@@ -110,9 +109,7 @@ KINDS = (
     VOLUME,
     Kind(
         name="snapshot",
-        operation="describe_snapshots",
-        key="Snapshots",
-        id_key="SnapshotId",
+        plural="snapshots",
         id_filter="snapshot-id",
         remove="delete_snapshot",
         usd_per_hour=snapshot_usd_per_hour,
@@ -123,26 +120,15 @@ KINDS = (
     ADDRESS,
     Kind(
         name="network interface",
-        operation="describe_network_interfaces",
-        key="NetworkInterfaces",
-        id_key="NetworkInterfaceId",
+        plural="network_interfaces",
         id_filter="network-interface-id",
         remove="delete_network_interface",
         idle=lambda row: row.get("Status") == "available",
     ),
-    Kind(
-        name="security group",
-        operation="describe_security_groups",
-        key="SecurityGroups",
-        id_key="GroupId",
-        id_filter="group-id",
-        remove="delete_security_group",
-    ),
+    Kind(name="security group", plural="security_groups", id_filter="group-id", remove="delete_security_group"),
     Kind(
         name="key pair",
-        operation="describe_key_pairs",
-        key="KeyPairs",
-        id_key="KeyPairId",
+        plural="key_pairs",
         id_filter="key-pair-id",
         remove="delete_key_pair",
         created_key="CreateTime",
@@ -152,15 +138,14 @@ KINDS = (
 """In the order of removal: a group goes after the interfaces that are in it."""
 
 
-class Inventory:
-    """Looks for what is ours."""
+class Inventory(Instances):
+    """Looks for what is ours, and takes away what runs leave."""
 
-    def __init__(self, clients: Clients, instances: Instances, schedules: Schedules) -> None:
-        self._clients = clients
-        self._instances = instances
+    def __init__(self, clients: Clients, schedules: Schedules) -> None:
+        super().__init__(clients)
         self._schedules = schedules
 
-    def everywhere(self, regions: Sequence[str]) -> OwnedResources:
+    def _everywhere(self, regions: Sequence[str]) -> OwnedResources:
         """All regions at once; one that fails is named and hides nothing.
 
         Raises:
@@ -185,8 +170,7 @@ class Inventory:
     def _survey(self, region: str) -> tuple[OwnedResources, ProviderError | None]:
         try:
             self._clients.require(region)
-            listed = self._instances.filtered(region, "tag-key", [TAG_RUN])
-            instances = [each for each in listed if TAG_RUN in each.tags]
+            instances = [each for each in self._filtered(region, "tag-key", TAG_RUN) if TAG_RUN in each.tags]
         except ProviderError as error:
             return OwnedResources(unreachable=((region, error.message),)), error
         leftovers: list[OrphanedResource] = []
@@ -194,12 +178,14 @@ class Inventory:
         rows: dict[str, list[Any]] = {}
         for kind in KINDS:
             try:
-                rows[kind.name] = [row for row in self._rows(region, kind, "tag-key", TAG_RUN) if TAG_RUN in _tags(row)]
-                leftovers += [self._leftover(region, kind, row) for row in rows[kind.name] if kind.idle(row)]
+                rows[kind.name] = [
+                    row for row in self._rows(region, kind, "tag-key", TAG_RUN) if TAG_RUN in tags_in(row)
+                ]
+                leftovers += [_leftover(region, kind, row) for row in rows[kind.name] if kind.idle(row)]
             except ProviderError as error:
                 unreachable.append((f"{region} ({kind.name})", error.message))
         try:
-            leftovers += self._schedule_leftovers(region)
+            leftovers += self._schedules.made(region)
         except ProviderError as error:
             if self._schedules.configured:
                 unreachable.append((f"{region} ({SCHEDULE})", error.message))
@@ -210,62 +196,43 @@ class Inventory:
         return owned, None
 
     def _rows(self, region: str, kind: Kind, name: str, value: str) -> list[Any]:
-        ec2 = self._clients.client("ec2", region)
+        ec2, operation = self._clients.client("ec2", region), f"describe_{kind.plural}"
         question = {**kind.question, "Filters": [{"Name": name, "Values": [value]}]}
         with self._clients.speaking(f"list each {kind.name} in {region}"):
-            if not ec2.can_paginate(kind.operation):
-                return list(getattr(ec2, kind.operation)(**question)[kind.key])
-            return [row for page in ec2.get_paginator(kind.operation).paginate(**question) for row in page[kind.key]]
-
-    @staticmethod
-    def _leftover(region: str, kind: Kind, row: Any) -> OrphanedResource:
-        tags = _tags(row)
-        created = row.get(kind.created_key) if kind.created_key else None
-        return OrphanedResource(
-            provider="aws",
-            region=region,
-            kind=kind.name,
-            resource_id=row[kind.id_key],
-            run_id=tags.get(TAG_RUN, ""),
-            usd_per_hour=kind.usd_per_hour(row),
-            lease_until=lease_in(tags),
-            owner=tags.get(TAG_OWNER, ""),
-            created_at=created.astimezone(UTC) if created is not None else None,
-        )
-
-    def _schedule_leftovers(self, region: str, run_id: str = "") -> list[OrphanedResource]:
-        with self._clients.speaking(f"list schedules in {region}"):
-            found = list(self._schedules.made(region, run_id))
-        return [
-            OrphanedResource(
-                provider="aws",
-                region=region,
-                kind=SCHEDULE,
-                resource_id=name,
-                run_id=run_of(name),
-                created_at=created.astimezone(UTC) if created is not None else None,
+            pages = (
+                ec2.get_paginator(operation).paginate(**question)
+                if ec2.can_paginate(operation)
+                else [getattr(ec2, operation)(**question)]
             )
-            for name, created in found
-        ]
+            return [row for page in pages for row in page[kind.plural.title().replace("_", "")]]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes what a run left in a region; returns what has to wait, everything if its machine still lives."""
+        """Removes a run's security group, schedule and stray disks; returns what has to wait.
+
+        That is everything if its machine still lives.
+        """
+        if not run_id:
+            raise InvalidRequest("No run is named.")
         self._clients.require(region)
-        machines = self._instances.filtered(region, f"tag:{TAG_RUN}", [run_id])
+        machines = self._filtered(region, f"tag:{TAG_RUN}", run_id)
         alive = any(each.state.alive and each.state is not InstanceState.TERMINATING for each in machines)
-        waiting = [] if alive else self._remove_schedules(run_id, region)
-        if alive:
-            waiting = self._schedules_of(run_id, region)
+        try:
+            waiting = self._schedules.made(region, run_id)
+        except AuthError:
+            if self._schedules.configured:
+                raise
+            waiting = []
+        if not alive:
+            waiting = [each for each in waiting if not self._schedules.remove_quietly(region, each.resource_id)]
         for kind in KINDS:
-            if not kind.of_a_run:
-                continue
-            for row in self._rows(region, kind, f"tag:{TAG_RUN}", run_id):
-                if alive or not self._remove(region, kind, row):
-                    waiting.append(self._leftover(region, kind, row))
+            if kind.of_a_run:
+                for row in self._rows(region, kind, f"tag:{TAG_RUN}", run_id):
+                    if alive or not self._remove(region, kind, row):
+                        waiting.append(_leftover(region, kind, row))
         return tuple(waiting)
 
     def remove(self, leftover: OrphanedResource) -> bool:
-        """Removes one thing that still carries our tag; returns whether it is gone.
+        """Removes one thing that still carries our tag and is no instance; returns whether it is gone.
 
         Raises:
             InvalidRequest: It does not carry our tag, or it is of a kind that costgpu does not know.
@@ -275,9 +242,7 @@ class Inventory:
         if leftover.kind == SCHEDULE:
             if not run_of(resource):
                 raise not_ours(leftover)
-            with self._clients.speaking(f"list schedules in {region}"):
-                known = [name for name, _ in self._schedules.made(region, run_of(resource))]
-            if resource in known:
+            if any(each.resource_id == resource for each in self._schedules.made(region, run_of(resource))):
                 with self._clients.speaking(f"remove the schedule {resource} in {region}"):
                     self._schedules.remove(region, resource)
             return True
@@ -285,21 +250,9 @@ class Inventory:
         if kind is None:
             raise InvalidRequest(f"costgpu does not know what a {leftover.kind} is on AWS.")
         rows = self._rows(region, kind, kind.id_filter, resource)
-        if any(TAG_RUN not in _tags(row) for row in rows):
+        if any(TAG_RUN not in tags_in(row) for row in rows):
             raise not_ours(leftover)
         return all(self._remove(region, kind, row) for row in rows)  # one, or none any more
-
-    def _schedules_of(self, run_id: str, region: str) -> list[OrphanedResource]:
-        try:
-            return self._schedule_leftovers(region, run_id)
-        except AuthError:
-            if self._schedules.configured:
-                raise
-            return []
-
-    def _remove_schedules(self, run_id: str, region: str) -> list[OrphanedResource]:
-        found = self._schedules_of(run_id, region)
-        return [each for each in found if not self._schedules.remove_quietly(region, each.resource_id)]
 
     def _remove(self, region: str, kind: Kind, row: Any) -> bool:
         """Deletes one thing; returns whether it is gone."""
@@ -307,37 +260,29 @@ class Inventory:
         with self._clients.speaking(f"remove the {kind.name} {resource} in {region}"):
             if not kind.idle(row):
                 return False
-            try:
-                getattr(self._clients.client("ec2", region), kind.remove)(**{kind.id_key: resource})
-            except sdk.exceptions().ClientError as exc:
-                if sdk.code_of(exc) in sdk.codes()["still_used"]:
-                    return False
-                if sdk.code_of(exc) not in sdk.codes()["gone"]:
-                    raise
-        return True
+            with sdk.Tolerate(*sdk.codes()["still_used"]):
+                with sdk.Tolerate(*sdk.codes()["gone"]):
+                    getattr(self._clients.client("ec2", region), kind.remove)(**{kind.id_key: resource})
+                return True
+        return False
 
 
-def _tags(row: Mapping[str, Any]) -> dict[str, str]:
-    """The tags of anything that EC2 describes; interfaces have theirs elsewhere."""
-    return tags_in({"Tags": row.get("Tags") or row.get("TagSet")})
+def _leftover(region: str, kind: Kind, row: Any) -> OrphanedResource:
+    usd, created = kind.usd_per_hour(row), row.get(kind.created_key)
+    return leftover_from("aws", region, kind.name, row[kind.id_key], tags_in(row), usd, created)
 
 
 def _attached(instances: Sequence[Instance], volumes: Sequence[Any], addresses: Sequence[Any]) -> dict[str, float]:
     """What the disks and the address of each instance cost an hour; stopped machines keep theirs."""
-    costs: Iterator[tuple[str, float]] = (
-        (str(attachment.get("InstanceId", "")), VOLUME.usd_per_hour(row))
-        for row in volumes
-        for attachment in row.get("Attachments") or ()
-    )
-    found: dict[str, float] = {}
-    for instance_id, usd in costs:
-        found[instance_id] = found.get(instance_id, 0.0) + usd
+    found: dict[str, float] = defaultdict(float)
+    for row in volumes:
+        for attachment in row.get("Attachments") or ():
+            found[str(attachment.get("InstanceId", ""))] += VOLUME.usd_per_hour(row)
     kept = {str(row.get("InstanceId") or "") for row in addresses}
     for instance in instances:
-        known = instance.ref.instance_id
-        if known in kept or instance.endpoint is not None:
-            found[known] = found.get(known, 0.0) + COSTS.address_usd_per_hour
-    return found
+        if instance.ref.instance_id in kept or instance.endpoint is not None:
+            found[instance.ref.instance_id] += COSTS.address_usd_per_hour
+    return dict(found)
 
 
 def _together(failed: list[tuple[str, str]], asked: int) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws.network import Place, aws_tags
-from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.common import Image, ImageCache, boot_script_of, our_tags
 
 DEEP_LEARNING = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"

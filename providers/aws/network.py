@@ -11,11 +11,12 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import SSH_PORT, CreateRequest
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.common import network_of
 
 T = TypeVar("T")
+PORTS = ("IpProtocol", "FromPort", "ToPort")
 SETTLE_TRIES, SETTLE_SECONDS = 6, 0.5  # a new group is not at once known to every part of EC2
 
 
@@ -30,11 +31,6 @@ class Place:
 
     vpc_id: str
     subnet_id: str | None
-
-
-def group_name(run_id: str) -> str:
-    """The name of a run's security group."""
-    return f"costgpu-{run_id}"
 
 
 def aws_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -131,34 +127,28 @@ class Network:
 
     def ensure_group(self, request: CreateRequest, vpc_id: str, tags: Mapping[str, str]) -> str:
         """The run's security group with port 22 open to `request.allow_from`; made, or found again."""
-        region, name = request.offer.region, group_name(request.run_id)
+        region, name = request.offer.region, f"costgpu-{request.run_id}"
         ec2 = self._clients.client("ec2", region)
+        group_id = ""
         with self._clients.speaking(f"create the security group {name} in {region}"):
-            try:
-                group_id = str(
-                    ec2.create_security_group(
-                        GroupName=name,
-                        VpcId=vpc_id,
-                        Description=f"costgpu run {request.run_id}: SSH for its user",
-                        TagSpecifications=[{"ResourceType": "security-group", "Tags": aws_tags(tags)}],
-                    )["GroupId"]
+            with sdk.Tolerate("InvalidGroup.Duplicate"):
+                made = ec2.create_security_group(
+                    GroupName=name,
+                    VpcId=vpc_id,
+                    Description=f"costgpu run {request.run_id}: SSH for its user",
+                    TagSpecifications=[{"ResourceType": "security-group", "Tags": aws_tags(tags)}],
                 )
-            except sdk.exceptions().ClientError as exc:
-                if sdk.code_of(exc) != "InvalidGroup.Duplicate":
-                    raise
-                group_id = self._existing(region, name, vpc_id, request.run_id)
+                group_id = str(made["GroupId"])
+            group_id = group_id or self._existing(region, name, vpc_id, request.run_id)
             self.settled(lambda: self._allow(ec2, group_id, request.allow_from, request.run_id))
         return group_id
 
     def settled(self, call: Callable[[], T]) -> T:
         """Repeats a call while AWS does not know the new group everywhere yet."""
         for _ in range(SETTLE_TRIES - 1):
-            try:
+            with sdk.Tolerate("InvalidGroup.NotFound"):
                 return call()
-            except sdk.exceptions().ClientError as exc:
-                if sdk.code_of(exc) != "InvalidGroup.NotFound":
-                    raise
-                self._clock.sleep(SETTLE_SECONDS)
+            self._clock.sleep(SETTLE_SECONDS)
         return call()
 
     def _existing(self, region: str, name: str, vpc_id: str, run_id: str) -> str:
@@ -173,7 +163,10 @@ class Network:
         """Lets `allow_from`, and nobody else, reach port 22 of the run's machine."""
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"open port 22 of run {run_id} in {region}"):
-            rows = self._groups(ec2, run_id)
+            pages = ec2.get_paginator("describe_security_groups").paginate(
+                Filters=[{"Name": f"tag:{TAG_RUN}", "Values": [run_id]}]
+            )
+            rows = [row for page in pages for row in page["SecurityGroups"]]
             if not rows:
                 raise InvalidRequest(f"The run {run_id} has no security group in {region}.")
             wanted = _permission(allow_from, run_id)
@@ -185,19 +178,9 @@ class Network:
                     ec2.revoke_security_group_ingress(GroupId=row["GroupId"], IpPermissions=stale)
 
     @staticmethod
-    def _groups(ec2: Any, run_id: str) -> list[Any]:
-        pages = ec2.get_paginator("describe_security_groups").paginate(
-            Filters=[{"Name": f"tag:{TAG_RUN}", "Values": [run_id]}]
-        )
-        return [row for page in pages for row in page["SecurityGroups"]]
-
-    @staticmethod
     def _allow(ec2: Any, group_id: str, allow_from: str, run_id: str) -> None:
-        try:
+        with sdk.Tolerate("InvalidPermission.Duplicate"):
             ec2.authorize_security_group_ingress(GroupId=group_id, IpPermissions=[_permission(allow_from, run_id)])
-        except sdk.exceptions().ClientError as exc:
-            if sdk.code_of(exc) != "InvalidPermission.Duplicate":
-                raise
 
 
 def _permission(allow_from: str, run_id: str) -> dict[str, Any]:
@@ -213,17 +196,19 @@ def _cidrs(rule: Mapping[str, Any]) -> set[str]:
     return {row["CidrIp"] for row in rule.get("IpRanges", ())} | {row["CidrIpv6"] for row in rule.get("Ipv6Ranges", ())}
 
 
+def _same_ports(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(rule.get(key) == wanted.get(key) for key in PORTS)
+
+
 def _same(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    ports = ("IpProtocol", "FromPort", "ToPort")
     others = rule.get("UserIdGroupPairs") or rule.get("PrefixListIds")
-    return all(rule.get(key) == wanted.get(key) for key in ports) and _cidrs(rule) <= _cidrs(wanted) and not others
+    return _same_ports(rule, wanted) and _cidrs(rule) <= _cidrs(wanted) and not others
 
 
 def _without(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a rule that has to go, in the form that revoking takes."""
-    ports = ("IpProtocol", "FromPort", "ToPort")
-    keep = _cidrs(wanted) if all(rule.get(key) == wanted.get(key) for key in ports) else set()
-    stale: dict[str, Any] = {key: rule[key] for key in ports if key in rule}
+    keep = _cidrs(wanted) if _same_ports(rule, wanted) else set()
+    stale: dict[str, Any] = {key: rule[key] for key in PORTS if key in rule}
     for kind, key in (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6")):
         rows = [{key: row[key]} for row in rule.get(kind, ()) if row[key] not in keep]
         if rows:

@@ -18,7 +18,7 @@ from typing import Any
 from costgpu.errors import ProviderError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, Key, MissingPrice, PriceUpdate, key_of
-from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.sdk import Clients
 
 PRICE_LIST_REGION = "us-east-1"  # the API is in three regions only, and each knows the prices of all
 PAGE = 100  # the most that GetProducts gives at once
@@ -41,18 +41,11 @@ MEMORY_TOLERANCE = 0.01
 class PriceList:
     """The `PriceSource` of AWS."""
 
-    def __init__(self, *, session: Any | None = None) -> None:
-        self._clients = Clients(session)
+    by_region = True
+    note = ""
 
-    @property
-    def by_region(self) -> bool:
-        """Each region has a list of its own."""
-        return True
-
-    @property
-    def note(self) -> str:
-        """Nothing to know."""
-        return ""
+    def __init__(self) -> None:
+        self._clients = Clients()
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
         """New prices in one region."""

@@ -10,20 +10,19 @@ from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreach
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
-from costgpu.providers.aws.instances import NOT_FOUND, Instances, instance_from
+from costgpu.providers.aws.facts import end_by_hand
+from costgpu.providers.aws.instances import NOT_FOUND, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.launch import Images
 from costgpu.providers.aws.network import Network, Place
-from costgpu.providers.aws.policy import end_by_hand
-from costgpu.providers.aws.sdk import VCPU_QUOTA
-from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
-from costgpu.providers.base import OrphanedResource, OwnedResources
+from costgpu.providers.base import OwnedResources
 
 NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
 
 
-class AwsProvider:
+class AwsProvider(Inventory):
     """Amazon EC2 in one account.
 
     Args:
@@ -42,14 +41,12 @@ class AwsProvider:
         image: str | None = None,
         session: Any | None = None,
     ) -> None:
+        clients = Clients(session)
+        super().__init__(clients, Schedules(clients, scheduler_role_arn))
         self._clock = clock
-        self._regions = tuple(regions) if regions is not None else None
-        self._clients = Clients(session)
-        self._images = Images(self._clients, image)
-        self._network = Network(self._clients, clock, subnet)
-        self._instances = Instances(self._clients)
-        self._schedules = Schedules(self._clients, scheduler_role_arn)
-        self._inventory = Inventory(self._clients, self._instances, self._schedules)
+        self._regions = regions
+        self._images = Images(clients, image)
+        self._network = Network(clients, clock, subnet)
         self._armed: dict[str, Safeguard] = {}
         self._new: dict[InstanceRef, float] = {}
 
@@ -70,12 +67,9 @@ class AwsProvider:
         quota = quotas.look_up(self._clients, offer)
         if quota.vcpus is not None and quota.vcpus < offer.vcpus:
             raise quotas.exceeded(quota, offer)
-        with self._clients.speaking(f"create a {offer.instance_type} in {offer.region}"):
-            try:
-                self._clients.client("ec2", offer.region).run_instances(DryRun=True, **call)
-            except sdk.exceptions().ClientError as exc:
-                if sdk.code_of(exc) != "DryRunOperation":
-                    raise
+        doing = f"create a {offer.instance_type} in {offer.region}"
+        with self._clients.speaking(doing), sdk.Tolerate("DryRunOperation"):
+            self._clients.client("ec2", offer.region).run_instances(DryRun=True, **call)
 
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """What the create call arms; once this process has made it, whether the schedule really is armed."""
@@ -144,16 +138,12 @@ class AwsProvider:
         """The instance that this request's token created."""
         region = request.offer.region
         self._clients.require(region)
-        found = self._instances.filtered(region, "client-token", [request.token])
+        found = self._filtered(region, "client-token", request.token)
         return next((each for each in found if each.state.alive), found[0] if found else None)
-
-    def describe(self, ref: InstanceRef) -> Instance | None:
-        """The instance now; None if EC2 does not know it (yet, or any more)."""
-        return self._instances.one(ref)
 
     def terminate(self, ref: InstanceRef) -> None:
         """Asks for the end of one of our instances."""
-        known = self._instances.one(ref)
+        known = self.describe(ref)
         new = self._clock.monotonic() - self._new.get(ref, float("-inf")) < NEW_SECONDS
         if known is None and not new:
             return
@@ -167,7 +157,7 @@ class AwsProvider:
             with self._clients.speaking(f"terminate {ref.instance_id} in {ref.region}"):
                 self._clients.client("ec2", ref.region).terminate_instances(InstanceIds=[ref.instance_id])
         except ProviderError as error:
-            if sdk.code_of(error.__cause__) not in NOT_FOUND:
+            if sdk.code_of(error.__cause__) != NOT_FOUND:
                 raise type(error)(error.message, hint=f"{error.hint} {hint}".strip()) from error.__cause__
             if new:
                 raise Unreachable(f"{ref.instance_id} is too new: EC2 does not know it yet.", hint=hint) from error
@@ -179,24 +169,10 @@ class AwsProvider:
         self._clients.require(instance.ref.region)
         self._network.open_only(instance.ref.region, instance.run_id, allow_from)
 
-    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes the run's security group, schedule and stray disks; returns what has to wait."""
-        if not run_id:
-            raise InvalidRequest("No run is named.")
-        return self._inventory.clean_up(run_id, region)
-
-    def remove(self, leftover: OrphanedResource) -> bool:
-        """Removes one thing with our tag that is not an instance."""
-        return self._inventory.remove(leftover)
-
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Everything with our tag."""
         chosen = regions if regions is not None else self._regions
-        return self._inventory.everywhere(tuple(chosen if chosen is not None else self._clients.enabled_regions()))
-
-    def console(self, ref: InstanceRef) -> str:
-        """Boot messages."""
-        return self._instances.console(ref)
+        return self._everywhere(chosen if chosen is not None else self._clients.enabled_regions())
 
 
 def _where(request: CreateRequest, place: Place) -> str:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from costgpu.errors import QuotaExceeded
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.sdk import Clients
 
 STANDARD_FAMILIES = "acdhimrtz"
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from costgpu.errors import ProviderError
-from costgpu.models.instance import InstanceRef, Safeguard
+from costgpu.models.instance import InstanceRef, OrphanedResource, Safeguard
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.session import Clients
+from costgpu.providers.aws.sdk import Clients
+from costgpu.providers.base import TAG_RUN
+from costgpu.providers.common import leftover_from
 
-LAYER = "provider schedule"
+LAYER, SCHEDULE = "provider schedule", "schedule"
 PREFIX = "costgpu-"
 TARGET = "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances"
 """Universal target. Source: EventBridge Scheduler user guide, "Using universal targets" (2026-11)."""
@@ -54,51 +54,44 @@ class Schedules:
         if not self._role_arn:
             return self.planned(lease_until)
         name, moment = schedule_name(run_id, ref.instance_id), lease_until.astimezone(UTC)
+        doing = f"arm the EventBridge schedule for {ref.instance_id} in {ref.region}"
         try:
-            with self._clients.speaking(f"arm the EventBridge schedule for {ref.instance_id} in {ref.region}"):
-                self._create(ref, name, f"at({moment:%Y-%m-%dT%H:%M:%S})")
+            with self._clients.speaking(doing), sdk.Tolerate("ConflictException"):  # the same machine and lease
+                self._clients.client("scheduler", ref.region, attempts=2).create_schedule(
+                    Name=name,
+                    Description="costgpu: ends the instance of a run when its lease is over",
+                    ScheduleExpression=f"at({moment:%Y-%m-%dT%H:%M:%S})",
+                    ScheduleExpressionTimezone="UTC",
+                    FlexibleTimeWindow={"Mode": "OFF"},
+                    ActionAfterCompletion="DELETE",
+                    Target={
+                        "Arn": TARGET,
+                        "RoleArn": self._role_arn,
+                        "Input": json.dumps({"InstanceIds": [ref.instance_id]}),
+                    },
+                )
         except ProviderError as error:
             return Safeguard(name=LAYER, armed=False, detail=error.message)
         return Safeguard(name=LAYER, armed=True, detail=f"EventBridge schedule {name}", deadline=lease_until)
 
-    def _create(self, ref: InstanceRef, name: str, moment: str) -> None:
-        try:
-            self._clients.client("scheduler", ref.region, attempts=2).create_schedule(
-                Name=name,
-                Description="costgpu: ends the instance of a run when its lease is over",
-                ScheduleExpression=moment,
-                ScheduleExpressionTimezone="UTC",
-                FlexibleTimeWindow={"Mode": "OFF"},
-                ActionAfterCompletion="DELETE",
-                Target={
-                    "Arn": TARGET,
-                    "RoleArn": self._role_arn,
-                    "Input": json.dumps({"InstanceIds": [ref.instance_id]}),
-                },
-            )
-        except sdk.exceptions().ClientError as exc:
-            if sdk.code_of(exc) != "ConflictException":  # the same name is the same machine and the same lease
-                raise
-
-    def made(self, region: str, run_id: str = "") -> Iterator[tuple[str, datetime | None]]:
-        """The schedules of a run, or of all runs, in a region: name, and when it was made."""
-        if not self._clients.has("scheduler", region):
-            return
+    def made(self, region: str, run_id: str = "") -> list[OrphanedResource]:
+        """The schedules of a run, or of all runs, in a region."""
+        if region not in self._clients.regions_of("scheduler"):
+            return []
         prefix = f"{PREFIX}{run_id}-" if run_id else PREFIX
-        pages = self._clients.client("scheduler", region).get_paginator("list_schedules").paginate(NamePrefix=prefix)
-        for page in pages:
-            for row in page["Schedules"]:
-                if run_of(row["Name"]) and (row.get("Target") or {}).get("Arn") == TARGET:
-                    yield str(row["Name"]), row.get("CreationDate")
+        with self._clients.speaking(f"list schedules in {region}"):
+            lists = self._clients.client("scheduler", region).get_paginator("list_schedules")
+            rows = [row for page in lists.paginate(NamePrefix=prefix) for row in page["Schedules"]]
+        return [
+            leftover_from("aws", region, SCHEDULE, name, {TAG_RUN: run_of(name)}, 0.0, row.get("CreationDate"))
+            for row in rows
+            if run_of(name := str(row["Name"])) and (row.get("Target") or {}).get("Arn") == TARGET
+        ]
 
     def remove(self, region: str, name: str) -> None:
         """Deletes one; it may be gone already."""
-        client: Any = self._clients.client("scheduler", region)
-        try:
-            client.delete_schedule(Name=name)
-        except sdk.exceptions().ClientError as exc:
-            if sdk.code_of(exc) != "ResourceNotFoundException":
-                raise
+        with sdk.Tolerate("ResourceNotFoundException"):
+            self._clients.client("scheduler", region).delete_schedule(Name=name)
 
     @property
     def configured(self) -> bool:

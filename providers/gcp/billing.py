@@ -62,12 +62,11 @@ class BillingExport(CachedBilling):
         clock: Clock,
         table: str,
         project: str | None = None,
-        credentials: Any | None = None,
         cache: Path | None = None,
     ) -> None:
         super().__init__(clock, cache)
         self._table = table
-        self._clients = Clients(clock, project, credentials)
+        self._clients = Clients(clock, project)
 
     def account(self) -> str:
         """The project."""

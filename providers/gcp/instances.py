@@ -8,14 +8,13 @@ types" of system events, and "Create and use Spot VMs", detect preemption (2026-
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.providers.base import TAG_NAME, TAG_OWNER, TAG_RUN
-from costgpu.providers.common import lease_in, ssh_endpoint
+from costgpu.providers.common import facts_in, ssh_endpoint
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.launch import METADATA_KEY, join_type, label_value, name_of, tags_from
 from costgpu.providers.gcp.sdk import refusal_of
@@ -177,12 +176,8 @@ def instance_from(row: Any, history: History | None = None) -> Instance:
         ended_at=_time(row.last_stop_timestamp) if state is InstanceState.STOPPED else None,
         by_guest=told.by_guest,
         endpoint=ssh_endpoint(_address(row), state),
-        run_id=tags.get(TAG_RUN, ""),
-        name=tags.get(TAG_NAME, ""),
-        owner=tags.get(TAG_OWNER, ""),
-        lease_until=lease_in(tags),
         spot=str(row.scheduling.provisioning_model) == "SPOT",
-        tags=tags,
+        **facts_in(tags),
     )
 
 
@@ -190,42 +185,25 @@ def _will_be_deleted(row: Any, told: History) -> bool:
     """Whether the end of a stopping machine is a deletion; else its own system has just switched it off.
 
     The deletion may be over by the time that the operations are read. As long as nothing is on record it is one of the
-    two. It is called a deletion then: whoever waits for that, and finds
-    the machine off instead, ends it.
+    two. It is called a deletion then: whoever waits for that, and finds the machine off instead, ends it.
     """
-    if (
-        told.deleting
-        or told.deleted_at is not None
-        or (told.preempted and str(row.scheduling.instance_termination_action) == "DELETE")
-    ):
-        return True
-    return not told.reason and bool(row.scheduling.termination_time)
+    taken = told.preempted and str(row.scheduling.instance_termination_action) == "DELETE"
+    unrecorded = not told.reason and bool(row.scheduling.termination_time)
+    return told.deleting or told.deleted_at is not None or taken or unrecorded
 
 
 def _address(row: Any) -> str:
-    for interface in row.network_interfaces:
-        for config in interface.access_configs:
-            if config.nat_i_p:
-                return str(config.nat_i_p)
-    return ""
+    configs = (config for interface in row.network_interfaces for config in interface.access_configs)
+    return next((str(config.nat_i_p) for config in configs if config.nat_i_p), "")
 
 
-def gone(ref: InstanceRef, told: History, request: CreateRequest | None = None) -> Instance:
+def gone(ref: InstanceRef, told: History) -> Instance:
     """An instance that Google does not know any more, from what its zone's operations tell."""
-    zone, _ = split_id(ref)
     assert told.created_at is not None  # noqa: S101 - it was there
-    known: dict[str, Any] = {}
-    if request is not None:
-        known = {
-            "run_id": request.run_id,
-            "name": request.name,
-            "owner": request.owner,
-            "lease_until": request.lease_until,
-        }
     return Instance(
         ref=ref,
-        zone=zone,
-        instance_type=request.offer.instance_type if request else "",
+        zone=split_id(ref)[0],
+        instance_type="",
         state=InstanceState.TERMINATED,
         reason=told.reason,
         preempted=told.preempted,
@@ -233,7 +211,6 @@ def gone(ref: InstanceRef, told: History, request: CreateRequest | None = None) 
         ended_at=told.stopped_at or told.deleted_at,
         by_guest=told.by_guest,
         endpoint=None,
-        **known,
     )
 
 
@@ -244,17 +221,17 @@ class Instances:
         self._clients = clients
         self._missed: dict[str, float] = {}  # zone/name -> when it could not be found for the first time, monotonic
 
-    def row(self, zone: str, name: str) -> Any | None:
+    def _row(self, zone: str, name: str) -> Any | None:
         """As the client returns it; None if there is no such machine."""
         return self._clients.maybe(f"describe {name} in {zone}", "Instances", "get", zone=zone, instance=name)
 
-    def one(self, ref: InstanceRef) -> Instance | None:
-        """One machine, ours or not; None if Google knows nothing of it."""
+    def describe(self, ref: InstanceRef) -> Instance | None:
+        """One machine, ours or not, or what its zone still tells of it; None if Google knows nothing of it."""
         zone, name = split_id(ref)
-        row = self.row(zone, name)
+        row = self._row(zone, name)
         if row is None:
             told = history_of(self._clients, zone, name)
-            return gone(ref, told) if self.is_over(zone, name, told) else None
+            return gone(ref, told) if self._is_over(zone, name, told) else None
         return self._with_history(row)
 
     def _with_history(self, row: Any) -> Instance:
@@ -262,7 +239,7 @@ class Instances:
             return instance_from(row)
         return instance_from(row, history_of(self._clients, last_part(str(row.zone)), str(row.name)))
 
-    def is_over(self, zone: str, name: str, told: History) -> bool:
+    def _is_over(self, zone: str, name: str, told: History) -> bool:
         """Whether a machine that cannot be found was there, and is deleted.
 
         Without a word about its deletion that takes a while of this process's own: its clock and Google's may differ.
@@ -274,44 +251,51 @@ class Instances:
         missed = self._missed.setdefault(f"{zone}/{name}", self._clients.clock.monotonic())
         return told.created and self._clients.clock.monotonic() - missed > SETTLE_SECONDS
 
-    def of_token(self, request: CreateRequest, zone: str) -> Instance | None:
+    def _of_token(self, request: CreateRequest, zone: str) -> Instance | None:
         """The machine of a request's token, in whatever state; None if there never was one.
 
         Raises:
             Unreachable: Its creation is under way, or is not to be seen yet: ask again.
         """
         name = name_of(request.token)
-        row = self.row(zone, name)
+        row = self._row(zone, name)
         if row is None and request.zone is None:  # Google's choice of first zone may have been another one then
-            rows = self._everywhere(f"name = {name}")[0]
+            rows = self._machines(f"name = {name}")[0]
             row = next((row for place, row in rows if region_of(place) == request.offer.region), None)
         if row is not None:
             return self._with_history(row)
         told = history_of(self._clients, zone, name)
         if told.created_at is None:
             return None
-        if self.is_over(zone, name, told):
-            return gone(ref_of(zone, name), told, request)
+        if self._is_over(zone, name, told):
+            return replace(
+                gone(ref_of(zone, name), told),
+                instance_type=request.offer.instance_type,
+                run_id=request.run_id,
+                name=request.name,
+                owner=request.owner,
+                lease_until=request.lease_until,
+            )
         raise Unreachable(f"{name} in {zone} is being made, or ended: Google does not show it.")
 
-    def of_run(self, run_id: str) -> list[Instance]:
+    def _of_run(self, run_id: str) -> list[Instance]:
         """All machines of a run, wherever.
 
         Raises:
             Unreachable: Some zone could not be asked.
         """
-        rows, silent = self._everywhere(f"labels.costgpu-run = {label_value(run_id)}")
+        rows, silent = self._machines(f"labels.costgpu-run = {label_value(run_id)}")
         if silent:
             raise Unreachable(f"Google does not say whether run {run_id} has machines in {', '.join(sorted(silent))}.")
         return [instance_from(row) for _, row in rows]
 
-    def ours(self) -> tuple[list[Instance], dict[str, str]]:
+    def _ours(self) -> tuple[list[Instance], dict[str, str]]:
         """All machines with our label; and zone -> why it could not be asked."""
-        rows, silent = self._everywhere("labels.costgpu-run:*")
+        rows, silent = self._machines("labels.costgpu-run:*")
         return [self._with_history(row) for _, row in rows], silent
 
-    def _everywhere(self, expression: str) -> tuple[list[tuple[str, Any]], dict[str, str]]:
-        return everywhere(self._clients, "Instances", "instances", "zone", expression)
+    def _machines(self, expression: str) -> tuple[list[tuple[str, Any]], dict[str, str]]:
+        return everywhere(self._clients, "Instances", "zone", expression)
 
     def console(self, ref: InstanceRef) -> str:
         """Boot messages; empty if there are none yet, and for a machine that is off: Google forgets them then."""

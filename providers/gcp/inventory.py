@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError
-from costgpu.models.instance import Instance, InstanceState
+from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
-from costgpu.providers.base import TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
-from costgpu.providers.common import lease_in, not_ours
+from costgpu.providers.base import TAG_RUN, OwnedResources
+from costgpu.providers.common import leftover_from, not_ours
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.costs import COSTS
+from costgpu.providers.gcp.facts import COSTS
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.launch import facts_from, label_value
-from costgpu.providers.gcp.network import allow_name, deny_name
-from costgpu.providers.gcp.session import Clients, everywhere, last_part, region_of
+from costgpu.providers.gcp.network import rule_names
+from costgpu.providers.gcp.session import everywhere, last_part, region_of
 
 GLOBAL = "global"
 REMOVE_SECONDS = 20.0  # how long one removal is waited for
@@ -64,7 +65,7 @@ class Kind:
     """One sort of thing that carries our labels, or facts in its description.
 
     Attributes:
-        field: Name of the rows in an aggregated list; empty for what is in no zone and no region.
+        client: Of ``compute_v1``, without ``Client``.
         scope: ``zone``, ``region`` or ``global``: where it is, and the name of that in requests.
         idle: Whether a row is left over, rather than part of something.
         of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
@@ -73,7 +74,6 @@ class Kind:
 
     name: str
     client: str
-    field: str
     scope: str
     argument: str
     idle: Callable[[Any], bool] = lambda _: True
@@ -85,7 +85,6 @@ class Kind:
 DISK = Kind(
     name="disk",
     client="Disks",
-    field="disks",
     scope="zone",
     argument="disk",
     idle=lambda row: not row.users,
@@ -96,7 +95,6 @@ KINDS = (
     Kind(
         name="address",
         client="Addresses",
-        field="addresses",
         scope="region",
         argument="address",
         idle=lambda row: not row.users,
@@ -105,7 +103,6 @@ KINDS = (
     Kind(
         name="snapshot",
         client="Snapshots",
-        field="",
         scope=GLOBAL,
         argument="snapshot",
         usd_per_hour=snapshot_usd_per_hour,
@@ -114,7 +111,6 @@ KINDS = (
     Kind(
         name="firewall rule",
         client="Firewalls",
-        field="",
         scope=GLOBAL,
         argument="firewall",
         expression='name eq "costgpu-.*"',
@@ -143,28 +139,22 @@ class Found:
         """As others read it."""
         created = str(self.row.creation_timestamp or "")
         name = str(self.row.name)
-        return OrphanedResource(
-            provider="gcp",
-            region=self.region,
-            kind=self.kind.name,
-            resource_id=name if self.kind.scope == GLOBAL else f"{self.place}/{name}",
-            run_id=self.tags.get(TAG_RUN, ""),
+        return leftover_from(
+            "gcp",
+            self.region,
+            self.kind.name,
+            name if self.kind.scope == GLOBAL else f"{self.place}/{name}",
+            self.tags,
             usd_per_hour=self.kind.usd_per_hour(self.row),
-            lease_until=lease_in(self.tags),
-            owner=self.tags.get(TAG_OWNER, ""),
-            created_at=datetime.fromisoformat(created).astimezone(UTC) if created else None,
+            created_at=datetime.fromisoformat(created) if created else None,
         )
 
 
-class Inventory:
-    """Looks for what is ours."""
+class Inventory(Instances):
+    """Looks for what is ours, and takes away what runs leave."""
 
-    def __init__(self, clients: Clients, instances: Instances) -> None:
-        self._clients = clients
-        self._instances = instances
-
-    def everywhere(self, regions: Sequence[str] | None) -> OwnedResources:
-        """Everything of ours, in these regions or in all; a zone that does not answer hides nothing else."""
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
+        """Everything with our label, in all zones at once; one that does not answer hides nothing else."""
         unreachable: dict[str, str] = {}
         for region in regions or ():
             try:
@@ -173,7 +163,7 @@ class Inventory:
                 unreachable[region] = error.message
         rows: list[Found] = []
         with ThreadPoolExecutor(max_workers=1 + len(KINDS), thread_name_prefix="costgpu-gcp") as pool:
-            asking = pool.submit(self._instances.ours)
+            asking = pool.submit(self._ours)
             looking = [(kind, pool.submit(self._all, kind, kind.expression)) for kind in KINDS]
             machines, silent = asking.result()
             unreachable |= {_fold(place): why for place, why in silent.items()}
@@ -203,32 +193,37 @@ class Inventory:
 
     def _all(self, kind: Kind, expression: str) -> tuple[list[Found], dict[str, str]]:
         """Everything of one kind that is ours, and the places that do not answer."""
-        if kind.field:
-            pairs, silent = everywhere(self._clients, kind.client, kind.field, kind.scope, expression)
+        if kind.scope != GLOBAL:
+            pairs, silent = everywhere(self._clients, kind.client, kind.scope, expression)
         else:
             pages = self._clients.pages(f"list each {kind.name}", kind.client, "list", filter=expression)
             pairs, silent = [(GLOBAL, row) for page in pages for row in page.items], {}
         found = [Found(kind=kind, place=place, row=row, tags=_tags(kind, row)) for place, row in pairs]
         return [each for each in found if each.tags.get(TAG_RUN)], silent
 
-    def _of_run(self, kind: Kind, run_id: str) -> list[Found]:
-        if kind.field:
+    def _things_of_run(self, kind: Kind, run_id: str) -> list[Found]:
+        if kind.scope != GLOBAL:
             expression = f"labels.{TAG_RUN} = {label_value(run_id)}"
         else:
-            expression = f'name eq "({allow_name(run_id)}|{deny_name(run_id)})"'
+            expression = f'name eq "({"|".join(rule_names(run_id))})"'
         return [each for each in self._all(kind, expression)[0] if each.tags[TAG_RUN] == label_value(run_id)]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes what a run left in a region; returns what has to wait, everything if its machine still lives."""
+        """Removes a run's firewall rules, stray disks and addresses; returns what has to wait.
+
+        That is everything if its machine still lives.
+        """
+        if not run_id:
+            raise InvalidRequest("No run is named.")
         self._clients.require(region)
-        machines = self._instances.of_run(run_id)
+        machines = self._of_run(run_id)
         alive = any(each.state.alive and each.state is not InstanceState.TERMINATING for each in machines)
-        rows = [each for kind in KINDS if kind.of_a_run for each in self._of_run(kind, run_id)]
+        rows = [each for kind in KINDS if kind.of_a_run for each in self._things_of_run(kind, run_id)]
         mine = [each for each in rows if each.kind.scope == GLOBAL or each.region == region]
         return tuple(each.leftover for each in mine if alive or not self._remove(each))
 
     def remove(self, leftover: OrphanedResource) -> bool:
-        """Removes one thing that still carries our label; returns whether it is gone.
+        """Removes one thing that still carries our label and is no instance; returns whether it is gone.
 
         Raises:
             InvalidRequest: It does not carry our label, or it is of a kind that costgpu does not know.
@@ -281,14 +276,12 @@ def _fold(place: str) -> str:
 
 def _attached(instances: Sequence[Instance], rows: Sequence[Found]) -> dict[str, float]:
     """What the disks and the address of each instance cost an hour; a machine that is off keeps its disks only."""
-    found: dict[str, float] = {}
+    found: dict[str, float] = defaultdict(float)
     for each in rows:
         if each.kind is DISK:
             for user in each.row.users:
-                key = f"{each.place}/{last_part(str(user))}"
-                found[key] = found.get(key, 0.0) + disk_usd_per_hour(each.row)
+                found[f"{each.place}/{last_part(str(user))}"] += disk_usd_per_hour(each.row)
     for instance in instances:
         if instance.endpoint is not None:
-            key = instance.ref.instance_id
-            found[key] = found.get(key, 0.0) + ADDRESS_USD_PER_HOUR[instance.spot]
-    return found
+            found[instance.ref.instance_id] += ADDRESS_USD_PER_HOUR[instance.spot]
+    return dict(found)

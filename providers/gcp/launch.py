@@ -1,4 +1,4 @@
-"""The insert call: everything that makes the machine end by itself is in this one request. Pure."""
+"""What a machine boots, and the insert call: everything that makes it end by itself is in this one request."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import OUR_TAGS
-from costgpu.providers.common import Image, boot_script_of, our_tags
+from costgpu.providers.common import Image, ImageCache, boot_script_of, our_tags
+from costgpu.providers.gcp.session import Clients
 
 NAMESPACE = uuid.UUID("6f0a2f5e-3c0d-5b52-9a55-c2a5a4f1f7a1")  # of our request ids; any fixed value does
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
@@ -28,6 +29,25 @@ Disk", machine series support (2026-11)."""
 METADATA_KEY = "costgpu-tags"
 VALUE_CHARACTERS = 63
 MOST_LABELS = 64
+DEEP_LEARNING = "deeplearning-platform-release"
+DRIVER_FAMILIES = ("common-cu129-ubuntu-2204-nvidia-580", "common-cu129-ubuntu-2404-nvidia-580")
+"""CUDA and NVIDIA's driver are in the image, so nothing is installed at boot (``install-nvidia-driver``, which takes
+minutes, is for the images without). Source: Deep Learning VM Images, "Choose an image", base images for GPU (2026-11)."""
+DRIVER_PATTERN = r"common-cu[0-9]+-ubuntu-[0-9]+-nvidia-[0-9]+"
+"""What such families are called: CUDA, Ubuntu and driver in turn."""
+LAST_DRIVER_FOR_OLD = 580
+"""The last branch with Pascal and Volta (P4, P100, V100). Source: NVIDIA, "Unix driver archive" (2025-10)."""
+OLD = frozenset({"P4", "P100", "V100"})
+
+UBUNTU = "ubuntu-os-cloud"
+UBUNTU_FAMILIES = {
+    "x86_64": ("ubuntu-2404-lts-amd64", "ubuntu-2204-lts"),
+    "arm64": ("ubuntu-2404-lts-arm64", "ubuntu-2204-lts-arm64"),
+}
+"""Source: Canonical, "Find Google Cloud images", and Compute Engine, "Operating system details" (2026-11)."""
+
+NAMED = re.compile(r"projects/(?P<project>[a-z0-9.:-]+)/global/images/(?P<family>family/)?(?P<name>[a-z][a-z0-9-]*)")
+
 _KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 _OTHER = re.compile(r"[^a-z0-9_-]+")
@@ -111,13 +131,13 @@ def name_of(token: str) -> str:
     return name if NAME.fullmatch(name) else f"costgpu-{uuid.uuid5(NAMESPACE, token)}"
 
 
-def request_id(token: str, what: str = "instance") -> str:
+def request_id(token: str) -> str:
     """What Google knows a repeated request by."""
-    return str(uuid.uuid5(NAMESPACE, f"{what}/{token}"))
+    return str(uuid.uuid5(NAMESPACE, f"instance/{token}"))
 
 
 def network_tag(run_id: str) -> str:
-    """What the run's firewall rules are about."""
+    """What the run's firewall rules are about, and the name of the one that lets the caller in."""
     return f"costgpu-{run_id}"
 
 
@@ -129,6 +149,100 @@ def is_spot(offer: Offer) -> bool:
 def disk_type(machine: str) -> str:
     """The cheapest kind of SSD disk that the machine type takes."""
     return "hyperdisk-balanced" if HYPERDISK_ONLY.match(machine) else "pd-balanced"
+
+
+def families_for(offer: Offer) -> tuple[str, tuple[str, ...]]:
+    """Project and families of an offer's image, the preferred one first.
+
+    Raises:
+        InvalidRequest: No public image has a driver for this accelerator.
+    """
+    if offer.accelerator is None:
+        return UBUNTU, UBUNTU_FAMILIES.get(offer.architecture, ())
+    if offer.architecture != "x86_64" or offer.accelerator.count < 1:
+        raise InvalidRequest(
+            f"Google publishes no image with a driver for {offer.instance_type} ({offer.accelerator.name}).",
+            hint="Choose another type, or name an image of your own that has the driver (gcp_image).",
+        )
+    return DEEP_LEARNING, DRIVER_FAMILIES
+
+
+class Images:
+    """Looks images up, once each.
+
+    Args:
+        image: ``projects/PROJECT/global/images/NAME`` or ``.../family/FAMILY`` instead; None for the public ones.
+    """
+
+    def __init__(self, clients: Clients, image: str | None = None) -> None:
+        self._clients = clients
+        self._named = NAMED.fullmatch(image) if image else None
+        if image and self._named is None:
+            raise InvalidRequest(
+                f"{image!r} is no image of Google Cloud.",
+                hint="Write projects/PROJECT/global/images/NAME or projects/PROJECT/global/images/family/FAMILY.",
+            )
+        self._cache = ImageCache()
+
+    def check(self, offer: Offer) -> None:
+        """Raises `InvalidRequest` if no image is known for the offer's type; asks nobody."""
+        if self._named is None:
+            families_for(offer)
+
+    def find(self, offer: Offer) -> Image:
+        """The image that an offer boots."""
+        key = self._named or (*families_for(offer), _is_old(offer))
+        return self._cache.get(key, offer, lambda: _image(self._look_up(offer)))
+
+    def _look_up(self, offer: Offer) -> Any:
+        if self._named is not None:
+            row = self._one(self._named["project"], self._named["name"], family=bool(self._named["family"]))
+            if row is None:
+                raise InvalidRequest(f"There is no image {self._named.group()}, or these credentials may not see it.")
+            return row
+        project, families = families_for(offer)
+        preferred = (self._one(project, family, family=True) for family in families)
+        row = next((row for row in preferred if row is not None), None)
+        if row is None and project == DEEP_LEARNING:
+            row = self._newest(offer)
+        if row is None:
+            raise InvalidRequest(
+                f"No public image: the project {project} has none of the families {', '.join(families)}.",
+                hint="Name an image of your own: gcp_image.",
+            )
+        return row
+
+    def _one(self, project: str, name: str, *, family: bool) -> Any | None:
+        doing = f"look up the image {name} of {project}"
+        if family:
+            return self._clients.maybe(doing, "Images", "get_from_family", family=name, project=project)
+        return self._clients.maybe(doing, "Images", "get", image=name, project=project)
+
+    def _newest(self, offer: Offer) -> Any | None:
+        """The families have other names by now: the newest driver that serves this accelerator."""
+        question = {"project": DEEP_LEARNING, "filter": f'family eq "{DRIVER_PATTERN}"'}
+        pages = self._clients.pages("list the images with a driver", "Images", "list", **question)
+        rows = [row for page in pages for row in page.items if not row.deprecated.state and str(row.status) == "READY"]
+        fit = [row for row in rows if not _is_old(offer) or _numbers(str(row.family))[-1] <= LAST_DRIVER_FOR_OLD]
+        return max(fit, key=lambda row: (_numbers(str(row.family))[::-1], str(row.name)), default=None)
+
+
+def _image(row: Any) -> Image:
+    url = str(row.self_link)
+    return Image(
+        name=url[url.index("projects/") :] if "projects/" in url else url,
+        root_gib=int(row.disk_size_gb),
+        architecture=str(row.architecture).lower() or "x86_64",
+    )
+
+
+def _is_old(offer: Offer) -> bool:
+    return offer.accelerator is not None and split_type(offer.instance_type)[1] in OLD
+
+
+def _numbers(family: str) -> tuple[int, ...]:
+    """CUDA, Ubuntu, driver."""
+    return tuple(int(number) for number in re.findall(r"\d+", family)) or (0,)
 
 
 def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwork: str = "") -> dict[str, Any]:

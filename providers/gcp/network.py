@@ -25,14 +25,9 @@ RULE_SECONDS = 60.0  # until a rule is in force
 NETWORK = re.compile(r"(?P<network>[a-z][a-z0-9-]{0,61}[a-z0-9])(?:/(?P<subnet>[a-z][a-z0-9-]{0,61}[a-z0-9]))?")
 
 
-def allow_name(run_id: str) -> str:
-    """The name of the rule that lets the caller in."""
-    return f"costgpu-{run_id}"
-
-
-def deny_name(run_id: str) -> str:
-    """The name of the rule that keeps everybody else out."""
-    return f"costgpu-{run_id}-others"
+def rule_names(run_id: str) -> tuple[str, str]:
+    """Of the rule that lets the caller in, and of the one that keeps everybody else out."""
+    return network_tag(run_id), f"{network_tag(run_id)}-others"
 
 
 def caller(allow_from: str) -> str:
@@ -88,38 +83,33 @@ class Network:
         Raises:
             InvalidRequest: A rule of that name is not costgpu's.
         """
-        facts = facts_of(request)
-        rules = [self._allow(request.run_id, caller(request.allow_from), facts), self._deny(request.run_id, facts)]
+        allow, deny = rule_names(request.run_id)
+        shared = {
+            "description": facts_of(request),
+            "network": self.path,
+            "direction": "INGRESS",
+            "target_tags": [network_tag(request.run_id)],
+        }
+        rules: list[dict[str, Any]] = [
+            {
+                "name": allow,
+                **shared,
+                "priority": ALLOW_PRIORITY,
+                "source_ranges": [caller(request.allow_from)],
+                "allowed": [{"I_p_protocol": "tcp", "ports": [str(SSH_PORT)]}],
+            },
+            {
+                "name": deny,
+                **shared,
+                "priority": DENY_PRIORITY,
+                "source_ranges": ["0.0.0.0/0"],
+                "denied": [{"I_p_protocol": "all"}],
+            },
+        ]
         pending = [(rule["name"], self._insert(rule, request.run_id)) for rule in rules]
         for name, operation in pending:
             if operation is not None:
                 self._clients.finished(f"make the firewall rule {name}", operation, seconds=RULE_SECONDS)
-
-    def _allow(self, run_id: str, source: str, facts: str) -> dict[str, Any]:
-        return {
-            **self._rule(allow_name(run_id), run_id, facts),
-            "priority": ALLOW_PRIORITY,
-            "source_ranges": [source],
-            "allowed": [{"I_p_protocol": "tcp", "ports": [str(SSH_PORT)]}],
-        }
-
-    def _deny(self, run_id: str, facts: str) -> dict[str, Any]:
-        return {
-            **self._rule(deny_name(run_id), run_id, facts),
-            "priority": DENY_PRIORITY,
-            "source_ranges": ["0.0.0.0/0"],
-            "denied": [{"I_p_protocol": "all"}],
-        }
-
-    def _rule(self, name: str, run_id: str, facts: str) -> dict[str, Any]:
-        tag = network_tag(run_id)
-        return {
-            "name": name,
-            "description": facts,
-            "network": self.path,
-            "direction": "INGRESS",
-            "target_tags": [tag],
-        }
 
     def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:
         """The operation; None if the rule is there already as it should be."""
@@ -153,7 +143,7 @@ class Network:
 
     def open_only(self, run_id: str, allow_from: str) -> None:
         """Lets `allow_from`, and nobody else, reach port 22 of the run's machine."""
-        source, name = caller(allow_from), allow_name(run_id)
+        source, name = caller(allow_from), rule_names(run_id)[0]
         row = self._of_run(name, run_id)
         if row is None:
             raise InvalidRequest(f"The run {run_id} has no firewall rule {name}.")

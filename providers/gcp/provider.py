@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Throttled, Unreachable
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import TAG_RUN, OrphanedResource, OwnedResources
+from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import launch, quotas, sdk
-from costgpu.providers.gcp.images import Images
-from costgpu.providers.gcp.instances import EXISTS, Instances, history_of, instance_from, split_id
+from costgpu.providers.gcp.facts import end_by_hand
+from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
-from costgpu.providers.gcp.launch import label_value
+from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import Network, caller
-from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
 from costgpu.providers.gcp.session import Clients, is_done, region_of, rows_in
 
@@ -25,7 +24,7 @@ CREATE_SECONDS = 120.0  # how long a create call may be undecided
 POLL_SECONDS = 0.5
 
 
-class GcpProvider:
+class GcpProvider(Inventory):
     """Google Compute Engine in one project.
 
     Args:
@@ -43,12 +42,10 @@ class GcpProvider:
         image: str | None = None,
         credentials: Any | None = None,
     ) -> None:
+        super().__init__(Clients(clock, project, credentials))
         self._clock = clock
-        self._clients = Clients(clock, project, credentials)
         self._images = Images(self._clients, image)
         self._network = Network(self._clients, network)
-        self._instances = Instances(self._clients)
-        self._inventory = Inventory(self._clients, self._instances)
         self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
 
     @property
@@ -131,12 +128,12 @@ class GcpProvider:
         self._clients.require(request.offer.region)
         zone = self._zone(request)
         name = launch.name_of(request.token)
-        row = self._instances.row(zone, name)
+        row = self._row(zone, name)
         if row is not None and str(row.status) in EXISTS:
             return self._own(instance_from(row), request)
         if row is None:
             told = history_of(self._clients, zone, name)
-            if self._instances.is_over(zone, name, told):
+            if self._is_over(zone, name, told):
                 found = self.find(request)
                 if found is not None:
                     return found
@@ -158,7 +155,7 @@ class GcpProvider:
             with _accepted(doing):
                 if operation is not None and not is_done(operation):
                     operation = self._clients.operation(doing, operation)
-                row = self._instances.row(zone, name)
+                row = self._row(zone, name)
             decided = operation is None or is_done(operation)
             if row is not None and (decided or str(row.status) in EXISTS):
                 return self._own(instance_from(row), request)
@@ -168,7 +165,7 @@ class GcpProvider:
                     raise refused(said, doing, project=self._clients.project)
             if row is None and decided:
                 with _accepted(doing):
-                    found = self._instances.of_token(request, zone)
+                    found = self._of_token(request, zone)
                 if found is not None:
                     return found
             if self._clock.monotonic() > until:
@@ -189,17 +186,13 @@ class GcpProvider:
     def find(self, request: CreateRequest) -> Instance | None:
         """The instance that this request's token created."""
         self._clients.require(request.offer.region)
-        return self._instances.of_token(request, self._zone(request))
-
-    def describe(self, ref: InstanceRef) -> Instance | None:
-        """The instance now, or what its zone still tells of it; None if Google knows of none."""
-        return self._instances.one(ref)
+        return self._of_token(request, self._zone(request))
 
     def terminate(self, ref: InstanceRef) -> None:
         """Asks for the deletion of one of our instances, running or off."""
         zone, name = split_id(ref)
         hint = f"It may still be billing. To end it by hand: {end_by_hand(ref, self._clients.project)}"
-        row = self._instances.row(zone, name)
+        row = self._row(zone, name)
         if row is None:
             told = history_of(self._clients, zone, name)
             if told.created_at is not None and not (told.created or told.deleting or told.deleted_at):
@@ -224,24 +217,6 @@ class GcpProvider:
         if not instance.run_id:
             raise InvalidRequest(f"{instance.ref.instance_id} has no label of ours.")
         self._network.open_only(instance.run_id, allow_from)
-
-    def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes the run's firewall rules, stray disks and addresses; returns what has to wait."""
-        if not run_id:
-            raise InvalidRequest("No run is named.")
-        return self._inventory.clean_up(run_id, region)
-
-    def remove(self, leftover: OrphanedResource) -> bool:
-        """Removes one thing with our label that is not an instance."""
-        return self._inventory.remove(leftover)
-
-    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Everything with our label, in all zones at once."""
-        return self._inventory.everywhere(regions)
-
-    def console(self, ref: InstanceRef) -> str:
-        """Boot messages, as long as it runs."""
-        return self._instances.console(ref)
 
 
 @contextlib.contextmanager

@@ -7,11 +7,10 @@ refused. An error that is not known by name stays a plain `ProviderError`; it is
 from __future__ import annotations
 
 import functools
-import importlib
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
+from costgpu.providers.common import error_codes
 
 FULL = re.compile(
     r"does not have enough resources|currently unavailable in the .*zone|resource pool exhausted", re.IGNORECASE
@@ -37,31 +37,26 @@ _PROJECT = re.compile(r"project[s/ #]+([a-z0-9][a-z0-9:.-]*)", re.IGNORECASE)
 _URL = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
 
 
-@functools.cache
-def compute() -> Any:
-    """``google.cloud.compute_v1``."""
-    return importlib.import_module("google.cloud.compute_v1")
-
-
-@functools.cache
-def auth() -> Any:
-    """``google.auth``."""
-    return importlib.import_module("google.auth")
+compute = functools.partial(import_module, "google.cloud.compute_v1")
+auth = functools.partial(import_module, "google.auth")
+api_errors = functools.partial(import_module, "google.api_core.exceptions")
+auth_errors = functools.partial(import_module, "google.auth.exceptions")
+codes = functools.partial(error_codes, Path(__file__).with_name("error_codes.toml"))
 
 
 def anonymous() -> Any:
     """Credentials for a server that asks for none."""
-    return importlib.import_module("google.auth.credentials").AnonymousCredentials()
+    return import_module("google.auth.credentials").AnonymousCredentials()
 
 
 def session(credentials: Any) -> Any:
     """An HTTP session that signs in with them; for what has no client among the compute ones."""
-    return importlib.import_module("google.auth.transport.requests").AuthorizedSession(credentials)
+    return import_module("google.auth.transport.requests").AuthorizedSession(credentials)
 
 
 def unsigned(url: str, seconds: float) -> Any | None:
     """The HTTP response to somebody who has not signed in, a refusal included; None if there is none."""
-    requests = importlib.import_module("requests")
+    requests = import_module("requests")
     try:
         return requests.get(url, timeout=seconds, allow_redirects=False)
     except requests.RequestException:
@@ -77,28 +72,11 @@ def document(response: Any) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def refusal(response: Any) -> Any:
-    """What the client libraries would raise for an HTTP answer."""
-    return api_errors().from_http_response(response)
-
-
-@functools.cache
-def api_errors() -> Any:
-    """``google.api_core.exceptions``."""
-    return importlib.import_module("google.api_core.exceptions")
-
-
-@functools.cache
-def auth_errors() -> Any:
-    """``google.auth.exceptions``."""
-    return importlib.import_module("google.auth.exceptions")
-
-
 @functools.cache
 def foreign() -> tuple[type[Exception], ...]:
     """Everything that a call through the client raises: refusals, failures on the way, answers that make no sense."""
-    requests = importlib.import_module("requests.exceptions")
-    parsing = importlib.import_module("google.protobuf.json_format")
+    requests = import_module("requests.exceptions")
+    parsing = import_module("google.protobuf.json_format")
     return (api_errors().GoogleAPIError, auth_errors().GoogleAuthError, requests.RequestException, parsing.Error)
 
 
@@ -108,10 +86,9 @@ def reasons_of(exc: Any) -> frozenset[str]:
     Such as ``notFound`` (of Compute Engine) and ``SERVICE_DISABLED`` (of what stands before it).
     """
     rows = getattr(exc, "errors", None)
-    found = (
-        {str(row.get("reason", "")) for row in rows if isinstance(row, Mapping)} if isinstance(rows, list) else set()
-    )
-    return frozenset({*found, str(getattr(exc, "reason", "") or "")} - {""})
+    rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []
+    named = [row.get("reason", "") for row in rows] + [getattr(exc, "reason", "") or ""]
+    return frozenset(map(str, named)) - {""}
 
 
 def status_of(exc: Any) -> int:
@@ -123,13 +100,6 @@ def status_of(exc: Any) -> int:
 def is_missing(exc: Any) -> bool:
     """Whether Google says that it does not know what was named."""
     return status_of(exc) == 404
-
-
-@functools.cache
-def codes() -> dict[str, frozenset[str]]:
-    """Names of errors by what they mean."""
-    document = tomllib.loads(Path(__file__).with_name("error_codes.toml").read_text(encoding="utf-8"))
-    return {meaning: frozenset(names) for meaning, names in document.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,9 +127,18 @@ def translate(exc: Exception, doing: str, *, project: str = "") -> ProviderError
     kinds = {cls.__name__ for cls in type(exc).__mro__}
     text = " ".join(str(exc).split())
     if "GoogleAPICallError" in kinds and status_of(exc):
-        return refused(refusal_in(exc), doing, project=project)
+        return refused(_refusal_in(exc), doing, project=project)
+    if "DefaultCredentialsError" in kinds:
+        return AuthError(
+            f"No usable Google Cloud credentials to {doing}: {text}",
+            hint=f"Run {LOGIN}, or set GOOGLE_APPLICATION_CREDENTIALS; --infra local needs no account.",
+        )
+    if "GoogleAuthError" in kinds and ("TransportError" in kinds or getattr(exc, "retryable", False)):
+        return Unreachable(f"Google does not answer the request to sign in: {text}", hint="Check the network, or wait.")
     if "GoogleAuthError" in kinds:
-        return _no_credentials(exc, doing, kinds, text)
+        return AuthError(
+            f"The Google Cloud credentials cannot be read or renewed: {text}", hint=f"Sign in again: {LOGIN}"
+        )
     if kinds & {"RequestException", "GoogleAPIError", "Error"}:
         return Unreachable(
             f"No usable answer from Google Cloud to the request to {doing}: {text}",
@@ -168,8 +147,7 @@ def translate(exc: Exception, doing: str, *, project: str = "") -> ProviderError
     return ProviderError(f"Could not {doing}: {type(exc).__name__}: {text}")
 
 
-def refusal_in(exc: Any) -> Refusal:
-    """What an HTTP error says."""
+def _refusal_in(exc: Any) -> Refusal:
     metadata = getattr(exc, "metadata", None)
     details = {str(key): str(value) for key, value in metadata.items()} if isinstance(metadata, Mapping) else {}
     text = _URL.sub("", " ".join(str(getattr(exc, "message", exc)).split()))
@@ -192,13 +170,19 @@ def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
     names, known = said.names, codes()
     code = ", ".join(sorted(names)) or (f"HTTP {said.status}" if said.status else "")
     message = f"Could not {doing}: {code}: {said.text}".rstrip(": ")
-    whose = project or said.details.get("consumer", "").removeprefix("projects/") or _project_in(said.text)
+    mentioned = _PROJECT.search(said.text)
+    whose = (
+        project
+        or said.details.get("consumer", "").removeprefix("projects/")
+        or (mentioned.group(1) if mentioned else "PROJECT")
+    )
     if names & known["no_capacity"] or FULL.search(said.text):
         return NoCapacity(message)
     if names & known["throttled"] or said.status == 429:
         return Throttled(message)
-    if names & known["quota"] or _METRIC.search(said.text):
-        return _over_quota(said, message, whose)
+    metric = _METRIC.search(said.text)
+    if names & known["quota"] or metric:
+        return QuotaExceeded(message, hint=ask_for_more(metric.group(1) if metric else "", whose))
     if names & known["billing"] or (
         said.status == 403 and "billing" in said.text.lower() and not names & known["disabled"]
     ):
@@ -233,12 +217,6 @@ def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
     return ProviderError(message)
 
 
-def _over_quota(said: Refusal, message: str, project: str) -> QuotaExceeded:
-    found = _METRIC.search(said.text)
-    metric = found.group(1) if found else ""
-    return QuotaExceeded(message, hint=ask_for_more(metric, project))
-
-
 def ask_for_more(metric: str, project: str) -> str:
     """How a person asks for a higher quota."""
     where = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
@@ -248,31 +226,9 @@ def ask_for_more(metric: str, project: str) -> str:
 def _denied(said: Refusal, doing: str) -> AuthError:
     found = _PERMISSION.search(said.text)
     missing = said.details.get("permission") or (found.group(1) if found else "")
-    if not missing:
-        return AuthError(
-            f"These Google Cloud credentials may not {doing}: {said.text}",
-            hint=f"The project's owner can allow it: {ROLE}.",
-        )
-    return AuthError(
-        f"These Google Cloud credentials may not {doing}: {missing} is not allowed. {said.text}",
-        hint=f"Allow {missing}; {ROLE}.",
-    )
-
-
-def _no_credentials(exc: Exception, doing: str, kinds: set[str], text: str) -> ProviderError:
-    if "DefaultCredentialsError" in kinds:
-        return AuthError(
-            f"No usable Google Cloud credentials to {doing}: {text}",
-            hint=f"Run {LOGIN}, or set GOOGLE_APPLICATION_CREDENTIALS; --infra local needs no account.",
-        )
-    if "TransportError" in kinds or bool(getattr(exc, "retryable", False)):
-        return Unreachable(f"Google does not answer the request to sign in: {text}", hint="Check the network, or wait.")
-    return AuthError(f"The Google Cloud credentials cannot be read or renewed: {text}", hint=f"Sign in again: {LOGIN}")
-
-
-def _project_in(text: str) -> str:
-    found = _PROJECT.search(text)
-    return found.group(1) if found else "PROJECT"
+    what = f"{missing} is not allowed. {said.text}" if missing else said.text
+    hint = f"Allow {missing}; {ROLE}." if missing else f"The project's owner can allow it: {ROLE}."
+    return AuthError(f"These Google Cloud credentials may not {doing}: {what}", hint=hint)
 
 
 def _invalid_hint(text: str) -> str:

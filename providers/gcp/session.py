@@ -11,6 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import tenacity
+
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import Identity
@@ -69,19 +71,12 @@ class Clients:
     def _sign_in(self) -> None:
         if self._project:
             return
+        found: str | None = None
         with self._speaking("sign in to Google Cloud"):
-            found = ""
-            if self._credentials is None and endpoint().startswith("http://"):
-                self._credentials = sdk.anonymous()
             if self._credentials is None:
-                self._credentials, found = sdk.auth().default(scopes=list(SCOPES))
-        named = (
-            self._asked,
-            os.environ.get("GOOGLE_CLOUD_PROJECT"),
-            found,
-            getattr(self._credentials, "project_id", ""),
-        )
-        project = next((str(name) for name in named if name), "")
+                self._credentials, found = sign_in(endpoint())
+        own = getattr(self._credentials, "project_id", "")
+        project = str(self._asked or os.environ.get("GOOGLE_CLOUD_PROJECT") or found or own or "")
         if not project:
             raise AuthError(
                 "Nothing says which Google Cloud project is meant.",
@@ -137,19 +132,15 @@ class Clients:
             with sdk.session(self._credentials) as session:
                 response = session.request(method, url, json=document, timeout=SECONDS)
             if not response.ok:
-                raise sdk.refusal(response)
+                raise sdk.api_errors().from_http_response(response)
             return response
 
     def _again(self, doing: str, call: Callable[[], T]) -> T:
-        for attempt in range(READ_TRIES):
-            try:
-                with self._speaking(doing):
-                    return call()
-            except Unreachable:
-                if attempt + 1 == READ_TRIES:
-                    raise
-                self.clock.sleep(READ_WAIT * 2**attempt)
-        raise AssertionError("there is at least one try")
+        def ask() -> T:
+            with self._speaking(doing):
+                return call()
+
+        return repeated(self.clock, ask, (Unreachable,), tries=READ_TRIES, first_wait=READ_WAIT)
 
     def finished(self, doing: str, operation: Any, *, seconds: float) -> bool:
         """Waits for an operation; whether it is done in time.
@@ -171,13 +162,12 @@ class Clients:
 
     def operation(self, doing: str, operation: Any) -> Any:
         """An operation as it is now."""
+        kind, where = "GlobalOperations", {}
         if operation.zone:
-            zone = last_part(operation.zone)
-            return self.read(doing, "ZoneOperations", "get", zone=zone, operation=operation.name)
-        if operation.region:
-            region = last_part(operation.region)
-            return self.read(doing, "RegionOperations", "get", region=region, operation=operation.name)
-        return self.read(doing, "GlobalOperations", "get", operation=operation.name)
+            kind, where = "ZoneOperations", {"zone": last_part(operation.zone)}
+        elif operation.region:
+            kind, where = "RegionOperations", {"region": last_part(operation.region)}
+        return self.read(doing, kind, "get", operation=operation.name, **where)
 
     def require(self, region: str) -> None:
         """Raises `InvalidRequest`, with near names, if Google has no such region."""
@@ -205,8 +195,36 @@ class Clients:
             provider="gcp",
             account=project,
             principal=email if "@" in email else _kind_of(given),
-            source=source_of(given),
+            source=_source_of(given),
         )
+
+
+def repeated(
+    clock: Clock,
+    call: Callable[[], T],
+    errors: type[Exception] | tuple[type[Exception], ...],
+    *,
+    tries: int,
+    first_wait: float,
+) -> T:
+    """Makes a call again while it fails with such errors; the waits double, and the last error is raised."""
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(errors),
+        stop=tenacity.stop_after_attempt(tries),
+        wait=tenacity.wait_exponential(multiplier=first_wait),
+        sleep=clock.sleep,
+        reraise=True,
+    )
+    return retrying(call)
+
+
+def sign_in(url: str) -> tuple[Any, str | None]:
+    """Credentials and, if they tell, their project.
+
+    Args:
+        url: Who is asked; a server without encryption asks for none.
+    """
+    return (sdk.anonymous(), None) if url.startswith("http://") else sdk.auth().default(scopes=list(SCOPES))
 
 
 def endpoint() -> str:
@@ -216,7 +234,11 @@ def endpoint() -> str:
         InvalidRequest: It is not encrypted, and not on this machine or a private network.
     """
     url = os.environ.get(ENDPOINT, "").rstrip("/")
-    if url.startswith("http://") and not _is_near(urlsplit(url).hostname or ""):
+    host = urlsplit(url).hostname or ""
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(host)
+        host = "localhost" if address.is_loopback or address.is_private else host
+    if url.startswith("http://") and host != "localhost":
         raise InvalidRequest(
             f"{ENDPOINT} is {url}: without https only an address of this machine or of a private network is used.",
             hint=f"Write {ENDPOINT}=https://..., or unset it.",
@@ -224,25 +246,14 @@ def endpoint() -> str:
     return url
 
 
-def _is_near(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return address.is_loopback or address.is_private
-
-
 def _kind_of(credentials: Any) -> str:
     """What to call credentials that do not tell whose they are."""
-    name = type(credentials).__module__
-    if name.startswith("google.oauth2.credentials"):
+    if type(credentials).__module__.startswith("google.oauth2.credentials"):
         return "a user, signed in with gcloud"
-    return {"AnonymousCredentials": "anonymous"}.get(type(credentials).__name__, "application default credentials")
+    return "anonymous" if type(credentials).__name__ == "AnonymousCredentials" else "application default credentials"
 
 
-def source_of(credentials: Any) -> str:
+def _source_of(credentials: Any) -> str:
     """Where credentials came from, in words."""
     if type(credentials).__name__ == "AnonymousCredentials":
         return ENDPOINT
@@ -278,16 +289,16 @@ def rows_in(page: Any, field: str) -> Sequence[tuple[str, Any]]:
     return [(last_part(scope), row) for scope, scoped in page.items.items() for row in getattr(scoped, field)]
 
 
-def everywhere(
-    clients: Clients, kind: str, field: str, scope: str, expression: str
-) -> tuple[list[tuple[str, Any]], Places]:
+def everywhere(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
     """Place and row of everything of one kind that a filter leaves; and the places that do not answer.
 
     One question for all places. If Google fails it, as it can when a single zone is out, each place is asked by itself.
 
     Args:
+        kind: Such as ``Instances``.
         scope: ``zone`` or ``region``: what a place is.
     """
+    field = kind.lower()
     doing = f"list {field} ({expression})"
     question: dict[str, Any] = {"filter": expression}
     fields = getattr(sdk.compute(), f"AggregatedList{kind}Request").meta.fields

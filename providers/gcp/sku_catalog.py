@@ -6,6 +6,7 @@ count against. Source: Cloud Billing API, ``services.skus.list`` (2026-11).
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from costgpu.models.offer import Offer
 from costgpu.models.price_update import PriceUpdate
 from costgpu.providers.gcp import sdk, sku_prices
 from costgpu.providers.gcp.sdk import translate
-from costgpu.providers.gcp.session import SCOPES
+from costgpu.providers.gcp.session import repeated, sign_in
 
 ENDPOINT = "COSTGPU_GCP_BILLING_ENDPOINT"
 """Another address of the Cloud Billing API. Google's Python client has no variable for it."""
@@ -32,20 +33,12 @@ DOING = "read Google's price list"
 class SkuCatalog:
     """The `PriceSource` of Google Cloud."""
 
-    def __init__(self, *, clock: Clock, credentials: Any | None = None) -> None:
+    by_region = False
+    note = "the list is long, about half a minute"
+
+    def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._credentials = credentials
         self._client: Any | None = None
-
-    @property
-    def by_region(self) -> bool:
-        """One list has all regions."""
-        return False
-
-    @property
-    def note(self) -> str:
-        """It is long."""
-        return "the list is long, about half a minute"
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
         """New prices of the known offers in these regions."""
@@ -67,7 +60,9 @@ class SkuCatalog:
         to_document = importlib.import_module("google.protobuf.json_format").MessageToDict
         token, seen = "", {""}
         while True:
-            page = self._page(service, token)
+            question = {"parent": service, "page_size": PAGE, "page_token": token, "currency_code": "USD"}
+            ask = functools.partial(self._ask, question)
+            page = repeated(self._clock, ask, (Throttled, Unreachable), tries=TRIES, first_wait=WAIT_SECONDS)
             for sku in page.skus:
                 yield to_document(type(sku).pb(sku))
             token = str(page.next_page_token)
@@ -77,20 +72,9 @@ class SkuCatalog:
                 raise Unreachable(f"Could not {DOING}: its pages are going round in circles.", hint="Try again later.")
             seen.add(token)
 
-    def _page(self, service: str, token: str) -> Any:
-        request = {"parent": service, "page_size": PAGE, "page_token": token, "currency_code": "USD"}
-        for attempt in range(TRIES):
-            try:
-                return self._ask(request)
-            except (Throttled, Unreachable):
-                if attempt + 1 == TRIES:
-                    raise
-                self._clock.sleep(WAIT_SECONDS * 2**attempt)
-        raise AssertionError("there is at least one try")
-
-    def _ask(self, request: Mapping[str, Any]) -> Any:
+    def _ask(self, request: dict[str, Any]) -> Any:
         try:
-            pager = self._catalog().list_skus(request=dict(request), timeout=SECONDS, retry=None)
+            pager = self._catalog().list_skus(request=request, timeout=SECONDS, retry=None)
             return next(iter(pager.pages))
         except sdk.foreign() as exc:
             raise translate(exc, DOING) from exc
@@ -98,14 +82,9 @@ class SkuCatalog:
     def _catalog(self) -> Any:
         if self._client is None:
             url = _endpoint()
-            if self._credentials is None and url.startswith("http://"):
-                self._credentials = sdk.anonymous()
-            if self._credentials is None:
-                self._credentials = counted(*sdk.auth().default(scopes=list(SCOPES)))
+            credentials, options = counted(*sign_in(url)), {"api_endpoint": url} if url else None
             billing = importlib.import_module("google.cloud.billing_v1")
-            self._client = billing.CloudCatalogClient(
-                credentials=self._credentials, client_options={"api_endpoint": url} if url else None, transport="rest"
-            )
+            self._client = billing.CloudCatalogClient(credentials=credentials, client_options=options, transport="rest")
         return self._client
 
 

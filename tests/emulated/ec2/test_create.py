@@ -159,7 +159,7 @@ def test_a_lost_reply_before_ec2_shows_the_instance_is_one_instance(cloud: Runni
 
 
 def test_a_reply_that_takes_too_long_is_uncertain(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costgpu.providers.aws.session.READ_SECONDS", 2.0)
+    monkeypatch.setattr("costgpu.providers.aws.sdk.READ_SECONDS", 2.0)
     aws, wanted = AwsProvider(clock=SystemClock()), request()
     cloud.fault({"action": "RunInstances", "hang_seconds": 5.0})
     with pytest.raises(Unreachable, match="No answer from AWS"):

@@ -14,8 +14,7 @@ from costgpu.models.instance import InstanceRef
 from costgpu.models.offer import Accelerator
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import inventory, quotas
-from costgpu.providers.gcp.images import Images
-from costgpu.providers.gcp.launch import label_value
+from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import caller
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint

@@ -18,9 +18,16 @@ from costgpu.pricing.catalog import Catalog
 from costgpu.providers.base import OUR_TAGS
 from costgpu.providers.common import Image
 from costgpu.providers.gcp import launch
-from costgpu.providers.gcp.images import families_for
 from costgpu.providers.gcp.instances import GUEST, PREEMPTED, history_from, instance_from, split_id
-from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, labels_of, metadata_value, tags_from
+from costgpu.providers.gcp.launch import (
+    facts_from,
+    facts_of,
+    families_for,
+    label_value,
+    labels_of,
+    metadata_value,
+    tags_from,
+)
 from tests.emulators.create_requests import GCP, T4
 
 offer, request = GCP.offer, GCP.request

@@ -26,8 +26,7 @@ from costgpu.ledger.records.budget_store import (
 )
 from costgpu.ledger.schema import EPOCH
 from costgpu.providers.base import Provider
-from costgpu.render.text.alert_message import late_message, message, title
-from costgpu.render.text.budget import Standing
+from costgpu.render.text.budget import Standing, late_message, message, title
 from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.standings import note_problems, standing_of

@@ -26,7 +26,7 @@ def jobs(
     json: opt.Json = False,
 ) -> None:
     """List runs with their state, their cost so far and their lease."""
-    from costgpu.render.text.jobs import jobs_json, jobs_text
+    from costgpu.render.text.run import jobs_json, jobs_text
     from costgpu.workflows.runs.list_runs import list_runs, waiting_runs
 
     with AppContext(TerminalReporter()) as context:
@@ -141,7 +141,7 @@ def cancel(
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
-    from costgpu.render.text.receipt import receipt_text
+    from costgpu.render.text.run import receipt_text
     from costgpu.runner.find_run import load_run
     from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
     from costgpu.workflows.runs.find_run import find_run

@@ -114,7 +114,7 @@ def billed(
     Google's billing export; an answer is kept for 6 hours.
     The figures are stored in the ledger, where costgpu ledger accuracy uses them.
     """
-    from costgpu.render.text.billed import billed_json, billed_text
+    from costgpu.render.text.ledger import billed_json, billed_text
     from costgpu.workflows.spending.billed import Bills, ask, billing_providers, charges, compare, parse_month
 
     if stored and fresh:
@@ -173,7 +173,7 @@ def billed_lines(app: AppContext, start: datetime, end: datetime) -> list[str]:
     """
     from datetime import timedelta
 
-    from costgpu.render.text.billed import billed_text
+    from costgpu.render.text.ledger import billed_text
     from costgpu.workflows.spending.billed import ask, billing_providers, compare, midnight
 
     low = midnight(start)

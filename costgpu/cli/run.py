@@ -77,7 +77,7 @@ def run(
     cost; by then the machine ends itself, whatever happens to this terminal. Outputs are
     downloaded.
     """
-    from costgpu.render.text.plan import plan_json, plan_text
+    from costgpu.render.text.run import plan_json, plan_text
     from costgpu.workflows.runs.start import is_free, planned_run
 
     as_json = opt.wants_json(json, output)
@@ -131,14 +131,14 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
 
 
 def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostGpuError | None) -> None:
-    from costgpu.render.text.receipt import launched_json
+    from costgpu.render.text.run import launched_json
 
     typer.echo(launched_json(plan, view, error, context.clock.now()))
 
 
 def finish(driver: Driver, *, as_json: bool = False) -> None:
     """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
-    from costgpu.render.text.receipt import receipt_text
+    from costgpu.render.text.run import receipt_text
     from costgpu.runner.state.outcome import error_for, exit_code
 
     view = driver.view
@@ -158,7 +158,7 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
 
 def print_detached(view: RunView, received: list[int], *, as_json: bool = False) -> None:
     """Says how to return to a run that goes on; a client that was ended by a signal says so by its exit code."""
-    from costgpu.render.text.receipt import detached_text, run_json
+    from costgpu.render.text.run import detached_text, run_json
 
     with contextlib.suppress(OSError):  # the terminal may be gone
         typer.echo(run_json(view) if as_json else detached_text(view), err=not as_json)

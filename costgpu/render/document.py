@@ -24,6 +24,11 @@ def json_object(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {key: json_value(value) for key, value in parts.items()}
 
 
+def picked(value: object, names: str) -> dict[str, Any]:
+    """Attributes of a value as parts of a document, their names in a row, as for a named tuple."""
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def json_value(value: Any) -> Any:
     """Dataclasses as objects, enums as their values, amounts of money as strings, times in UTC, infinity as null."""
     if isinstance(value, Enum):

@@ -1,14 +1,31 @@
-"""Short phrases that the terminal and the HTML pages share: counts, offers by name, texts from outside."""
+"""Phrases that the terminal and the HTML pages share: counts, offers by name, what an estimate says of a workload."""
 
 from __future__ import annotations
 
 import unicodedata
 
 from costgpu.models.offer import Accelerator, PurchaseOption
-from costgpu.models.prediction import Prediction
+from costgpu.models.prediction import Prediction, Verdict
+from costgpu.models.workload import Extra, Phase, Rhythm, TotalKind, WorkloadProfile
+from costgpu.units import format_count, format_duration
 
 LONGEST_NAME = 80
 THIS_MACHINE = "this machine"
+TERM_PHRASES = {
+    "compute": "arithmetic (matrix units or cores)",
+    "on-chip": "on-chip traffic (shared memory, registers)",
+    "memory": "memory bandwidth",
+    "launch": "kernel launches (host CPU)",
+    "calls": "framework calls (one core)",
+    "host": "the script's own Python",
+    "copy": "batches to the GPU",
+    "loading": "waiting for data",
+    "measured": "a step, as measured",
+    "run": "a step, as the run that was measured",
+    "table": "a step, by the benchmark table",
+    "nominal": "a step of the reference workload, by this CPU's rates",
+}
+KNOWN_TOTALS = {TotalKind.EXACT: "", TotalKind.APPROXIMATE: "about ", TotalKind.UPPER_BOUND: "at most "}
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -54,3 +71,60 @@ def short_offer_name(prediction: Prediction, place: str = "") -> str:
     gpu = f" {offer.accelerator.count:g}x{offer.accelerator.name}" if offer.accelerator else ""
     spot = " spot" if offer.purchase_option is PurchaseOption.SPOT else ""
     return f"{offer.provider}{place} {offer.instance_type}{gpu}{spot}"
+
+
+def steps_phrase(phase: Phase) -> str:
+    """``at most 20,000 steps in 40 epochs``."""
+    total, unit = phase.total, phase.unit or "step"
+    if total.kind is TotalKind.UNBOUNDED:
+        return "runs until it is stopped"
+    if total.kind not in KNOWN_TOTALS:
+        return f"an unknown number of {plural_unit(unit)}"
+    if not total.steps:
+        return "no steps"
+    count = f"{KNOWN_TOTALS[total.kind]}{total.steps:,.0f} {unit if total.steps == 1 else plural_unit(unit)}"
+    if total.steps_per_epoch and total.steps > total.steps_per_epoch:
+        count += f" in {_number(total.steps / total.steps_per_epoch)} epochs"
+    return count
+
+
+def plural_unit(unit: str) -> str:
+    """``steps``, ``trees``, ``batches``."""
+    sibilant = unit.endswith(("ch", "sh", "s", "x")) and unit != "epoch"
+    return f"{unit}{'es' if sibilant else 's'}"
+
+
+def extra_phrase(extra: Extra, unit: str = "step") -> str:
+    """``validation 3.1 s every epoch``."""
+    word = "epoch" if extra.rhythm is Rhythm.EPOCH else unit
+    every = f"every {word}" if extra.every == 1 else f"every {_number(extra.every)} {plural_unit(word)}"
+    every = "once" if extra.rhythm is Rhythm.RUN else every
+    kind = extra.kind.value.replace("_", " ")
+    return f"{kind} {format_duration(extra.seconds_each)} {every}{'' if extra.measured else ' (inferred)'}"
+
+
+def waiting_phrase(phase: Phase) -> str:
+    """``12% of it waiting for data (4 workers)``; empty for a script without a data loader."""
+    if not phase.data.batches_per_step or not phase.step.mean_seconds:
+        return ""
+    share = min(1.0, phase.data.wait_seconds_per_step / phase.step.mean_seconds)
+    return f"{share:.0%} of it waiting for data ({phase.data.workers} workers)"
+
+
+def model_phrase(phase: Phase) -> str:
+    """``25.6M parameters (SGD)``; empty without parameters."""
+    parameters = sum(optimizer.parameters for optimizer in phase.optimizers)
+    names = "+".join(dict.fromkeys(optimizer.name for optimizer in phase.optimizers))
+    return f"{format_count(parameters)} parameters ({names})" if parameters else ""
+
+
+def notes_of(verdict: Verdict, profile: WorkloadProfile) -> list[str]:
+    """What to know about the workload, the answer, and the figures of the best offers; each thing once."""
+    notes = [*profile.notes, *verdict.notes]
+    for kind, prediction in (("CPU", verdict.best_cpu), ("GPU", verdict.best_gpu)):
+        notes += [f"The {kind} figure: {note}." for note in (prediction.notes if prediction else ())]
+    return list(dict.fromkeys(notes))
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -28,7 +28,7 @@ from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import sightings_since
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
-from costgpu.render.text.jobs import jobs_json
+from costgpu.render.text.run import jobs_json
 from costgpu.runner.find_run import load_run
 from costgpu.runner.spending import budget_state, gather
 

@@ -14,28 +14,8 @@ from itertools import groupby
 
 from markupsafe import Markup
 
+from costgpu.render.html import svg
 from costgpu.render.html.spending_summary import Pair
-from costgpu.render.html.svg import (
-    BOTTOM,
-    LEFT,
-    RIGHT,
-    TOP,
-    LogScale,
-    Scale,
-    day_labels,
-    grid_across,
-    grid_up,
-    line,
-    log_scale,
-    mark,
-    polyline,
-    tag,
-    text,
-    time_ticks,
-    titled,
-    usd_axis,
-    usd_ticks,
-)
 from costgpu.render.phrases import counted, visible
 from costgpu.render.text.layout import cut
 from costgpu.units import format_duration
@@ -58,15 +38,15 @@ def stacked_bars(
     across, up, parts = _frame(width, height, len(days), max((sum(values.values()) for _, values in bars), default=0))
     slot = across.at(1) - across.at(0)
     thickness = max(1.0, min(slot * 0.78, 48))
-    parts += day_labels(width, height, days, across, slot / 2)
+    parts += svg.day_labels(width, height, days, across, slot / 2)
     for index, (title, values) in enumerate(bars):
         x, base, drawn = across.at(index) + (slot - thickness) / 2, 0.0, []
         for style, value in values.items():
             if value > 0:
                 y = up.at(base + value)
-                drawn.append(tag("rect", class_=style, x=x, y=y, width=thickness, height=max(0.7, up.at(base) - y)))
+                drawn.append(svg.tag("rect", class_=style, x=x, y=y, width=thickness, height=max(0.7, up.at(base) - y)))
                 base += value
-        parts += [titled(title, *drawn)] if drawn else []
+        parts += [svg.titled(title, *drawn)] if drawn else []
     return parts
 
 
@@ -88,54 +68,54 @@ def spending_against_budget(
     """
     most = max(amount, *(max(sums) for _, sums in periods))
     across, up, parts = _frame(width, height, len(days), most * 1.02)
-    parts += day_labels(width, height, days, across)
+    parts += svg.day_labels(width, height, days, across)
     for first, sums in periods:
         begin = 0 if len(periods) > 1 or sums[0] == 0 else sums[0]
         points = [(across.at(first + index), up.at(value)) for index, value in enumerate([begin, *sums])]
         over = " over" if max(sums) >= amount else ""
         area = [(points[0][0], up.at(0)), *points, (points[-1][0], up.at(0))]
-        parts += [polyline(f"area{over}", area, "polygon"), polyline(f"sum{over}", points)]
-    parts.append(line("amount", LEFT, up.at(amount), width - RIGHT, up.at(amount)))
+        parts += [svg.polyline(f"area{over}", area, "polygon"), svg.polyline(f"sum{over}", points)]
+    parts.append(svg.line("amount", svg.LEFT, up.at(amount), width - svg.RIGHT, up.at(amount)))
     return parts
 
 
 def estimate_against_actual(width: int, height: int, pairs: Sequence[Pair]) -> list[Markup]:
     """Estimate (across) and actual (up), both logarithmic, with the diagonal on which they agree."""
-    bottom = height - BOTTOM - 16.0
+    bottom = height - svg.BOTTOM - 16.0
     seconds = [value for pair in pairs for value in (pair.estimated, pair.actual)]
-    across = log_scale(seconds, LEFT, width - RIGHT, least_decades=0.7)
-    up = LogScale(across.low, across.high, bottom, TOP)
+    across = svg.log_scale(seconds, svg.LEFT, width - svg.RIGHT, least_decades=0.7)
+    up = svg.LogScale(across.low, across.high, bottom, svg.TOP)
     return [
-        *grid_up(width, up, time_ticks(up)),
-        *grid_across(width, across, time_ticks(across), TOP, bottom),
-        line("diagonal", across.start, up.start, across.end, up.end),
-        text((LEFT + width - RIGHT) / 2, height - 6, "estimated", style="label"),
-        text(LEFT + 6, TOP + 10, "actual", anchor="start", style="label"),
+        *svg.grid_up(width, up, svg.time_ticks(up)),
+        *svg.grid_across(width, across, svg.time_ticks(across), svg.TOP, bottom),
+        svg.line("diagonal", across.start, up.start, across.end, up.end),
+        svg.text((svg.LEFT + width - svg.RIGHT) / 2, height - 6, "estimated", style="label"),
+        svg.text(svg.LEFT + 6, svg.TOP + 10, "actual", anchor="start", style="label"),
         *(_clusters if len(pairs) > MOST_POINTS else _runs)(pairs, across, up),
     ]
 
 
-def _frame(width: int, height: int, count: int, most: float) -> tuple[Scale, Scale, list[Markup]]:
+def _frame(width: int, height: int, count: int, most: float) -> tuple[svg.Scale, svg.Scale, list[Markup]]:
     """Scales for so many days and an amount, with the grid of the amounts."""
-    ticks = usd_axis(most)
-    across = Scale(0, max(1, count), LEFT, width - RIGHT)
-    up = Scale(0, ticks[-1][0], height - BOTTOM, TOP)
-    return across, up, grid_up(width, up, ticks)
+    ticks = svg.usd_axis(most)
+    across = svg.Scale(0, max(1, count), svg.LEFT, width - svg.RIGHT)
+    up = svg.Scale(0, ticks[-1][0], height - svg.BOTTOM, svg.TOP)
+    return across, up, svg.grid_up(width, up, ticks)
 
 
-def _runs(pairs: Sequence[Pair], across: LogScale, up: LogScale) -> list[Markup]:
+def _runs(pairs: Sequence[Pair], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
     """A mark for each run, with the interval of its estimate."""
     parts = []
     for pair in pairs:
         x, y = across.at(pair.estimated), up.at(pair.actual)
         estimated, actual = format_duration(pair.estimated), format_duration(pair.actual)
         title = f"{visible(pair.name)} on {visible(pair.machine)}: estimated {estimated}, took {actual}"
-        interval = [line("span", across.at(pair.low), y, across.at(pair.high), y)] if pair.low and pair.high else []
-        parts.append(titled(title, *interval, mark(pair.style, x, y, 3.5 if pair.style == "cpu" else 4)))
+        interval = [svg.line("span", across.at(pair.low), y, across.at(pair.high), y)] if pair.low and pair.high else []
+        parts.append(svg.titled(title, *interval, svg.mark(pair.style, x, y, 3.5 if pair.style == "cpu" else 4)))
     return parts
 
 
-def _clusters(pairs: Sequence[Pair], across: LogScale, up: LogScale) -> list[Markup]:
+def _clusters(pairs: Sequence[Pair], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
     """One mark for all runs of a square; its area goes with their number."""
 
     def square(pair: Pair) -> tuple[int, int, str]:
@@ -148,7 +128,7 @@ def _clusters(pairs: Sequence[Pair], across: LogScale, up: LogScale) -> list[Mar
         x = sum(across.at(pair.estimated) for pair in group) / len(group)
         y = sum(up.at(pair.actual) for pair in group) / len(group)
         radius = max(1.5, 9 * math.sqrt(len(group) / most))
-        parts.append(titled(counted(len(group), "run"), mark(group[0].style, x, y, radius)))
+        parts.append(svg.titled(counted(len(group), "run"), svg.mark(group[0].style, x, y, radius)))
     return parts
 
 
@@ -191,26 +171,26 @@ def cost_and_time(
 
     This machine costs nothing, so it is a line at `here_seconds`.
     """
-    top, bottom = TOP + 18.0, height - BOTTOM - 16.0
-    across = log_scale([here_seconds, *(s for point in points for s in point.seconds)], LEFT, width - RIGHT)
-    up = log_scale([usd for point in points for usd in point.usd] or [1.0], bottom, top)
+    top, bottom = svg.TOP + 18.0, height - svg.BOTTOM - 16.0
+    across = svg.log_scale([here_seconds, *(s for point in points for s in point.seconds)], svg.LEFT, width - svg.RIGHT)
+    up = svg.log_scale([usd for point in points for usd in point.usd] or [1.0], bottom, top)
     x = across.at(here_seconds)
-    anchor, gap = ("end", -6) if x > (LEFT + width) / 2 else ("start", 6)
-    here_label = text(x + gap, TOP + 10, "this machine, $0", anchor=anchor, style="label")
+    anchor, gap = ("end", -6) if x > (svg.LEFT + width) / 2 else ("start", 6)
+    here_label = svg.text(x + gap, svg.TOP + 10, "this machine, $0", anchor=anchor, style="label")
     taken = [(across.at(point.seconds[0]), up.at(point.usd[0])) for point in points]
     return [
-        *grid_up(width, up, usd_ticks(up)),
-        *grid_across(width, across, time_ticks(across), top, bottom),
-        titled(here_title, line("here", x, TOP + 4, x, bottom), here_label),
+        *svg.grid_up(width, up, svg.usd_ticks(up)),
+        *svg.grid_across(width, across, svg.time_ticks(across), top, bottom),
+        svg.titled(here_title, svg.line("here", x, svg.TOP + 4, x, bottom), here_label),
         *_front(points, across, up),
         *(_interval(point, across, up) for point in points),
         *(_mark(point, across, up, taken) for point in points),
-        text((LEFT + width - RIGHT) / 2, height - 6, "time", style="label"),
-        text(LEFT - 6, TOP + 10, "cost", anchor="end", style="label"),
+        svg.text((svg.LEFT + width - svg.RIGHT) / 2, height - 6, "time", style="label"),
+        svg.text(svg.LEFT - 6, svg.TOP + 10, "cost", anchor="end", style="label"),
     ]
 
 
-def _front(points: Sequence[Point], across: LogScale, up: LogScale) -> list[Markup]:
+def _front(points: Sequence[Point], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
     """Steps through the candidates that no other beats in both."""
     least = math.inf
     corners: list[tuple[float, float]] = []
@@ -219,29 +199,31 @@ def _front(points: Sequence[Point], across: LogScale, up: LogScale) -> list[Mark
             x, y = across.at(point.seconds[0]), up.at(point.usd[0])
             corners += [(x, up.at(least)), (x, y)] if corners else [(x, y)]
             least = point.usd[0]
-    return [polyline("front", corners)] if len(corners) > 1 else []
+    return [svg.polyline("front", corners)] if len(corners) > 1 else []
 
 
-def _interval(point: Point, across: LogScale, up: LogScale) -> Markup:
+def _interval(point: Point, across: svg.LogScale, up: svg.LogScale) -> Markup:
     value, low, high = ((across.at(s), up.at(usd)) for s, usd in zip(point.seconds, point.usd, strict=True))
-    return polyline(f"interval {point.style}-line", (low, value, high))
+    return svg.polyline(f"interval {point.style}-line", (low, value, high))
 
 
-def _mark(point: Point, across: LogScale, up: LogScale, taken: list[tuple[float, float]]) -> Markup:
+def _mark(point: Point, across: svg.LogScale, up: svg.LogScale, taken: list[tuple[float, float]]) -> Markup:
     """The mark, with its number where there is most room."""
     x, y = across.at(point.seconds[0]), up.at(point.usd[0])
     places = [(x + a * radius, y + b * radius) for radius in (16.0, 24.0, 34.0) for a, b in DIRECTIONS]
 
     def crowd(place: tuple[float, float]) -> float:
-        off = max(0.0, LEFT + 6 - place[0]) + max(0.0, place[0] - across.end + 4) + max(0.0, place[1] - up.start + 6)
+        off = (
+            max(0.0, svg.LEFT + 6 - place[0]) + max(0.0, place[0] - across.end + 4) + max(0.0, place[1] - up.start + 6)
+        )
         near = sum(max(0.0, 2.2 * BADGE - math.dist(place, other)) for other in taken)
         return near + 10 * off + 0.02 * math.dist(place, (x, y))
 
     a, b = min(places, key=crowd)
     taken.append((a, b))
-    ring = [tag("circle", class_="chosen", cx=x, cy=y, r=10.5)] if point.chosen else []
-    label = text(a, b + 4, point.label, style="label")
-    return titled(point.title, *ring, mark(point.style, x, y, RADIUS[point.style]), label)
+    ring = [svg.tag("circle", class_="chosen", cx=x, cy=y, r=10.5)] if point.chosen else []
+    label = svg.text(a, b + 4, point.label, style="label")
+    return svg.titled(point.title, *ring, svg.mark(point.style, x, y, RADIUS[point.style]), label)
 
 
 def shares(width: int, stacks: Sequence[Stack]) -> list[Markup]:
@@ -250,8 +232,8 @@ def shares(width: int, stacks: Sequence[Stack]) -> list[Markup]:
     for index, stack in enumerate(stacks):
         y = 4 + index * STACK_HEIGHT
         room = int((width - 7 * len(stack.total) - 12) / LETTER)
-        parts.append(text(0, y + 11, cut(stack.name, room), anchor="start", style="label"))
-        parts.append(text(width, y + 11, stack.total, anchor="end"))
+        parts.append(svg.text(0, y + 11, cut(stack.name, room), anchor="start", style="label"))
+        parts.append(svg.text(width, y + 11, stack.total, anchor="end"))
         parts += _shares(width, y + 18, stack)
     return parts
 
@@ -263,8 +245,8 @@ def _shares(width: int, y: int, stack: Stack) -> list[Markup]:
         if value <= 0 or whole <= 0:
             continue
         wide, label = width * value / whole, f"{value / whole:.0%}"
-        bar = tag("rect", class_=f"part {style}", x=x, y=y, width=max(wide, 0.5), height=BAR)
-        inside = [text(x + wide / 2, y + 16, label, style="on")] if wide > LEAST_LABELLED else []
-        parts.append(titled(f"{words}: {label}", bar, *inside))
+        bar = svg.tag("rect", class_=f"part {style}", x=x, y=y, width=max(wide, 0.5), height=BAR)
+        inside = [svg.text(x + wide / 2, y + 16, label, style="on")] if wide > LEAST_LABELLED else []
+        parts.append(svg.titled(f"{words}: {label}", bar, *inside))
         x += wide
     return parts

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from costgpu.render.html.svg import LONGEST_TEXT, day_name, picture
 from costgpu.render.phrases import LONGEST_NAME, counted, visible
-from costgpu.units import format_duration, format_ratio, format_usd
+from costgpu.units import format_duration, format_usd
 
 WIDE, NARROW = 918, 330  # pixels: the width of a section on a desk, and on a phone
 
@@ -68,9 +68,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "counted": counted,
         "day": day,
-        "duration": format_duration,
         "name": name,
-        "ratio": format_ratio,
         "share": share,
         "usd": format_usd,
     }

@@ -10,18 +10,22 @@ from markupsafe import Markup
 
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Verdict
 from costgpu.models.workload import Phase, WorkloadProfile
-from costgpu.render.estimate_phrases import (
-    TERM_PHRASES,
-    extra_phrase,
-    model_phrase,
-    plural_unit,
-    prediction_notes,
-    steps_phrase,
-    waiting_phrase,
-)
 from costgpu.render.html.charts import STACK_HEIGHT, Point, Stack, cost_and_time, shares
 from costgpu.render.html.page import Section, Table, day, interval, name, render, responsive, share, two_lines
-from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, offer_name, visible
+from costgpu.render.phrases import (
+    TERM_PHRASES,
+    THIS_MACHINE,
+    accelerator_name,
+    counted,
+    extra_phrase,
+    model_phrase,
+    notes_of,
+    offer_name,
+    plural_unit,
+    steps_phrase,
+    visible,
+    waiting_phrase,
+)
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.render.text.offers import price_age_days
 from costgpu.units import format_duration, format_ratio, format_usd
@@ -84,7 +88,7 @@ def verdict_html(
         own_sentences=own_sentences(own, verdict.unit) if own else (),
         own_basis=own_basis(own) if own else (),
         prices=_prices(verdict, today),
-        notes=list(dict.fromkeys([*profile.notes, *verdict.notes, *prediction_notes(verdict)])),
+        notes=notes_of(verdict, profile),
         today=today,
         version=version or profile.costgpu_version,
         steps_phrase=steps_phrase,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from costgpu.models.prediction import Advice, Prediction
-from costgpu.render.document import json_object
+from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name
 from costgpu.render.text.layout import wrap
 from costgpu.units import format_duration, format_usd
@@ -71,19 +71,12 @@ def advice_values(advice: Sequence[Advice]) -> list[dict[str, Any]]:
     """Each as a part of a document, in the order given; amounts in US dollars and seconds."""
     values = (
         {
-            "kind": one.kind,
-            "action": one.action,
-            "saving_usd": one.saving_usd,
-            "saving_seconds": one.saving_seconds,
+            **picked(one, "kind action saving_usd saving_seconds"),
             "saving_share": one.share,
-            "at_most": one.at_most,
-            "probability": one.probability,
+            **picked(one, "at_most probability"),
             "before": _place_value(one.before),
             "after": _place_value(one.after),
-            "other_usd": one.other_usd,
-            "other_seconds": one.other_seconds,
-            "basis": one.basis,
-            "notes": one.notes,
+            **picked(one, "other_usd other_seconds basis notes"),
         }
         for one in advice
     )
@@ -103,10 +96,7 @@ def _place_value(prediction: Prediction | None) -> dict[str, Any] | None:
     }
     if offer is not None:
         document |= {
-            "provider": offer.provider,
-            "region": offer.region,
-            "instance_type": offer.instance_type,
-            "purchase_option": offer.purchase_option,
+            **picked(offer, "provider region instance_type purchase_option"),
             "accelerator": offer.accelerator.name if offer.accelerator else None,
             "accelerators": offer.accelerator.count if offer.accelerator else 0,
         }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from costgpu.models.prediction import BreakEven, FreeNotebook, Ownership, Range
-from costgpu.render.document import json_object, json_value
+from costgpu.render.document import json_object, json_value, picked
 from costgpu.render.phrases import offer_name, visible, with_article
 from costgpu.render.text.layout import wrap
 from costgpu.units import format_duration, format_usd
@@ -147,15 +147,11 @@ def own_value(own: Ownership) -> dict[str, Any]:
         "accelerator": spec.name if spec else None,
         "model": spec.model if spec else None,
         "infeasible": own.prediction.infeasible or None,
-        "price_usd": own.price_usd,
-        "power_usd_per_kwh": own.power_usd_per_kwh,
-        "power_source": own.power_source,
+        **picked(own, "price_usd power_usd_per_kwh power_source"),
         "step_seconds": own.prediction.step_seconds,
         "run_seconds": own.prediction.run_seconds,
         "terms_seconds": own.prediction.terms,
-        "card_watts": own.card_watts,
-        "host_watts": own.host_watts,
-        "energy_kwh": own.energy_kwh,
+        **picked(own, "card_watts host_watts energy_kwh"),
         "energy_cost_usd": own.prediction.cost_usd,
         "amortised_usd": own.amortised_usd,
         "provenance": own.prediction.provenance,
@@ -163,10 +159,7 @@ def own_value(own: Ownership) -> dict[str, Any]:
             {
                 "against": offer_name(found.against),
                 "cost_usd": found.against.cost_usd.value,
-                "saving_usd": found.saving_usd,
-                "jobs": found.jobs,
-                "hours": found.hours,
-                "in_life": found.in_life,
+                **picked(found, "saving_usd jobs hours in_life"),
             }
             for found in own.break_evens
         ],

@@ -10,17 +10,19 @@ from typing import Any
 
 from costgpu.models.prediction import Prediction, Provenance, Verdict
 from costgpu.models.workload import WorkloadProfile
-from costgpu.render.document import document, json_object, json_value
-from costgpu.render.estimate_phrases import (
+from costgpu.render.document import document, json_object, json_value, picked
+from costgpu.render.phrases import (
     TERM_PHRASES,
+    THIS_MACHINE,
     extra_phrase,
     model_phrase,
+    notes_of,
     plural_unit,
-    prediction_notes,
+    short_offer_name,
     steps_phrase,
     waiting_phrase,
+    with_article,
 )
-from costgpu.render.phrases import THIS_MACHINE, short_offer_name, with_article
 from costgpu.render.text.layout import WIDTH, wrap
 from costgpu.render.text.offers import day_span, offer_value, price_age_days
 from costgpu.units import format_duration, format_ratio, format_usd
@@ -50,8 +52,7 @@ def verdict_text(
     """
     blocks = [wrap(verdict.sentence), _measured(profile), _table(verdict, today)]
     blocks += besides
-    notes = list(dict.fromkeys([*profile.notes, *verdict.notes, *prediction_notes(verdict)]))
-    if notes:
+    if notes := notes_of(verdict, profile):
         blocks.append("\n".join(wrap(note, "- ") for note in notes))
     if explain:
         blocks.append(_explanation(verdict, profile, today))
@@ -192,11 +193,7 @@ def verdict_json(
         SCHEMA,
         format=SCHEMA,  # the name of the key `schema` in version 1
         verdict={
-            "choice": verdict.choice,
-            "sentence": verdict.sentence,
-            "unit": verdict.unit,
-            "speedup": verdict.speedup,
-            "premium": verdict.premium,
+            **picked(verdict, "choice sentence unit speedup premium"),
             "break_even_speedup": verdict.break_even,
             "probability_gpu_cheaper": verdict.probability_gpu_cheaper,
             "settle": verdict.settle or None,
@@ -219,15 +216,10 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
     offer = prediction.candidate.offer
     value: dict[str, Any] = {
         "where": "offer" if offer else "here",
-        "step_seconds": prediction.step_seconds,
-        "run_seconds": prediction.run_seconds,
-        "overhead_seconds": prediction.overhead_seconds,
-        "wall_seconds": prediction.wall_seconds,
-        "cost_usd": prediction.cost_usd,
+        **picked(prediction, "step_seconds run_seconds overhead_seconds wall_seconds cost_usd"),
         "terms_seconds": prediction.terms,
         "parts_seconds": prediction.parts,
-        "provenance": prediction.provenance,
-        "notes": prediction.notes,
+        **picked(prediction, "provenance notes"),
     }
     if offer is not None:
         value["offer"] = offer_value(offer, today)

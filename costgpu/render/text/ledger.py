@@ -1,19 +1,20 @@
-"""History, totals and accuracy, as text and as JSON documents."""
+"""History, totals, accuracy, and metered beside billed costs, as text and as JSON documents."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from costgpu.ledger.queries.export import document as run_value
 from costgpu.ledger.queries.export import plain_decimal
 from costgpu.ledger.queries.totals import Total
+from costgpu.ledger.records.billed import Compared
 from costgpu.render.document import document
 from costgpu.render.phrases import THIS_MACHINE, counted
-from costgpu.render.text.layout import Column, table
+from costgpu.render.text.layout import Column, table, wrap
 from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
@@ -36,13 +37,14 @@ END_WORDS = {
     "instance_lost": "lost",
     "lease_expired": "reaped",
 }
+LATE = timedelta(hours=48)  # bills of the last days are not complete
 HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (
     Column("RUN", lambda run: run.run_id, width=12),
     Column("JOB", lambda run: run.name, width=10),
     Column("BEGAN (UTC)", lambda run: f"{run.started_at or run.created_at:%Y-%m-%d %H:%M}"),
     Column("WHERE", lambda run: THIS_MACHINE if run.provider == "local" else run.instance_type or "-", width=13),
     Column("TIME", lambda run: format_duration(run.metered_seconds) if run.metered_seconds else "-", True, 7),
-    Column("COST", lambda run: "?" if run.metered_cost_usd is None else _usd(run.metered_cost_usd), True, 9),
+    Column("COST", lambda run: _usd(run.metered_cost_usd, "?"), True, 9),
     Column("END", lambda run: END_WORDS.get(run.reason, run.reason), width=9),
 )
 ACCURACY_COLUMNS: tuple[Column[Comparison], ...] = (
@@ -51,9 +53,9 @@ ACCURACY_COLUMNS: tuple[Column[Comparison], ...] = (
     Column("ESTIMATE", lambda one: format_duration(one.run.estimated_seconds or 0), True),
     Column("TOOK", lambda one: format_duration(one.run.metered_seconds or 0), True),
     Column("ERROR", lambda one: f"{one.time_error:+.0%}{'!' if one.held is False else ''}", True),
-    Column("ESTIMATE", lambda one: _known(one.run.estimated_cost_usd), True),
-    Column("METERED", lambda one: _known(one.run.metered_cost_usd), True),
-    Column("BILLED", lambda one: _known(one.billed_usd), True),
+    Column("ESTIMATE", lambda one: _usd(one.run.estimated_cost_usd), True),
+    Column("METERED", lambda one: _usd(one.run.metered_cost_usd), True),
+    Column("BILLED", lambda one: _usd(one.billed_usd), True),
 )
 
 
@@ -81,8 +83,8 @@ def totals_text(found: Sequence[Total], by: str, since: datetime | None, until: 
         Column(by.upper(), lambda group: group.key or "(none)", width=34),
         Column("RUNS", lambda group: f"{group.runs:,}", right=True),
         Column("HOURS", lambda group: _hours(group.machine_seconds), right=True),
-        Column("COST", lambda group: _usd(group.cost_usd), right=True),
-        Column("WASTED", lambda group: _usd(group.wasted_usd), right=True),
+        Column("COST", lambda group: format_usd(group.cost_usd), right=True),
+        Column("WASTED", lambda group: format_usd(group.wasted_usd), right=True),
     )
     lines = table(columns, [*found, total] if len(found) > 1 else found, gap="  ")
     if since is not None or until is not None:
@@ -181,14 +183,109 @@ def _percent(value: float) -> str:
     return f"{value:.0%}" if value >= 0.1 else f"{value:.1%}"
 
 
-def _known(amount: Decimal | None) -> str:
-    return "-" if amount is None else _usd(amount)
-
-
-def _usd(amount: Decimal) -> str:
-    return format_usd(amount) if amount >= 0 else f"-{format_usd(-amount)}"
+def _usd(amount: Decimal | None, unknown: str = "-") -> str:
+    return unknown if amount is None else format_usd(amount)
 
 
 def _hours(seconds: float) -> str:
     hours = seconds / 3600
     return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
+
+
+def billed_text(
+    rows: Sequence[Compared],
+    start: datetime,
+    end: datetime,
+    now: datetime,
+    *,
+    sources: Sequence[tuple[str, datetime]],
+    notes: Sequence[str] = (),
+) -> str:
+    """One line for each run, their sum, and how old the figures are.
+
+    Args:
+        rows: Runs as `costgpu.ledger.records.billed.compare_with_bills` gives them.
+        start: Beginning of the period.
+        end: End of the period, exclusive.
+        now: The present.
+        sources: Who was asked, and when.
+        notes: What the providers have to add.
+    """
+    runs = [row for row in rows if row.run_id]
+    lines = [f"Billed from {start:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d} (UTC)"]
+    lines += _billed_table(runs) if runs else ["No run was metered or billed in these days."]
+    untagged = _untagged(rows)
+    if untagged:
+        lines.append(f"Without a run's tag, the whole account: {format_usd(untagged)}")
+    lines += [f"{name}, {_asked(now - at)}." for name, at in sources]
+    if now - end < LATE:
+        lines.append("The last two days may not be complete: bills come about a day late.")
+    return "\n".join([*lines, *map(wrap, notes)])
+
+
+def billed_json(
+    rows: Sequence[Compared],
+    start: datetime,
+    end: datetime,
+    now: datetime,
+    *,
+    sources: Sequence[tuple[str, datetime]],
+    notes: Sequence[str] = (),
+) -> str:
+    """The same as a versioned document."""
+    runs = [row for row in rows if row.run_id]
+    total = _billed_sum(runs)
+    return document(
+        "costgpu.billed",
+        at=now,
+        start=start,
+        end=end,
+        runs=runs,
+        metered_usd=total.metered_usd,
+        billed_usd=total.billed_usd,
+        untagged_billed_usd=_untagged(rows),
+        sources=[{"name": name, "asked_at": at} for name, at in sources],
+        notes=notes,
+    )
+
+
+def _billed_table(runs: Sequence[Compared]) -> list[str]:
+    """The sums are only compared where both amounts of every run are known."""
+    complete = all(row.metered_usd is not None and row.billed_usd is not None for row in runs)
+    total = _billed_sum(runs)
+    columns: tuple[Column[Compared], ...] = (
+        Column("RUN", lambda row: row.run_id),
+        Column("JOB", lambda row: "" if row is total else row.name or "-", width=23),
+        Column("METERED", lambda row: _usd(row.metered_usd), right=True),
+        Column("BILLED", lambda row: _usd(row.billed_usd), right=True),
+        Column("DIFFERENCE", lambda row: "-" if row is total and not complete else _difference(row), right=True),
+    )
+    return table(columns, [*runs, total] if len(runs) > 1 else runs, gap="  ")
+
+
+def _untagged(rows: Sequence[Compared]) -> Decimal | None:
+    return next((row.billed_usd for row in rows if not row.run_id), None)
+
+
+def _billed_sum(runs: Sequence[Compared]) -> Compared:
+    """The sum of each column, as far as it is known."""
+
+    def known(amounts: Iterable[Decimal | None]) -> Decimal | None:
+        found = [amount for amount in amounts if amount is not None]
+        return sum(found, Decimal(0)) if found else None
+
+    metered, billed = known(row.metered_usd for row in runs), known(row.billed_usd for row in runs)
+    return Compared(run_id="in all", name="", metered_usd=metered, billed_usd=billed)
+
+
+def _difference(row: Compared) -> str:
+    if row.metered_usd is None or row.billed_usd is None:
+        return "-"
+    sign = "-" if row.billed_usd < row.metered_usd else "+"
+    share = f" ({float(row.billed_usd / row.metered_usd - 1):+.0%})" if row.metered_usd else ""
+    return f"{sign}{format_usd(abs(row.billed_usd - row.metered_usd))}{share}"
+
+
+def _asked(age: timedelta) -> str:
+    seconds = age.total_seconds()
+    return "asked just now" if seconds < 60 else f"asked {format_duration(seconds)} ago"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.query import price_is_derived, price_per_accelerator
-from costgpu.render.document import document
+from costgpu.render.document import document, picked
 from costgpu.render.text.layout import WIDTH, Column, table
 
 if TYPE_CHECKING:
@@ -47,19 +47,9 @@ def offer_value(offer: Offer, today: date) -> dict[str, Any]:
     """An offer as a part of a document."""
     per_accelerator = price_per_accelerator(offer)
     return {
-        "provider": offer.provider,
-        "region": offer.region,
-        "zone": offer.zone,
-        "instance_type": offer.instance_type,
-        "family": offer.family,
-        "purchase_option": offer.purchase_option,
-        "price_usd_per_hour": offer.price_usd_per_hour,
+        **picked(offer, "provider region zone instance_type family purchase_option price_usd_per_hour"),
         "price_usd_per_accelerator_hour": None if per_accelerator is None else f"{per_accelerator:.6f}",
-        "vcpus": offer.vcpus,
-        "memory_gib": offer.memory_gib,
-        "architecture": offer.architecture,
-        "accelerator": offer.accelerator,
-        "price_source": offer.price_source,
+        **picked(offer, "vcpus memory_gib architecture accelerator price_source"),
         "price_is_derived": price_is_derived(offer),
         "price_as_of": offer.price_as_of,
         "price_age_days": price_age_days(offer, today),

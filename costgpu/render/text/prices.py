@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.price_update import key_of
 from costgpu.render.document import document
 from costgpu.render.phrases import counted
 from costgpu.render.text.layout import Column, table, wrap
@@ -55,8 +57,8 @@ def prices_text(
         Column("AGE", ages),
         Column("REFRESHED", refreshed_at),
     )
-    lines = [*table(columns, _by_place(offers)), "", "Sources:"]
-    for group in _by_source(offers):
+    lines = [*table(columns, _grouped(offers, "region")), "", "Sources:"]
+    for group in _grouped(offers, "price_source"):
         (provider, source), rows = group
         lines.append(_indented(f"{len(rows)} of {provider}: {source} ({day_span(_days(group))})", "  "))
     for one in failed:
@@ -85,13 +87,13 @@ def prices_json(
             "newest_age_days": (now.date() - max(offer.price_as_of for offer in rows)).days,
             "refreshed_at": refreshed.get(provider, {}).get(region),
         }
-        for (provider, region), rows in _by_place(offers)
+        for (provider, region), rows in _grouped(offers, "region")
     ]
     sources = [
-        {"provider": provider, "source": source, **_dates(rows)} for (provider, source), rows in _by_source(offers)
+        {"provider": provider, "source": source, **_dates(rows)}
+        for (provider, source), rows in _grouped(offers, "price_source")
     ]
-    tries = [{"provider": one.provider, "at": one.at, "why": one.why} for one in failed]
-    return document("costgpu.prices", places=places, sources=sources, failed_refreshes=tries, cache_folder=folder)
+    return document("costgpu.prices", places=places, sources=sources, failed_refreshes=failed, cache_folder=folder)
 
 
 def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:
@@ -124,7 +126,7 @@ def refresh_json(results: Sequence[RefreshResult], now: datetime) -> str:
                 "price_list_entries": result.documents,
                 "moved": [
                     {
-                        **_key_value(_key(move.new)),
+                        **_key_value(key_of(move.new)),
                         "old_usd_per_hour": move.old.price_usd_per_hour,
                         "old_as_of": move.old.price_as_of,
                         "new_usd_per_hour": move.new.price_usd_per_hour,
@@ -147,7 +149,7 @@ def _moves(moves: Sequence[PriceChange], what: str) -> list[str]:
     lines = [f"  Moved by more than 30 %, {what} ({len(moves)}):"]
     for move in moves[:LONGEST_LIST]:
         old, new = move.old.price_usd_per_hour, move.new.price_usd_per_hour
-        lines.append(_indented(f"{_name(_key(move.new))}: {old:f} -> {new:f} USD/h ({move.change:+.0%})", "    "))
+        lines.append(_indented(f"{_name(key_of(move.new))}: {old:f} -> {new:f} USD/h ({move.change:+.0%})", "    "))
     return [*lines, *_more(len(moves))]
 
 
@@ -169,10 +171,6 @@ def _more(count: int) -> list[str]:
     return [f"    and {left} more; --json lists all"] if left > 0 else []
 
 
-def _key(offer: Offer) -> Key:
-    return (offer.provider, offer.region, offer.instance_type, offer.purchase_option)
-
-
 def _key_value(key: Key) -> dict[str, Any]:
     return dict(zip(("provider", "region", "instance_type", "purchase_option"), key, strict=True))
 
@@ -181,15 +179,9 @@ def _name(key: Key) -> str:
     return f"{key[0]}/{key[1]} {key[2]}{' spot' if key[3] is PurchaseOption.SPOT else ''}"
 
 
-def _by_place(offers: Iterable[Offer]) -> list[Group]:
-    return _grouped(offers, lambda offer: (offer.provider, offer.region))
-
-
-def _by_source(offers: Iterable[Offer]) -> list[Group]:
-    return _grouped(offers, lambda offer: (offer.provider, offer.price_source))
-
-
-def _grouped(offers: Iterable[Offer], key: Callable[[Offer], tuple[str, str]]) -> list[Group]:
+def _grouped(offers: Iterable[Offer], attribute: str) -> list[Group]:
+    """The offers by provider and an attribute."""
+    key = attrgetter("provider", attribute)
     return [(name, list(group)) for name, group in groupby(sorted(offers, key=key), key=key)]
 
 

@@ -7,10 +7,10 @@ from decimal import Decimal
 
 from costgpu.models.instance import OrphanedResource
 from costgpu.models.reap import Orphan, ReapFindings
-from costgpu.render.document import document
+from costgpu.render.document import document, picked
 from costgpu.render.phrases import counted
-from costgpu.render.text.jobs import lease_left
 from costgpu.render.text.layout import wrap
+from costgpu.render.text.run import lease_left
 from costgpu.units import format_usd
 
 HOURS_PER_MONTH = 730  # as the providers count
@@ -76,12 +76,7 @@ def reap_json(found: ReapFindings, now: datetime) -> str:
     return document(
         "costgpu.reap",
         at=now,
-        orphans=found.orphans,
-        leftovers=found.leftovers,
-        kept=found.kept,
-        ended=found.ended,
-        removed=found.removed,
-        unreachable=found.unreachable,
+        **picked(found, "orphans leftovers kept ended removed unreachable"),
         failed={key: str(error) for key, error in found.failed.items()},
         usd_per_hour=rate,
         usd_per_month=rate * HOURS_PER_MONTH,

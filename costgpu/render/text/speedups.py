@@ -6,7 +6,7 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from costgpu.models.offer import Grade, Speedup
-from costgpu.render.document import document
+from costgpu.render.document import document, picked
 from costgpu.render.text.layout import Column, table, wrap
 from costgpu.units import format_duration, format_ratio
 
@@ -64,29 +64,13 @@ def speedups_json(rows: Sequence[Speedup]) -> str:
 
 
 def _row_value(row: Speedup) -> dict[str, Any]:
-    return {
-        "kind": row.kind,
-        "detail": row.detail,
-        "framework": row.framework or None,
-        "grade": row.grade,
-        "plausible": row.plausible,
-        "ratio": round(row.ratio, 4),
-        "ratio_low": round(row.ratio_low, 4),
-        "ratio_high": round(row.ratio_high, 4),
-        "cpu": row.cpu or None,
-        "cpu_cores": row.cpu_cores,
-        "cpu_core_gflops": row.cpu_core_gflops,
-        "cpu_seconds": row.cpu_seconds,
-        "gpu": row.gpu or None,
-        "gpu_seconds": row.gpu_seconds,
-        "unit": row.unit or None,
-        "units": row.units,
-        "weight": row.weight,
-        "remark": row.remark or None,
-        "source": row.source,
-        "measured": row.measured or None,
-        "as_of": row.as_of,
-    }
+    """What is not known is null."""
+    names = (
+        "kind detail framework grade plausible ratio ratio_low ratio_high cpu cpu_cores cpu_core_gflops cpu_seconds"
+        " gpu gpu_seconds unit units weight remark source measured as_of"
+    )
+    known = {name: None if value == "" else value for name, value in picked(row, names).items()}
+    return known | {name: round(getattr(row, name), 4) for name in ("ratio", "ratio_low", "ratio_high")}
 
 
 def _split(rows: Sequence[Speedup]) -> tuple[list[Speedup], list[Speedup]]:
@@ -119,7 +103,7 @@ def _claims(claims: Sequence[Speedup], numbers: dict[str, str] | None = None) ->
     lines = [wrap(_CLAIMS)]
     for row in claims:
         mark = " " if row.plausible else IMPLAUSIBLE
-        machines = " against ".join(name for name in (row.cpu or "a CPU", row.gpu or "a GPU"))
+        machines = f"{row.cpu or 'a CPU'} against {row.gpu or 'a GPU'}"
         remark = f"; {row.remark}" if row.remark else ""
         source = f" {numbers[row.source]}" if numbers else ""
         lines.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from costgpu.models.prediction import Prediction, Range, Verdict
 from costgpu.render.phrases import short_offer_name, visible
@@ -14,8 +14,7 @@ LOG_START = 0.05  # share of the room where a logarithmic scale has its least va
 LOG_FROM = 30.0  # longest over shortest bar above which the scale is logarithmic
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """Characters of a bar: certain, likely, possible, its end, a dot for what is shorter than a column."""
 
     sure: str
@@ -40,23 +39,23 @@ def bars(verdict: Verdict, width: int = 80, *, cost: bool = False, encoding: str
         cost: Draw cost instead of time.
         encoding: The terminal's; where it lacks the block characters, ASCII is used.
     """
-    marks = (
-        UNICODE if _can(encoding, f"{UNICODE.sure}{UNICODE.likely}{UNICODE.maybe}{UNICODE.end}{UNICODE.dot}") else ASCII
-    )
+    marks = UNICODE if _can(encoding, "".join(UNICODE)) else ASCII
     rows = [p for p in (verdict.here, *verdict.table) if not (cost and p.candidate.offer is None)]
     if not rows:
         return "No offer is possible: there is nothing to draw."
-    figures = _columns([format_duration(p.wall_seconds.value) for p in rows], [_cost(p) for p in rows])
-    room = max(LEAST_ROOM, width - 2 - NAME - 2 - len(figures[0]))
+    times, costs = [format_duration(p.wall_seconds.value) for p in rows], [_cost(p) for p in rows]
+    time_width, cost_width = max(map(len, times)), max(map(len, costs))
+    room = max(LEAST_ROOM, width - 2 - NAME - 2 - time_width - 1 - cost_width)
     scale = _Scale([p.cost_usd if cost else p.wall_seconds for p in rows], room)
     lines = [
         f"{'Cost' if cost else 'Time'} for {verdict.unit}{' (logarithmic scale)' if scale.logarithmic else ''}",
         f"  {marks.sure} at least, {marks.likely} predicted, {marks.maybe}{marks.end} at most (80 %); * recommended",
     ]
-    for prediction, shown in zip(rows, figures, strict=True):
+    for prediction, time, usd in zip(rows, times, costs, strict=True):
         star = "*" if prediction is verdict.recommended else " "
         drawn = prediction.cost_usd if cost else prediction.wall_seconds
-        lines.append(f"{star} {_name(prediction):{NAME}} {_bar(scale, drawn, marks):{room}} {shown}")
+        name, bar = visible(short_offer_name(prediction), NAME), _bar(scale, drawn, marks)
+        lines.append(f"{star} {name:{NAME}} {bar:{room}} {time:>{time_width}} {usd:>{cost_width}}")
     text = "\n".join(lines)
     return text if _can(encoding, text) else _forced(text, encoding)
 
@@ -78,12 +77,6 @@ class _Scale:
             share = math.log(max(value, self._least) / self._least) / self._spread
             return round(self._room * (LOG_START + share * (1 - LOG_START)))
         return round(self._room * value / self._most)
-
-
-def _columns(times: list[str], costs: list[str]) -> list[str]:
-    """Both, each aligned at the right."""
-    wide, high = max(map(len, times)), max(map(len, costs))
-    return [f"{time:>{wide}} {cost:>{high}}" for time, cost in zip(times, costs, strict=True)]
 
 
 def _forced(text: str, encoding: str) -> str:
@@ -112,7 +105,3 @@ def _bar(scale: _Scale, drawn: Range, marks: Marks) -> str:
 
 def _cost(prediction: Prediction) -> str:
     return "$0" if prediction.candidate.offer is None else format_usd(prediction.cost_usd.value)
-
-
-def _name(prediction: Prediction) -> str:
-    return visible(short_offer_name(prediction), NAME)

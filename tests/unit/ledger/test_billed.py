@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bills
 from costgpu.ledger.schema import billed
-from costgpu.render.text.billed import billed_json, billed_text
+from costgpu.render.text.ledger import billed_json, billed_text
 from tests.unit.ledger.closed import Closed, events_of
 
 START = datetime(2026, 11, 1, tzinfo=UTC)

@@ -7,27 +7,24 @@ from textwrap import dedent
 
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus
-from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
 from costgpu.models.run import Attempt, EndedBy, Option, Plan, Receipt, RunState, RunView
 from costgpu.runner.plan import Limits, lease_for
+from tests.unit.estimate.builders import offer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 UNTIL = NOW + timedelta(hours=2)
 RUN = "k3v9x2m7q1ab"
-GPU = Offer(
-    provider="aws",
+GPU = offer(
+    "0.4567",
+    gpu="A10G",
+    gpu_memory_gib=24.0,
+    spot=True,
     instance_type="g5.xlarge",
     family="g5",
-    region="us-east-1",
-    zone=None,
-    purchase_option=PurchaseOption.SPOT,
-    price_usd_per_hour=Decimal("0.4567"),
     vcpus=4,
     memory_gib=16.0,
-    architecture="x86_64",
-    accelerator=Accelerator(name="A10G", count=1, memory_gib=24.0),
-    price_source="test",
     price_as_of=date(2026, 2, 27),
 )
 SPEC = JobSpec(
@@ -52,9 +49,9 @@ LAYERS = (
 )
 
 
-def option(offer: Offer = GPU, cost: Decimal | None = Decimal(2)) -> Option:
-    lease = lease_for(offer, Limits(max_cost_usd=cost), on_demand_usd_per_hour=Decimal("1.006"))
-    return Option(offer=offer, lease=lease, disk_gib=100, extras_usd_per_hour=Decimal("0.016"))
+def option(place: Offer = GPU, cost: Decimal | None = Decimal(2)) -> Option:
+    lease = lease_for(place, Limits(max_cost_usd=cost), on_demand_usd_per_hour=Decimal("1.006"))
+    return Option(offer=place, lease=lease, disk_gib=100, extras_usd_per_hour=Decimal("0.016"))
 
 
 def prediction() -> Prediction:

@@ -13,9 +13,16 @@ from costgpu.models.instance import Identity, InstanceState
 from costgpu.models.job import EndReason, JobSpec
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EndedBy, RunState
-from costgpu.render.text.jobs import jobs_json, jobs_text
-from costgpu.render.text.plan import plan_json, plan_text
-from costgpu.render.text.receipt import detached_text, launched_json, receipt_text, run_json
+from costgpu.render.text.run import (
+    detached_text,
+    jobs_json,
+    jobs_text,
+    launched_json,
+    plan_json,
+    plan_text,
+    receipt_text,
+    run_json,
+)
 from costgpu.runner.plan import this_machine
 from tests.unit.render.runs import (
     LAYERS,

@@ -78,21 +78,14 @@ def test_microseconds_do_not_break_ascii() -> None:
     assert "50 us" in text
 
 
-def test_no_colour_is_used() -> None:
-    assert "\x1b" not in bars(answer())
-
-
-def test_cost_leaves_out_the_machine_that_costs_nothing() -> None:
+def test_cost_leaves_out_the_machine_that_costs_nothing_and_may_have_nothing_to_draw() -> None:
     text = bars(answer(), cost=True)
     assert text.startswith("Cost for the whole job")
     assert "this machine" not in text
-
-
-def test_nothing_to_draw_says_so() -> None:
     assert "nothing to draw" in bars(replace(answer(), table=()), cost=True)
 
 
-def test_long_and_hostile_names_keep_the_columns() -> None:
+def test_long_and_hostile_names_keep_the_columns_and_bring_no_colour() -> None:
     text = bars(answer("x" * 70, "a\nb\x1b[31m\u202ec"))
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text

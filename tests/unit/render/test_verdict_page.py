@@ -16,10 +16,10 @@ from costgpu.estimate.cost import energy_kwh
 from costgpu.models.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
 from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from costgpu.render.estimate_phrases import extra_phrase
 from costgpu.render.html.charts import Point, Stack, cost_and_time, shares
 from costgpu.render.html.svg import log_scale, time_ticks, usd_ticks
 from costgpu.render.html.verdict_page import verdict_html
+from costgpu.render.phrases import extra_phrase
 from tests.properties import examples
 from tests.unit.estimate.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
 from tests.unit.render.html_page import EVIL, Page, harmless
@@ -148,19 +148,17 @@ def test_a_price_from_the_future_is_not_negatively_old() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "words"),
+    ("facts", "words"),
     [
-        (Extra(kind=ExtraKind.VALIDATION, seconds_each=3.0, rhythm=Rhythm.EPOCH), "validation 3 s every epoch"),
-        (
-            Extra(kind=ExtraKind.CHECKPOINT, seconds_each=1.0, rhythm=Rhythm.STEPS, every=500, measured=False),
-            "checkpoint 1 s every 500 steps (inferred)",
-        ),
-        (Extra(kind=ExtraKind.OTHER, seconds_each=2.0, rhythm=Rhythm.RUN), "other 2 s once"),
-        (Extra(kind=ExtraKind.OTHER, seconds_each=2.0, rhythm=Rhythm.EPOCH, every=2), "other 2 s every 2 epochs"),
+        ({"kind": ExtraKind.VALIDATION, "rhythm": Rhythm.EPOCH}, "validation 2 s every epoch"),
+        ({"kind": ExtraKind.CHECKPOINT, "every": 500, "measured": False}, "checkpoint 2 s every 500 steps (inferred)"),
+        ({"rhythm": Rhythm.RUN}, "other 2 s once"),
+        ({"rhythm": Rhythm.EPOCH, "every": 2}, "other 2 s every 2 epochs"),
     ],
 )
-def test_extras_in_words(extra: Extra, words: str) -> None:
-    assert extra_phrase(extra) == words
+def test_extras_in_words(facts: dict[str, Any], words: str) -> None:
+    other = Extra(kind=ExtraKind.OTHER, seconds_each=2.0, rhythm=Rhythm.STEPS)
+    assert extra_phrase(replace(other, **facts)) == words
 
 
 @given(st.floats(1e-6, 1e10), st.floats(1.0, 1e8), st.integers(260, 1200))

@@ -1,0 +1,297 @@
+"""Runs as text and as JSON documents: the plan, the list that `costgpu jobs` prints, the receipt, and how to come back.
+
+A new column of the list is one more entry in `run_fields`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, RunState
+from costgpu.render.document import document
+from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted
+from costgpu.render.text.layout import Column, labelled, table, wrap
+from costgpu.units import format_duration, format_size, format_usd
+
+if TYPE_CHECKING:
+    from costgpu.errors import CostGpuError
+    from costgpu.models.instance import Safeguard
+    from costgpu.models.offer import Offer
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import Plan, Receipt, RunView
+
+END_PHRASES = {
+    EndReason.JOB_FAILED: "failed",
+    EndReason.SETUP_FAILED: "not started, its set-up failed",
+    EndReason.MAX_DURATION: "ended by --max-duration",
+    EndReason.DEADLINE: "ended by the deadline",
+    EndReason.LEASE_EXPIRED: "ended by the deadline",
+    EndReason.IDLE: "ended by --idle-duration",
+    EndReason.DISK_FULL: "ended, the disk was nearly full",
+    EndReason.UNCLAIMED: "not started, no client was there",
+    EndReason.BOOT_FAILED: "not started, the machine did not come up",
+    EndReason.HOST_KEY_MISMATCH: "not started, another machine answered",
+    EndReason.MACHINE_UNUSABLE: "not started, the machine cannot be used",
+    EndReason.SYNC_FAILED: "not started, its files could not be sent",
+    EndReason.INSTANCE_LOST: "lost with its machine",
+}
+ENDED_BY_PHRASES = {
+    EndedBy.CLIENT: "this client",
+    EndedBy.AGENT: "the agent on the machine",
+    EndedBy.WATCHDOG: "the deadline watchdog on the machine",
+    EndedBy.PROVIDER: "the provider",
+    EndedBy.REAPER: "costgpu reap",
+    EndedBy.SOMEBODY_ELSE: "somebody else",
+}
+
+
+def plan_text(plan: Plan, now: datetime) -> str:
+    """A row for each fact, then what ends the machine, then notes."""
+    spec, lease = plan.spec, plan.options[0].lease
+    left_out = ", ".join(f"{why} ({number})" for why, number in plan.left_out.items())
+    files = f"{counted(plan.files, 'file')}, {format_size(plan.bytes)}"
+    rows = [("verdict", plan.verdict)] if plan.verdict else []
+    rows += [
+        ("job", f"{' '.join(('python', *spec.argv))}, sent from {spec.workdir}"),
+        ("files", f"{files}; left out: {left_out}" if left_out else files),
+    ]
+    if spec.setup:
+        rows.append(("set-up", spec.setup))
+    if spec.env_names:
+        rows.append(("variables", f"{', '.join(spec.env_names)} (values are neither shown nor stored)"))
+    rows += _machine_rows(plan, now)
+    outputs = ", ".join(spec.outputs) or "all new and changed files"
+    rows.append(("outputs", outputs + (f"; also to {spec.bucket}" if spec.bucket else "")))
+    if not spec.auto_shutdown:
+        cap = format_usd(lease.worst_cost_usd)
+        rows.append(("shutdown", f"NOT when the job is over, but at the end of the lease: {cap} in all"))
+    for who in (plan.identity, *plan.others):
+        source = f" ({who.source})" if who.source else ""
+        rows.append(("identity", f"{who.principal} in {who.provider} {who.account}{source}"))
+    blocks = ["\n".join(labelled(*row) for row in rows), f"What ends the machine:\n{safeguards_text(plan.layers)}"]
+    if plan.notes:
+        blocks.append("\n".join(wrap(note, "- ") for note in plan.notes))
+    return "\n\n".join(blocks)
+
+
+def plan_json(plan: Plan, now: datetime) -> str:
+    """The plan as a versioned document."""
+    return document("costgpu.plan", at=now, plan=plan)
+
+
+def safeguards_text(safeguards: Sequence[Safeguard]) -> str:
+    """A line for each: whether it is armed, what it does, and by when."""
+    lines = []
+    for safeguard in safeguards:
+        sign, state = ("+", "") if safeguard.armed else ("-", "NOT armed: ")
+        when = f", by {safeguard.deadline:%Y-%m-%d %H:%M} UTC" if safeguard.deadline and safeguard.armed else ""
+        lines.append(wrap(f"{state}{safeguard.detail}{when}", f"  {sign} {safeguard.name}: ", " " * 6))
+    return "\n".join(lines)
+
+
+def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
+    """Where, at what price, for how long."""
+    offer, lease = plan.options[0].offer, plan.options[0].lease
+    free = offer.price_usd_per_hour == 0
+    if offer.provider == "local":
+        rows = [("machine", f"this machine ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB)")]
+        rows += [] if free else [("price", f"{format_usd(offer.price_usd_per_hour)} an hour, as given")]
+    else:
+        rows = _cloud_rows(plan, offer, now)
+    if plan.prediction is None:
+        rows.append(("estimate", "none for the whole job"))
+    else:
+        wall, cost = plan.prediction.wall_seconds, plan.prediction.cost_usd
+        money = f", {format_usd(cost.value)} [{format_usd(cost.low)[1:]}-{format_usd(cost.high)[1:]}]"
+        span = f"{format_duration(wall.value)} [{format_duration(wall.low)}-{format_duration(wall.high)}]"
+        rows.append(("estimate", f"{span}{'' if free else money}, 80 % interval"))
+    cap = "" if free else f"{format_usd(lease.worst_cost_usd)}; "
+    end = now + timedelta(seconds=lease.lifetime_seconds)
+    length = format_duration(lease.lifetime_seconds)
+    rows.append(("at most", f"{cap}ended after {length}, by {end:%Y-%m-%d %H:%M} UTC ({lease.limited_by})"))
+    return rows
+
+
+def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]]:
+    """The rented machine, its price, and the places to turn to where there is none."""
+    gpu = f" ({accelerator_name(offer.accelerator)})" if offer.accelerator else ""
+    purchase = offer.purchase_option.value.replace("_", "-")
+    days = (now.date() - plan.price_as_of).days
+    age = "of today" if days < 1 else f"{counted(days, 'day')} old"
+    price, most = format_usd(offer.price_usd_per_hour), format_usd(plan.options[0].lease.usd_per_hour)
+    rows = [
+        ("machine", f"{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {purchase}"),
+        ("price", f"{price} an hour, {age}; with disk and address at most {most} an hour"),
+    ]
+    if len(plan.options) > 1:
+        most = format_usd(max(option.lease.worst_cost_usd for option in plan.options))
+        others = counted(len(plan.options) - 1, "other place")
+        rows.append(("else", f"{others} if there is no capacity; at most {most}"))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class RunField:
+    """What is told of a run, in the JSON document and perhaps in the table, too.
+
+    Attributes:
+        key: Its name in the document.
+        value: Its value there.
+        column: Its place in the table; None to leave it out.
+    """
+
+    key: str
+    value: Callable[[RunView], Any]
+    column: Column[RunView] | None = None
+
+
+def run_fields(now: datetime | None) -> tuple[RunField, ...]:
+    """Everything that is told of a run, in the order of the table; open runs are metered until `now`."""
+
+    def metered(view: RunView) -> tuple[float, Decimal] | tuple[None, None]:
+        return view.metered_at_most(now) if now is not None and view.receipt is None else (None, None)
+
+    def age(view: RunView) -> str:
+        return format_duration(max(1.0, (now - view.created_at).total_seconds())) if now else ""
+
+    def cost(view: RunView) -> str:
+        return format_usd(view.receipt.metered_cost_usd if view.receipt else metered(view)[1] or 0)
+
+    return (
+        RunField("run_id", lambda view: view.run_id, Column("RUN", lambda view: view.run_id)),
+        RunField("name", lambda view: view.name, Column("JOB", lambda view: view.name, width=14)),
+        RunField("state", lambda view: view.state, Column("STATE", _state, width=13)),
+        RunField("reason", lambda view: view.reason),
+        RunField("owner", lambda view: view.owner),
+        RunField("instance", lambda view: view.instance),
+        RunField("offer", _offer, Column("WHERE", _machine, width=18)),
+        RunField("created_at", lambda view: view.created_at, Column("SINCE", age, right=True, width=7)),
+        RunField("lease_until", lambda view: view.lease_until),
+        RunField("status", lambda view: view.status),
+        RunField("outputs_home", lambda view: view.collected),
+        RunField("metered_seconds", lambda view: metered(view)[0]),
+        RunField("metered_cost_usd", lambda view: metered(view)[1], Column("COST", cost, right=True)),
+    )
+
+
+def jobs_text(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: datetime) -> str:
+    """One line for each run, how long open ones' leases last, and the machines that only their tags tell of."""
+    if not views and not tagged:
+        return "No runs. costgpu run train.py starts one."
+    lines = table([field.column for field in run_fields(now) if field.column], views) if views else []
+    for view in views:
+        if view.state not in (RunState.CLOSED, RunState.INTENT) and view.lease_until:
+            ref = view.instance.instance_id if view.instance else "being created"
+            lines.append(f"{view.run_id}: {ref}, {lease_left(view.lease_until, now)}")
+    if tagged:
+        columns: tuple[Column[TaggedInstance], ...] = (
+            Column("TAGGED RUN", lambda item: item.run_id),
+            Column("JOB", lambda item: item.instance.name, width=14),
+            Column("STATE", lambda item: item.instance.state.value),
+            Column("WHERE", lambda item: item.instance.instance_type, width=18),
+            Column("LEASE", lambda item: lease_left(item.instance.lease_until, now), right=True),
+        )
+        lines += table(columns, tagged)
+    return "\n".join(lines)
+
+
+def jobs_json(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: datetime) -> str:
+    """The list as a versioned document."""
+    runs, machines = [run_value(view, now) for view in views], [item.instance for item in tagged]
+    return document("costgpu.jobs", at=now, runs=runs, tagged=machines)
+
+
+def run_value(view: RunView, now: datetime | None = None) -> dict[str, Any]:
+    """A run as a part of a document."""
+    return {field.key: field.value(view) for field in run_fields(now)}
+
+
+def lease_left(until: datetime | None, now: datetime) -> str:
+    """``2.0 h left``, ``5 min over``."""
+    if until is None:
+        return "no lease"
+    seconds = (until - now).total_seconds()
+    return f"{format_duration(seconds)} left" if seconds > 0 else f"{format_duration(-seconds)} over"
+
+
+def _state(view: RunView) -> str:
+    reason = view.reason if view.state is RunState.CLOSED else None
+    return reason.value.replace("_", " ") if reason else view.state.value
+
+
+def _offer(view: RunView) -> Offer | None:
+    return view.option.offer if view.option else None
+
+
+def _machine(view: RunView) -> str:
+    offer = _offer(view)
+    return "-" if offer is None else THIS_MACHINE if offer.provider == "local" else offer.instance_type
+
+
+def receipt_text(receipt: Receipt, view: RunView) -> str:
+    """The proof that nothing is billed any more."""
+    if receipt.instance is None:
+        return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
+    place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
+    job = END_PHRASES.get(receipt.reason) or receipt.reason.value.replace("_", " ")
+    if view.status is not None and view.status.exit_code is not None:
+        job += f", exit code {view.status.exit_code}"
+    ended_by = ENDED_BY_PHRASES.get(receipt.ended_by, receipt.ended_by.value)
+    requested = f", requested at {receipt.requested_at:%H:%M:%S} UTC" if receipt.requested_at else ""
+    confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
+    reason = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
+    bound = "at most " if receipt.metered_at_most else ""
+    rows = [
+        ("machine", f"{receipt.instance.instance_id}, {place}"),
+        ("job", job),
+        ("ended by", f"{ended_by}{requested}"),
+        ("confirmed", f"{receipt.confirmed_state} at {confirmed}{reason}"),
+        ("metered", f"{bound}{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
+    ]
+    if receipt.left_behind:
+        rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
+    lines = [f"Receipt {receipt.run_id} ({view.name})", *(labelled(*row) for row in rows)]
+    lines += ["Safeguards:", safeguards_text(receipt.layers)] if receipt.layers else []
+    return "\n".join(lines)
+
+
+def run_json(view: RunView) -> str:
+    """Run and receipt as a versioned document; the receipt is null while the run goes on."""
+    return document("costgpu.run", run=run_value(view), receipt=view.receipt, error=None)
+
+
+def launched_json(plan: Plan, view: RunView, error: CostGpuError | None, now: datetime) -> str:
+    """A run that was carried out, as a versioned document."""
+    failure = error and {
+        "type": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+    }
+    return document("costgpu.run", at=now, plan=plan, run=run_value(view), receipt=view.receipt, error=failure)
+
+
+def detached_text(view: RunView) -> str:
+    """How to come back to a run that goes on."""
+    until = f"{view.lease_until:%Y-%m-%d %H:%M} UTC" if view.lease_until else "its lease ends"
+    cap = view.option.lease.worst_cost_usd if view.option else Decimal(0)
+    if not view.spec.auto_shutdown:
+        end = f"The machine stays until {until}, unless you end it."
+    elif view.spec.bucket:
+        end = f"When the job is over, its outputs go to {view.spec.bucket} and the machine ends itself."
+    else:
+        end = f"When the job is over, its outputs stay on the machine, which ends itself at {until}: fetch them first."
+    most = f" It costs at most {format_usd(cap)} in all." if cap else ""
+    return "\n".join(
+        [
+            wrap(f"Detached. Run {view.run_id} ({view.name}) goes on without this terminal.{most} {end}", rest="  "),
+            f"  costgpu attach {view.run_id}    watch it again, fetch the outputs, end it",
+            f"  costgpu logs -f {view.run_id}   only watch",
+            f"  costgpu cancel {view.run_id}    end it now",
+        ]
+    )

@@ -2,11 +2,15 @@
 
 import time
 from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
-def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Returns as soon as the condition holds; fails after a time that no success ever takes."""
+def until(condition: Callable[[], T], seconds: float = 60.0) -> T:
+    """Returns what the condition says as soon as it holds; fails after a time that no success ever takes."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (found := condition()):
         assert time.monotonic() < deadline, f"it did not happen within {seconds:g} s"
         time.sleep(0.01)
+    return found

@@ -77,15 +77,6 @@ def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
     return Selection(root=root, files=tuple(files), links=dict(links or {}))
 
 
-def until(what: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """Waits until `what` is true, and returns it."""
-    end = time.monotonic() + seconds
-    while not (value := what()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-    return value
-
-
 class Machine:
     """One home folder, its host, and everything that runs there."""
 
@@ -125,6 +116,16 @@ class Machine:
             (self.stdout if stream is LogStream.STDOUT else self.stderr).extend(data)
 
         return self.host.follow(position or LogPosition(), sink)
+
+    def put_on_path(self, more: str = "", **programs: str) -> None:
+        """These shell scripts and /bin/sh are all that is on the path, besides the folders of `more`."""
+        folder = self.home.parent / "bin"
+        folder.mkdir()
+        (folder / "sh").symlink_to("/bin/sh")
+        for name, script in programs.items():
+            (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+            (folder / name).chmod(0o755)
+        self.transport.environment["PATH"] = f"{folder}:{more}".rstrip(":")
 
     def read(self, name: str) -> dict[str, Any]:
         value: dict[str, Any] = json.loads((self.home / name).read_text())

@@ -9,15 +9,17 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
-from costgpu.models.job import FileEntry
+from costgpu.models.job import FileEntry, JobPhase
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition, Selection
 from costgpu.runner.machine.install_agent import agent_sha256
-from tests.agent.harness import Machine, in_thread, order, selection, until
+from tests.agent.harness import Machine, in_thread, order, selection
+from tests.until import until
 
 
 def test_installing_again_changes_nothing(machine: Machine) -> None:
     machine.host.install()
+    assert machine.host.status().phase is JobPhase.WAITING
     first = machine.daemon()
     count = len(machine.transport.commands)
     machine.host.install()
@@ -36,46 +38,35 @@ def test_a_newer_agent_replaces_the_old_one_while_the_job_runs(machine: Machine)
     wrapper = machine.home / "agent"
     wrapper.write_text(wrapper.read_text().replace(agent_sha256()[:16], "0123456789abcdef"))
     os.kill(old, 9)
-    until(lambda: _ping(machine) not in (0, old))
-    until(lambda: any("agent-0123" in each for each in _programs(machine)))
+
+    def restarted() -> bool:
+        daemons = _daemons(machine)
+        if not daemons:  # the loop of the shell starts a file that is gone: start the renamed one
+            machine.transport.run(["/bin/sh", str(machine.home / "agent"), "serve"])
+        return old not in daemons and any("agent-0123" in each for each in daemons.values())
+
+    until(restarted)
     machine.host.install()
     new = f"agent-{agent_sha256()[:16]}.pyz"
-    until(lambda: [new in each for each in _programs(machine)] == [True])  # it alone, once it has taken over
+    until(lambda: [new in each for each in _daemons(machine).values()] == [True])  # it alone, once it has taken over
     (machine.home / "work/go").touch()
     assert machine.follow().exit_code == 4
 
 
-def _ping(machine: Machine) -> int:
-    loops = []
-    for pid in machine.ours():
-        with contextlib.suppress(OSError):
-            if b"daemon" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-                loops.append(pid)
-    if not loops:  # the loop of the shell starts a file that is gone: start the renamed one
-        machine.transport.run(["/bin/sh", str(machine.home / "agent"), "serve"])
-    return loops[0] if loops else 0
-
-
-def _programs(machine: Machine) -> list[str]:
-    """Of the daemons."""
-    found = []
+def _daemons(machine: Machine) -> dict[int, str]:
+    """Process number -> command line."""
+    found = {}
     for pid in machine.ours():
         with contextlib.suppress(OSError):
             line = Path(f"/proc/{pid}/cmdline").read_text()
-            words = line.split("\0")
-            if "daemon" in words and words[1] == "-I":
-                found.append(line)
+            if "daemon" in (words := line.split("\0")) and words[1] == "-I":
+                found[pid] = line
     return found
 
 
-@pytest.mark.parametrize("old", ["#!/bin/sh\necho Python 3.6.9\nexit 1\n", "#!/bin/sh\nexit 127\n"])
-def test_a_machine_without_a_usable_python_says_so(machine: Machine, tmp_path: Path, old: str) -> None:
-    shims = tmp_path / "bin"
-    shims.mkdir()
-    (shims / "sh").symlink_to("/bin/sh")
-    (shims / "python3").write_text(old)
-    (shims / "python3").chmod(0o755)
-    machine.transport.environment["PATH"] = str(shims)
+@pytest.mark.parametrize("old", ["echo Python 3.6.9\nexit 1", "exit 127"])
+def test_a_machine_without_a_usable_python_says_so(machine: Machine, old: str) -> None:
+    machine.put_on_path(python3=old)
     with pytest.raises(MachineUnusable, match=r"3\.8 or newer") as caught:
         AgentHost(machine.transport).install()
     assert "3.6.9" in caught.value.message or "none" in caught.value.message
@@ -104,19 +95,12 @@ FOUND = 'case "$*" in *version_info*) echo "costgpu-python linux $0"; exit 0;; e
 
 
 @pytest.mark.parametrize("at", ["looking for Python", "storing", "starting"])
-def test_a_machine_that_is_switched_off_meanwhile_is_lost_and_not_unusable(
-    machine: Machine, tmp_path: Path, at: str
-) -> None:
-    shims = tmp_path / "bin"
-    shims.mkdir()
-    (shims / "sh").symlink_to("/bin/sh")
+def test_a_machine_that_is_switched_off_meanwhile_is_lost_and_not_unusable(machine: Machine, at: str) -> None:
     if at == "starting":
         machine.host.install()
         (machine.home / "agent").write_text("#!/bin/sh\n" + SWITCHED_OFF)
     else:
-        (shims / "python3").write_text("#!/bin/sh\n" + (FOUND if at == "storing" else "") + SWITCHED_OFF)
-        (shims / "python3").chmod(0o755)
-        machine.transport.environment["PATH"] = str(shims)
+        machine.put_on_path(python3=(FOUND if at == "storing" else "") + SWITCHED_OFF)
     with pytest.raises(HostUnreachable, match="ended the command"):
         AgentHost(machine.transport).install()
 

@@ -12,7 +12,8 @@ import pytest
 from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.agent.observe.idle import is_active, read_counters
-from tests.agent.harness import LISTENS, Machine, until
+from tests.agent.harness import LISTENS, Machine
+from tests.until import until
 
 
 def test_a_job_that_does_nothing_is_ended(machine: Machine) -> None:

@@ -15,7 +15,8 @@ from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.timeouts import AgentTimeouts
-from tests.agent.harness import LISTENS, Machine, in_thread, order, until
+from tests.agent.harness import LISTENS, Machine, in_thread, order
+from tests.until import until
 
 
 def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
@@ -37,11 +38,6 @@ def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
     assert status.job_started_epoch is not None
     assert status.started_epoch <= status.job_started_epoch <= status.finished_epoch
     assert machine.host.status() == status
-
-
-def test_before_the_start_it_waits(machine: Machine) -> None:
-    machine.host.install()
-    assert machine.host.status().phase is JobPhase.WAITING
 
 
 @pytest.mark.parametrize(
@@ -113,32 +109,18 @@ def test_a_module_runs_with_minus_m(machine: Machine) -> None:
     assert machine.stdout.decode() == "['--lr', '1']\n"
 
 
-def _fake_torchrun(machine: Machine, script: str) -> None:
+@pytest.mark.parametrize(("processes", "started"), [(3, "3"), (-1, "2")])  # -1: one for each GPU
+def test_several_processes_are_started_by_torchrun(machine: Machine, processes: int, started: str) -> None:
     folder = machine.source / "torch/distributed"
     folder.mkdir(parents=True)
-    (machine.source / "torch/__init__.py").write_text("")
-    (folder / "__init__.py").write_text("")
-    (folder / "run.py").write_text(script)
-
-
-def test_several_processes_are_started_by_torchrun(machine: Machine) -> None:
-    _fake_torchrun(machine, "import sys; print(sys.argv[1:])")
-    machine.run("", "x", processes=3)
+    for module in (folder.parent / "__init__.py", folder / "__init__.py"):
+        module.touch()
+    (folder / "run.py").write_text("import sys; print(sys.argv[1:])")
+    gpus = {"nvidia-smi": "[ \"$1\" = -L ] && printf 'GPU 0: A\\nGPU 1: A\\n'"}
+    machine.put_on_path(os.environ["PATH"], **gpus)
+    machine.run("", "x", processes=processes)
     machine.follow()
-    assert machine.stdout.decode() == "['--standalone', '--nproc-per-node', '3', 'train.py', 'x']\n"
-
-
-def test_one_process_for_each_gpu(new_machine: Callable[..., Machine], tmp_path: Path) -> None:
-    shims = tmp_path / "shims"
-    shims.mkdir()
-    (shims / "nvidia-smi").write_text("#!/bin/sh\n[ \"$1\" = -L ] && printf 'GPU 0: A\\nGPU 1: A\\n'\n")
-    (shims / "nvidia-smi").chmod(0o755)
-    machine = new_machine()
-    machine.transport.environment["PATH"] = f"{shims}:{os.environ['PATH']}"
-    _fake_torchrun(machine, "import sys; print(sys.argv[3])")
-    machine.run("", processes=-1)
-    machine.follow()
-    assert machine.stdout.decode() == "2\n"
+    assert machine.stdout.decode() == f"['--standalone', '--nproc-per-node', '{started}', 'train.py', 'x']\n"
 
 
 def test_a_missing_interpreter_is_the_machines_fault(machine: Machine) -> None:

@@ -19,8 +19,9 @@ import pytest_socket
 from costgpu.models.job import EndReason, JobPhase
 from costgpu.runner.agent.observe.spot_notice import read_notice
 from costgpu.runner.agent.outputs.upload import upload_archive
-from tests.agent.harness import LISTENS, Machine, until
+from tests.agent.harness import LISTENS, Machine
 from tests.unit.agent.simulation import SimulatedClock
+from tests.until import until
 
 
 class Server(http.server.ThreadingHTTPServer):

@@ -55,17 +55,11 @@ def test_a_rented_machine_gets_an_environment_of_its_own_for_the_setup(machine: 
     assert {entry.path for entry in machine.host.outputs().files} == {"pip.txt", "prefix.txt", "venv.txt"}
 
 
-def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Machine, tmp_path: Path) -> None:
-    shims = tmp_path / "bin"
-    shims.mkdir()
-    for name in ("sh", "echo", "cat", "sleep"):
-        (shims / name).symlink_to(str(shutil.which(name)))
-    base = sys.base_prefix + "/bin/python3"
-    (shims / "python3").write_text(
-        f'#!/bin/sh\n[ "$2" = venv ] && {{ echo "No module named venv" >&2; exit 1; }}\nexec "{base}" "$@"\n'
-    )
-    (shims / "python3").chmod(0o755)
-    machine.transport.environment["PATH"] = str(shims)
+BASE = f'exec "{sys.base_prefix}/bin/python3" "$@"'
+
+
+def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Machine) -> None:
+    machine.put_on_path(python3=f'[ "$2" = venv ] && {{ echo "No module named venv" >&2; exit 1; }}\n{BASE}')
     machine.run("print('ran')", setup="echo break=$PIP_BREAK_SYSTEM_PACKAGES", provider="aws", python="")
     status = machine.follow()
     assert status.exit_code == 0, machine.stderr
@@ -74,18 +68,9 @@ def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Mac
     assert machine.stdout == b"ran\n"
 
 
-def test_the_python_that_has_torch_is_preferred(machine: Machine, tmp_path: Path) -> None:
-    shims = tmp_path / "bin"
-    shims.mkdir()
-    base = sys.base_prefix + "/bin/python3"
-    (shims / "sh").symlink_to("/bin/sh")
-    (shims / "python3").write_text(f'#!/bin/sh\ncase "$2" in *torch*) exit 1;; esac\nexec "{base}" "$@"\n')
-    (shims / "python3.12").write_text(
-        f'#!/bin/sh\ncase "$2" in *torch*) exit 0;; esac\nexport WITH_TORCH=1\nexec "{base}" "$@"\n'
-    )
-    for name in ("python3", "python3.12"):
-        (shims / name).chmod(0o755)
-    machine.transport.environment["PATH"] = str(shims)
+def test_the_python_that_has_torch_is_preferred(machine: Machine) -> None:
+    with_torch = f'case "$2" in *torch*) exit 0;; esac\nexport WITH_TORCH=1\n{BASE}'
+    machine.put_on_path(**{"python3": f'case "$2" in *torch*) exit 1;; esac\n{BASE}', "python3.12": with_torch})
     machine.run("import os; print(os.environ.get('WITH_TORCH'))", provider="aws", python="")
     assert machine.follow().exit_code == 0
     assert machine.stdout == b"1\n"

@@ -15,8 +15,9 @@ import pytest
 from costgpu.runner.agent.clock import boot_id, uptime
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.boot_script import boot_script
-from tests.agent.harness import Machine, order, until
+from tests.agent.harness import Machine, order
 from tests.unit.runner.test_boot_script import PRIVATE, PUBLIC
+from tests.until import until
 
 
 class Box:
@@ -117,14 +118,20 @@ def test_the_deadline_powers_off(box: Box) -> None:
     until(lambda: not box.watchdogs())
 
 
-def test_the_lifetime_powers_off(box: Box) -> None:
-    box.boot(lifetime=1)
-    assert until(box.off) == "watchdog lifetime"
-
-
-def test_a_machine_that_nobody_claims_is_powered_off(box: Box) -> None:
-    box.boot(unclaimed=1)
-    assert until(box.off) == "watchdog unclaimed"
+@pytest.mark.parametrize(
+    ("life", "limits", "why"),
+    [
+        (None, {"lifetime": 1}, "lifetime"),
+        (None, {"unclaimed": 1}, "unclaimed"),
+        (f"900 {boot_id()} {int(uptime()) - 200}\n", {"lifetime": 1000}, "lifetime"),  # it goes on within a boot
+        *((rubbish, {"deadline": 1}, "deadline") for rubbish in ("", "x y z", "-5 b 1", "12")),  # it starts again
+    ],
+)
+def test_the_counter_of_its_life(box: Box, life: str | None, limits: dict[str, float], why: str) -> None:
+    if life is not None:
+        (box.home / "life").write_text(life)
+    box.boot(**limits)  # type: ignore[arg-type]
+    assert until(box.off) == f"watchdog {why}"
 
 
 def test_a_machine_that_was_claimed_is_not(box: Box) -> None:
@@ -146,19 +153,6 @@ def test_a_reboot_does_not_extend_life(box: Box) -> None:
     assert until(box.off) == "watchdog lifetime"
     # What was not written before the reboot, ten seconds at most, counts as lived.
     assert "1005s of 1000s lived" in (box.home / "console.log").read_text()
-
-
-def test_the_counter_goes_on_within_a_boot(box: Box) -> None:
-    (box.home / "life").write_text(f"900 {boot_id()} {int(uptime()) - 200}\n")
-    box.boot(lifetime=1000)
-    assert until(box.off) == "watchdog lifetime"
-
-
-@pytest.mark.parametrize("rubbish", ["", "x y z", "-5 b 1", "12"])
-def test_a_damaged_counter_starts_again_and_the_deadline_holds(box: Box, rubbish: str) -> None:
-    (box.home / "life").write_text(rubbish)
-    box.boot(deadline=1)
-    assert until(box.off) == "watchdog deadline"
 
 
 def test_a_later_boot_cannot_move_the_deadline(box: Box) -> None:

@@ -1,5 +1,6 @@
 """The client is killed before and after every call that it makes; then only time passes, and reap runs."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,40 +44,40 @@ def calls_of_a_journey(folder: Path) -> list[str]:
     return life.calls
 
 
-def test_the_client_killed_before_and_after_every_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    calls = calls_of_a_journey(tmp_path / "whole")
-    kinds = {name.partition(".")[0] for name in calls}
-    assert kinds == {"ledger", "provider", "host"}
-    homes = 0
-    for number in range(1, len(calls) + 1):
+def deaths(folder: Path) -> Iterator[tuple[str, World]]:
+    """Worlds in which a client was killed, once before and once after each of its calls; and what has happened."""
+    for number, call in enumerate(calls_of_a_journey(folder / "whole"), 1):
         for after in (False, True):
-            what = f"killed {'after' if after else 'before'} call {number}, {calls[number - 1]}"
-            world = killed(tmp_path / f"{number}{after}", dies_at=number, after=after)
-            for _ in range(4):  # the job takes ten minutes: cron comes by now and then
-                world.clock.sleep(10 * MINUTE)
-                world.reap()
-            started = bool(world.book.rows) and load_run(world.book, "r1").started_at is not None
-            if started:
-                assert (world.work / "model.pt").read_bytes() == b"weights", what
-                homes += 1
-            world.clock.sleep(130 * MINUTE)
+            what = f"killed {'after' if after else 'before'} call {number}, {call}"
+            yield what, killed(folder / f"{number}{after}", dies_at=number, after=after)
+
+
+def test_the_client_killed_before_and_after_every_call(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kills, homes, kinds = 0, 0, set()
+    for what, world in deaths(tmp_path):
+        kills += 1
+        kinds.add(what.rpartition(" ")[2].partition(".")[0])
+        for _ in range(4):  # the job takes ten minutes: cron comes by now and then
+            world.clock.sleep(10 * MINUTE)
             world.reap()
-            world.check_over(what)
+        if world.book.rows and load_run(world.book, "r1").started_at is not None:
+            assert (world.work / "model.pt").read_bytes() == b"weights", what
+            homes += 1
+        world.clock.sleep(130 * MINUTE)
+        world.reap()
+        world.check_over(what)
+    assert kinds == {"ledger", "provider", "host"}
     with capsys.disabled():
-        kills = f"killed {2 * len(calls)} times, before and after each of {len(calls)} calls"
-        print(f"\n  {kills}: 0 machines left, outputs of {homes} jobs home")
+        words = f"killed {kills} times, before and after each of {kills // 2} calls"
+        print(f"\n  {words}: 0 machines left, outputs of {homes} jobs home")
 
 
 def test_nobody_comes_by_at_all(tmp_path: Path) -> None:
-    calls = calls_of_a_journey(tmp_path / "whole")
-    for number in range(1, len(calls) + 1):
-        for after in (False, True):
-            what = f"killed {'after' if after else 'before'} call {number}, {calls[number - 1]}"
-            world = killed(tmp_path / f"{number}{after}", dies_at=number, after=after)
-            world.clock.sleep(200 * MINUTE)
-            assert not world.cloud.alive(), what
-            assert not world.cloud.past_lease(slack_seconds=60), what
-            assert len(world.cloud.instances_of("r1")) <= 1, what
+    for what, world in deaths(tmp_path):
+        world.clock.sleep(200 * MINUTE)
+        assert not world.cloud.alive(), what
+        assert not world.cloud.past_lease(slack_seconds=60), what
+        assert len(world.cloud.instances_of("r1")) <= 1, what
 
 
 def test_without_watchdog_and_agent_the_reaper_alone_ends_it(tmp_path: Path) -> None:
@@ -94,19 +95,14 @@ def test_without_watchdog_and_agent_the_reaper_alone_ends_it(tmp_path: Path) -> 
 
 
 def test_a_second_client_goes_on_where_the_first_was_killed(tmp_path: Path) -> None:
-    calls = calls_of_a_journey(tmp_path / "whole")
-    for number in range(1, len(calls) + 1):
-        for after in (False, True):
-            what = f"killed {'after' if after else 'before'} call {number}, {calls[number - 1]}"
-            world = killed(tmp_path / f"{number}{after}", dies_at=number, after=after)
-            if not world.book.rows:
-                assert not world.cloud.instances_of("r1"), what
-                continue
-            fresh = tools(world.cloud, world.folder)
-            view = load_run(world.book, "r1")
-            try:
-                adopt(view, world.book, fresh, NullObserver(), {}).drive()
-            except CostGpuError as error:
-                raise AssertionError(what) from error
-            assert (world.work / "model.pt").read_bytes() == b"weights", what
-            world.check_over(what)
+    for what, world in deaths(tmp_path):
+        if not world.book.rows:
+            assert not world.cloud.instances_of("r1"), what
+            continue
+        view = load_run(world.book, "r1")
+        try:
+            adopt(view, world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
+        except CostGpuError as error:
+            raise AssertionError(what) from error
+        assert (world.work / "model.pt").read_bytes() == b"weights", what
+        world.check_over(what)

@@ -12,28 +12,28 @@ cut off and ended by hand; agents die. Afterwards time passes and reap runs. Wha
 
 import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from costgpu.clock import ManualClock
-from costgpu.errors import CostGpuError, RunNotFound, Throttled, Unreachable
+from costgpu.errors import CostGpuError, Throttled, Unreachable
 from costgpu.models.job import JobPhase
-from costgpu.models.run import EndedBy, RunState, RunView
-from costgpu.runner.adopt import adopt, collect_finished
+from costgpu.models.run import EndedBy, RunState
+from costgpu.runner.adopt import adopt
 from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run
-from costgpu.runner.launch import launch
-from costgpu.runner.reap import end_orphans, find_orphans
 from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import NullObserver
-from tests.fake_cloud import FakeCloud, JobScript, MachineScript
+from tests.fake_cloud import JobScript, MachineScript
 from tests.properties import examples
-from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, plan, tools
+from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, tools
+from tests.runner.world import RUN, World
 
-RUN = "r1"
 CAP_USD, PRICE_USD = 2.0, 1.0
 WATCHDOG_TICK = 60.0
 
@@ -42,48 +42,35 @@ class Schedule(RuleBasedStateMachine):
     """One run, many clients, one unreliable world."""
 
     @initialize(
-        seconds=st.sampled_from([5.0, 300.0, 6000.0, 20000.0]),
-        exit_code=st.sampled_from([0, 0, 3]),
-        setup_exit_code=st.sampled_from([0, 0, 0, 1]),
-        boot=st.sampled_from([1.0, 20.0, 900.0]),
-        ssh=st.sampled_from([True, True, True, False]),
-        visible_after=st.sampled_from([0.0, 0.0, 30.0]),
-        terminating=st.sampled_from([0.0, 30.0, 1200.0]),
-        watchdog=st.sampled_from([True, True, True, False]),
-        skew=st.sampled_from([0.0, 0.0, 3600.0, -3600.0]),
+        job=st.fixed_dictionaries(
+            {
+                "seconds": st.sampled_from([5.0, 300.0, 6000.0, 20000.0]),
+                "exit_code": st.sampled_from([0, 0, 3]),
+                "setup_exit_code": st.sampled_from([0, 0, 0, 1]),
+            }
+        ),
+        machine=st.builds(
+            MachineScript,
+            boot_seconds=st.sampled_from([1.0, 20.0, 900.0]),
+            ssh=st.sampled_from([True, True, True, False]),
+        ),
+        facts=st.fixed_dictionaries(
+            {
+                "visible_after_seconds": st.sampled_from([0.0, 0.0, 30.0]),
+                "terminating_seconds": st.sampled_from([0.0, 30.0, 1200.0]),
+                "watchdog_works": st.sampled_from([True, True, True, False]),
+                "skew_seconds": st.sampled_from([0.0, 0.0, 3600.0, -3600.0]),
+            }
+        ),
     )
-    def begin(
-        self,
-        seconds: float,
-        exit_code: int,
-        setup_exit_code: int,
-        boot: float,
-        ssh: bool,
-        visible_after: float,
-        terminating: float,
-        watchdog: bool,
-        skew: float,
-    ) -> None:
+    def begin(self, job: dict[str, Any], machine: MachineScript, facts: dict[str, Any]) -> None:
         self.temporary = tempfile.TemporaryDirectory()
-        self.folder = Path(self.temporary.name)
-        (self.folder / "work").mkdir()
-        self.clock = ManualClock()
-        script = JobScript(
-            setup_seconds=20,
-            setup_exit_code=setup_exit_code,
-            seconds=seconds,
-            exit_code=exit_code,
-            outputs={"model.pt": b"weights"},
-            stdout=[(1.0, b"hello\n")],
-        )
-        self.cloud = FakeCloud(self.clock, script=script, machine=MachineScript(boot_seconds=boot, ssh=ssh))
-        self.cloud.add_foreign()
-        self.cloud.visible_after_seconds = visible_after
-        self.cloud.terminating_seconds = terminating
-        self.cloud.watchdog_works = watchdog
-        self.cloud.skew_seconds = skew
-        self.book = MemoryBook()
-        self.safe: set[str] = set()
+        outputs: dict[str, Any] = {"outputs": {"model.pt": b"weights"}, "stdout": [(1.0, b"hello\n")]}
+        script = JobScript(setup_seconds=20, **outputs, **job)
+        self.world = World(Path(self.temporary.name), script, machine)
+        self.clock, self.cloud, self.book = self.world.clock, self.world.cloud, self.world.book
+        for name, value in facts.items():
+            setattr(self.cloud, name, value)
         self.most_at_once = 0
         self.cloud.faults.on_call = lambda _method, _subject: self._count()
 
@@ -94,24 +81,27 @@ class Schedule(RuleBasedStateMachine):
     @rule(dies_at=st.none() | st.integers(1, 60), after=st.booleans(), has_environment=st.booleans())
     def a_client_comes(self, dies_at: int | None, after: bool, has_environment: bool) -> None:
         life = Life(dies_at=dies_at, after=after)
-        kit = tools(self.cloud, self.folder, life)
-        book = Mortal(self.book, life, "ledger")
         with contextlib.suppress(Killed, Detached, CostGpuError):
             if RUN not in self.book.rows:
-                work = plan(self.folder / "work", max_cost=str(CAP_USD), env_names=("TOKEN",))
-                launch(work, book, kit, NullObserver(), owner="me@here", environment={"TOKEN": "x"}, run_id=RUN)
+                self.world.launch(life=life, observer=NullObserver(), max_cost=str(CAP_USD), env_names=("TOKEN",))
             else:
-                with lock_run(self.folder / "runs" / RUN):
-                    environment = {"TOKEN": "x"} if has_environment else None
-                    adopt(load_run(self.book, RUN), book, kit, NullObserver(), environment).drive()
+                with self._adopted(life, {"TOKEN": "x"} if has_environment else None) as driver:
+                    driver.drive()
+
+    @contextlib.contextmanager
+    def _adopted(self, life: Life, environment: dict[str, str] | None) -> Iterator[Driver]:
+        kit, book = tools(self.cloud, self.world.folder, life), Mortal(self.book, life, "ledger")
+        with lock_run(self.world.folder / "runs" / RUN):
+            yield adopt(load_run(self.book, RUN), book, kit, NullObserver(), environment)
 
     @rule(dies_at=st.none() | st.integers(1, 60), after=st.booleans())
     def cancelled(self, dies_at: int | None, after: bool) -> None:
         if RUN in self.book.rows and load_run(self.book, RUN).state is not RunState.CLOSED:
-            life = Life(dies_at=dies_at, after=after)
-            kit = tools(self.cloud, self.folder, life)
-            with contextlib.suppress(Killed, Detached, CostGpuError), lock_run(self.folder / "runs" / RUN):
-                adopt(load_run(self.book, RUN), Mortal(self.book, life, "ledger"), kit, NullObserver(), None).cancel()
+            with (
+                contextlib.suppress(Killed, Detached, CostGpuError),
+                self._adopted(Life(dies_at=dies_at, after=after), None) as driver,
+            ):
+                driver.cancel()
 
     @rule(minutes=st.sampled_from([0.1, 1.0, 10.0, 45.0]))
     def time_passes(self, minutes: float) -> None:
@@ -120,21 +110,7 @@ class Schedule(RuleBasedStateMachine):
     @rule(dies_at=st.none() | st.integers(1, 40), after=st.booleans())
     def cron_comes_by(self, dies_at: int | None, after: bool) -> None:
         with contextlib.suppress(Killed):
-            self.reap(Life(dies_at=dies_at, after=after))
-
-    def reap(self, life: Life) -> None:
-        kit = tools(self.cloud, self.folder, life)
-        book = Mortal(self.book, life, "ledger")
-
-        def known(run_id: str) -> RunView | None:
-            try:
-                return load_run(book, run_id)
-            except RunNotFound:
-                return None
-
-        collect_finished(book, kit, NullObserver())
-        found = find_orphans([kit.provider("fake")], None, self.clock.now(), known)
-        end_orphans(found, kit.provider, self.clock)
+            self.world.reap(Life(dies_at=dies_at, after=after))
 
     @rule(
         method=st.sampled_from(["create", "describe", "terminate", "find", "list_owned", "clean_up"]),
@@ -203,7 +179,7 @@ class Schedule(RuleBasedStateMachine):
         for _ in range(16):
             self.clock.sleep(900)
             self.cloud.unstick()
-            self.reap(Life())
+            self.world.reap()
         assert not self.cloud.alive()
         assert self.most_at_once <= 1
         assert self.cloud.foreign_untouched()
@@ -215,7 +191,7 @@ class Schedule(RuleBasedStateMachine):
             job = instance.guest.job if instance.guest is not None else None
             finished = job is not None and job.phase is JobPhase.FINISHED and job.exit_code == 0
             if finished and instance.ended_by is EndedBy.CLIENT:
-                assert (self.folder / "work" / "model.pt").read_bytes() == b"weights"
+                assert (self.world.work / "model.pt").read_bytes() == b"weights"
         if RUN in self.book.rows:
             assert load_run(self.book, RUN).state is RunState.CLOSED
 

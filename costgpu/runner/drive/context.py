@@ -7,20 +7,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
-from costgpu.models.job import EndReason, FileEntry, JobStatus
+from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
-from costgpu.runner.machine.host import Connector, Host, Keys, LogPosition, OutputSource, Selection
+from costgpu.runner.machine.host import Connector, Host, Keys, LogPosition, Selection
 from costgpu.runner.machine.keys import load_keys, make_keys
 from costgpu.runner.state.journal import RunJournal
 from costgpu.runner.state.observer import Observer
 from costgpu.runner.timeouts import CLEAN_UP_SECONDS, DESCRIBE_SECONDS, RECONNECT_POLL_SECONDS, VISIBLE_SECONDS
+
+if TYPE_CHECKING:
+    from costgpu.runner.files.bucket_outputs import BucketOutputs
 
 CAN_DETACH = (RunState.RUNNING, RunState.COLLECTING)
 """States in which the agent guards job and machine by itself, so that the client may go."""
@@ -42,19 +45,6 @@ class MachineEnded(Exception):
         self.instance = instance
 
 
-class BucketStore(Protocol):
-    """The user's bucket, where a machine leaves outputs that nobody fetches."""
-
-    def upload_urls(self, view: RunView) -> Mapping[str, str]:
-        """``outputs`` and ``logs`` -> presigned URL, valid as long as the lease."""
-
-    def check(self, url: str, until: datetime) -> str:
-        """Raises if the bucket cannot be used; returns a warning, or nothing."""
-
-    def recover(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], OutputSource] | None:
-        """What a machine that is gone has left there; None if nothing is there."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Services:
     """What is outside of a run.
@@ -66,7 +56,7 @@ class Services:
         folder: Private folder of all runs.
         select: Chooses the files of a working folder that travel.
         allow_from: Provider name -> CIDR that may reach the machine.
-        bucket: The user's bucket; None without one.
+        bucket: The user's bucket, where a machine leaves outputs that nobody fetches; None without one.
     """
 
     provider: Callable[[str], Provider]
@@ -75,7 +65,7 @@ class Services:
     folder: Path
     select: Callable[[RunView], Selection]
     allow_from: Callable[[str], str]
-    bucket: BucketStore | None = None
+    bucket: BucketOutputs | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -28,7 +28,7 @@ OUTPUTS, LOGS = "outputs.tar.gz", "logs.tar.gz"
 
 
 class BucketOutputs:
-    """A `BucketStore` over the bucket that the run's spec names.
+    """What machines leave in the bucket that the run's spec names.
 
     Args:
         clock: For how long addresses have to be valid.

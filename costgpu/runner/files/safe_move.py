@@ -5,13 +5,14 @@ Imports `job` only.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -30,13 +31,8 @@ def put_new(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError as exc:
         if exc.errno == errno.EXDEV:
-            draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
-            try:
-                shutil.copy2(source, draft)
-                to_disk([draft])
+            with _copied(source, target) as draft:
                 put_new(draft, target)
-            finally:
-                draft.unlink(missing_ok=True)
         elif exc.errno in _NO_LINKS:
             if os.path.lexists(target):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from exc
@@ -47,15 +43,22 @@ def put_new(source: Path, target: Path) -> None:
 
 def move_across(source: Path, target: Path) -> None:
     """Moves to another file system; the source goes last."""
+    with _copied(source, target) as draft:
+        draft.rename(target)
+    source.unlink()
+
+
+@contextlib.contextmanager
+def _copied(source: Path, target: Path) -> Iterator[Path]:
+    """A copy beside the target, on disk; a link stays a link."""
     draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
     try:
         shutil.copy2(source, draft, follow_symlinks=False)
         if not draft.is_symlink():
             to_disk([draft])
-        draft.rename(target)
+        yield draft
     finally:
         draft.unlink(missing_ok=True)
-    source.unlink()
 
 
 def has_size(path: Path, size: int) -> bool:

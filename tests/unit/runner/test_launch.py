@@ -60,12 +60,6 @@ def nobody() -> Sequence[Provider]:
     return ()
 
 
-def found_view(text: str, book: Shelf) -> RunView:
-    found = resolve_run(text, book, nobody)
-    assert isinstance(found, RunView)
-    return found
-
-
 class World(world_module.World):
     """A cloud with runs that go on without a client."""
 
@@ -110,41 +104,39 @@ def test_an_owner_is_always_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestFind:
-    def test_by_id_and_by_its_beginning(self) -> None:
+    @pytest.mark.parametrize(
+        ("text", "found"),
+        [
+            ("abc1", "abc1"),
+            ("abd", "abd2"),
+            ("xyz", "xyz"),  # a whole id is meant also if another begins with it
+            ("resnet", "b"),  # by name the open one
+            ("other", "e"),  # or else the newest
+            ("ab", "could be 2 runs: abd2, abc1"),
+            ("twice", "could be 2 runs"),  # open ones are never guessed between
+        ],
+    )
+    def test_in_the_ledger(self, text: str, found: str) -> None:
         book = Shelf()
-        book.put("abc1")
-        book.put("abd2")
-        assert found_view("abc1", book).run_id == "abc1"
-        assert found_view("abd", book).run_id == "abd2"
-
-    def test_a_whole_id_is_meant_also_if_another_begins_with_it(self) -> None:
-        book = Shelf()
-        book.put("abc")
-        book.put("abcd")
-        assert found_view("abc", book).run_id == "abc"
-
-    def test_several_are_no_answer(self) -> None:
-        book = Shelf()
-        book.put("abc1")
-        book.put("abd2")
-        with pytest.raises(RunNotFound, match="could be 2 runs: abd2, abc1"):
-            resolve_run("ab", book, nobody)
-
-    def test_by_name_the_open_one_else_the_newest(self) -> None:
-        book = Shelf()
-        for run_id, closed in (("a", True), ("b", False), ("c", True)):
-            book.put(run_id, "resnet", closed=closed)
-        book.put("d", "other", closed=True)
-        book.put("e", "other", closed=True)
-        assert found_view("resnet", book).run_id == "b"
-        assert found_view("other", book).run_id == "e"
-
-    def test_two_open_runs_of_one_name_are_never_guessed_between(self) -> None:
-        book = Shelf()
-        book.put("a", "resnet")
-        book.put("b", "resnet")
-        with pytest.raises(RunNotFound, match="could be 2 runs"):
-            resolve_run("resnet", book, nobody)
+        for run_id in ("abc1", "abd2", "xyz", "xyzt"):
+            book.put(run_id)
+        for run_id, name, closed in (
+            ("a", "resnet", True),
+            ("b", "resnet", False),
+            ("c", "resnet", True),
+            ("d", "other", True),
+            ("e", "other", True),
+            ("f", "twice", False),
+            ("g", "twice", False),
+        ):
+            book.put(run_id, name, closed=closed)
+        if found.startswith("could"):
+            with pytest.raises(RunNotFound, match=found):
+                resolve_run(text, book, nobody)
+            return
+        view = resolve_run(text, book, nobody)
+        assert isinstance(view, RunView)
+        assert view.run_id == found
 
     @pytest.mark.parametrize("text", ["", " ", "nope"])
     def test_nothing_is_meant_by_nothing(self, world: World, text: str) -> None:

@@ -20,7 +20,8 @@ from costgpu.runner.state.outcome import error_for, exit_code
 from costgpu.runner.state.states import begin
 from tests.runner.examples import intent
 
-ERRORS: dict[EndReason, type[CostGpuError] | None] = {
+ERRORS: dict[EndReason | None, type[CostGpuError] | None] = {
+    None: None,
     EndReason.SUCCEEDED: None,
     EndReason.JOB_FAILED: None,
     EndReason.SETUP_FAILED: SetupFailed,
@@ -40,23 +41,17 @@ def ended(reason: EndReason | None, code: int | None = 3, *, collected: bool = T
     return replace(begin(intent()), reason=reason, status=status, collected=collected)
 
 
-@pytest.mark.parametrize("reason", list(EndReason))
-def test_every_reason_has_its_error(reason: EndReason) -> None:
+@pytest.mark.parametrize("reason", [None, *EndReason])
+def test_every_reason_has_its_error(reason: EndReason | None) -> None:
     error = error_for(ended(reason))
     wanted = ERRORS.get(reason, RunError)
-    if wanted is None:
+    if wanted is None:  # the job's own end
         assert error is None
         return
     assert type(error) is wanted
     assert error is not None
     assert error.message
     assert "_" not in error.message
-
-
-def test_the_jobs_own_end_is_no_error() -> None:
-    assert error_for(ended(EndReason.SUCCEEDED, 0)) is None
-    assert error_for(ended(EndReason.JOB_FAILED, 1)) is None
-    assert error_for(ended(None)) is None
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 47, 137, 255])

@@ -57,12 +57,17 @@ def prices(machines: Sequence[Instance]) -> Mapping[InstanceRef, Decimal]:
     return {each.ref: known[each.instance_type] for each in machines if each.instance_type in known}
 
 
-def look(ledger: Ledger, *machines: Instance, now: datetime = NOW, asked: bool = True) -> Spending:
-    return gather(ledger, BUDGETS, answers(Answers(*machines)) if asked else None, now, prices)
-
-
-def answers(*providers: Answers) -> list[Provider]:
-    return cast("list[Provider]", list(providers))
+def look(
+    ledger: Ledger,
+    *machines: Instance,
+    provider: Answers | None = None,
+    now: datetime = NOW,
+    asked: bool = True,
+    prices: Any = prices,
+) -> Spending:
+    """Of a provider with these machines, or of that provider."""
+    found = cast("list[Provider]", [provider or Answers(*machines)])
+    return gather(ledger, BUDGETS, found if asked else None, now, prices)
 
 
 def of(*values: Decimal | int) -> list[Decimal]:
@@ -156,9 +161,7 @@ class TestRuns:
 
     def test_this_computer_is_free(self, ledger: Ledger) -> None:
         opened(ledger, "e1", NOW - 9 * HOUR, where=on("local", "0", cap="0"))
-        spending = gather(
-            ledger, BUDGETS, answers(Answers(machine("e9", NOW - HOUR, provider="local"), name="local")), NOW, prices
-        )
+        spending = look(ledger, provider=Answers(machine("e9", NOW - HOUR, provider="local"), name="local"))
         state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.committed_usd, state.at_least) == of(0, 0, False)
 
@@ -222,20 +225,15 @@ class TestStrangers:
             return {each.ref: Decimal(50) for each in machines}
 
         look(ledger, machine("s1", NOW - HOUR))
-        again = gather(ledger, BUDGETS, answers(Answers(machine("s1", NOW - HOUR))), NOW + HOUR, dearer)
+        again = look(ledger, machine("s1", NOW - HOUR), now=NOW + HOUR, prices=dearer)
         assert spent(again) == 4
 
     def test_one_without_a_price_makes_it_at_least(self, ledger: Ledger) -> None:
         closed(ledger, "a1", NOW - 9 * HOUR, 1, "5")
-        state = budget_state(look(ledger, machine("s1", NOW - HOUR, kind="z9.huge")), ALL)
+        unpriced = machine("s1", NOW - HOUR, kind="z9.huge")
+        state = budget_state(look(ledger, unpriced), ALL)
         assert of(state.spent_usd, state.at_least) == of(5, True)
-        priced = gather(
-            ledger,
-            BUDGETS,
-            answers(Answers(machine("s1", NOW - HOUR, kind="z9.huge"))),
-            NOW,
-            lambda ms: {ms[0].ref: Decimal(3)},
-        )
+        priced = look(ledger, unpriced, prices=lambda machines: {machines[0].ref: Decimal(3)})
         assert spent(priced) == 8
         assert spent(look(ledger, asked=False)) == 8
 
@@ -243,7 +241,7 @@ class TestStrangers:
         def broken(_: Sequence[Instance]) -> Mapping[InstanceRef, Decimal]:
             raise PriceNotFound("no prices")
 
-        spending = gather(ledger, BUDGETS, answers(Answers(machine("s1", NOW - HOUR))), NOW, broken)
+        spending = look(ledger, machine("s1", NOW - HOUR), prices=broken)
         assert [problem.message for problem in spending.problems] == ["no prices"]
         assert budget_state(spending, ALL).at_least
 
@@ -300,7 +298,7 @@ class TestWhatCannotBeAsked:
         regions = Answers(machine("s1", NOW - HOUR), unreachable=(("eu-west-1", "timed out"),))
         broken = Answers(name="azure")
         broken.error = Unreachable("no network")
-        spending = gather(ledger, BUDGETS, answers(regions, broken), NOW, prices)
+        spending = gather(ledger, BUDGETS, cast("list[Provider]", [regions, broken]), NOW, prices)
         assert spending.not_asked == {
             "aws/eu-west-1": "timed out",
             "azure": "no network",
@@ -308,12 +306,12 @@ class TestWhatCannotBeAsked:
         }
         state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.at_least) == of(3, True)
-        assert gather(ledger, BUDGETS, None, NOW, prices).not_asked == {}
+        assert look(ledger, asked=False).not_asked == {}
 
     def test_what_concerns_another_provider_makes_no_lower_bound(self, ledger: Ledger) -> None:
         broken = Answers()
         broken.error = AuthError("expired")
-        spending = gather(ledger, BUDGETS, answers(broken), NOW, prices)
+        spending = look(ledger, provider=broken)
         gcp = next(budget for budget in MINE if budget.name == "gcp")
         assert not budget_state(spending, gcp).at_least
         assert budget_state(spending, ALL).at_least
@@ -321,7 +319,7 @@ class TestWhatCannotBeAsked:
     def test_an_open_run_in_a_region_that_does_not_answer_is_metered_until_now(self, ledger: Ledger) -> None:
         opened(ledger, "g2", NOW - 3 * HOUR)
         silent = Answers(unreachable=(("us-east-1", "timed out"),))
-        assert spent(gather(ledger, BUDGETS, answers(silent), NOW, prices)) == 3
+        assert spent(look(ledger, provider=silent)) == 3
 
 
 class OneAccount(Answers):
@@ -346,7 +344,7 @@ class TestOtherAccounts:
         for run in ("h1", "h2"):
             opened(ledger, run, NOW - 4 * HOUR, where=on("fake"))
         cloud = OneAccount("111", "fake")
-        spending = gather(ledger, BUDGETS, answers(cloud), NOW, prices)
+        spending = look(ledger, provider=cloud)
         state = budget_state(spending, ALL)
         assert of(state.spent_usd, state.committed_usd, state.open_runs, state.at_least) == of(8, 32, 2, True)
         assert spending.not_asked == {"fake account 000000000000": "these credentials are of another account"}
@@ -354,18 +352,18 @@ class TestOtherAccounts:
         assert budget_state(
             spending, Budget(name="f", amount_usd=Decimal(9), every=Every.TOTAL, provider="fake")
         ).at_least
-        over = gather(ledger, BUDGETS, answers(cloud), NOW + 20 * HOUR, prices)
+        over = look(ledger, provider=cloud, now=NOW + 20 * HOUR)
         assert of(budget_state(over, ALL).committed_usd, len(over.not_asked)) == of(0, 0)
-        own = gather(ledger, BUDGETS, answers(OneAccount("000000000000", "fake")), NOW, prices)
+        own = look(ledger, provider=OneAccount("000000000000", "fake"))
         assert of(budget_state(own, ALL).committed_usd, len(own.not_asked)) == of(0, 0)
 
     def test_the_account_of_the_attempt_counts_and_one_that_does_not_say_is_not_asked(self, ledger: Ledger) -> None:
         opened(ledger, "h1", NOW - 4 * HOUR)
         change(ledger, "UPDATE events SET data = json_set(data, '$.account', '222') WHERE sequence = 1")
         cloud = OneAccount("111", "aws")
-        assert list(gather(ledger, BUDGETS, answers(cloud), NOW, prices).not_asked) == ["aws account 222"]
+        assert list(look(ledger, provider=cloud).not_asked) == ["aws account 222"]
         cloud.account = AuthError("expired")
-        spending = gather(ledger, BUDGETS, answers(cloud), NOW, prices)
+        spending = look(ledger, provider=cloud)
         assert spending.not_asked == {"aws": "expired"}
         assert budget_state(spending, ALL).committed_usd == 16
 

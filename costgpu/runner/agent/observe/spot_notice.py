@@ -26,19 +26,14 @@ class Answer(NamedTuple):
     mark: str = ""
 
 
-class _Reply(NamedTuple):
-    body: str
-    etag: str
-
-
-def _get(url: str, method: str = "GET", seconds: float = _SECONDS, **headers: str) -> _Reply | None:
-    """None if there is nothing there or no answer. Never through a proxy."""
+def _get(url: str, method: str = "GET", seconds: float = _SECONDS, **headers: str) -> Answer | None:
+    """Body and ETag. None if there is nothing there or no answer. Never through a proxy."""
     request = urllib.request.Request(url, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=seconds) as reply:
             body = str(reply.read(4096).decode("utf-8", "replace"))
-            return _Reply(body.strip(), str(reply.headers.get("ETag") or ""))
+            return Answer(body.strip(), str(reply.headers.get("ETag") or ""))
     except (OSError, ValueError):
         return None
 
@@ -61,8 +56,8 @@ def _imdsv2(_mark: str) -> Answer:
     token = _get(root + "api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="60")
     if token is None:
         return Answer("")
-    said = _get(root + "meta-data/spot/instance-action", X_aws_ec2_metadata_token=token.body)
-    return Answer(said.body if said else "")
+    said = _get(root + "meta-data/spot/instance-action", X_aws_ec2_metadata_token=token.words)
+    return Answer(said.words if said else "")
 
 
 def _computemetadata(mark: str) -> Answer:
@@ -78,7 +73,7 @@ def _computemetadata(mark: str) -> Answer:
     said = _get(url, seconds=seconds, Metadata_Flavor="Google")
     if said is None:
         return Answer("")
-    return Answer("preempted" if said.body.upper() == "TRUE" else "", said.etag)
+    return Answer("preempted" if said.words.upper() == "TRUE" else "", said.mark)
 
 
 READERS: dict[str, Callable[[str], Answer]] = {"imdsv2": _imdsv2, "computemetadata": _computemetadata}

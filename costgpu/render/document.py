@@ -24,9 +24,9 @@ def json_object(parts: Mapping[str, Any]) -> dict[str, Any]:
     return {key: json_value(value) for key, value in parts.items()}
 
 
-def picked(value: object, names: str) -> dict[str, Any]:
-    """Attributes of a value as parts of a document, their names in a row, as for a named tuple."""
-    return {name: getattr(value, name) for name in names.split()}
+def picked(value: object, *names: str) -> dict[str, Any]:
+    """Attributes of a value as parts of a document."""
+    return {name: getattr(value, name) for name in names}
 
 
 def json_value(value: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from typing import Any
 
@@ -141,15 +141,17 @@ class AwsDiagnostics:
         text = said["ResponseMetadata"].get("HTTPHeaders", {}).get("date", "")
         if not text:
             return diagnostics.unknown("clock", "AWS's answer does not say the time")
-        return diagnostics.clock_check(
-            "AWS", parsedate_to_datetime(text).astimezone(UTC), _middle(before, self._clock.now())
-        )
+        middle = before + (self._clock.now() - before) / 2
+        return diagnostics.clock_check("AWS", parsedate_to_datetime(text).astimezone(UTC), middle)
 
     def _reached(self, region: str) -> Check:
         self._clients.require(region)
         enabled = self._clients.enabled_regions()
         if region not in enabled:
-            return diagnostics.failed("region", _not_enabled(region))
+            raise InvalidRequest(
+                f"The account cannot use {region}: it is not enabled.",
+                hint=f"aws account enable-region --region-name {region}",
+            )
         return diagnostics.ok("region", f"{region} is enabled in the account, as {len(enabled) - 1} others are")
 
     def _permissions(self, who: Identity, region: str, *, spot: bool) -> Check:
@@ -235,13 +237,3 @@ class AwsDiagnostics:
         return diagnostics.ok(
             "dry run", f"AWS would accept the request to create a {offer.instance_type} in {offer.region}"
         )
-
-
-def _not_enabled(region: str) -> ProviderError:
-    return InvalidRequest(
-        f"The account cannot use {region}: it is not enabled.", hint=f"aws account enable-region --region-name {region}"
-    )
-
-
-def _middle(first: datetime, last: datetime) -> datetime:
-    return first + (last - first) / 2

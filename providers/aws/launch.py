@@ -21,22 +21,7 @@ UBUNTU = "/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/h
 
 DRIVER_FAMILIES = {
     "x86_64": frozenset(
-        {
-            "g4dn",
-            "g5",
-            "g6",
-            "gr6",
-            "g6e",
-            "g7",
-            "g7e",
-            "p4d",
-            "p4de",
-            "p5",
-            "p5e",
-            "p5en",
-            "p6-b200",
-            "p6-b300",
-        }
+        ["g4dn", "g5", "g6", "gr6", "g6e", "g7", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"]
     ),
     "arm64": frozenset({"g5g", "p6e-gb200", "p6e-gb300"}),
 }

@@ -31,6 +31,8 @@ class AwsProvider(Inventory):
         image: ``ami-...`` or the name of a public parameter, instead of the Deep Learning and Ubuntu images.
     """
 
+    name = "aws"
+
     def __init__(
         self,
         *,
@@ -49,11 +51,6 @@ class AwsProvider(Inventory):
         self._network = Network(clients, clock, subnet)
         self._armed: dict[str, Safeguard] = {}
         self._new: dict[InstanceRef, float] = {}
-
-    @property
-    def name(self) -> str:
-        """``aws``."""
-        return "aws"
 
     def identity(self) -> Identity:
         """Account, principal and where the credentials came from."""

@@ -91,14 +91,10 @@ def exceeded(quota: Quota, offer: Offer, said: str = "") -> QuotaExceeded:
     if quota.code:
         ask += (
             f" or: aws service-quotas request-service-quota-increase --region {offer.region} --service-code ec2"
-            f" --quota-code {quota.code} --desired-value {_desired(quota, offer)}"
+            f" --quota-code {quota.code} --desired-value {int(quota.vcpus or 0) + offer.vcpus}"
         )
     message = (
         f"The account's quota for {quota.name}{code} in {offer.region} is {value}; "
         f"one {offer.instance_type} needs {offer.vcpus} on top of what already runs."
     )
     return QuotaExceeded(f"{message} {said}".rstrip(), hint=ask)
-
-
-def _desired(quota: Quota, offer: Offer) -> int:
-    return int(quota.vcpus or 0) + offer.vcpus

@@ -51,6 +51,7 @@ _ENCODED = re.compile(r"Encoded authorization failure message: (\S+)")
 _LOGIN = "Sign in again (aws sso login --profile NAME, or aws configure), then repeat the command."
 
 
+# Modules, imported on first use.
 boto3 = functools.partial(import_module, "boto3")
 exceptions = functools.partial(import_module, "botocore.exceptions")
 codes = functools.partial(error_codes, Path(__file__).with_name("error_codes.toml"))

@@ -20,7 +20,6 @@ NAMESPACE = uuid.UUID("6f0a2f5e-3c0d-5b52-9a55-c2a5a4f1f7a1")  # of our request 
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 """Form of an instance's name. Source: Compute Engine API reference, ``instances``, name (2026-11)."""
 METADATA_BYTES = 262144  # one value. Source: Compute Engine, "About VM metadata", limitations (2026-11)
-LONGEST_DAYS, SHORTEST_SECONDS = 120, 30  # Source: Compute Engine, "Limit the run time of a VM" (2026-11)
 ATTACHED = {"T4": "nvidia-tesla-t4", "V100": "nvidia-tesla-v100", "P100": "nvidia-tesla-p100", "P4": "nvidia-tesla-p4"}
 """What is attached to an n1 machine; others bring theirs. Source: Compute Engine, "GPU machine types" (2026-11)."""
 HYPERDISK_ONLY = re.compile(r"(c4|c4a|c4d|n4|n4a|n4d|g4|a4|a4x|x4|m4|h4d)-|a3-ultragpu-")

@@ -33,6 +33,8 @@ class GcpProvider(Inventory):
         image: ``projects/.../global/images/...``, instead of the deep learning and Ubuntu images.
     """
 
+    name = "gcp"
+
     def __init__(
         self,
         *,
@@ -47,11 +49,6 @@ class GcpProvider(Inventory):
         self._images = Images(self._clients, image)
         self._network = Network(self._clients, network)
         self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
-
-    @property
-    def name(self) -> str:
-        """``gcp``."""
-        return "gcp"
 
     def identity(self) -> Identity:
         """Project, principal and where the credentials came from."""

@@ -81,7 +81,8 @@ def missing(offer: Offer, seconds: float, known: Mapping[str, Quota]) -> tuple[Q
     against that alone. Source: Compute Engine, "Allocation quotas", preemptible quotas (2026-11).
     """
     for metrics, count in needs(offer, seconds):
-        asked = [metric for metric in metrics if not metric.startswith(PREEMPTIBLE) or _limit(known, metric) > 0]
+        had = {metric for metric in metrics if metric in known and known[metric].limit > 0}
+        asked = [metric for metric in metrics if metric in had or not metric.startswith(PREEMPTIBLE)]
         if is_spot(offer):
             asked = asked[:1]
         quotas = [known[metric] for metric in asked if metric in known]
@@ -89,10 +90,6 @@ def missing(offer: Offer, seconds: float, known: Mapping[str, Quota]) -> tuple[Q
             continue
         return max(quotas, key=lambda quota: quota.limit), count
     return None
-
-
-def _limit(known: Mapping[str, Quota], metric: str) -> float:
-    return known[metric].limit if metric in known else 0.0
 
 
 def check(clients: Clients, offer: Offer, seconds: float) -> None:

@@ -37,6 +37,7 @@ _PROJECT = re.compile(r"project[s/ #]+([a-z0-9][a-z0-9:.-]*)", re.IGNORECASE)
 _URL = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
 
 
+# Modules, imported on first use.
 compute = functools.partial(import_module, "google.cloud.compute_v1")
 auth = functools.partial(import_module, "google.auth")
 api_errors = functools.partial(import_module, "google.api_core.exceptions")

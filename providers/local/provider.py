@@ -25,8 +25,8 @@ from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
-from costgpu.providers.common import our_tags
+from costgpu.providers.base import OUR_TAGS, TAG_RUN, OrphanedResource, OwnedResources
+from costgpu.providers.common import facts_in, our_tags
 from costgpu.providers.local import processes, retention
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
@@ -95,7 +95,7 @@ class LocalProvider:
             raise InvalidRequest(f"There is no {place!r} on this machine: its only region is {self.region!r}.")
         if taken := set(request.tags) & set(OUR_TAGS):
             raise InvalidRequest(f"The tag {min(taken)} is costgpu's own.")
-        self._make_folder()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=self.folder):
             pass
 
@@ -255,9 +255,6 @@ class LocalProvider:
                 if _ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
                     yield Folder(path)
 
-    def _make_folder(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
     def _write(self, home: Folder, request: CreateRequest) -> None:
         """The whole folder, and only then its name."""
         now = self._clock.now()
@@ -322,7 +319,6 @@ class LocalProvider:
         facts = self._facts(home)
         state = self._state(home, facts)
         over = home.read("terminated.json") or {}
-        tags: dict[str, str] = facts["tags"]
         running = state is InstanceState.RUNNING and home.has("booted")
         return Instance(
             ref=InstanceRef(provider=self.name, region=facts["region"], instance_id=home.path.name),
@@ -333,11 +329,7 @@ class LocalProvider:
             launched_at=datetime.fromtimestamp(facts["launched_epoch"], UTC),
             ended_at=datetime.fromtimestamp(over["at"], UTC) if "at" in over else None,
             endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,
-            run_id=tags.get(TAG_RUN, ""),
-            name=tags.get(TAG_NAME, ""),
-            owner=tags.get(TAG_OWNER, ""),
-            lease_until=datetime.fromtimestamp(int(tags[TAG_LEASE]), UTC),
-            tags=dict(tags),
+            **facts_in(facts["tags"]),
         )
 
     def _state(self, home: Folder, facts: dict[str, Any]) -> InstanceState:

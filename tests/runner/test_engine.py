@@ -55,7 +55,7 @@ def fails(method: str, error: Exception, **how: Any) -> Act:
 
 
 def cloud(**facts: Any) -> Act:
-    return lambda world: [setattr(world.cloud, name, value) for name, value in facts.items()]
+    return lambda world: vars(world.cloud).update(facts)
 
 
 def machine(**facts: Any) -> Act:

@@ -71,12 +71,12 @@ def advice_values(advice: Sequence[Advice]) -> list[dict[str, Any]]:
     """Each as a part of a document, in the order given; amounts in US dollars and seconds."""
     values = (
         {
-            **picked(one, "kind action saving_usd saving_seconds"),
+            **picked(one, "kind", "action", "saving_usd", "saving_seconds"),
             "saving_share": one.share,
-            **picked(one, "at_most probability"),
+            **picked(one, "at_most", "probability"),
             "before": _place_value(one.before),
             "after": _place_value(one.after),
-            **picked(one, "other_usd other_seconds basis notes"),
+            **picked(one, "other_usd", "other_seconds", "basis", "notes"),
         }
         for one in advice
     )
@@ -96,7 +96,7 @@ def _place_value(prediction: Prediction | None) -> dict[str, Any] | None:
     }
     if offer is not None:
         document |= {
-            **picked(offer, "provider region instance_type purchase_option"),
+            **picked(offer, "provider", "region", "instance_type", "purchase_option"),
             "accelerator": offer.accelerator.name if offer.accelerator else None,
             "accelerators": offer.accelerator.count if offer.accelerator else 0,
         }

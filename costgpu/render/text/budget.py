@@ -238,12 +238,12 @@ def _standing_value(standing: Standing) -> dict[str, Any]:
         "spent_usd": state.spent_usd.quantize(MICRO),
         "committed_usd": state.committed_usd.quantize(MICRO),
         "left_usd": state.left_usd.quantize(MICRO),
-        **picked(state, "open_runs percent at_least"),
+        **picked(state, "open_runs", "percent", "at_least"),
         "forecast_usd": None if state.forecast_usd is None else state.forecast_usd.quantize(MICRO),
-        **picked(state, "crossed exceeded"),
+        **picked(state, "crossed", "exceeded"),
         "new": standing.new,
         "alerts": [
-            picked(alert, "threshold crossed_at spent_usd attempts delivered told_at detail")
+            picked(alert, "threshold", "crossed_at", "spent_usd", "attempts", "delivered", "told_at", "detail")
             for alert in standing.alerts
         ],
     }

@@ -147,11 +147,11 @@ def own_value(own: Ownership) -> dict[str, Any]:
         "accelerator": spec.name if spec else None,
         "model": spec.model if spec else None,
         "infeasible": own.prediction.infeasible or None,
-        **picked(own, "price_usd power_usd_per_kwh power_source"),
+        **picked(own, "price_usd", "power_usd_per_kwh", "power_source"),
         "step_seconds": own.prediction.step_seconds,
         "run_seconds": own.prediction.run_seconds,
         "terms_seconds": own.prediction.terms,
-        **picked(own, "card_watts host_watts energy_kwh"),
+        **picked(own, "card_watts", "host_watts", "energy_kwh"),
         "energy_cost_usd": own.prediction.cost_usd,
         "amortised_usd": own.amortised_usd,
         "provenance": own.prediction.provenance,
@@ -159,7 +159,7 @@ def own_value(own: Ownership) -> dict[str, Any]:
             {
                 "against": offer_name(found.against),
                 "cost_usd": found.against.cost_usd.value,
-                **picked(found, "saving_usd jobs hours in_life"),
+                **picked(found, "saving_usd", "jobs", "hours", "in_life"),
             }
             for found in own.break_evens
         ],

@@ -193,7 +193,7 @@ def verdict_json(
         SCHEMA,
         format=SCHEMA,  # the name of the key `schema` in version 1
         verdict={
-            **picked(verdict, "choice sentence unit speedup premium"),
+            **picked(verdict, "choice", "sentence", "unit", "speedup", "premium"),
             "break_even_speedup": verdict.break_even,
             "probability_gpu_cheaper": verdict.probability_gpu_cheaper,
             "settle": verdict.settle or None,
@@ -216,10 +216,10 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
     offer = prediction.candidate.offer
     value: dict[str, Any] = {
         "where": "offer" if offer else "here",
-        **picked(prediction, "step_seconds run_seconds overhead_seconds wall_seconds cost_usd"),
+        **picked(prediction, "step_seconds", "run_seconds", "overhead_seconds", "wall_seconds", "cost_usd"),
         "terms_seconds": prediction.terms,
         "parts_seconds": prediction.parts,
-        **picked(prediction, "provenance notes"),
+        **picked(prediction, "provenance", "notes"),
     }
     if offer is not None:
         value["offer"] = offer_value(offer, today)

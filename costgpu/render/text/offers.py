@@ -47,9 +47,11 @@ def offer_value(offer: Offer, today: date) -> dict[str, Any]:
     """An offer as a part of a document."""
     per_accelerator = price_per_accelerator(offer)
     return {
-        **picked(offer, "provider region zone instance_type family purchase_option price_usd_per_hour"),
+        **picked(
+            offer, "provider", "region", "zone", "instance_type", "family", "purchase_option", "price_usd_per_hour"
+        ),
         "price_usd_per_accelerator_hour": None if per_accelerator is None else f"{per_accelerator:.6f}",
-        **picked(offer, "vcpus memory_gib architecture accelerator price_source"),
+        **picked(offer, "vcpus", "memory_gib", "architecture", "accelerator", "price_source"),
         "price_is_derived": price_is_derived(offer),
         "price_as_of": offer.price_as_of,
         "price_age_days": price_age_days(offer, today),

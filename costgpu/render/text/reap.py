@@ -76,7 +76,7 @@ def reap_json(found: ReapFindings, now: datetime) -> str:
     return document(
         "costgpu.reap",
         at=now,
-        **picked(found, "orphans leftovers kept ended removed unreachable"),
+        **picked(found, "orphans", "leftovers", "kept", "ended", "removed", "unreachable"),
         failed={key: str(error) for key, error in found.failed.items()},
         usd_per_hour=rate,
         usd_per_month=rate * HOURS_PER_MONTH,

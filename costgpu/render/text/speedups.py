@@ -69,7 +69,7 @@ def _row_value(row: Speedup) -> dict[str, Any]:
         "kind detail framework grade plausible ratio ratio_low ratio_high cpu cpu_cores cpu_core_gflops cpu_seconds"
         " gpu gpu_seconds unit units weight remark source measured as_of"
     )
-    known = {name: None if value == "" else value for name, value in picked(row, names).items()}
+    known = {name: None if value == "" else value for name, value in picked(row, *names.split()).items()}
     return known | {name: round(getattr(row, name), 4) for name in ("ratio", "ratio_low", "ratio_high")}
 
 

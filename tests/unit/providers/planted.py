@@ -1,6 +1,6 @@
 """Ledgers with runs in them, as the runner would have written them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -11,7 +11,7 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.run import EventKind, Option, RunEvent
 from costgpu.providers.base import OwnedResources
-from tests.runner.examples import intent, offer, option, spec
+from tests.runner.examples import facts_of, intent, offer, option, spec
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -40,33 +40,27 @@ def opened(
 ) -> Option:
     """A run that runs."""
     where = where or on()
-    facts = intent(
-        run_id,
-        owner=owner,
-        options=[to_json(where)],
-        spec=to_json(spec(tags=dict(tags or {}))),
-    ).data
+    facts = intent(run_id, owner=owner, options=[to_json(where)], spec=to_json(spec(tags=dict(tags or {})))).data
     attempted = {
-        "attempt": 1,
+        **facts_of(EventKind.ATTEMPTED),
         "token": f"{run_id}-1",
-        "option": 0,
-        "zone": "a",
-        "allow_from": "192.0.2.1/32",
         "lease_until": (started + lease).isoformat(),
         "offer": to_json(where.offer),
     }
     story: list[tuple[EventKind, Mapping[str, Any]]] = [(EventKind.INTENDED, facts), (EventKind.ATTEMPTED, attempted)]
     if created:
         ref = {"provider": where.offer.provider, "region": "us-east-1", "instance_id": f"i-{run_id}"}
-        story += [
-            (EventKind.CREATED, {**ref, "zone": "a", "launched_at": started.isoformat()}),
-            (EventKind.REACHED, {}),
-            (EventKind.SYNCED, {}),
-            (EventKind.STARTED, {}),
-        ]
-    for sequence, (kind, data) in enumerate(story):
-        ledger.append(RunEvent(run_id=run_id, sequence=sequence, at=started, kind=kind, data=data))
+        story.append((EventKind.CREATED, {**ref, "zone": "a", "launched_at": started.isoformat()}))
+        story += [(kind, {}) for kind in (EventKind.REACHED, EventKind.SYNCED, EventKind.STARTED)]
+    _append(ledger, run_id, started, 0, story)
     return where
+
+
+def _append(
+    ledger: Ledger, run_id: str, at: datetime, first: int, story: Sequence[tuple[EventKind, Mapping[str, Any]]]
+) -> None:
+    for sequence, (kind, data) in enumerate(story, first):
+        ledger.append(RunEvent(run_id=run_id, sequence=sequence, at=at, kind=kind, data=data))
 
 
 def closed(
@@ -87,6 +81,7 @@ def closed(
 
 def finish(ledger: Ledger, run_id: str, end: datetime, hours: float, cost: str) -> None:
     """A run that was opened is over."""
+    metered = {"metered_seconds": hours * 3600, "metered_cost_usd": cost}
     receipt: dict[str, Any] = {
         "run_id": run_id,
         "instance": {"provider": "aws", "region": "us-east-1", "instance_id": f"i-{run_id}"},
@@ -99,25 +94,14 @@ def finish(ledger: Ledger, run_id: str, end: datetime, hours: float, cost: str) 
         "confirmed_at": end.isoformat(),
         "provider_reason": "",
         "left_behind": [],
-        "metered_seconds": hours * 3600,
-        "metered_cost_usd": cost,
+        **metered,
     }
     story: list[tuple[EventKind, Mapping[str, Any]]] = [
         (EventKind.ENDING, {"reason": "cancelled", "by": "client"}),
         (EventKind.CONFIRMED, {"state": "terminated", "by": "client", "reason": "cancelled"}),
-        (
-            EventKind.CLOSED,
-            {
-                "reason": "cancelled",
-                "ended_by": "client",
-                "metered_seconds": hours * 3600,
-                "metered_cost_usd": cost,
-                "receipt": receipt,
-            },
-        ),
+        (EventKind.CLOSED, {"reason": "cancelled", "ended_by": "client", **metered, "receipt": receipt}),
     ]
-    for sequence, (kind, data) in enumerate(story, 6):
-        ledger.append(RunEvent(run_id=run_id, sequence=sequence, at=end, kind=kind, data=data))
+    _append(ledger, run_id, end, 6, story)
 
 
 def machine(

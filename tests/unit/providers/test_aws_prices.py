@@ -57,9 +57,8 @@ def test_the_lists_of_known_prices_give_the_known_prices(region: str) -> None:
     for new in found.offers:
         old = before[key_of(new)]
         assert abs(new.price_usd_per_hour - old.price_usd_per_hour) <= Decimal("0.000001")
-        assert replace(new, price_usd_per_hour=old.price_usd_per_hour, price_source="", price_as_of=TODAY) == replace(
-            old, price_source="", price_as_of=TODAY
-        )
+        same = {"price_usd_per_hour": old.price_usd_per_hour, "price_source": "", "price_as_of": TODAY}
+        assert replace(new, **same) == replace(old, **same)  # type: ignore[arg-type]
     assert {(new.price_source, new.price_as_of, new.purchase_option) for new in found.offers} == {
         (prices.ON_DEMAND_SOURCE, TODAY, ON_DEMAND),
         (prices.SPOT_SOURCE, TODAY, SPOT),
@@ -69,32 +68,20 @@ def test_the_lists_of_known_prices_give_the_known_prices(region: str) -> None:
 def test_the_plain_machine_is_told_from_all_others_at_whatever_price() -> None:
     one = offer("g5.xlarge")
     cheap = replace(one, price_usd_per_hour=Decimal("0.01"))
-    others = [
-        aws_product(cheap, **attributes)
-        for attributes in (
-            {"operatingSystem": "Windows"},
-            {"operatingSystem": "RHEL"},
-            {"tenancy": "Dedicated"},
-            {"tenancy": "Host"},
-            {"capacitystatus": "AllocatedCapacityReservation"},
-            {"capacitystatus": "UnusedCapacityReservation"},
-            {"preInstalledSw": "SQL Web"},
-            {"operation": "RunInstances:0002"},
-            {"operation": "RunInstances:CB"},
-            {"marketoption": "CapacityBlock"},
-            {"regionCode": "us-east-2"},
-        )
-    ]
+    look_alikes = {
+        "operatingSystem": ("Windows", "RHEL"),
+        "tenancy": ("Dedicated", "Host"),
+        "capacitystatus": ("AllocatedCapacityReservation", "UnusedCapacityReservation"),
+        "preInstalledSw": ("SQL Web",),
+        "operation": ("RunInstances:0002", "RunInstances:CB"),
+        "marketoption": ("CapacityBlock",),
+        "regionCode": ("us-east-2",),
+    }
+    others = [aws_product(cheap, **{key: value}) for key, values in look_alikes.items() for value in values]
     for products in ([*others, aws_product(one)], [aws_product(one), *others]):
         (new,) = harvest(products, known=[one]).offers
         assert new.price_usd_per_hour == one.price_usd_per_hour
     assert "has no such machine" in reason(others, one)
-
-
-def test_a_reserved_price_is_no_price() -> None:
-    product = aws_product(offer("g5.xlarge"))
-    del product["terms"]["OnDemand"]
-    assert "0 on-demand prices" in reason([product], offer("g5.xlarge"))
 
 
 def test_two_prices_for_one_machine_are_none() -> None:
@@ -130,11 +117,13 @@ def test_a_price_that_cannot_be_is_named(change: Document, words: str) -> None:
     assert words in reason([product], offer("g5.xlarge"))
 
 
-def test_a_tiered_price_is_no_price() -> None:
+def test_a_reserved_price_is_none_and_a_tiered_price_is_none() -> None:
     product = aws_product(offer("g5.xlarge"))
     (term,) = product["terms"]["OnDemand"].values()
-    term["priceDimensions"]["second"] = copy.deepcopy(_dimension(product))
+    term["priceDimensions"]["second"] = copy.deepcopy(_dimension(aws_product(offer("g5.xlarge"))))
     assert "2 on-demand prices" in reason([product], offer("g5.xlarge"))
+    del product["terms"]["OnDemand"]
+    assert "0 on-demand prices" in reason([product], offer("g5.xlarge"))
 
 
 @pytest.mark.parametrize("attributes", [{"vcpu": "8"}, {"memory": "32 GiB"}, {"memory": "NA"}])

@@ -3,8 +3,7 @@
 import gzip
 import subprocess
 import sys
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import InvalidRequest, Unreachable
-from costgpu.models.instance import CreateRequest, InstanceState
-from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.instance import InstanceState
 from costgpu.pricing.catalog import Catalog
 from costgpu.providers.aws import launch, quotas
 from costgpu.providers.aws.instances import instance_from
@@ -21,49 +19,10 @@ from costgpu.providers.aws.launch import parameters_for
 from costgpu.providers.aws.network import _permission, _same, _without
 from costgpu.providers.aws.termination_schedule import run_of, schedule_name
 from costgpu.providers.caller_address import caller_address
+from tests.emulators.create_requests import AWS
 
+request = AWS.request
 RUN_IDS = st.from_regex(r"[a-z][a-z0-9]{11}", fullmatch=True)
-A10G = Accelerator(name="A10G", count=1, memory_gib=24.0)
-
-
-def offer(
-    instance_type: str = "g5.xlarge",
-    *,
-    accelerator: Accelerator | None = A10G,
-    arch: str = "x86_64",
-    spot: bool = False,
-) -> Offer:
-    return Offer(
-        provider="aws",
-        instance_type=instance_type,
-        family=instance_type.partition(".")[0],
-        region="us-east-1",
-        zone=None,
-        purchase_option=PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(1),
-        vcpus=4,
-        memory_gib=16.0,
-        architecture=arch,
-        accelerator=accelerator,
-        price_source="test",
-        price_as_of=date(2026, 11, 1),
-    )
-
-
-def request(tags: dict[str, str]) -> CreateRequest:
-    return CreateRequest(
-        run_id="r7k2m9x4q1ab",
-        token="r7k2m9x4q1ab-1",
-        name="train",
-        owner="ann",
-        offer=offer(),
-        zone=None,
-        disk_gib=100,
-        lease_until=datetime(2026, 11, 21, 12, tzinfo=UTC),
-        boot_script="#!/bin/sh\n",
-        allow_from="203.0.113.7/32",
-        tags=tags,
-    )
 
 
 def test_the_sdk_is_imported_on_first_use_only() -> None:
@@ -83,10 +42,10 @@ def test_user_data_is_the_script_and_nothing_else(body: str) -> None:
 
 @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=400), max_size=5))
 def test_the_users_tags_never_replace_ours(tags: dict[str, str]) -> None:
-    hostile = {**tags, "costgpu-run": "x", "costgpu-lease-until": "0"}
-    made = launch.tags_of(request(hostile))
-    assert made["costgpu-run"] == "r7k2m9x4q1ab"
-    assert made["costgpu-lease-until"] == str(int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()))
+    wanted = request(tags={**tags, "costgpu-run": "x", "costgpu-lease-until": "0"})
+    made = launch.tags_of(wanted)
+    assert made["costgpu-run"] == wanted.run_id
+    assert made["costgpu-lease-until"] == str(int(wanted.lease_until.timestamp()))
     assert all(len(value) <= 256 for value in made.values())
 
 
@@ -103,44 +62,28 @@ def test_every_offer_of_the_catalog_has_an_image_or_a_clear_no() -> None:
             assert all(name.startswith("/aws/service/") for name in names)
             kinds.add((each.accelerator is None, each.architecture, names[0]))
     assert refused <= {"g3", "g3s", "g4ad", "g6f", "gr6f", "p2", "p3", "p3dn"}
-    assert (
-        False,
-        "x86_64",
-        "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id",
-    ) in kinds
-    assert (
-        True,
-        "x86_64",
-        "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
-    ) in kinds
+    driver = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+    plain = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
+    assert {(False, "x86_64", driver), (True, "x86_64", plain)} <= kinds
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "on_demand", "spot"),
+    ("instance_types", "codes"),
     [
-        ("c7i.large", "L-1216C47A", "L-34B43A08"),
-        ("m7g.large", "L-1216C47A", "L-34B43A08"),
-        ("t3.micro", "L-1216C47A", "L-34B43A08"),
-        ("im4gn.large", "L-1216C47A", "L-34B43A08"),
-        ("g5.xlarge", "L-DB2E81BA", "L-3819A6DF"),
-        ("gr6.4xlarge", "L-DB2E81BA", "L-3819A6DF"),
-        ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"),
-        ("p5en.48xlarge", "L-417A185B", "L-C4BD4855"),
-        ("p6-b200.48xlarge", "L-417A185B", ""),
-        ("x2idn.16xlarge", "L-7295265B", "L-E3A00192"),
+        ("c7i.large m7g.large t3.micro im4gn.large", ("L-1216C47A", "L-34B43A08")),
+        ("g5.xlarge gr6.4xlarge", ("L-DB2E81BA", "L-3819A6DF")),
+        ("p4d.24xlarge", ("L-417A185B", "L-7212CCBC")),
+        ("p5en.48xlarge", ("L-417A185B", "L-C4BD4855")),
+        ("p6-b200.48xlarge", ("L-417A185B", "")),
+        ("x2idn.16xlarge", ("L-7295265B", "L-E3A00192")),
+        ("inf2.xlarge trn1.2xlarge mac2.metal hpc7a.96xlarge u-6tb1.metal", None),  # a quota of their own
     ],
 )
-def test_which_quota_counts(instance_type: str, on_demand: str, spot: str) -> None:
-    bucket = quotas.bucket_of(instance_type)
-    assert bucket is not None
-    assert (bucket.on_demand, bucket.spot) == (on_demand, spot)
-
-
-@pytest.mark.parametrize(
-    "instance_type", ["inf2.xlarge", "trn1.2xlarge", "mac2.metal", "hpc7a.96xlarge", "u-6tb1.metal", ""]
-)
-def test_types_with_a_quota_of_their_own(instance_type: str) -> None:
-    assert quotas.bucket_of(instance_type) is None
+def test_which_quota_counts(instance_types: str, codes: tuple[str, str] | None) -> None:
+    for instance_type in instance_types.split():
+        bucket = quotas.bucket_of(instance_type)
+        assert (bucket and (bucket.on_demand, bucket.spot)) == codes
+    assert quotas.bucket_of("") is None
 
 
 @given(RUN_IDS, st.from_regex(r"i-[0-9a-f]{17}", fullmatch=True))
@@ -229,13 +172,17 @@ def test_the_callers_address(said: str, cidr: str) -> None:
     assert caller_address(f"data:text/plain,{said}") == cidr
 
 
-@pytest.mark.parametrize("said", ["", "<html>log in first</html>", "203.0.113", "203.0.113.7, 10.0.0.1"])
-def test_an_answer_that_is_no_address(said: str) -> None:
-    with pytest.raises(Unreachable, match="no address") as caught:
-        caller_address(f"data:text/plain,{said}")
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        *(
+            (f"data:text/plain,{said}", "no address")
+            for said in ("", "<html>log in</html>", "203.0.113", "203.0.113.7, 10.0.0.1")
+        ),
+        ("file:///nonexistent/address", "does not tell"),
+    ],
+)
+def test_an_answer_that_is_no_address(url: str, words: str) -> None:
+    with pytest.raises(Unreachable, match=words) as caught:
+        caller_address(url)
     assert "caller_address" in caught.value.hint
-
-
-def test_no_answer_at_all() -> None:
-    with pytest.raises(Unreachable, match="does not tell"):
-        caller_address("file:///nonexistent/address")

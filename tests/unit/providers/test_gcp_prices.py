@@ -89,25 +89,22 @@ def test_other_providers_and_regions_are_passed_over() -> None:
     assert {new.region for new in harvest(documents(), shipped(), "us-east4").offers} == {"us-east4"}
 
 
-@pytest.mark.parametrize(
-    ("instance_type", "missing"),
-    [
-        ("a2-highgpu-1g", "Nvidia Tesla A100 GPU"),
-        ("a2-ultragpu-1g", "Nvidia Tesla A100 80GB GPU"),
-        ("a3-highgpu-8g", "Nvidia H100 80GB GPU"),
-        ("a3-megagpu-8g", "Nvidia H100 80GB Plus GPU"),
-        ("a3-ultragpu-8g", "H200 141GB GPU"),
-        ("g2-standard-4", "Nvidia L4 GPU"),
-        ("g4-standard-48", "RTX 6000 96GB"),
-        ("n1-standard-8+T4:1", "Nvidia Tesla T4 GPU"),
-        ("a4-highgpu-8g", "A4 Nvidia B200"),
-        ("g4-standard-6", "1/8 vGPU"),
-        ("a2-highgpu-1g", "A2 Instance Ram"),
-        ("g2-standard-4", "G2 Instance Core"),
-        ("a2-ultragpu-1g", "SSD backed Local Storage"),
-        ("n2-standard-8", "N2 Instance Ram"),
-    ],
-)
+PARTS = {
+    "a2-highgpu-1g": ("Nvidia Tesla A100 GPU", "A2 Instance Ram"),
+    "a2-ultragpu-1g": ("Nvidia Tesla A100 80GB GPU", "SSD backed Local Storage"),
+    "a3-highgpu-8g": ("Nvidia H100 80GB GPU",),
+    "a3-megagpu-8g": ("Nvidia H100 80GB Plus GPU",),
+    "a3-ultragpu-8g": ("H200 141GB GPU",),
+    "g2-standard-4": ("Nvidia L4 GPU", "G2 Instance Core"),
+    "g4-standard-48": ("RTX 6000 96GB",),
+    "n1-standard-8+T4:1": ("Nvidia Tesla T4 GPU",),
+    "a4-highgpu-8g": ("A4 Nvidia B200",),
+    "g4-standard-6": ("1/8 vGPU",),
+    "n2-standard-8": ("N2 Instance Ram",),
+}
+
+
+@pytest.mark.parametrize(("instance_type", "missing"), [(name, part) for name in PARTS for part in PARTS[name]])
 def test_a_machine_without_one_of_its_parts_has_no_price(instance_type: str, missing: str) -> None:
     one = offer(instance_type)
     assert price(_of(REGION), one) > 0
@@ -117,15 +114,12 @@ def test_a_machine_without_one_of_its_parts_has_no_price(instance_type: str, mis
 @given(data=st.data())
 def test_no_price_is_ever_made_from_some_of_the_parts(data: st.DataObject) -> None:
     """Whatever part of the list is lost: a price is the right one, or there is none."""
-    instance_type = data.draw(
-        st.sampled_from(["a2-ultragpu-1g", "g2-standard-4", "a3-highgpu-8g", "n1-standard-8+T4:2"])
-    )
-    one = offer(instance_type, data.draw(st.sampled_from([SPOT, ON_DEMAND])))
+    machines = ["a2-ultragpu-1g", "g2-standard-4", "a3-highgpu-8g", "n1-standard-8+T4:2"]
+    one = offer(data.draw(st.sampled_from(machines)), data.draw(st.sampled_from([SPOT, ON_DEMAND])))
     mapping = sku_prices.read_mapping()
     names = [part.component.name for part in mapping.parts(one)]
     lost = data.draw(st.sets(st.sampled_from(names)))
-    rates = _rates()
-    left = {key: found for key, found in rates.items() if key[0] not in lost}
+    left = {key: found for key, found in _rates().items() if key[0] not in lost}
     if lost:
         with pytest.raises(LookupError):
             sku_prices.compose(one, left, mapping)
@@ -151,12 +145,8 @@ def test_a_spot_price_is_made_of_spot_rates_alone() -> None:
 
 def test_spot_rates_that_google_lists_as_on_demand_are_spot_rates() -> None:
     """The A4 slice and the local SSD: taken by their usage type they would be the on-demand rate, at a third of it."""
-    listed = {
-        document["category"]["usageType"]
-        for document in _of(REGION)
-        if "Spot Preemptible A4" in document["description"]
-    }
-    assert listed == {"OnDemand"}
+    spot = [document for document in _of(REGION) if "Spot Preemptible A4" in document["description"]]
+    assert {document["category"]["usageType"] for document in spot} == {"OnDemand"}
     assert price(_of(REGION), offer("a4-highgpu-8g")) == Decimal("128.88")
     assert price(_of(REGION), offer("a4-highgpu-8g", SPOT)) == Decimal("37.7464")
 
@@ -209,26 +199,39 @@ def test_two_skus_that_agree_are_one_rate() -> None:
     assert price([*without("Nvidia L4 GPU running"), *same], offer("g2-standard-4")) > Decimal("0.7")
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"usd": "0"}, "costs nothing"),
-        ({"unit": "GiBy.h"}, "priced per 'GiBy.h'"),
-        ({"unit": "d"}, "priced per 'd'"),
-        ({"usd": "0.5", "free_until": 10}, ""),
-    ],
-)
-def test_units_and_tiers(changes: dict[str, str], words: str) -> None:
-    made = _l4(**changes)  # type: ignore[arg-type]
-    rest = without("Nvidia L4 GPU running")
-    if words:
-        assert words in reason([*rest, made], offer("g2-standard-4"))
-    else:
-        assert price([*rest, made], offer("g2-standard-4")) == price([*rest, _l4(usd="0.5")], offer("g2-standard-4"))
-
-
 def _l4(usd: str = "0.5", unit: str = "h", free_until: float | None = None) -> Document:
     return sku("Nvidia L4 GPU running in Iowa", "GPU", usd, REGION, unit=unit, free_until=free_until)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (_l4(usd="0"), "costs nothing"),
+        (_l4(unit="GiBy.h"), "priced per 'GiBy.h'"),
+        (_l4(unit="d"), "priced per 'd'"),
+        (_l4() | {"pricingInfo": []}, "no price that can be read"),
+        (_l4() | {"pricingInfo": None}, "no price that can be read"),
+        (_l4() | {"pricingInfo": [{}]}, "no price that can be read"),
+    ],
+)
+def test_a_sku_without_a_usable_price_is_named(made: Document, words: str) -> None:
+    told = reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))
+    assert words in told
+    assert made["skuId"] in told
+
+
+ODD_PRICES: list[Document] = [{"units": "x"}, {"units": "-1"}, {"units": "1", "currencyCode": "EUR"}]
+
+
+@pytest.mark.parametrize("tiers", [[], *([{"unitPrice": odd}] for odd in ODD_PRICES)])
+def test_tiers_that_are_no_price(tiers: list[Document]) -> None:
+    made = _l4() | {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": tiers}}]}
+    assert made["skuId"] in reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))
+
+
+def test_hours_that_are_free_at_first_do_not_count() -> None:
+    rest = without("Nvidia L4 GPU running")
+    assert price([*rest, _l4(free_until=10)], offer("g2-standard-4")) == price([*rest, _l4()], offer("g2-standard-4"))
 
 
 def test_a_price_that_depends_on_the_amount_is_no_rate() -> None:
@@ -240,40 +243,8 @@ def test_a_price_that_depends_on_the_amount_is_no_rate() -> None:
     assert "depends on the amount" in reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"pricingInfo": []},
-        {"pricingInfo": None},
-        {"pricingInfo": [{}]},
-        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": []}}]},
-        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": [{"unitPrice": {"units": "x"}}]}}]},
-        {"pricingInfo": [{"pricingExpression": {"usageUnit": "h", "tieredRates": [{"unitPrice": {"units": "-1"}}]}}]},
-        {
-            "pricingInfo": [
-                {
-                    "pricingExpression": {
-                        "usageUnit": "h",
-                        "tieredRates": [{"unitPrice": {"units": "1", "currencyCode": "EUR"}}],
-                    }
-                }
-            ]
-        },
-    ],
-)
-def test_a_sku_without_a_price_is_named(damage: Document) -> None:
-    made = _l4() | damage
-    told = reason([*without("Nvidia L4 GPU running"), made], offer("g2-standard-4"))
-    assert made["skuId"] in told
-
-
 def test_documents_of_any_other_shape_are_passed_over() -> None:
-    odd: list[Document] = [
-        {},
-        {"description": ""},
-        {"description": "Nvidia L4 GPU running in Iowa"},
-        {"description": None},
-    ]
+    odd: list[Document] = [{}, *({"description": text} for text in ("", "Nvidia L4 GPU running in Iowa", None))]
     assert price([*odd, *_of(REGION)], offer("g2-standard-4")) > 0
 
 
@@ -289,10 +260,8 @@ def test_a_machine_that_the_data_do_not_know_has_no_price() -> None:
     for name in ("c3-standard-8-lssd", "z3-standard-8", "n1-standard-8+K80:1", "c2-highmem-8"):
         told = reason(_of(REGION), replace(offer("c3-standard-8"), instance_type=name))
         assert "not known" in told or "no SKU is known" in told or "do not fit" in told
-    assert "do not fit" in reason(
-        _of(REGION), replace(offer("n2-standard-8"), accelerator=offer("g2-standard-4").accelerator)
-    )
-    assert "do not fit" in reason(_of(REGION), replace(offer("g2-standard-4"), accelerator=None))
+    for name, accelerator in (("n2-standard-8", offer("g2-standard-4").accelerator), ("g2-standard-4", None)):
+        assert "do not fit" in reason(_of(REGION), replace(offer(name), accelerator=accelerator))
 
 
 def test_the_data_know_every_shipped_machine_and_name_each_sku_once() -> None:

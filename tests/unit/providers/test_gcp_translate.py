@@ -48,15 +48,8 @@ def answer(status: int, message: str, reason: str = "", *, info: dict[str, Any] 
 
 def operation(code: str, message: str, status: int = 0) -> Any:
     """A finished operation that failed."""
-    return sdk.compute().Operation(
-        {
-            "name": "operation-1",
-            "status": "DONE",
-            "operation_type": "insert",
-            "http_error_status_code": status,
-            "error": {"errors": [{"code": code, "message": message}]},
-        }
-    )
+    failure = {"http_error_status_code": status, "error": {"errors": [{"code": code, "message": message}]}}
+    return sdk.compute().Operation({"name": "operation-1", "status": "DONE", "operation_type": "insert", **failure})
 
 
 NO_ROOM = (
@@ -65,6 +58,7 @@ NO_ROOM = (
 )
 DENIED = "Required 'compute.instances.create' permission for 'projects/research-42/zones/us-central1-a/instances/x'"
 REFUSALS = json.loads((Path(__file__).parent / "gcp_refusals.json").read_text())
+LOGIN = "auth application-default login"
 ADDRESS = "Constraint constraints/compute.vmExternalIpAccess violated for project 123456789012."
 
 
@@ -80,13 +74,8 @@ def test_each_refusal_has_its_class_and_the_line_that_mends_it(refusal: dict[str
         (requests.ConnectionError("refused"), Unreachable, "refused", "network"),
         (requests.ReadTimeout("timed out"), Unreachable, "timed out", "network"),
         (ParseError("not JSON"), Unreachable, "not JSON", "network"),
-        (
-            auth.DefaultCredentialsError("Your default credentials were not found."),
-            AuthError,
-            "not found",
-            "gcloud auth application-default login",
-        ),
-        (auth.RefreshError("Reauthentication is needed."), AuthError, "Reauthentication", "application-default login"),
+        (auth.DefaultCredentialsError("None were found."), AuthError, "None were", f"gcloud {LOGIN}"),
+        (auth.RefreshError("Reauthentication is needed."), AuthError, "Reauthentication", LOGIN),
         (auth.RefreshError("unavailable", retryable=True), Unreachable, "unavailable", "network"),
         (auth.TransportError("oauth2.googleapis.com: no route"), Unreachable, "no route", "network"),
         (ValueError("odd"), ProviderError, "ValueError: odd", ""),

@@ -61,18 +61,18 @@ def described(wanted: CreateRequest, status: str = "RUNNING", **changes: Any) ->
 
 def operation(kind: str, minute: int, *, status: str = "DONE", words: str = "", user: str = "", error: str = "") -> Any:
     at = f"2026-11-21T10:{minute:02d}:00.000+00:00"
-    made: dict[str, Any] = {
-        "name": f"o{minute}",
-        "operation_type": kind,
-        "status": status,
-        "insert_time": at,
-        "end_time": at,
-        "status_message": words,
-        "user": user,
-    }
+    made = compute_v1.Operation(
+        name=f"o{minute}",
+        operation_type=kind,
+        status=status,
+        insert_time=at,
+        end_time=at,
+        status_message=words,
+        user=user,
+    )
     if error:
-        made["error"] = {"errors": [{"code": error, "message": "no"}]}
-    return compute_v1.Operation(made)
+        made.error = compute_v1.Error({"errors": [{"code": error, "message": "no"}]})
+    return made
 
 
 def minute(number: int) -> datetime:
@@ -101,46 +101,30 @@ def test_the_same_request_is_the_same_call() -> None:
 def test_nothing_on_the_machine_can_act_on_the_account() -> None:
     made = body_of(request())
     assert "serviceAccounts" not in made
-    assert made["networkInterfaces"] == [
-        {
-            "network": "global/networks/default",
-            "stackType": "IPV4_ONLY",
-            "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}],
-        }
-    ]
+    outside = [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}]
+    only = {"network": "global/networks/default", "stackType": "IPV4_ONLY", "accessConfigs": outside}
+    assert made["networkInterfaces"] == [only]
 
 
 def test_attached_and_bundled_accelerators() -> None:
     attached = body_of(request(offer("n1-standard-8+T4:2", accelerator=T4)))
     assert attached["machineType"].endswith("/machineTypes/n1-standard-8")
-    [one] = attached["guestAccelerators"]
-    assert (one["acceleratorType"], one["acceleratorCount"]) == (
-        "zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4",
-        2,
-    )
+    path = "zones/us-central1-a/acceleratorTypes/nvidia-tesla-t4"
+    assert attached["guestAccelerators"] == [{"acceleratorType": path, "acceleratorCount": 2}]
     assert "guestAccelerators" not in body_of(request(offer()))
     with pytest.raises(InvalidRequest, match="attaches no K80"):
         body_of(request(offer("n1-standard-8+K80:1", accelerator=T4)))
 
 
 @pytest.mark.parametrize(
-    ("machine", "kind"),
+    ("kind", "machines"),
     [
-        ("e2-standard-2", "pd-balanced"),
-        ("g2-standard-4", "pd-balanced"),
-        ("a2-highgpu-1g", "pd-balanced"),
-        ("a3-highgpu-8g", "pd-balanced"),
-        ("n1-standard-4", "pd-balanced"),
-        ("c3-standard-4", "pd-balanced"),
-        ("c4-standard-4", "hyperdisk-balanced"),
-        ("c4a-standard-4", "hyperdisk-balanced"),
-        ("g4-standard-48", "hyperdisk-balanced"),
-        ("a3-ultragpu-8g", "hyperdisk-balanced"),
-        ("a4-highgpu-8g", "hyperdisk-balanced"),
+        ("pd-balanced", "e2-standard-2 g2-standard-4 a2-highgpu-1g a3-highgpu-8g n1-standard-4 c3-standard-4"),
+        ("hyperdisk-balanced", "c4-standard-4 c4a-standard-4 g4-standard-48 a3-ultragpu-8g a4-highgpu-8g"),
     ],
 )
-def test_disks_that_the_machine_takes(machine: str, kind: str) -> None:
-    assert launch.disk_type(machine) == kind
+def test_disks_that_the_machine_takes(kind: str, machines: str) -> None:
+    assert {launch.disk_type(machine) for machine in machines.split()} == {kind}
 
 
 def test_what_cannot_be_asked_for() -> None:
@@ -193,12 +177,8 @@ def test_tags_come_back_as_they_were_written(owner: str, name: str, tags: dict[s
     assert len(labels) <= 64
     assert all(LABEL_KEY.fullmatch(key) and LABEL_VALUE.fullmatch(value) for key, value in labels.items())
     found = instance_from(described(wanted))
-    assert (found.run_id, found.name, found.owner, found.lease_until) == (
-        wanted.run_id,
-        name,
-        owner,
-        wanted.lease_until,
-    )
+    facts = (found.run_id, found.name, found.owner, found.lease_until)
+    assert facts == (wanted.run_id, name, owner, wanted.lease_until)
     assert {key: value for key, value in found.tags.items() if key not in OUR_TAGS} == wanted.tags
 
 
@@ -234,26 +214,23 @@ def test_facts_in_a_description_come_back(owner: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "state"),
+    ("state", "statuses"),
     [
-        ("PROVISIONING", "PENDING"),
-        ("STAGING", "PENDING"),
-        ("RUNNING", "RUNNING"),
-        ("REPAIRING", "RUNNING"),
-        ("STOPPING", "STOPPING"),
-        ("SUSPENDED", "STOPPED"),
-        ("TERMINATED", "STOPPED"),
-        ("DEPROVISIONING", "TERMINATING"),
-        ("NEVER_HEARD_OF", "PENDING"),
+        (InstanceState.PENDING, "PROVISIONING STAGING NEVER_HEARD_OF"),
+        (InstanceState.RUNNING, "RUNNING REPAIRING"),
+        (InstanceState.STOPPING, "STOPPING"),
+        (InstanceState.STOPPED, "SUSPENDED TERMINATED"),
+        (InstanceState.TERMINATING, "DEPROVISIONING"),
     ],
 )
-def test_states(status: str, state: str) -> None:
-    found = instance_from(described(request(), status))
-    assert found.state is InstanceState[state]
-    assert (found.endpoint is not None) is (status in ("RUNNING", "REPAIRING"))
-    assert found.launched_at == datetime(2026, 11, 21, 10, tzinfo=UTC)
-    assert found.instance_type == "g2-standard-4"
-    assert (found.ref.region, found.zone) == ("us-central1", "us-central1-a")
+def test_states(state: InstanceState, statuses: str) -> None:
+    for status in statuses.split():
+        found = instance_from(described(request(), status))
+        assert found.state is state
+        assert (found.endpoint is not None) is (state is InstanceState.RUNNING)
+        assert found.launched_at == datetime(2026, 11, 21, 10, tzinfo=UTC)
+        assert found.instance_type == "g2-standard-4"
+        assert (found.ref.region, found.zone) == ("us-central1", "us-central1-a")
 
 
 def test_a_machine_without_labels_is_nobodys() -> None:

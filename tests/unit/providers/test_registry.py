@@ -13,7 +13,7 @@ from costgpu.errors import ConfigError, InvalidRequest, PriceNotFound
 from costgpu.models.instance import InstanceRef
 from costgpu.providers import registry
 from costgpu.providers.local.provider import LocalProvider
-from costgpu.providers.spec import ProviderConfig, ProviderSpec
+from costgpu.providers.spec import ProviderConfig
 
 
 def config(folder: Path = Path("/nowhere"), **settings: str) -> ProviderConfig:
@@ -55,14 +55,7 @@ def test_every_provider_has_prices_of_its_disk_and_names_for_focus() -> None:
 
 
 def test_a_provider_without_a_price_of_its_disk_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = ProviderSpec(
-        name="mute",
-        display_name="",
-        publisher="",
-        service="",
-        adapter=registry.spec("local").adapter,
-        has_credentials=lambda: True,
-    )
+    spec = replace(registry.spec("local"), name="mute", costs=None)
     monkeypatch.setattr(registry, "_registered", {"mute": spec})
     with pytest.raises(PriceNotFound, match="mute"):
         registry.costs("mute")

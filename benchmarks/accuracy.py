@@ -4,7 +4,7 @@
 
 ROWS.csv has the columns source, software, model, phase, gpu, precision, batch_size, optimizer, seconds_per_step. Each
 row's model is built under FakeTensorMode (no memory, seconds) and traced by the same tracer that measures users'
-scripts; the prediction is by `costgpu.estimate.gpu`, as in `costgpu estimate`.
+scripts; the prediction is by `costgpu.estimator.gpu`, as in `costgpu estimate`.
 
 Two figures: with the shipped constants, and with the four constants fitted anew for every row on the rows that share
 neither its chip family nor its model ("both out"), which is what to expect of a chip and a model never seen.
@@ -27,9 +27,9 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks.models import Workload, build
-from costgpu.estimate import gpu
-from costgpu.estimate.interval import gpu_interval
-from costgpu.estimate.op_costs import StepWork, step_work
+from costgpu.estimator import gpu
+from costgpu.estimator.interval import gpu_interval
+from costgpu.estimator.op_costs import StepWork, step_work
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import OpRow, OptimizerFacts

@@ -32,12 +32,12 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks import accuracy
-from costgpu.estimate.advice.advise import advise
-from costgpu.estimate.advice.changes import scaled_work, with_workers
-from costgpu.estimate.gpu import gpu_terms
-from costgpu.estimate.predict import Workload, predict, prepare
-from costgpu.estimate.scope import scope_of
-from costgpu.estimate.verdict import Preferences, decide
+from costgpu.estimator.advice.advise import advise
+from costgpu.estimator.advice.changes import scaled_work, with_workers
+from costgpu.estimator.gpu import gpu_terms
+from costgpu.estimator.predict import Workload, predict, prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.estimator.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Verdict
 from costgpu.models.workload import WorkloadProfile

@@ -1,4 +1,4 @@
-"""What a measurement on one GPU says of another: the weight of `costgpu.estimate.calibration`, from public measurements.
+"""What a measurement on one GPU says of another: the weight of `costgpu.estimator.calibration`, from public measurements.
 
     python -m benchmarks.calibration ROWS.csv
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.accuracy import Row, family, features, fit, load
-from costgpu.estimate import gpu
+from costgpu.estimator import gpu
 
 SHIPPED = np.array([gpu.COMPUTE, gpu.ON_CHIP, gpu.MEMORY, gpu.LAUNCH_SECONDS])
 

@@ -14,8 +14,8 @@ import math
 from pathlib import Path
 
 from benchmarks.accuracy import PRECISIONS, Row, load, percent
-from costgpu.estimate.gpu import gpu_terms
-from costgpu.estimate.op_costs import counted_work
+from costgpu.estimator.gpu import gpu_terms
+from costgpu.estimator.op_costs import counted_work
 from costgpu.models.workload import StepTotals
 
 

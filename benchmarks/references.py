@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from benchmarks.models import build
-from costgpu.estimate.op_costs import step_work
+from costgpu.estimator.op_costs import step_work
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.workload import OpRow
 from costgpu.pricing.references import REFERENCE_COLUMNS

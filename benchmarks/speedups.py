@@ -14,8 +14,8 @@ import math
 import statistics
 from dataclasses import dataclass
 
-from costgpu.estimate import benchmark_table
-from costgpu.estimate.interval import Z80
+from costgpu.estimator import benchmark_table
+from costgpu.estimator.interval import Z80
 from costgpu.models.offer import Grade, Speedup
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import kinds, speedups

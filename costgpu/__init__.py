@@ -5,9 +5,6 @@ The Python interface is `estimate`, `offers`, `run` and `runs`; what it needs is
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-
 from costgpu.version import __version__ as __version__
 
 TYPE_CHECKING = False  # the module typing takes longer to import than the rest
@@ -70,18 +67,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-class _Package(ModuleType):
-    """`costgpu.estimate` is the function, although a package has the same name and the import system would set it."""
-
-    @property
-    def estimate(self) -> Any:
-        return __getattr__("estimate")
-
-    @estimate.setter
-    def estimate(self, package: ModuleType) -> None:
-        pass
-
-
-sys.modules[__name__].__class__ = _Package

@@ -76,7 +76,6 @@ class ProviderSpec:
         publisher: FOCUS column PublisherName.
         service: FOCUS column ServiceName.
         account_word: What the provider calls whose bill it is: account, project.
-        adapter: Makes the `Provider`.
         has_credentials: Whether it makes sense to ask this provider; fast, and without its SDK where possible.
         login_hint: How to get credentials.
         settings: Key -> its rules.

@@ -65,7 +65,6 @@ def cron_environment(
     """Selects from the environment of a terminal what a command without one needs.
 
     Args:
-        environment: The terminal's variables.
         program: Full path of the command.
         which: Finds the full path of a program by its name; None if there is none.
         home: The user's home folder as the system has it; empty if it is not known.

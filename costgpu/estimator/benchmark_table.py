@@ -15,8 +15,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costgpu.estimate.cpu import SIGMA_SMALL, CpuRates, speedup_of
-from costgpu.estimate.interval import Z80
+from costgpu.estimator.cpu import SIGMA_SMALL, CpuRates, speedup_of
+from costgpu.estimator.interval import Z80
 from costgpu.models.offer import AcceleratorSpec, Grade, Speedup
 from costgpu.units import format_ratio
 

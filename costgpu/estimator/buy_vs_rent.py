@@ -18,8 +18,8 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import UsageError
-from costgpu.estimate.cost import HOST_WATTS, VCPUS_PER_CORE, card_watts, own_watts
-from costgpu.estimate.predict import Workload, predict
+from costgpu.estimator.cost import HOST_WATTS, VCPUS_PER_CORE, card_watts, own_watts
+from costgpu.estimator.predict import Workload, predict
 from costgpu.models.offer import Accelerator, AcceleratorSpec, Offer, PurchaseOption
 from costgpu.models.prediction import BreakEven, Candidate, Ownership, Prediction, Range, Verdict
 from costgpu.models.provider_costs import NO_EXTRAS

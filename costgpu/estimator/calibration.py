@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costgpu.estimate.gpu import copy_seconds, gpu_terms, precision_of
-from costgpu.estimate.op_costs import StepWork
+from costgpu.estimator.gpu import copy_seconds, gpu_terms, precision_of
+from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Phase, WorkloadProfile
 

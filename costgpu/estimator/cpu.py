@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from costgpu.estimate.op_costs import StepWork
+from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import CpuSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Machine

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from costgpu.estimate.calibration import CPU_UNKNOWN, measured_on_gpu
-from costgpu.estimate.gpu import ADAM_FAMILY, Precision
+from costgpu.estimator.calibration import CPU_UNKNOWN, measured_on_gpu
+from costgpu.estimator.gpu import ADAM_FAMILY, Precision
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Framework, GpuPath, Phase, WorkloadProfile

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
 
-from costgpu.estimate.buy_vs_rent import unpriced_offer
-from costgpu.estimate.predict import Workload, predict
-from costgpu.estimate.scope import Scope
+from costgpu.estimator.buy_vs_rent import unpriced_offer
+from costgpu.estimator.predict import Workload, predict
+from costgpu.estimator.scope import Scope
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, FreeNotebook
 from costgpu.models.provider_costs import NO_EXTRAS

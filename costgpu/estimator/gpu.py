@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from costgpu.estimate.op_costs import HALF_TYPES, StepWork
+from costgpu.estimator.op_costs import HALF_TYPES, StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Framework, OptimizerFacts, Phase
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from costgpu.estimate.gpu import GpuTerms
+from costgpu.estimator.gpu import GpuTerms
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import MeasuredSpeed, Range
 from costgpu.models.workload import Machine, StepTimes

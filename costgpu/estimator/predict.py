@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimate import benchmark_table
-from costgpu.estimate import cpu as cpu_model
-from costgpu.estimate.calibration import Calibration, calibrated, calibration_of, local_gpu
-from costgpu.estimate.cost import cost_range, ready_seconds, with_run
-from costgpu.estimate.feasibility import infeasible_reason
-from costgpu.estimate.gpu import copy_seconds, foreign_optimizer, gpu_terms, precision_of
-from costgpu.estimate.interval import (
+from costgpu.estimator import benchmark_table
+from costgpu.estimator import cpu as cpu_model
+from costgpu.estimator.calibration import Calibration, calibrated, calibration_of, local_gpu
+from costgpu.estimator.cost import cost_range, ready_seconds, with_run
+from costgpu.estimator.feasibility import infeasible_reason
+from costgpu.estimator.gpu import copy_seconds, foreign_optimizer, gpu_terms, precision_of
+from costgpu.estimator.interval import (
     COUNTED,
     FINISHED_SIGMA,
     PRIOR,
@@ -22,8 +22,8 @@ from costgpu.estimate.interval import (
     run_range,
     sigma_of_runs,
 )
-from costgpu.estimate.op_costs import StepWork, counted_work, step_work
-from costgpu.estimate.scope import Scope, scope_of
+from costgpu.estimator.op_costs import StepWork, counted_work, step_work
+from costgpu.estimator.scope import Scope, scope_of
 from costgpu.models.offer import AcceleratorSpec, Speedup
 from costgpu.models.prediction import Candidate, MeasuredSpeed, Prediction, Provenance
 from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, StepTimes, TotalKind, WorkloadProfile

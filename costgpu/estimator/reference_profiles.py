@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from costgpu.errors import UsageError
-from costgpu.estimate.cpu import SIGMA_LARGE, rates_here, speedup_of
-from costgpu.estimate.op_costs import LARGE_BYTES
+from costgpu.estimator.cpu import SIGMA_LARGE, rates_here, speedup_of
+from costgpu.estimator.op_costs import LARGE_BYTES
 from costgpu.models.offer import Reference
 from costgpu.models.workload import (
     Autocast,

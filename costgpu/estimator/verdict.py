@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
-from costgpu.estimate.interval import probability_less
-from costgpu.estimate.scope import WHOLE_JOB, Scope
+from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
+from costgpu.estimator.interval import probability_less
+from costgpu.estimator.scope import WHOLE_JOB, Scope
 from costgpu.models.prediction import Choice, Objective, Prediction, Provenance, Verdict
 from costgpu.units import format_duration, format_ratio, format_usd
 

@@ -80,7 +80,6 @@ def connectable(url: URL, *, immutable: bool = False) -> Engine:
     """An engine for a URL of `parse_url`, not yet connected.
 
     Args:
-        url: The ledger's.
         immutable: The file is on a disk that cannot be written: no locks and no write-ahead log.
 
     Raises:

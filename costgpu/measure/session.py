@@ -94,8 +94,6 @@ def run_probe(
     """Runs the script under the probe.
 
     Args:
-        request: What to run.
-        interpreter: With which Python.
         cache: Folder under which this measurement gets its own.
         progress: Called some times a second with the seconds since the start and whether it has stepped.
         saved_hooks: Count saved tensors; off for code that does not allow it (torch.func).

@@ -120,7 +120,6 @@ class Verdict:
     Attributes:
         sentence: The answer for a person to act on.
         unit: Scope of the amounts: ``the whole job``, ``one epoch`` or ``1,000 steps``.
-        here: Prediction for this machine.
         best_cpu: Best CPU offer; None if none is feasible.
         best_gpu: Best GPU offer; None if none is feasible.
         recommended: Place to run it; None with ``nowhere``.

@@ -9,7 +9,7 @@ from datetime import date
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
-from costgpu.estimate.cost import CPU_READY_SECONDS, GPU_READY_SECONDS
+from costgpu.estimator.cost import CPU_READY_SECONDS, GPU_READY_SECONDS
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.prediction import Prediction
 from costgpu.models.provider_costs import BOOT_DISK_GIB
@@ -124,7 +124,6 @@ def extras_usd_per_hour(offer: Offer, disk_gib: int | None = None) -> Decimal:
     """Disk and address; 0 on this machine.
 
     Args:
-        offer: Where.
         disk_gib: Root disk; None for the size that estimates count with.
 
     Raises:
@@ -151,7 +150,6 @@ def lease_for(
     """How long a machine may live: the tightest of what the user allows, else a multiple of the estimate.
 
     Args:
-        offer: Where.
         limits: What the user allows.
         on_demand_usd_per_hour: Price of the same machine on demand: the worst case of spot. None if it is not known.
         estimated_seconds: Upper end of the wall-clock time, boot included.

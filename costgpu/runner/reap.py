@@ -74,11 +74,9 @@ def find_orphans(
     """What is ours and should not be there. Changes nothing.
 
     Args:
-        providers: Adapters to ask.
         regions: None for all.
         now: Leases are held against it.
         run: Run id -> view, None if the ledger does not know it. Its `LedgerError` is ignored: tags are enough.
-        only: What is meant.
         prices: USD per hour of machines that run, disk and address not included, as far as they are known.
     """
     found = ReapFindings()

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.providers.aws.facts import COSTS, end_by_hand, policy
+from costgpu.providers.aws.costs import COSTS
+from costgpu.providers.aws.policy import end_by_hand, policy
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from costgpu.models.diagnostics import Check, Examination
 from costgpu.models.instance import Identity
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws import quotas, sdk
-from costgpu.providers.aws.facts import policy
+from costgpu.providers.aws.policy import policy
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.common import example_request

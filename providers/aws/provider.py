@@ -10,11 +10,11 @@ from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreach
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
-from costgpu.providers.aws.facts import end_by_hand
 from costgpu.providers.aws.instances import NOT_FOUND, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.launch import Images
 from costgpu.providers.aws.network import Network, Place
+from costgpu.providers.aws.policy import end_by_hand
 from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.base import OwnedResources

@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.providers.gcp.facts import COSTS, end_by_hand, role
+from costgpu.providers.gcp.costs import COSTS
+from costgpu.providers.gcp.policy import end_by_hand, role
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
 if TYPE_CHECKING:

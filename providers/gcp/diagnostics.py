@@ -17,7 +17,7 @@ from costgpu.models.diagnostics import Check, Examination
 from costgpu.models.offer import Offer
 from costgpu.providers.common import example_request
 from costgpu.providers.gcp import quotas, sdk
-from costgpu.providers.gcp.facts import role
+from costgpu.providers.gcp.policy import role
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import SECONDS, Clients, endpoint
 

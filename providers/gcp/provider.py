@@ -12,11 +12,11 @@ from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceR
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.gcp import launch, quotas, sdk
-from costgpu.providers.gcp.facts import end_by_hand
 from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import Network, caller
+from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
 from costgpu.providers.gcp.session import Clients, is_done, region_of, rows_in
 

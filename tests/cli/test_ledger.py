@@ -22,7 +22,7 @@ from costgpu.models.run import RunState
 from costgpu.providers.base import Bill, BilledRow
 from costgpu.workflows.spending import billed
 from tests.cli.here import Here, told
-from tests.unit.estimate.test_profiles import phase, profile
+from tests.unit.estimator.test_profiles import phase, profile
 from tests.unit.ledger.closed import Closed, plant
 
 AT = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)

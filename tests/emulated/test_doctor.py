@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.facts import policy
+from costgpu.providers.aws.policy import policy
 from tests.cli.here import told
 from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.ec2.client import RunningEc2

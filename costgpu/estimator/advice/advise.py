@@ -3,7 +3,7 @@
 Every piece of advice is a changed workload (or another place), predicted by the model that made the verdict, and
 compared with the verdict's recommendation. What saves less than 5 % or less than a cent is not said (where the
 recommendation costs nothing: less than a minute); nor is what saves less than the model can tell, or what a change
-adds that no prediction knows (`costgpu.estimate.advice.changes`). What no prediction can tell, torch.compile above all,
+adds that no prediction knows (`costgpu.estimator.advice.changes`). What no prediction can tell, torch.compile above all,
 is not advised. Savings of several lines do not add up.
 """
 
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costgpu.estimate.advice.context import (
+from costgpu.estimator.advice.context import (
     MIN_SAVED_SHARE,
     MIN_SAVED_USD,
     AdviceContext,
     Option,
     cheapest_of_each_type,
 )
-from costgpu.estimate.advice.options import (
+from costgpu.estimator.advice.options import (
     batches,
     fewer_accumulations,
     host_python,
@@ -26,9 +26,9 @@ from costgpu.estimate.advice.options import (
     tf32,
     workers,
 )
-from costgpu.estimate.advice.placement import place_advice
-from costgpu.estimate.predict import Workload
-from costgpu.estimate.verdict import Preferences
+from costgpu.estimator.advice.placement import place_advice
+from costgpu.estimator.predict import Workload
+from costgpu.estimator.verdict import Preferences
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Verdict
 
 NEARLY_ALL = 0.8  # the smallest change with so much of the largest saving is the one advised
@@ -50,7 +50,6 @@ def advise(
     """The advice for a workload, the most dollars first; empty where there is none that the model can tell.
 
     Args:
-        verdict: The verdict over `offers`.
         offers: Predictions for the places that were considered.
         spot_offers: Predictions for spot machines, where `offers` are on demand; empty for no advice on them.
         wider_offers: Predictions for what the user's options (accelerator, region) left out; empty if nothing.

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from costgpu.estimate.cpu import host_cores
-from costgpu.estimate.gpu import LAUNCH_SECONDS
-from costgpu.estimate.op_costs import ATTENTION_FORWARD, FILL, FREE, GATHER, MATMUL, SCATTER, StepWork, tensor_bytes
-from costgpu.estimate.predict import Workload
+from costgpu.estimator.cpu import host_cores
+from costgpu.estimator.gpu import LAUNCH_SECONDS
+from costgpu.estimator.op_costs import ATTENTION_FORWARD, FILL, FREE, GATHER, MATMUL, SCATTER, StepWork, tensor_bytes
+from costgpu.estimator.predict import Workload
 from costgpu.models.prediction import Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm, StepTimes
 

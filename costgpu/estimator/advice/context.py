@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimate.cost import hourly_usd, with_run
-from costgpu.estimate.interval import probability_less
-from costgpu.estimate.predict import Workload, predict
-from costgpu.estimate.verdict import Preferences, best
+from costgpu.estimator.cost import hourly_usd, with_run
+from costgpu.estimator.interval import probability_less
+from costgpu.estimator.predict import Workload, predict
+from costgpu.estimator.verdict import Preferences, best
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance
 
 MIN_SAVED_SHARE = 0.05  # of the cost (of the time, where it costs nothing): below it nothing is said

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costgpu.estimate.advice.changes import (
+from costgpu.estimator.advice.changes import (
     cast_seconds,
     traced,
     uses_loader,
@@ -14,11 +14,11 @@ from costgpu.estimate.advice.changes import (
     without_host_python,
     worker_seconds,
 )
-from costgpu.estimate.advice.context import SHARED_CORES_SIGMA, AdviceContext, Option
-from costgpu.estimate.gpu import foreign_optimizer, precision_of
-from costgpu.estimate.interval import STEADY
-from costgpu.estimate.op_costs import HALF_TYPES
-from costgpu.estimate.predict import Workload
+from costgpu.estimator.advice.context import SHARED_CORES_SIGMA, AdviceContext, Option
+from costgpu.estimator.gpu import foreign_optimizer, precision_of
+from costgpu.estimator.interval import STEADY
+from costgpu.estimator.op_costs import HALF_TYPES
+from costgpu.estimator.predict import Workload
 from costgpu.models.prediction import AdviceKind, Candidate, Prediction
 
 GPU_MODEL = "the four-term GPU model and the traced step"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from costgpu.estimate.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
-from costgpu.estimate.advice.context import AdviceContext, cheapest_of_each_type
-from costgpu.estimate.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
-from costgpu.estimate.feasibility import MARGIN, accelerator_need_gib, incompatible
-from costgpu.estimate.gpu import precision_of
-from costgpu.estimate.predict import Workload
-from costgpu.estimate.verdict import best, describe
+from costgpu.estimator.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
+from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type
+from costgpu.estimator.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
+from costgpu.estimator.feasibility import MARGIN, accelerator_need_gib, incompatible
+from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.predict import Workload
+from costgpu.estimator.verdict import best, describe
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction
 from costgpu.models.workload import ExtraKind, Rhythm

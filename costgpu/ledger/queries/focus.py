@@ -61,7 +61,6 @@ def as_focus(
     Runs without a machine, or whose end was never recorded, have no charge and no line.
 
     Args:
-        runs: Closed ones.
         names: Provider -> its publisher and the name of its service; others go by their own name.
         since: Only what was charged from then on, to the second; None for the beginning.
         until: Only what was charged before then; None for no end.

@@ -134,10 +134,6 @@ def closed_runs(
     A run that never had a machine counts by when it was closed. The rows stream: a few thousand are in memory at a time.
 
     Args:
-        ledger: To ask.
-        selection: Which runs.
-        since: None for the beginning.
-        until: None for no end.
         only_estimated: Only runs that succeeded, and of which it was estimated how long they would take.
         newest_first: The other way round.
         limit: The largest number of runs; None for all.

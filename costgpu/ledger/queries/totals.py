@@ -76,12 +76,7 @@ def totals(
     """Sums by group: days and months in their order, everything else by cost, the dearest first.
 
     Args:
-        ledger: To ask.
-        selection: Which runs.
-        by: The group.
         tag: The key of the tag, with `By.TAG`.
-        since: None for the beginning.
-        until: None for no end.
     """
     nothing: dict[str, _Sum] = {}
     sums = ledger.read(lambda connection: _sums(connection, selection, by, tag, since, until), nothing)

@@ -76,9 +76,7 @@ def record_bills(
     What was said later already stays: a kept answer is older than it looks.
 
     Args:
-        ledger: Where.
         costs: The whole answer of the provider about the account.
-        provider: Who gave the answer.
         account: As the provider names it.
         start: The beginning of the period.
         end: Its end, exclusive.
@@ -151,7 +149,6 @@ def compare_with_bills(
     """Every run that was metered or billed in a period, the dearest first; last, what has no run's tag.
 
     Args:
-        ledger: To ask.
         start: The beginning of the period.
         end: Its end, exclusive.
         providers: Whose runs; None for those that have said something about the period.

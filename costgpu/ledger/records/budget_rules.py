@@ -103,7 +103,6 @@ class BudgetState:
     """How a budget stands.
 
     Attributes:
-        period: The current one.
         spent_usd: What was spent in the period until now.
         committed_usd: What open runs may still cost in the period under their caps.
         open_runs: The number of those runs.
@@ -152,7 +151,6 @@ def bounds(every: Every, zone: str, now: datetime) -> Period:
     twice, the first time counts. Weeks begin on Monday.
 
     Args:
-        every: The kind of period.
         zone: A known IANA name.
         now: Aware; before 1900 and after 9000 it is taken for those years.
     """

@@ -189,12 +189,8 @@ def claim_delivery(
     alerts are due again after 10 minutes.
 
     Args:
-        ledger: Where.
-        stored: The budget.
-        period: The current one.
         thresholds: Those that are crossed in the period.
         spent_usd: What is spent in the period.
-        now: The time.
 
     Raises:
         LedgerError: Nothing could be written, and nothing is to be told.
@@ -251,10 +247,7 @@ def finish_delivery(ledger: Ledger, told: Sequence[Alert], now: datetime, *, del
     """Notes what became of the alerts that `claim_delivery` gave.
 
     Args:
-        ledger: Where.
         told: The alerts of the attempt.
-        now: The time.
-        delivered: Whether people know now.
         detail: By which way, or what failed; no address, no secret.
 
     Raises:

@@ -25,7 +25,6 @@ class Estimate:
     Attributes:
         workload: Its key; empty if there was none.
         name: The script or module.
-        owner: Who asked.
         data: The verdict, as JSON values.
     """
 

@@ -26,7 +26,6 @@ def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping
     """What the last successful runs of a workload tell about instance types.
 
     Args:
-        ledger: To ask.
         workload: Its key; nothing is known of the empty one.
         here: Host name of this computer: runs on other people's computers say nothing about it.
     """

@@ -35,7 +35,6 @@ def by_turns(works, seconds):
 
     Args:
         works: Name -> what to call, and how much of it one call is.
-        seconds: For each work.
     """
     found = {name: [] for name in works}
     start = time.perf_counter()
@@ -86,7 +85,6 @@ def measure_without_torch(threads, seconds):
 
     Args:
         threads: For the copy. Those of the matrix multiply are the BLAS library's, set by the environment.
-        seconds: For each figure.
     """
     works = {"copy_gbps": (copier(threads), 2.0 * (COPY_BYTES // threads) * threads)}
     try:

@@ -60,11 +60,8 @@ def spending_against_budget(
     """What a budget has spent since the start of each of its periods, and its amount.
 
     Args:
-        width: Pixels across.
-        height: Pixels up.
         days: All days of the picture.
         periods: The index of a period's first day, and the sum at the end of each of its days.
-        amount: The budget's.
     """
     most = max(amount, *(max(sums) for _, sums in periods))
     across, up, parts = _frame(width, height, len(days), most * 1.02)

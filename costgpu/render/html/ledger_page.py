@@ -37,9 +37,7 @@ def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal
     """The page.
 
     Args:
-        summary: What it says.
         place: Where the ledger is; without a password.
-        version: Version of costgpu.
         all_time: What all closed runs of the ledger have cost, the period aside.
     """
     zone = ZoneInfo(summary.zone)

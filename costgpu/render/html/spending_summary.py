@@ -262,9 +262,6 @@ def summarise(
         closed: Runs that were charged for, or closed, within the period.
         views: Open runs; what they have cost until now counts, too.
         budgets: All budgets; their days begin in their own zones.
-        since: The period's beginning.
-        until: Its end.
-        now: The present.
         zone: IANA name of the zone in which the other days begin.
         before: What was spent in a budget's period before `since`, by the budget's name.
     """

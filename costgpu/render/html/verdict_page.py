@@ -63,8 +63,6 @@ def verdict_html(
     """The page.
 
     Args:
-        verdict: The answer.
-        profile: The workload.
         advice: What would make the job cheaper, best first, a sentence each.
         today: The day from which the age of prices is counted.
         own: The script on the user's own GPU.

@@ -43,8 +43,6 @@ def verdict_text(
     """The answer, what it rests on, and the offers worth a look.
 
     Args:
-        verdict: The answer.
-        profile: The workload.
         today: The day from which the age of prices is counted.
         explain: Whether to show every term and where each number comes from.
         log: Where the script's output went; None if nothing was run.

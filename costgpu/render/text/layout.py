@@ -16,7 +16,6 @@ def wrap(text: str, first: str = "", rest: str | None = None) -> str:
     """A paragraph; a number stays on the line of its percent sign.
 
     Args:
-        text: What it says.
         first: Beginning of the first line.
         rest: Beginning of the other lines; None for as many spaces as `first` is long.
     """

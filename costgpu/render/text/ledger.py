@@ -207,7 +207,6 @@ def billed_text(
         rows: Runs as `costgpu.ledger.records.billed.compare_with_bills` gives them.
         start: Beginning of the period.
         end: End of the period, exclusive.
-        now: The present.
         sources: Who was asked, and when.
         notes: What the providers have to add.
     """

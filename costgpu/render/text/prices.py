@@ -36,7 +36,6 @@ def prices_text(
 
     Args:
         offers: All that are in use.
-        now: The present.
         refreshed: Time of the last refresh by provider and region.
         failed: Refreshes that have failed since.
         folder: Where refreshed prices are kept.

@@ -34,7 +34,6 @@ def bars(verdict: Verdict, width: int = 80, *, cost: bool = False, encoding: str
     A bar is solid up to the low end of the 80 % interval, shaded up to the prediction, and a line up to the high end.
 
     Args:
-        verdict: The answer.
         width: Columns of the terminal; below about 70 it is exceeded.
         cost: Draw cost instead of time.
         encoding: The terminal's; where it lacks the block characters, ASCII is used.

@@ -273,7 +273,6 @@ class _Group:
 
     Attributes:
         number: 0 for all that can be put in their places; from 1 on for those whose place one of the former has.
-        entries: The outputs.
         clashes: Output -> the one in group 0 that has its place.
         files: Names as the file system compares them -> output.
         folders: The same for the folders above them -> an output in it.

@@ -39,7 +39,6 @@ def select(workdir: Path, *, limit_bytes: int, extra_ignores: Sequence[str] = ()
     ``.git/info/exclude`` with git's own precedence; caches.
 
     Args:
-        workdir: The folder.
         limit_bytes: What it may be in all.
         extra_ignores: Patterns in the syntax of ``.gitignore``, relative to the folder.
 

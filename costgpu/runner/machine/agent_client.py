@@ -31,7 +31,6 @@ class AgentHost:
     Args:
         transport: To the machine. Closed together with this.
         python: The machine's interpreter to try first, for the agent; the job has its own.
-        timeouts: Time limits.
     """
 
     def __init__(self, transport: Transport, python: str = "python3", timeouts: AgentTimeouts | None = None) -> None:

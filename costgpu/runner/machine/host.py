@@ -29,7 +29,6 @@ class Selection:
     """The files of a working folder that travel.
 
     Attributes:
-        root: The folder.
         files: Sorted by path, with checksums.
         links: Symbolic links inside the folder: path -> target; the target is relative to the link's own folder.
         folders: Those in which nothing travels; a job may expect to find them and write into them.
@@ -126,7 +125,6 @@ class Host(Protocol):
         """Starts the job, once: a second call with a job already there changes nothing.
 
         Args:
-            order: What to run.
             secrets: Environment of the job. Travels on standard input, is on no disk and in no argument there.
             uploads: ``outputs`` and ``logs`` -> presigned URL; empty without a bucket.
         """

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from costgpu.errors import UsageError
-from costgpu.estimate.advice.advise import advise
-from costgpu.estimate.buy_vs_rent import OwnershipTerms, find_gpu, ownership
-from costgpu.estimate.cost import energy_kwh
-from costgpu.estimate.free_notebooks import free_notebooks
-from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.scope import scope_of
-from costgpu.estimate.verdict import decide
+from costgpu.estimator.advice.advise import advise
+from costgpu.estimator.buy_vs_rent import OwnershipTerms, find_gpu, ownership
+from costgpu.estimator.cost import energy_kwh
+from costgpu.estimator.free_notebooks import free_notebooks
+from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.estimator.verdict import decide
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Advice, Candidate, Choice, FreeNotebook, Ownership, Prediction, Verdict
 from costgpu.models.workload import WorkloadProfile

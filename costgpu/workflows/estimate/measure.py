@@ -138,7 +138,7 @@ def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) ->
 
 def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
     """The profile of a kind of work or of a language model that is not here."""
-    from costgpu.estimate.reference_profiles import language_model_profile, reference_profile
+    from costgpu.estimator.reference_profiles import language_model_profile, reference_profile
     from costgpu.measure.host_info import measure_host
     from costgpu.pricing.references import reference
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from costgpu.errors import UsageError
-from costgpu.estimate.verdict import Preferences
+from costgpu.estimator.verdict import Preferences
 from costgpu.models.prediction import Objective
 from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.units import parse_duration, parse_usd

@@ -10,9 +10,9 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import AuthError, PriceNotFound, UsageError
-from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.scope import scope_of
-from costgpu.estimate.verdict import Preferences, decide, effective_cost
+from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.estimator.verdict import Preferences, decide, effective_cost
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
@@ -33,9 +33,7 @@ class Places:
     """Places to run a job at.
 
     Attributes:
-        ranked: The places, best first.
         verdict: The sentence that says why; empty without one.
-        notes: Remarks for the plan.
     """
 
     ranked: list[LaunchPlace]

@@ -17,7 +17,7 @@ from costgpu.errors import (
     ScriptError,
     UsageError,
 )
-from costgpu.estimate.scope import scope_of
+from costgpu.estimator.scope import scope_of
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.profile_file import load_profile

@@ -18,7 +18,6 @@ class BilledPeriod:
 
     Attributes:
         sources: Who said so, and when.
-        notes: Remarks of the providers.
     """
 
     rows: tuple[Compared, ...]

@@ -28,7 +28,7 @@ from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.runs.request import RunRequest
 from tests.cli.here import told
 from tests.fake_cloud import SPEC, FakeCloud, JobScript
-from tests.unit.estimate.test_profiles import phase, profile
+from tests.unit.estimator.test_profiles import phase, profile
 
 FOLDER = Path(__file__).parent
 ON_FAKE: dict[str, Any] = {"infra": "fake", "instance_type": "f1.gpu", "estimate": False}
@@ -94,13 +94,6 @@ def test_every_name_is_there_and_no_other() -> None:
         assert name in dir(costgpu)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = costgpu.nonsense
-
-
-def test_the_function_is_not_hidden_by_the_package_of_the_same_name() -> None:
-    import costgpu.estimate.cost
-
-    assert callable(costgpu.estimate)
-    assert sys.modules["costgpu.estimate"].__path__
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from costgpu.estimate.advice.advise import advise
-from costgpu.estimate.predict import Workload, predict, prepare
-from costgpu.estimate.scope import scope_of
-from costgpu.estimate.verdict import Preferences, decide
+from costgpu.estimator.advice.advise import advise
+from costgpu.estimator.predict import Workload, predict, prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Verdict
 from costgpu.models.workload import (
     DataLoading,
@@ -20,7 +20,7 @@ from costgpu.models.workload import (
     WorkloadProfile,
 )
 from costgpu.pricing.hardware import accelerators
-from tests.unit.estimate import builders
+from tests.unit.estimator import builders
 
 MIB = 2**20
 YEAR = 2026

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimate.advice.advise import advise
-from costgpu.estimate.advice.changes import (
+from costgpu.estimator.advice.advise import advise
+from costgpu.estimator.advice.changes import (
     HANDOVER_SECONDS,
     WORKER_START_SECONDS,
     weight_bytes,
@@ -20,14 +20,14 @@ from costgpu.estimate.advice.changes import (
     with_workers,
     worker_seconds,
 )
-from costgpu.estimate.advice.context import MIN_PROBABILITY, MIN_SAVED_SECONDS, MIN_SAVED_SHARE, MIN_SAVED_USD
-from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.scope import scope_of
-from costgpu.estimate.verdict import Preferences, decide
+from costgpu.estimator.advice.context import MIN_PROBABILITY, MIN_SAVED_SECONDS, MIN_SAVED_SHARE, MIN_SAVED_USD
+from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Choice, MeasuredSpeed, Objective
 from costgpu.models.workload import Autocast, Framework, GpuPath, OpRow, Phase, Total, TotalKind, WorkloadProfile
 from tests.properties import examples
-from tests.unit.estimate.advisable import (
+from tests.unit.estimator.advisable import (
     MIB,
     YEAR,
     advice_of,
@@ -45,7 +45,7 @@ from tests.unit.estimate.advisable import (
     tiny,
     workload_of,
 )
-from tests.unit.estimate.builders import GIB
+from tests.unit.estimator.builders import GIB
 
 A100, A10G, T4, V100 = gpu("A100", 4.0), gpu("A10G", 1.0), gpu("T4", 0.5), gpu("V100", 2.0)
 CPU_HOST = host()

@@ -4,20 +4,20 @@ from dataclasses import replace
 
 import pytest
 
-from costgpu.estimate.advice.advise import advise
-from costgpu.estimate.advice.context import (
+from costgpu.estimator.advice.advise import advise
+from costgpu.estimator.advice.context import (
     PAIRED_SIGMA,
     cheapest_of_each_type,
     error_between,
     paired,
 )
-from costgpu.estimate.advice.placement import START_SECONDS
-from costgpu.estimate.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
-from costgpu.estimate.predict import predict
-from costgpu.estimate.verdict import Preferences
+from costgpu.estimator.advice.placement import START_SECONDS
+from costgpu.estimator.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
+from costgpu.estimator.predict import predict
+from costgpu.estimator.verdict import Preferences
 from costgpu.models.prediction import AdviceKind, Candidate, Choice
 from costgpu.models.workload import Autocast, Extra, ExtraKind, Framework, Rhythm
-from tests.unit.estimate.advisable import (
+from tests.unit.estimator.advisable import (
     advice_of,
     by_kind,
     checkpoint,
@@ -32,7 +32,7 @@ from tests.unit.estimate.advisable import (
     tiny,
     workload_of,
 )
-from tests.unit.estimate.builders import GIB
+from tests.unit.estimator.builders import GIB
 
 AMP = [Autocast(device="cuda", dtype="bfloat16", enabled=True)]
 TUNED = Framework(version="2.6.0", python="3.11", cuda_build="12.4", autocast=AMP)

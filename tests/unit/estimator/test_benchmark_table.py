@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from costgpu.estimate import benchmark_table
-from costgpu.estimate.cpu import CpuRates, rates_here, step_there
-from costgpu.estimate.gpu import gpu_terms, precision_of
-from costgpu.estimate.interval import COUNTED, Z80, Interval
-from costgpu.estimate.op_costs import StepWork, counted_work
-from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.scope import scope_of
-from costgpu.estimate.verdict import Preferences, decide
+from costgpu.estimator import benchmark_table
+from costgpu.estimator.cpu import CpuRates, rates_here, step_there
+from costgpu.estimator.gpu import gpu_terms, precision_of
+from costgpu.estimator.interval import COUNTED, Z80, Interval
+from costgpu.estimator.op_costs import StepWork, counted_work
+from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import Grade, Speedup
 from costgpu.models.prediction import Candidate, Choice, Prediction, Provenance
 from costgpu.models.workload import Framework, GpuPath, Phase, StepTotals, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.speedups import speedups
-from tests.unit.estimate import builders
+from tests.unit.estimator import builders
 
 MACHINE = builders.machine(gemm_gflops=200, gemm_gflops_low=190, copy_gbps=20, op_seconds=4e-6)
 V100, T4, H100 = (accelerators()[name] for name in ("V100", "T4", "H100"))

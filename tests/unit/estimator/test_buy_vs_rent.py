@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
-from costgpu.estimate.buy_vs_rent import (
+from costgpu.estimator.buy_vs_rent import (
     HOURS_PER_YEAR,
     LIFE_YEARS,
     POWER_USD_PER_KWH,
@@ -20,7 +20,7 @@ from costgpu.estimate.buy_vs_rent import (
     ownership,
     predict_on_own_gpu,
 )
-from costgpu.estimate.cost import (
+from costgpu.estimator.cost import (
     AWAKE,
     HOST_WATTS,
     POWER_SUPPLY,
@@ -30,8 +30,8 @@ from costgpu.estimate.cost import (
     own_watts,
     power_share,
 )
-from costgpu.estimate.free_notebooks import FREE_TIERS, free_notebooks
-from costgpu.estimate.predict import predict
+from costgpu.estimator.free_notebooks import FREE_TIERS, free_notebooks
+from costgpu.estimator.predict import predict
 from costgpu.models.prediction import Candidate, FreeNotebook, Ownership, Range
 from costgpu.pricing.hardware import accelerators
 from costgpu.render.text.buy_vs_rent import (
@@ -42,7 +42,7 @@ from costgpu.render.text.buy_vs_rent import (
     own_text,
     own_value,
 )
-from tests.unit.estimate.verdicts import OFFERS, candidate, offer, profile, verdict, workload
+from tests.unit.estimator.verdicts import OFFERS, candidate, offer, profile, verdict, workload
 
 CARDS = accelerators()
 POWER = 0.30

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from costgpu.estimate.calibration import (
+from costgpu.estimator.calibration import (
     CPU_UNKNOWN,
     KERNEL_TERMS,
     MIN_KERNEL_SHARE,
@@ -21,19 +21,19 @@ from costgpu.estimate.calibration import (
     measured_on_gpu,
     transfer_weight,
 )
-from costgpu.estimate.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
-from costgpu.estimate.feasibility import infeasible_reason
-from costgpu.estimate.gpu import HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
-from costgpu.estimate.interval import Z80, sigma_of_runs
-from costgpu.estimate.op_costs import StepWork
-from costgpu.estimate.predict import applies, as_measured
-from costgpu.estimate.scope import Scope
+from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
+from costgpu.estimator.feasibility import infeasible_reason
+from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
+from costgpu.estimator.interval import Z80, sigma_of_runs
+from costgpu.estimator.op_costs import StepWork
+from costgpu.estimator.predict import applies, as_measured
+from costgpu.estimator.scope import Scope
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, MeasuredSpeed, Provenance
 from costgpu.models.workload import DataLoading, Framework, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from tests.unit.estimate import builders
-from tests.unit.estimate.test_verdict import EPOCH, WHOLE, cpu, gpu, verdict
+from tests.unit.estimator import builders
+from tests.unit.estimator.test_verdict import EPOCH, WHOLE, cpu, gpu, verdict
 
 SPECS = accelerators()
 LOCAL_GPUS = """

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from costgpu.estimate.cpu import (
+from costgpu.estimator.cpu import (
     CORE_GBPS,
     GEMM_SHARE_OF_PEAK,
     GFLOPS_PER_MATRIX_MULT,
@@ -23,10 +23,10 @@ from costgpu.estimate.cpu import (
     split_step,
     step_there,
 )
-from costgpu.estimate.op_costs import StepWork
+from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import CpuSpec
 from costgpu.models.workload import Machine
-from tests.unit.estimate.builders import cpu_spec, machine
+from tests.unit.estimator.builders import cpu_spec, machine
 
 HERE = machine(cpu_model="AMD EPYC 7R13 Processor", gemm_gflops=300, gemm_gflops_low=280, copy_gbps=40, op_seconds=2e-6)
 CLOUD = cpu_spec(model="AMD EPYC 7R13", read_gbps=300.0, read_vcpus=192, matrix_mult_per_vcpu=900.0)

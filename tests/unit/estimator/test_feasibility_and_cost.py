@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimate.cost import (
+from costgpu.estimator.cost import (
     billed_usd,
     cost_range,
     extras_usd_per_hour,
     hourly_usd,
     ready_seconds,
 )
-from costgpu.estimate.feasibility import accelerator_need_gib, cuda_of, infeasible_reason
-from costgpu.estimate.gpu import Precision
+from costgpu.estimator.feasibility import accelerator_need_gib, cuda_of, infeasible_reason
+from costgpu.estimator.gpu import Precision
 from costgpu.models.offer import AcceleratorSpec, Offer
 from costgpu.models.prediction import Candidate, Range
 from costgpu.models.workload import Framework, OptimizerFacts, Phase, WorkloadProfile
-from tests.unit.estimate import builders
-from tests.unit.estimate.builders import GIB, candidate, cpu_spec, gpu_spec
+from tests.unit.estimator import builders
+from tests.unit.estimator.builders import GIB, candidate, cpu_spec, gpu_spec
 
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)
 AMP = Precision(half="float16", matmul_tf32=False, conv_tf32=True)

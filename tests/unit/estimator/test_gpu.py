@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimate.gpu import (
+from costgpu.estimator.gpu import (
     GpuTerms,
     Precision,
     gpu_terms,
@@ -22,12 +22,12 @@ from costgpu.estimate.gpu import (
     precision_of,
     sm_gigahertz,
 )
-from costgpu.estimate.interval import GPU_BASE, Interval, gpu_interval
-from costgpu.estimate.op_costs import StepWork
+from costgpu.estimator.interval import GPU_BASE, Interval, gpu_interval
+from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Autocast, Framework, OptimizerFacts
-from tests.unit.estimate import builders
-from tests.unit.estimate.builders import optimizer
+from tests.unit.estimator import builders
+from tests.unit.estimator.builders import optimizer
 
 FP32 = Precision(half=None, matmul_tf32=False, conv_tf32=True)  # PyTorch's defaults
 TF32 = Precision(half=None, matmul_tf32=True, conv_tf32=True)

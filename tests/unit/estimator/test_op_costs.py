@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimate.op_costs import StepWork, elements, step_work, tensor_bytes
+from costgpu.estimator.op_costs import StepWork, elements, step_work, tensor_bytes
 from costgpu.models.workload import OpRow, TensorShape
 
 

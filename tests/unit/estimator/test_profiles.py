@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from costgpu.errors import UsageError
-from costgpu.estimate.feasibility import GIB, accelerator_need_gib
-from costgpu.estimate.gpu import precision_of
-from costgpu.estimate.interval import PRIOR
-from costgpu.estimate.predict import predict, prepare
-from costgpu.estimate.reference_profiles import STEP_TOKENS, language_model_profile, nominal_seconds, reference_profile
-from costgpu.estimate.scope import Scope, scope_of
+from costgpu.estimator.feasibility import GIB, accelerator_need_gib
+from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.interval import PRIOR
+from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.reference_profiles import STEP_TOKENS, language_model_profile, nominal_seconds, reference_profile
+from costgpu.estimator.scope import Scope, scope_of
 from costgpu.measure.profile_file import to_document
 from costgpu.models.prediction import Candidate, Prediction, Provenance
 from costgpu.models.workload import GpuPath, LaterPhase, Phase, TotalKind, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.references import reference, references
-from tests.unit.estimate import builders
+from tests.unit.estimator import builders
 
 MACHINE = builders.machine(
     cores=8, threads=8, memory_gib=32, gemm_gflops=600, gemm_gflops_low=580, copy_gbps=40, op_seconds=4e-6

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from costgpu.estimate.cost import cost_range, hourly_usd, ready_seconds
-from costgpu.estimate.scope import Scope
-from costgpu.estimate.verdict import (
+from costgpu.estimator.cost import cost_range, hourly_usd, ready_seconds
+from costgpu.estimator.scope import Scope
+from costgpu.estimator.verdict import (
     Preferences,
     allowed,
     best,
@@ -26,8 +26,8 @@ from costgpu.estimate.verdict import (
 )
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
-from tests.unit.estimate import builders
-from tests.unit.estimate.builders import candidate, cpu_spec, gpu_spec
+from tests.unit.estimator import builders
+from tests.unit.estimator.builders import candidate, cpu_spec, gpu_spec
 
 HOUR = 3600.0
 WHOLE = Scope("the whole job", True, (1000.0,), (10.0,))

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from datetime import date
 
-from costgpu.estimate.predict import Workload, predict, prepare
-from costgpu.estimate.scope import Scope, scope_of
-from costgpu.estimate.verdict import Preferences, decide
+from costgpu.estimator.predict import Workload, predict, prepare
+from costgpu.estimator.scope import Scope, scope_of
+from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import AcceleratorSpec, Offer
 from costgpu.models.prediction import Candidate, Verdict
 from costgpu.models.workload import (
@@ -19,7 +19,7 @@ from costgpu.models.workload import (
 )
 from costgpu.pricing.hardware import accelerators
 from costgpu.providers import registry
-from tests.unit.estimate import builders
+from tests.unit.estimator import builders
 
 TODAY = date(2026, 11, 21)
 CPU = builders.cpu_spec(family="c7a", vcpus_per_core=1)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 BREACHES = [
-    ("costgpu/estimate/cost.py", "from costgpu.pricing import catalog", "siblings never import each other"),
+    ("costgpu/estimator/cost.py", "from costgpu.pricing import catalog", "siblings never import each other"),
     ("costgpu/units.py", "import costgpu.models", "import downwards only"),
-    ("costgpu/estimate/cost.py", "import rich", "typer and rich stay"),
-    ("costgpu/estimate/cost.py", "import subprocess", "estimate is pure"),
+    ("costgpu/estimator/cost.py", "import rich", "typer and rich stay"),
+    ("costgpu/estimator/cost.py", "import subprocess", "estimate is pure"),
     ("costgpu/measure/probe/sandbox/file_guard.py", "import costgpu.units", "The probe imports nothing of ours"),
     ("pricing/catalog.py", "import boto3", "Cloud SDKs stay"),
 ]

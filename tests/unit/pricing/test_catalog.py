@@ -13,7 +13,7 @@ from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey, matches, query_shipped
 from costgpu.pricing.query import price_per_accelerator
 from costgpu.units import AcceleratorRequest, NumberRange, parse_accelerator
-from tests.unit.estimate import builders
+from tests.unit.estimator import builders
 
 PLACES = [("aws", "us-east-1"), ("aws", "eu-west-1"), ("gcp", "us-central1"), ("gcp", "europe-west4")]
 ACCELERATORS = {"A100": 40.0, "A100-80GB": 80.0, "L4": 24.0, "B300": 268.0}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
 from costgpu.pricing.merge_prices import LARGE_CHANGE, RefreshResult, merge_prices
-from tests.unit.estimate import builders
+from tests.unit.estimator import builders
 
 OLD, NEW = date(2026, 7, 9), date(2026, 11, 21)
 SPOT, ON_DEMAND = PurchaseOption.SPOT, PurchaseOption.ON_DEMAND

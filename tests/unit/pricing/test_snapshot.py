@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from costgpu.errors import ConfigError, CostGpuError, PriceNotFound
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing import snapshot
-from tests.unit.estimate.builders import offer
+from tests.unit.estimator.builders import offer
 
 if TYPE_CHECKING:
     from pathlib import Path

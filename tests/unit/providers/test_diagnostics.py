@@ -34,9 +34,9 @@ from costgpu.models.diagnostics import (
     permissions_check,
 )
 from costgpu.providers.aws import diagnostics as aws
-from costgpu.providers.aws.facts import policy
+from costgpu.providers.aws.policy import policy
 from costgpu.providers.gcp import diagnostics as gcp
-from costgpu.providers.gcp.facts import role
+from costgpu.providers.gcp.policy import role
 from costgpu.render.text.doctor import FREE, Place, doctor_json, doctor_text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

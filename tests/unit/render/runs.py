@@ -11,7 +11,7 @@ from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
 from costgpu.models.run import Attempt, EndedBy, Option, Plan, Receipt, RunState, RunView
 from costgpu.runner.plan import Limits, lease_for
-from tests.unit.estimate.builders import offer
+from tests.unit.estimator.builders import offer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 UNTIL = NOW + timedelta(hours=2)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Range
 from costgpu.render.text.advice import OVERLAP, TITLE, advice_lines, advice_values, saving
 from costgpu.render.text.layout import WIDTH
-from tests.unit.estimate.advisable import advice_of, gpu, phase, predictions, product, profile, workload_of
+from tests.unit.estimator.advisable import advice_of, gpu, phase, predictions, product, profile, workload_of
 
 
 def prediction(cost: float, wall: float, place: str = "g5.xlarge") -> Prediction:

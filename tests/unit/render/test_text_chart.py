@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from costgpu.models.prediction import Prediction, Range, Verdict
 from costgpu.render.text.text_chart import ASCII, UNICODE, bars
-from tests.unit.estimate.verdicts import OFFERS, offer, profile, verdict, workload
+from tests.unit.estimator.verdicts import OFFERS, offer, profile, verdict, workload
 
 
 def answer(*more: str, steps: float = 20_000) -> Verdict:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from costgpu.render.html.verdict_page import verdict_html
-from tests.unit.estimate.verdicts import TODAY, profile
+from tests.unit.estimator.verdicts import TODAY, profile
 from tests.unit.render.test_verdict_page import BASE, WORK, owned
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimate.buy_vs_rent import OwnershipTerms, ownership
-from costgpu.estimate.cost import energy_kwh
+from costgpu.estimator.buy_vs_rent import OwnershipTerms, ownership
+from costgpu.estimator.cost import energy_kwh
 from costgpu.models.prediction import Choice, Ownership, Prediction, Provenance, Range, Verdict
 from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -21,7 +21,7 @@ from costgpu.render.html.svg import log_scale, time_ticks, usd_ticks
 from costgpu.render.html.verdict_page import verdict_html
 from costgpu.render.phrases import extra_phrase
 from tests.properties import examples
-from tests.unit.estimate.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
+from tests.unit.estimator.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
 from tests.unit.render.html_page import EVIL, Page, harmless
 
 LOOPS = ["train.py:12 for … in range(40): 40", "train.py:13 for … in loader: 391"]

@@ -32,7 +32,6 @@ class SshTransport:
     """Implements `costgpu.runner.machine.host.Transport` over SSH. May be used from several threads at once.
 
     Args:
-        endpoint: Where the machine is.
         keys: The run's own; its host key is the only one that is believed.
         home: costgpu's folder on the machine.
         connect_timeout_seconds: For connecting and logging in.

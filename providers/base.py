@@ -60,19 +60,14 @@ OUR_TAGS = (TAG_RUN, TAG_NAME, TAG_OWNER, TAG_LEASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedResources:
-    """What a provider holds of ours.
+    """What a provider holds of ours."""
 
-    Attributes:
-        instances: In any state that the provider still reports, terminated ones included.
-        leftovers: Everything else with our tag.
-        unreachable: Region -> why it could not be asked. Where only one kind of thing could not be listed, that stands
-            in brackets: ``us-east-1 (disk)``; instances are known then.
-        attached: Instance id -> US dollars per hour of its disks and its address, whether it runs or is stopped.
-    """
-
-    instances: tuple[Instance, ...] = ()
-    leftovers: tuple[OrphanedResource, ...] = ()
+    instances: tuple[Instance, ...] = ()  # in any state that the provider still reports, terminated ones included
+    leftovers: tuple[OrphanedResource, ...] = ()  # everything else with our tag
+    # region -> why it could not be asked. Where only one kind of thing could not be listed, that stands in brackets:
+    # ``us-east-1 (disk)``; instances are known then
     unreachable: tuple[tuple[str, str], ...] = ()
+    # instance id -> US dollars per hour of its disks and its address, whether it runs or is stopped
     attached: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -138,48 +133,28 @@ class Provider(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledRow:
-    """What one run was billed in one part of a period.
+    """What one run was billed in one part of a period."""
 
-    Attributes:
-        run_id: From our tag; empty for everything in the account that has none.
-        start: Beginning of the part, UTC.
-        end: End of the part, UTC, exclusive.
-        amount_usd: As the provider says it.
-        estimated: Whether the provider says that this may still change.
-    """
-
-    run_id: str
-    start: datetime
-    end: datetime
-    amount_usd: Decimal
-    estimated: bool = False
+    run_id: str  # from our tag; empty for everything in the account that has none
+    start: datetime  # beginning of the part, UTC
+    end: datetime  # end of the part, UTC, exclusive
+    amount_usd: Decimal  # as the provider says it
+    estimated: bool = False  # whether the provider says that this may still change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
-    """A provider's own figures for a period.
+    """A provider's own figures for a period."""
 
-    Attributes:
-        provider: Whose.
-        account: As the provider names it.
-        start: UTC.
-        end: UTC, exclusive.
-        rows: By run and day; amounts of zero are left out.
-        asked_at: When the provider said so.
-        source: Such as ``AWS Cost Explorer``.
-        requests: How many were made and paid for this answer; 0 if it was kept from an earlier time.
-        note: What a person should do or know about these figures; empty if nothing.
-    """
-
-    provider: str
-    account: str
-    start: datetime
-    end: datetime
-    rows: tuple[BilledRow, ...]
-    asked_at: datetime
-    source: str
-    requests: int
-    note: str = ""
+    provider: str  # whose
+    account: str  # as the provider names it
+    start: datetime  # UTC
+    end: datetime  # UTC, exclusive
+    rows: tuple[BilledRow, ...]  # by run and day; amounts of zero are left out
+    asked_at: datetime  # when the provider said so
+    source: str  # such as ``AWS Cost Explorer``
+    requests: int  # how many were made and paid for this answer; 0 if it was kept from an earlier time
+    note: str = ""  # what a person should do or know about these figures; empty if nothing
 
 
 class Billing(Protocol):

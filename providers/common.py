@@ -143,19 +143,12 @@ def example_request(offer: Offer, now: datetime) -> CreateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What a machine boots.
+    """What a machine boots."""
 
-    Attributes:
-        name: What the provider knows this very image by: an id, a path.
-        root_gib: Least size of the boot disk.
-        architecture: ``x86_64`` or ``arm64``.
-        root_device: Name of the boot disk, such as ``/dev/sda1``; empty where it has none.
-    """
-
-    name: str
-    root_gib: int
-    architecture: str
-    root_device: str = ""
+    name: str  # what the provider knows this very image by: an id, a path
+    root_gib: int  # least size of the boot disk
+    architecture: str  # ``x86_64`` or ``arm64``
+    root_device: str = ""  # name of the boot disk, such as ``/dev/sda1``; empty where it has none
 
     def check_disk(self, disk_gib: int) -> None:
         """Raises `InvalidRequest` if a disk of that size is too small."""

@@ -30,35 +30,22 @@ class Trust(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSetting:
-    """A setting of one provider: ``PROVIDER_KEY`` in a file, ``COSTGPU_PROVIDER_KEY`` in the environment.
+    """A setting of one provider: ``PROVIDER_KEY`` in a file, ``COSTGPU_PROVIDER_KEY`` in the environment."""
 
-    Attributes:
-        pattern: Regular expression that the whole value matches.
-        form: What the value looks like, to complete "is not ...".
-        trust: Which files may set it.
-        option: Option of `costgpu run` that sets it, such as ``--subnet``; empty for none.
-        names_account: Whether it says whose machines are meant, so that cron needs it too.
-    """
-
-    pattern: str
-    form: str
-    trust: Trust
-    option: str = ""
-    names_account: bool = False
+    pattern: str  # regular expression that the whole value matches
+    form: str  # what the value looks like, to complete "is not ..."
+    trust: Trust  # which files may set it
+    option: str = ""  # option of `costgpu run` that sets it, such as ``--subnet``; empty for none
+    names_account: bool = False  # whether it says whose machines are meant, so that cron needs it too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderConfig:
-    """What an adapter is made with.
+    """What an adapter is made with."""
 
-    Attributes:
-        clock: For everything that waits.
-        data_folder: Makes and returns costgpu's own data folder.
-        settings: The provider's settings that are set, by their keys in `ProviderSpec.settings`.
-    """
-
-    clock: Clock
-    data_folder: Callable[[], Path]
+    clock: Clock  # for everything that waits
+    data_folder: Callable[[], Path]  # makes and returns costgpu's own data folder
+    # the provider's settings that are set, by their keys in `ProviderSpec.settings`
     settings: Mapping[str, str] = field(default_factory=dict)
 
 

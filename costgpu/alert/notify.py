@@ -36,17 +36,11 @@ _WORKER = Path(__file__).with_name("apprise_worker.py")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What became of a message at one address.
+    """What became of a message at one address."""
 
-    Attributes:
-        ok: Whether the service accepted it.
-        service: ``mail``, ``Slack``, ...; ``unknown service`` if the address does not say.
-        detail: Why it failed, or a warning; may be empty. Never the address or a part of it.
-    """
-
-    ok: bool
-    service: str
-    detail: str
+    ok: bool  # whether the service accepted it
+    service: str  # ``mail``, ``Slack``, ...; ``unknown service`` if the address does not say
+    detail: str  # why it failed, or a warning; may be empty. Never the address or a part of it
 
 
 def deliver(urls: Sequence[str], title: str, body: str) -> Sequence[Delivery]:

@@ -53,39 +53,35 @@ def _matching(pattern: str, what: str) -> AfterValidator:
 
 
 class Settings(BaseSettings):
-    """What can be set once for all commands. Made by `load_settings`, which adds the settings of the providers.
-
-    Attributes:
-        ledger_url: The address of the ledger; None for the file in the data folder. It may hold a password.
-        bucket: ``s3://name/prefix`` for outputs and logs.
-        caller_address: CIDR that may reach the machines' port 22; None to find the user's own address out.
-        sync_limit_mib: The largest working folder that is sent without asking, MiB.
-        max_lease_hours: The longest life that an instance may be given, hours; at most 168.
-        default_infra: As ``--infra``: ``aws/us-east-1``, ``local``, ...
-        owner: Who is said to have created machines; None for user@host.
-        alert_urls: Where budget alerts go, as apprise writes them; in a variable, separated by spaces. They hold
-            passwords.
-    """
+    """What can be set once for all commands. Made by `load_settings`, which adds the settings of the providers."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
     )
 
+    # the address of the ledger; None for the file in the data folder. It may hold a password
     ledger_url: SecretStr | None = None
+    # ``s3://name/prefix`` for outputs and logs
     bucket: (
         Annotated[str, _matching(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/\S*)?", "of the form s3://name/prefix")]
         | None
     ) = None
+    # CIDR that may reach the machines' port 22; None to find the user's own address out
     caller_address: Annotated[str, AfterValidator(_address)] | None = None
+    # the largest working folder that is sent without asking, MiB
     sync_limit_mib: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 500.0
+    # the longest life that an instance may be given, hours; at most 168
     max_lease_hours: Annotated[float, Field(gt=0, le=LONGEST_LEASE_HOURS, allow_inf_nan=False)] = LONGEST_LEASE_HOURS
+    # as ``--infra``: ``aws/us-east-1``, ``local``, ...
     default_infra: (
         Annotated[str, _matching(r"[a-z][a-z0-9]*(/[a-z0-9-]+){0,2}", "of the form aws, aws/us-east-1 or local")] | None
     ) = None
+    # who is said to have created machines; None for user@host
     owner: (
         Annotated[str, _matching(r"[\w .:/=+@-]{1,128}", "a name (letters, digits, spaces and . : / = + @ -)")] | None
     ) = None
 
+    # where budget alerts go, as apprise writes them; in a variable, separated by spaces. They hold passwords
     alert_urls: Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_words)] = ()
 
     def of_provider(self, name: str) -> dict[str, str]:

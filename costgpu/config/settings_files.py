@@ -43,15 +43,10 @@ OWN_SETTINGS: Mapping[str, Trust] = {
 
 @dataclass(frozen=True, slots=True)
 class SettingsFile:
-    """What one file sets.
+    """What one file sets."""
 
-    Attributes:
-        path: The file; None if there is none.
-        values: Key -> value as TOML has it.
-    """
-
-    path: Path | None = None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    path: Path | None = None  # the file; None if there is none
+    values: Mapping[str, Any] = field(default_factory=dict)  # key -> value as TOML has it
 
 
 def known_settings(wanted: Iterable[str] = ()) -> Mapping[str, Trust]:

@@ -16,35 +16,22 @@ MICROSECOND = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """One machine and what it costs: of an open run, or one that the ledger has no run of.
-
-    Attributes:
-        tags: The user's own.
-        ref: Which machine; None as long as the create call has not answered.
-        started_at: Billed from then on.
-        until: Metered until then.
-        cost_usd: From `started_at` to `until`; None if its price is not known.
-        usd_per_hour: None if it is not known.
-        going: Whether it may cost more.
-        stops_at: When it is gone at the latest; None if nobody knows.
-        cap_left_usd: What it may still cost at most; None if only its lease limits it.
-        recorded: Whether it belongs to an open run of the ledger.
-    """
+    """One machine and what it costs: of an open run, or one that the ledger has no run of."""
 
     run_id: str
     name: str
     owner: str
-    tags: Mapping[str, str]
-    ref: InstanceRef | None
+    tags: Mapping[str, str]  # the user's own
+    ref: InstanceRef | None  # which machine; None as long as the create call has not answered
     provider: str
-    started_at: datetime
-    until: datetime
-    cost_usd: Decimal | None
-    usd_per_hour: Decimal | None
-    going: bool
-    stops_at: datetime | None = None
-    cap_left_usd: Decimal | None = None
-    recorded: bool = True
+    started_at: datetime  # billed from then on
+    until: datetime  # metered until then
+    cost_usd: Decimal | None  # from `started_at` to `until`; None if its price is not known
+    usd_per_hour: Decimal | None  # None if it is not known
+    going: bool  # whether it may cost more
+    stops_at: datetime | None = None  # when it is gone at the latest; None if nobody knows
+    cap_left_usd: Decimal | None = None  # what it may still cost at most; None if only its lease limits it
+    recorded: bool = True  # whether it belongs to an open run of the ledger
 
     def cost_in(self, period: Period) -> Decimal:
         """Its share of a period, by time."""

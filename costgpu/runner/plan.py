@@ -31,36 +31,22 @@ LOCAL_SECONDS = 7 * 86400.0  # this machine costs nothing; it still does not run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the user allows.
+    """What the user allows."""
 
-    Attributes:
-        max_cost_usd: Everything from the create call on.
-        max_duration_seconds: What the job may take.
-        lease_seconds: Instead of the other limits on time, with ``--no-auto-shutdown``.
-        longest_seconds: No lease may be longer.
-        disk_gib: Root disk; None for the default.
-    """
-
-    max_cost_usd: Decimal | None = None
-    max_duration_seconds: float | None = None
-    lease_seconds: float | None = None
-    longest_seconds: float = 7 * 86400.0
-    disk_gib: int | None = None
+    max_cost_usd: Decimal | None = None  # everything from the create call on
+    max_duration_seconds: float | None = None  # what the job may take
+    lease_seconds: float | None = None  # instead of the other limits on time, with ``--no-auto-shutdown``
+    longest_seconds: float = 7 * 86400.0  # no lease may be longer
+    disk_gib: int | None = None  # root disk; None for the default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchPlace:
-    """An offer with what is known about the job on it.
+    """An offer with what is known about the job on it."""
 
-    Attributes:
-        offer: What.
-        prediction: None if the script was not measured.
-        on_demand_usd_per_hour: What a spot offer costs at most.
-    """
-
-    offer: Offer
-    prediction: Prediction | None = None
-    on_demand_usd_per_hour: Decimal | None = None
+    offer: Offer  # what
+    prediction: Prediction | None = None  # None if the script was not measured
+    on_demand_usd_per_hour: Decimal | None = None  # what a spot offer costs at most
 
 
 def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory_gib: float) -> Offer:

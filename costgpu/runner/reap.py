@@ -33,16 +33,13 @@ Prices = Callable[[Sequence[Instance]], Mapping[InstanceRef, Decimal]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReapFilter:
-    """What the question is about; what does not fit is left alone, and so is all that its run has.
+    """What the question is about; what does not fit is left alone, and so is all that its run has."""
 
-    Attributes:
-        before: Launched or created before that; None for any time. What does not tell its age is at least as old as
-            the end of its lease.
-        owner: The owner tag, or the part of it before the ``@``; empty for everybody's. A tag in its `label_form` is
-            known again, too.
-    """
-
+    # launched or created before that; None for any time. What does not tell its age is at least as old as the end of
+    # its lease
     before: datetime | None = None
+    # the owner tag, or the part of it before the ``@``; empty for everybody's. A tag in its `label_form` is known
+    # again, too
     owner: str = ""
 
     def fits(self, since: datetime | None, lease_until: datetime | None, owner: str) -> bool:

@@ -39,23 +39,15 @@ Prices = Callable[[Sequence[Instance]], Mapping[InstanceRef, Decimal]]
 
 @dataclass(slots=True, kw_only=True)
 class Spending:
-    """What was gathered.
+    """What was gathered."""
 
-    Attributes:
-        at: The time that everything is counted until; the ledger's last entry if the clock is wrong.
-        closed_usd: Name of a budget -> what closed runs have cost in its period; without those that cannot be read.
-        machines: Those of open runs, and those that the ledger has no run of.
-        clock_off: Whether the clock cannot be right: nothing may be written, and nobody told.
-        not_asked: Provider, or provider and region -> why.
-        problems: What could not be read or written.
-    """
-
-    at: datetime
+    at: datetime  # the time that everything is counted until; the ledger's last entry if the clock is wrong
+    # name of a budget -> what closed runs have cost in its period; without those that cannot be read
     closed_usd: dict[str, Decimal] = field(default_factory=dict)
-    machines: tuple[Machine, ...] = ()
-    clock_off: bool = False
-    not_asked: dict[str, str] = field(default_factory=dict)
-    problems: list[CostGpuError] = field(default_factory=list)
+    machines: tuple[Machine, ...] = ()  # those of open runs, and those that the ledger has no run of
+    clock_off: bool = False  # whether the clock cannot be right: nothing may be written, and nobody told
+    not_asked: dict[str, str] = field(default_factory=dict)  # provider, or provider and region -> why
+    problems: list[CostGpuError] = field(default_factory=list)  # what could not be read or written
 
 
 @dataclass(slots=True)

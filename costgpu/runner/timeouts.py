@@ -31,16 +31,10 @@ FIND_POLL_SECONDS = 3.0  # while looking for the machine of an unanswered create
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTimeouts:
-    """How long to wait for the agent on a machine, in seconds.
+    """How long to wait for the agent on a machine, in seconds."""
 
-    Attributes:
-        call: For the answer to a question.
-        install: For the agent to come up.
-        silence: Without a sign of life from a followed machine (it gives one every 5 s) the connection counts as lost.
-        checksums: For the machine to read all outputs.
-    """
-
-    call: float = 60.0
-    install: float = 120.0
+    call: float = 60.0  # for the answer to a question
+    install: float = 120.0  # for the agent to come up
+    # without a sign of life from a followed machine (it gives one every 5 s) the connection counts as lost
     silence: float = 25.0
-    checksums: float = 3600.0
+    checksums: float = 3600.0  # for the machine to read all outputs

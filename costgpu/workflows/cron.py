@@ -22,15 +22,11 @@ CRON_DAEMONS = {"cron", "crond", "fcron", "dcron", "systemd-cron"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronPlan:
-    """Commands to run again and again.
-
-    Attributes:
-        notes: What may keep them from working.
-    """
+    """Commands to run again and again."""
 
     schedule: lines.Schedule
     tasks: tuple[lines.Task, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # what may keep them from working
 
     @property
     def texts(self) -> list[bytes]:
@@ -40,17 +36,11 @@ class CronPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrontabChange:
-    """What came of a change of the crontab.
+    """What came of a change of the crontab."""
 
-    Attributes:
-        changed: Whether it is another one now.
-        copy: Copy of the old one; None if there was none.
-        notes: What may keep the lines from working.
-    """
-
-    changed: bool
-    copy: Path | None = None
-    notes: tuple[str, ...] = ()
+    changed: bool  # whether it is another one now
+    copy: Path | None = None  # copy of the old one; None if there was none
+    notes: tuple[str, ...] = ()  # what may keep the lines from working
 
 
 def plan_cron(every: str, *, reap: bool, enforce: bool) -> CronPlan:

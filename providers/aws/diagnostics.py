@@ -31,16 +31,11 @@ _EXAMPLES = {"image": "ami-0123456789abcdef0", "*": "costgpu-example"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of the policy simulator at once.
+    """What is asked of the policy simulator at once."""
 
-    Attributes:
-        actions: Such as ``ec2:RunInstances``.
-        resources: ARNs without wildcards; empty for actions that have no resource.
-        context: Condition key -> values that our requests have.
-    """
-
-    actions: tuple[str, ...]
-    resources: tuple[str, ...] = ()
+    actions: tuple[str, ...]  # such as ``ec2:RunInstances``
+    resources: tuple[str, ...] = ()  # ARNs without wildcards; empty for actions that have no resource
+    # condition key -> values that our requests have
     context: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

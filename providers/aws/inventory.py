@@ -60,27 +60,17 @@ def snapshot_usd_per_hour(row: Mapping[str, Any]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One sort of resource that carries tags.
-
-    Attributes:
-        plural: In EC2's names: ``describe_key_pairs`` lists ``KeyPairs``.
-        id_filter: Name of the filter for the identifier, such as ``key-pair-id``; in rows that is ``KeyPairId``.
-        remove: boto3's call that removes one.
-        idle: Whether a row is left over, rather than part of something.
-        created_key: Name of the time of creation in a row; empty where EC2 does not tell.
-        question: Further arguments of the call that lists them.
-        of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
-    """
+    """One sort of resource that carries tags."""
 
     name: str
-    plural: str
-    id_filter: str
-    remove: str
-    idle: Callable[[Any], bool] = lambda _: True
+    plural: str  # in EC2's names: ``describe_key_pairs`` lists ``KeyPairs``
+    id_filter: str  # name of the filter for the identifier, such as ``key-pair-id``; in rows that is ``KeyPairId``
+    remove: str  # boto3's call that removes one
+    idle: Callable[[Any], bool] = lambda _: True  # whether a row is left over, rather than part of something
     usd_per_hour: Callable[[Any], float] = lambda _: 0.0
-    created_key: str = ""
-    question: Mapping[str, Any] = field(default_factory=dict)
-    of_a_run: bool = True
+    created_key: str = ""  # name of the time of creation in a row; empty where EC2 does not tell
+    question: Mapping[str, Any] = field(default_factory=dict)  # further arguments of the call that lists them
+    of_a_run: bool = True  # whether runs themselves make such things; the others were made of them by somebody
 
     @property
     def id_key(self) -> str:

@@ -22,15 +22,10 @@ SETTLE_TRIES, SETTLE_SECONDS = 6, 0.5  # a new group is not at once known to eve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where to put a machine.
+    """Where to put a machine."""
 
-    Attributes:
-        vpc_id: The network that the subnet is in.
-        subnet_id: None lets AWS choose among the default subnets, and with them the zone.
-    """
-
-    vpc_id: str
-    subnet_id: str | None
+    vpc_id: str  # the network that the subnet is in
+    subnet_id: str | None  # None lets AWS choose among the default subnets, and with them the zone
 
 
 def aws_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:

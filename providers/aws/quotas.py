@@ -35,16 +35,11 @@ X = QuotaBucket("X instances", "L-7295265B", "L-E3A00192")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """What an offer counts against.
+    """What an offer counts against."""
 
-    Attributes:
-        code: Its name in Service Quotas; empty if it is not known.
-        vcpus: Its value; None if it could not be read.
-    """
-
-    code: str
+    code: str  # its name in Service Quotas; empty if it is not known
     name: str
-    vcpus: Decimal | None
+    vcpus: Decimal | None  # its value; None if it could not be read
 
 
 def bucket_of(instance_type: str) -> QuotaBucket | None:

@@ -31,28 +31,17 @@ SYSTEM = "compute.instances."  # what no person has asked for: hostError, termin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """What has happened to a name in a zone.
+    """What has happened to a name in a zone."""
 
-    Attributes:
-        created_at: When a create call for it was made; None if none was, or it failed.
-        created: Whether that call has succeeded.
-        deleting: Whether its deletion is under way.
-        deleted_at: When it was over; None if nobody has deleted it, as far as is known.
-        stopped_at: When it was last switched off, if it was not deleted at once.
-        by_guest: Whether its own system has switched it off.
-        reason: In Google's words: what ended or stopped it last; empty if nothing has.
-        hidden: Why nothing is known: the operations could not be listed; empty if they could.
-    """
-
-    created_at: datetime | None = None
-    created: bool = False
-    deleting: bool = False
-    deleted_at: datetime | None = None
-    stopped_at: datetime | None = None
+    created_at: datetime | None = None  # when a create call for it was made; None if none was, or it failed
+    created: bool = False  # whether that call has succeeded
+    deleting: bool = False  # whether its deletion is under way
+    deleted_at: datetime | None = None  # when it was over; None if nobody has deleted it, as far as is known
+    stopped_at: datetime | None = None  # when it was last switched off, if it was not deleted at once
     preempted: bool = False
-    by_guest: bool = False
-    reason: str = ""
-    hidden: str = ""
+    by_guest: bool = False  # whether its own system has switched it off
+    reason: str = ""  # in Google's words: what ended or stopped it last; empty if nothing has
+    hidden: str = ""  # why nothing is known: the operations could not be listed; empty if they could
 
 
 def history_from(operations: Sequence[Any]) -> History:

@@ -62,24 +62,16 @@ def snapshot_usd_per_hour(row: Any) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One sort of thing that carries our labels, or facts in its description.
-
-    Attributes:
-        client: Of ``compute_v1``, without ``Client``.
-        scope: ``zone``, ``region`` or ``global``: where it is, and the name of that in requests.
-        idle: Whether a row is left over, rather than part of something.
-        of_a_run: Whether runs themselves make such things; the others were made of them by somebody.
-        expression: The filter that leaves what may be ours.
-    """
+    """One sort of thing that carries our labels, or facts in its description."""
 
     name: str
-    client: str
-    scope: str
+    client: str  # of ``compute_v1``, without ``Client``
+    scope: str  # ``zone``, ``region`` or ``global``: where it is, and the name of that in requests
     argument: str
-    idle: Callable[[Any], bool] = lambda _: True
+    idle: Callable[[Any], bool] = lambda _: True  # whether a row is left over, rather than part of something
     usd_per_hour: Callable[[Any], float] = lambda _: 0.0
-    of_a_run: bool = True
-    expression: str = f"labels.{TAG_RUN}:*"
+    of_a_run: bool = True  # whether runs themselves make such things; the others were made of them by somebody
+    expression: str = f"labels.{TAG_RUN}:*"  # the filter that leaves what may be ours
 
 
 DISK = Kind(

@@ -36,16 +36,12 @@ one. Source: Compute Engine, "GPU VMs and preemptible allocation quotas" (2026-1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """One quota.
-
-    Attributes:
-        where: The region, or ``all regions``.
-    """
+    """One quota."""
 
     metric: str
     limit: float
     usage: float
-    where: str
+    where: str  # the region, or ``all regions``
 
 
 def quotas_in(rows: Sequence[Any], where: str) -> dict[str, Quota]:

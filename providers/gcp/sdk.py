@@ -105,18 +105,12 @@ def is_missing(exc: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """What Google has said, wherever it was written.
-
-    Attributes:
-        text: Its own words, in one line.
-        status: HTTP; 0 within an operation.
-        details: Further facts, such as ``permission`` and ``consumer``.
-    """
+    """What Google has said, wherever it was written."""
 
     names: frozenset[str]
-    text: str
-    status: int = 0
-    details: Mapping[str, str] = field(default_factory=dict)
+    text: str  # its own words, in one line
+    status: int = 0  # HTTP; 0 within an operation
+    details: Mapping[str, str] = field(default_factory=dict)  # further facts, such as ``permission`` and ``consumer``
 
 
 def translate(exc: Exception, doing: str, *, project: str = "") -> ProviderError:

@@ -40,17 +40,12 @@ _ANY_SIZE = r"[0-9]+g?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Component:
-    """What has a rate of its own.
-
-    Attributes:
-        kind: ``cpu``, ``ram``, ``gpu`` or ``local_ssd``.
-        groups: Resource groups that its SKUs may be in.
-        units: Factor from the price for one of Google's units to the rate (an hour of one vCPU, GiB or accelerator).
-    """
+    """What has a rate of its own."""
 
     name: str
-    kind: str
-    groups: frozenset[str]
+    kind: str  # ``cpu``, ``ram``, ``gpu`` or ``local_ssd``
+    groups: frozenset[str]  # resource groups that its SKUs may be in
+    # factor from the price for one of Google's units to the rate (an hour of one vCPU, GiB or accelerator)
     units: Mapping[str, Fraction]
 
 
@@ -65,18 +60,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkuMapping:
-    """The data file.
-
-    Attributes:
-        names: Component by its SKUs' name, in lower case.
-        machines: Pattern of machine types, and their parts; the first match counts.
-        attached: Component of each accelerator that is attached to a machine.
-    """
+    """The data file."""
 
     service: str
-    names: Mapping[str, Component]
+    names: Mapping[str, Component]  # component by its SKUs' name, in lower case
+    # pattern of machine types, and their parts; the first match counts
     machines: Sequence[tuple[re.Pattern[str], tuple[Part, ...]]]
-    attached: Mapping[str, Component]
+    attached: Mapping[str, Component]  # component of each accelerator that is attached to a machine
 
     def parts(self, offer: Offer) -> tuple[Part, ...]:
         """What the machine of an offer is made of.

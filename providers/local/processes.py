@@ -21,16 +21,12 @@ _GONE_SECONDS = 5.0
 
 
 class Process(NamedTuple):
-    """One that lives (a zombie does not).
-
-    Attributes:
-        started: When, as the system counts; with the number it is unique.
-    """
+    """One that lives (a zombie does not)."""
 
     pid: int
     parent: int
     session: int
-    started: str
+    started: str  # when, as the system counts; with the number it is unique
 
 
 def boot_id() -> str:
@@ -62,14 +58,11 @@ def processes() -> dict[int, Process]:
 
 
 class Belonging(NamedTuple):
-    """What is known of an instance's processes besides their mark.
+    """What is known of an instance's processes besides their mark."""
 
-    Attributes:
-        host: The host process, which is not one of them, but whose descendants are; None if it does not live.
-        noted: Number and start of descendants that the host has noted: they have no mark, and lose their parent with it.
-    """
-
+    # the host process, which is not one of them, but whose descendants are; None if it does not live
     host: Process | None = None
+    # number and start of descendants that the host has noted: they have no mark, and lose their parent with it
     noted: Collection[tuple[int, str]] = ()
 
 

@@ -20,45 +20,29 @@ ALL = ""  # the name of the group of all providers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What was estimated, metered and billed for one run.
-
-    Attributes:
-        billed_usd: What the provider says; None if it was not asked, or so soon that the bill may be incomplete.
-        time_error: Metered over estimated seconds, less 1: +0.1 took 10 % longer.
-        cost_error: The same of the cost; None for what costs nothing.
-        held: Whether the metered seconds lie within the estimate's 80 % interval; None without one.
-    """
+    """What was estimated, metered and billed for one run."""
 
     run: ClosedRun
+    # what the provider says; None if it was not asked, or so soon that the bill may be incomplete
     billed_usd: Decimal | None
-    time_error: float
-    cost_error: float | None
-    held: bool | None
+    time_error: float  # metered over estimated seconds, less 1: +0.1 took 10 % longer
+    cost_error: float | None  # the same of the cost; None for what costs nothing
+    held: bool | None  # whether the metered seconds lie within the estimate's 80 % interval; None without one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """How good the estimates of a group of runs were.
+    """How good the estimates of a group of runs were."""
 
-    Attributes:
-        provider: Empty for all.
-        runs: The number of runs that were compared.
-        median_time_error: Median of the absolute errors.
-        median_cost_error: The same of the cost; None if nothing cost anything.
-        held: How often the interval held.
-        intervals: The number of runs with an interval.
-        median_billed_error: Median of the absolute differences of billed from metered; None if nothing was billed.
-        billed_runs: The number of runs with a billed cost.
-    """
-
-    provider: str
-    runs: int
-    median_time_error: float
-    median_cost_error: float | None
-    held: int
-    intervals: int
+    provider: str  # empty for all
+    runs: int  # the number of runs that were compared
+    median_time_error: float  # median of the absolute errors
+    median_cost_error: float | None  # the same of the cost; None if nothing cost anything
+    held: int  # how often the interval held
+    intervals: int  # the number of runs with an interval
+    # median of the absolute differences of billed from metered; None if nothing was billed
     median_billed_error: float | None
-    billed_runs: int
+    billed_runs: int  # the number of runs with a billed cost
 
 
 def comparisons(

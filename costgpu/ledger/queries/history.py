@@ -55,18 +55,12 @@ WASTED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which runs are meant; an empty field means all.
-
-    Attributes:
-        owner: Who launched them; ``user`` also means ``user@host``.
-        name: The job's.
-        tags: A run must have all of them, with these values.
-    """
+    """Which runs are meant; an empty field means all."""
 
     provider: str = ""
-    owner: str = ""
-    name: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
+    owner: str = ""  # who launched them; ``user`` also means ``user@host``
+    name: str = ""  # the job's
+    tags: Mapping[str, str] = field(default_factory=dict)  # a run must have all of them, with these values
 
     def includes(self, *, provider: str, owner: str, name: str, tags: Mapping[str, str]) -> bool:
         """Whether a run or machine with these facts is meant: the same rule as in the database."""
@@ -80,14 +74,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedRun:
-    """One closed run. Texts are empty, and numbers None, where nothing is known. Exports have its fields as columns.
-
-    Attributes:
-        started_at: The create call: what is charged begins here.
-        ended_at: The confirmed end.
-        job_seconds: The job alone, without boot and set-up.
-        estimated_seconds: From the create call to the end, with its interval.
-    """
+    """One closed run. Texts are empty, and numbers None, where nothing is known. Exports have its fields as columns."""
 
     run_id: str
     name: str
@@ -106,12 +93,12 @@ class ClosedRun:
     purchase_option: str
     accelerator: str
     accelerator_count: float | None
-    started_at: datetime | None
-    ended_at: datetime | None
+    started_at: datetime | None  # the create call: what is charged begins here
+    ended_at: datetime | None  # the confirmed end
     metered_seconds: float | None
     metered_cost_usd: Decimal | None
-    job_seconds: float | None
-    estimated_seconds: float | None
+    job_seconds: float | None  # the job alone, without boot and set-up
+    estimated_seconds: float | None  # from the create call to the end, with its interval
     estimated_seconds_low: float | None
     estimated_seconds_high: float | None
     estimated_cost_usd: Decimal | None

@@ -41,19 +41,13 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
-    """What the runs of one group have used, as metered.
+    """What the runs of one group have used, as metered."""
 
-    Attributes:
-        key: The group: ``2026-11``, ``aws g5.xlarge``, ``nlp``, ...; empty for runs that have none.
-        runs: The number of runs that began in it.
-        wasted_usd: The part of the cost that went into runs that failed, were lost, or idled (`history.WASTED`).
-    """
-
-    key: str
-    runs: int
+    key: str  # the group: ``2026-11``, ``aws g5.xlarge``, ``nlp``, ...; empty for runs that have none
+    runs: int  # the number of runs that began in it
     machine_seconds: float
     cost_usd: Decimal
-    wasted_usd: Decimal
+    wasted_usd: Decimal  # the part of the cost that went into runs that failed, were lost, or idled (`history.WASTED`)
 
 
 @dataclass(slots=True)

@@ -25,40 +25,26 @@ LATE = timedelta(hours=48)  # so long after a cost its bill may still be incompl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledCost:
-    """What a provider says that one run cost from `start` to `end` (exclusive).
-
-    Attributes:
-        account: As the provider names it.
-        run_id: Empty for what has no run's tag.
-        source: Such as ``AWS Cost Explorer``.
-        said_at: When the provider said so.
-    """
+    """What a provider says that one run cost from `start` to `end` (exclusive)."""
 
     provider: str
-    account: str
-    run_id: str
+    account: str  # as the provider names it
+    run_id: str  # empty for what has no run's tag
     start: datetime
     end: datetime
     amount_usd: Decimal
-    source: str
-    said_at: datetime
+    source: str  # such as ``AWS Cost Explorer``
+    said_at: datetime  # when the provider said so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What one run cost in a period, metered and billed.
+    """What one run cost in a period, metered and billed."""
 
-    Attributes:
-        run_id: Empty for everything in the account that has no run's tag.
-        name: The job's name; empty if this ledger does not know the run.
-        metered_usd: The run's share of the period; None if this ledger has no closed run of that id.
-        billed_usd: None if no bill has it.
-    """
-
-    run_id: str
-    name: str
-    metered_usd: Decimal | None
-    billed_usd: Decimal | None
+    run_id: str  # empty for everything in the account that has no run's tag
+    name: str  # the job's name; empty if this ledger does not know the run
+    metered_usd: Decimal | None  # the run's share of the period; None if this ledger has no closed run of that id
+    billed_usd: Decimal | None  # None if no bill has it
 
 
 def record_bills(

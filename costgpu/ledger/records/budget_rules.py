@@ -47,28 +47,17 @@ class Every(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much may be spent on what.
-
-    Attributes:
-        amount_usd: The limit of each period.
-        every: How often a period begins.
-        time_zone: IANA name: where days, weeks and months begin.
-        thresholds: Percent at which people are told; ascending, 100 is among them.
-        provider: The only provider that counts; empty for all.
-        owner: The only person whose runs count, ``user`` or ``user@host``; empty for everybody.
-        tags: The tags that a run must have to count, with these values.
-        enforce: Whether `costgpu run` refuses new runs beyond 100 %.
-    """
+    """How much may be spent on what."""
 
     name: str
-    amount_usd: Decimal
-    every: Every
-    time_zone: str = "UTC"
-    thresholds: tuple[int, ...] = DEFAULT_THRESHOLDS
-    provider: str = ""
-    owner: str = ""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    enforce: bool = False
+    amount_usd: Decimal  # the limit of each period
+    every: Every  # how often a period begins
+    time_zone: str = "UTC"  # IANA name: where days, weeks and months begin
+    thresholds: tuple[int, ...] = DEFAULT_THRESHOLDS  # percent at which people are told; ascending, 100 is among them
+    provider: str = ""  # the only provider that counts; empty for all
+    owner: str = ""  # the only person whose runs count, ``user`` or ``user@host``; empty for everybody
+    tags: Mapping[str, str] = field(default_factory=dict)  # the tags that a run must have to count, with these values
+    enforce: bool = False  # whether `costgpu run` refuses new runs beyond 100 %
 
     def same_rule(self, other: Budget) -> bool:
         """Whether the same money is counted against the same amount: what was told once need not be told again."""
@@ -100,22 +89,15 @@ class Period:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetState:
-    """How a budget stands.
-
-    Attributes:
-        spent_usd: What was spent in the period until now.
-        committed_usd: What open runs may still cost in the period under their caps.
-        open_runs: The number of those runs.
-        at_least: Whether something could not be counted: all figures are lower bounds.
-        forecast_usd: What will be spent by the end of the period at this pace; None without an end, or too early to say.
-    """
+    """How a budget stands."""
 
     budget: Budget
     period: Period
-    spent_usd: Decimal
-    committed_usd: Decimal = Decimal(0)
-    open_runs: int = 0
-    at_least: bool = False
+    spent_usd: Decimal  # what was spent in the period until now
+    committed_usd: Decimal = Decimal(0)  # what open runs may still cost in the period under their caps
+    open_runs: int = 0  # the number of those runs
+    at_least: bool = False  # whether something could not be counted: all figures are lower bounds
+    # what will be spent by the end of the period at this pace; None without an end, or too early to say
     forecast_usd: Decimal | None = None
 
     @property

@@ -47,48 +47,30 @@ POSTGRESQL_LOCK = 0x627564676574  # "budget"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBudget:
-    """A budget as the ledger has it.
+    """A budget as the ledger has it."""
 
-    Attributes:
-        number: The number of its row.
-        numbers: Those of all rows that count the same money against the same amount, this one included: what was told
-            for one of them was told.
-        set_at: When this row was written.
-    """
-
-    number: int
+    number: int  # the number of its row
+    # those of all rows that count the same money against the same amount, this one included: what was told for one of
+    # them was told
     numbers: tuple[int, ...]
-    set_at: datetime
+    set_at: datetime  # when this row was written
     budget: Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert:
-    """A threshold that was crossed, and what became of telling people.
+    """A threshold that was crossed, and what became of telling people."""
 
-    Attributes:
-        number: The number of its row.
-        period_start: When its period began; 1970 for a budget that never begins anew.
-        threshold: Percent.
-        crossed_at: When a check found it.
-        spent_usd: What was spent by then.
-        attempts: How often somebody began to tell.
-        last_attempt_at: None if nobody has.
-        delivered: Whether people were told; None while it is being tried, or nobody has.
-        told_at: When people were told; None if they were not.
-        detail: By which way the last attempt was delivered, or what failed. Never an address.
-    """
-
-    number: int
-    period_start: datetime
-    threshold: int
-    crossed_at: datetime
-    spent_usd: Decimal
-    attempts: int = 0
-    last_attempt_at: datetime | None = None
-    delivered: bool | None = None
-    told_at: datetime | None = None
-    detail: str = ""
+    number: int  # the number of its row
+    period_start: datetime  # when its period began; 1970 for a budget that never begins anew
+    threshold: int  # percent
+    crossed_at: datetime  # when a check found it
+    spent_usd: Decimal  # what was spent by then
+    attempts: int = 0  # how often somebody began to tell
+    last_attempt_at: datetime | None = None  # None if nobody has
+    delivered: bool | None = None  # whether people were told; None while it is being tried, or nobody has
+    told_at: datetime | None = None  # when people were told; None if they were not
+    detail: str = ""  # by which way the last attempt was delivered, or what failed. Never an address
 
     def due(self, now: datetime) -> bool:
         """Whether somebody should tell people now."""
@@ -99,15 +81,10 @@ class Alert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryAttempt:
-    """The alerts that this process, and no other, has to deliver.
+    """The alerts that this process, and no other, has to deliver."""
 
-    Attributes:
-        alerts: As they were before; ascending by period and threshold.
-        new: The alerts that nobody had found before.
-    """
-
-    alerts: tuple[Alert, ...] = ()
-    new: tuple[Alert, ...] = ()
+    alerts: tuple[Alert, ...] = ()  # as they were before; ascending by period and threshold
+    new: tuple[Alert, ...] = ()  # the alerts that nobody had found before
 
 
 def set_budget(ledger: Ledger, budget: Budget, at: datetime, *, replace: bool = False) -> bool:

@@ -20,19 +20,13 @@ from costgpu.version import __version__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """One answer.
-
-    Attributes:
-        workload: Its key; empty if there was none.
-        name: The script or module.
-        data: The verdict, as JSON values.
-    """
+    """One answer."""
 
     at: datetime
-    workload: str
-    name: str
+    workload: str  # its key; empty if there was none
+    name: str  # the script or module
     owner: str
-    data: Mapping[str, Any]
+    data: Mapping[str, Any]  # the verdict, as JSON values
 
 
 def record_estimate(ledger: Ledger, estimate: Estimate) -> None:

@@ -29,15 +29,7 @@ TEXTS = ("provider", "region", "instance_id", "run_id", "name", "owner", "instan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """One machine, as it was seen last; run id, name and owner are those of its tags.
-
-    Attributes:
-        purchase_option: ``on_demand`` or ``spot``.
-        started_at: It is billed from then on.
-        seen_at: It was there at least until then; exactly, if the provider has said when it ended.
-        usd_per_hour: None if its price is not known.
-        ended: Whether the provider has just said that it is gone; not kept.
-    """
+    """One machine, as it was seen last; run id, name and owner are those of its tags."""
 
     provider: str
     region: str
@@ -46,12 +38,12 @@ class Sighting:
     name: str = ""
     owner: str = ""
     instance_type: str
-    purchase_option: str
+    purchase_option: str  # ``on_demand`` or ``spot``
     tags: Mapping[str, str] = field(default_factory=dict)
-    started_at: datetime
-    seen_at: datetime
-    usd_per_hour: Decimal | None = None
-    ended: bool = False
+    started_at: datetime  # it is billed from then on
+    seen_at: datetime  # it was there at least until then; exactly, if the provider has said when it ended
+    usd_per_hour: Decimal | None = None  # None if its price is not known
+    ended: bool = False  # whether the provider has just said that it is gone; not kept
 
     def cost_usd(self) -> Decimal | None:
         """Until it was last seen; None if its price is not known."""

@@ -131,25 +131,15 @@ def _clusters(pairs: Sequence[Pair], across: svg.LogScale, up: svg.LogScale) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One candidate of the picture.
+    """One candidate of the picture."""
 
-    Attributes:
-        label: Its number in the table.
-        title: Shown when it is pointed at.
-        style: ``gpu``, ``cpu`` or ``own``.
-        seconds: Predicted, low and high.
-        usd: The same of the cost; all above zero.
-        chosen: Whether it is the recommendation.
-        front: Whether it may be part of the line of those that nothing beats.
-    """
-
-    label: str
-    title: str
-    style: str
-    seconds: tuple[float, float, float]
-    usd: tuple[float, float, float]
-    chosen: bool = False
-    front: bool = True
+    label: str  # its number in the table
+    title: str  # shown when it is pointed at
+    style: str  # ``gpu``, ``cpu`` or ``own``
+    seconds: tuple[float, float, float]  # predicted, low and high
+    usd: tuple[float, float, float]  # the same of the cost; all above zero
+    chosen: bool = False  # whether it is the recommendation
+    front: bool = True  # whether it may be part of the line of those that nothing beats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,31 +113,20 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """How good the estimates of succeeded runs were.
-
-    Attributes:
-        median_error: The median of abs(actual / estimated - 1); None without runs.
-        held: Share of the intervals in which the run ended; None without intervals.
-    """
+    """How good the estimates of succeeded runs were."""
 
     runs: int = 0
-    median_error: float | None = None
-    held: float | None = None
+    median_error: float | None = None  # the median of abs(actual / estimated - 1); None without runs
+    held: float | None = None  # share of the intervals in which the run ended; None without intervals
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetPeriod:
-    """One period of a budget, as far as the report covers it.
+    """One period of a budget, as far as the report covers it."""
 
-    Attributes:
-        start: Its first day in the report.
-        usd: Spent since the period began, by the end of each day.
-        partial: Whether the report or the time ends before the period does.
-    """
-
-    start: date
-    usd: Sequence[Decimal]
-    partial: bool
+    start: date  # its first day in the report
+    usd: Sequence[Decimal]  # spent since the period began, by the end of each day
+    partial: bool  # whether the report or the time ends before the period does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,39 +149,30 @@ class BudgetUse:
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """Everything that the report says of a period.
-
-    Attributes:
-        now: When the report was made.
-        zone: IANA name of the zone in which days begin.
-        days: The days of the period; `gpu_usd` and `cpu_usd` have an amount for each.
-        providers: Tallies by (provider, purchase option).
-        accelerators: Tallies by name; CPU machines under the empty name.
-        open_runs: Runs that have not ended, counted with what they have cost so far.
-        pairs: Estimate and actual of each run, at most `MOST_PAIRS`; `accuracy` is that of all of them.
-        unpriced: How many machines had a cost that is not known.
-        unreadable: How many open runs cannot be counted.
-    """
+    """Everything that the report says of a period."""
 
     since: datetime
     until: datetime
-    now: datetime
-    zone: str
-    days: Sequence[date]
+    now: datetime  # when the report was made
+    zone: str  # IANA name of the zone in which days begin
+    days: Sequence[date]  # the days of the period; `gpu_usd` and `cpu_usd` have an amount for each
     gpu_usd: list[Decimal]
     cpu_usd: list[Decimal]
     total: Tally = field(default_factory=Tally)
+    # tallies by (provider, purchase option)
     providers: dict[tuple[str, str], Tally] = field(default_factory=lambda: defaultdict(Tally))
+    # tallies by name; CPU machines under the empty name
     accelerators: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     outcomes: dict[CostOutcome, Tally] = field(default_factory=lambda: defaultdict(Tally))
     jobs: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
     people: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
-    open_runs: Sequence[RunView] = ()
+    open_runs: Sequence[RunView] = ()  # runs that have not ended, counted with what they have cost so far
     budgets: Sequence[BudgetUse] = ()
+    # estimate and actual of each run, at most `MOST_PAIRS`; `accuracy` is that of all of them
     pairs: Sequence[Pair] = ()
     accuracy: Accuracy = field(default_factory=Accuracy)
-    unpriced: int = 0
-    unreadable: int = 0
+    unpriced: int = 0  # how many machines had a cost that is not known
+    unreadable: int = 0  # how many open runs cannot be counted
 
     @property
     def wasted(self) -> Tally:

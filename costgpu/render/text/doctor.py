@@ -22,17 +22,11 @@ FREE = "Nothing was created, nothing was changed, nothing costs money."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What was found of one place.
+    """What was found of one place."""
 
-    Attributes:
-        name: ``aws``, ``gcp/us-central1``, ``this computer``.
-        checks: The checks in their order.
-        offer: The machine that was asked about; None if none was.
-    """
-
-    name: str
-    checks: Sequence[Check]
-    offer: Offer | None = None
+    name: str  # ``aws``, ``gcp/us-central1``, ``this computer``
+    checks: Sequence[Check]  # the checks in their order
+    offer: Offer | None = None  # the machine that was asked about; None if none was
 
 
 def doctor_text(places: Sequence[Place]) -> str:

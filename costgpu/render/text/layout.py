@@ -41,19 +41,12 @@ def cut(text: str, width: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Item]):
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        heading: Its first line.
-        cell: Its text for one item.
-        right: Whether it is aligned to the right, as numbers are.
-        width: Most characters of a cell, the others are cut off; None for no limit.
-    """
-
-    heading: str
-    cell: Callable[[Item], str]
-    right: bool = False
-    width: int | None = None
+    heading: str  # its first line
+    cell: Callable[[Item], str]  # its text for one item
+    right: bool = False  # whether it is aligned to the right, as numbers are
+    width: int | None = None  # most characters of a cell, the others are cut off; None for no limit
 
 
 def table(columns: Sequence[Column[Item]], items: Iterable[Item], gap: str = " ") -> list[str]:

@@ -137,17 +137,11 @@ def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class RunField:
-    """What is told of a run, in the JSON document and perhaps in the table, too.
+    """What is told of a run, in the JSON document and perhaps in the table, too."""
 
-    Attributes:
-        key: Its name in the document.
-        value: Its value there.
-        column: Its place in the table; None to leave it out.
-    """
-
-    key: str
-    value: Callable[[RunView], Any]
-    column: Column[RunView] | None = None
+    key: str  # its name in the document
+    value: Callable[[RunView], Any]  # its value there
+    column: Column[RunView] | None = None  # its place in the table; None to leave it out
 
 
 def run_fields(now: datetime | None) -> tuple[RunField, ...]:

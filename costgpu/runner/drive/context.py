@@ -47,53 +47,34 @@ class MachineEnded(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Services:
-    """What is outside of a run.
+    """What is outside of a run."""
 
-    Attributes:
-        provider: Name -> adapter. Raises `CostGpuError` for an unknown one.
-        connect: Opens a connection to a machine.
-        clock: Tells the time and waits.
-        folder: Private folder of all runs.
-        select: Chooses the files of a working folder that travel.
-        allow_from: Provider name -> CIDR that may reach the machine.
-        bucket: The user's bucket, where a machine leaves outputs that nobody fetches; None without one.
-    """
-
-    provider: Callable[[str], Provider]
-    connect: Connector
-    clock: Clock
-    folder: Path
-    select: Callable[[RunView], Selection]
-    allow_from: Callable[[str], str]
+    provider: Callable[[str], Provider]  # name -> adapter. Raises `CostGpuError` for an unknown one
+    connect: Connector  # opens a connection to a machine
+    clock: Clock  # tells the time and waits
+    folder: Path  # private folder of all runs
+    select: Callable[[RunView], Selection]  # chooses the files of a working folder that travel
+    allow_from: Callable[[str], str]  # provider name -> CIDR that may reach the machine
+    # the user's bucket, where a machine leaves outputs that nobody fetches; None without one
     bucket: BucketOutputs | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class RunContext:
-    """One run in the process that takes it forward.
-
-    Attributes:
-        secrets: Environment of the job; None in a process that does not have it.
-        detach_when_running: Whether to leave the run once its job runs.
-        log_position: How much of the job's output has been shown.
-        cancelling: Whether the user has cancelled.
-        error: What the command line ends with once the run is closed; None for the job's own exit code.
-        own_token: Token of the create call that this process was the first to make; empty if it was another one.
-        create_called_at: When this process last made it, monotonic; None if it has not.
-        disconnected_at: When the connection was lost, monotonic; None while there is one.
-    """
+    """One run in the process that takes it forward."""
 
     journal: RunJournal
     services: Services
     observer: Observer
-    secrets: Mapping[str, str] | None = None
-    detach_when_running: bool = False
-    log_position: LogPosition = field(default_factory=LogPosition)
-    cancelling: bool = False
+    secrets: Mapping[str, str] | None = None  # environment of the job; None in a process that does not have it
+    detach_when_running: bool = False  # whether to leave the run once its job runs
+    log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
+    cancelling: bool = False  # whether the user has cancelled
+    # what the command line ends with once the run is closed; None for the job's own exit code
     error: CostGpuError | None = None
-    own_token: str = ""
-    create_called_at: float | None = None
-    disconnected_at: float | None = None
+    own_token: str = ""  # token of the create call that this process was the first to make; empty if it was another one
+    create_called_at: float | None = None  # when this process last made it, monotonic; None if it has not
+    disconnected_at: float | None = None  # when the connection was lost, monotonic; None while there is one
     _accounts: dict[str, str] = field(default_factory=dict)
     _host: Host | None = None
 

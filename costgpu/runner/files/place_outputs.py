@@ -42,19 +42,12 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedOutputs:
-    """What came home. All of it is on this machine: the other one may end.
+    """What came home. All of it is on this machine: the other one may end."""
 
-    Attributes:
-        files: Number of outputs in their places.
-        bytes: Size of those.
-        replaced: Where that is kept which was in their places.
-        stuck: Outputs that are here, but not in their places.
-    """
-
-    files: int
-    bytes: int
-    replaced: tuple[Path, ...] = ()
-    stuck: tuple[Stuck, ...] = ()
+    files: int  # number of outputs in their places
+    bytes: int  # size of those
+    replaced: tuple[Path, ...] = ()  # where that is kept which was in their places
+    stuck: tuple[Stuck, ...] = ()  # outputs that are here, but not in their places
 
     @property
     def problem(self) -> RunError | None:
@@ -269,20 +262,13 @@ def _check_paths(entries: Sequence[FileEntry]) -> None:
 
 @dataclass
 class _Group:
-    """Outputs whose names this file system tells from each other.
+    """Outputs whose names this file system tells from each other."""
 
-    Attributes:
-        number: 0 for all that can be put in their places; from 1 on for those whose place one of the former has.
-        clashes: Output -> the one in group 0 that has its place.
-        files: Names as the file system compares them -> output.
-        folders: The same for the folders above them -> an output in it.
-    """
-
-    number: int
+    number: int  # 0 for all that can be put in their places; from 1 on for those whose place one of the former has
     entries: list[FileEntry] = field(default_factory=list)
-    clashes: dict[str, str] = field(default_factory=dict)
-    files: dict[str, str] = field(default_factory=dict)
-    folders: dict[str, str] = field(default_factory=dict)
+    clashes: dict[str, str] = field(default_factory=dict)  # output -> the one in group 0 that has its place
+    files: dict[str, str] = field(default_factory=dict)  # names as the file system compares them -> output
+    folders: dict[str, str] = field(default_factory=dict)  # the same for the folders above them -> an output in it
 
     def clash(self, name: str, parents: list[str]) -> str | None:
         """The output that has this place already."""

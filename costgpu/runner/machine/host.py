@@ -26,19 +26,14 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The files of a working folder that travel.
-
-    Attributes:
-        files: Sorted by path, with checksums.
-        links: Symbolic links inside the folder: path -> target; the target is relative to the link's own folder.
-        folders: Those in which nothing travels; a job may expect to find them and write into them.
-        left_out: Pattern or reason -> number of files and whole folders that it kept back.
-    """
+    """The files of a working folder that travel."""
 
     root: Path
-    files: tuple[FileEntry, ...]
+    files: tuple[FileEntry, ...]  # sorted by path, with checksums
+    # symbolic links inside the folder: path -> target; the target is relative to the link's own folder
     links: Mapping[str, str] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()  # those in which nothing travels; a job may expect to find them and write into them
+    # pattern or reason -> number of files and whole folders that it kept back
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -49,19 +44,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The one-run keys, as paths in the run's private folder and as text.
+    """The one-run keys, as paths in the run's private folder and as text."""
 
-    Attributes:
-        user_private: File with the private key to log in with (mode 0600).
-        user_public: ``ssh-ed25519 AAAA...``: what the machine lets in.
-        host_private: OpenSSH private key that the machine identifies itself with. Never printed.
-        host_public: Its public half, the only one that is believed.
-    """
-
-    user_private: Path
-    user_public: str
-    host_private: str = field(repr=False)
-    host_public: str
+    user_private: Path  # file with the private key to log in with (mode 0600)
+    user_public: str  # ``ssh-ed25519 AAAA...``: what the machine lets in
+    host_private: str = field(repr=False)  # OpenSSH private key that the machine identifies itself with. Never printed
+    host_public: str  # its public half, the only one that is believed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

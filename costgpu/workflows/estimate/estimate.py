@@ -28,24 +28,16 @@ from costgpu.workflows.reporter import Reporter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """An answer with what it rests on, and what else there is to say.
-
-    Attributes:
-        log: File with the program's output; None if nothing was run.
-        today: Day from which the age of prices is counted.
-        advice: Changes that would make the job cheaper, best first.
-        own: The job on the user's own GPU; None without one.
-        notebooks: Free notebook services that lend a GPU.
-        energy: kWh of this machine and of each row of the verdict's table; None if not asked for.
-    """
+    """An answer with what it rests on, and what else there is to say."""
 
     verdict: Verdict
     profile: WorkloadProfile
-    log: str | None
-    today: date
-    advice: tuple[Advice, ...]
-    own: Ownership | None
-    notebooks: tuple[FreeNotebook, ...]
+    log: str | None  # file with the program's output; None if nothing was run
+    today: date  # day from which the age of prices is counted
+    advice: tuple[Advice, ...]  # changes that would make the job cheaper, best first
+    own: Ownership | None  # the job on the user's own GPU; None without one
+    notebooks: tuple[FreeNotebook, ...]  # free notebook services that lend a GPU
+    # kWh of this machine and of each row of the verdict's table; None if not asked for
     energy: tuple[tuple[Prediction, float], ...] | None
 
 

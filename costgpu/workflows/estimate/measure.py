@@ -100,16 +100,11 @@ def _files(count: int, kind: str = "") -> str:
 
 @dataclass(frozen=True, slots=True)
 class ProfileSource:
-    """A profile and where it is from.
-
-    Attributes:
-        log: File with the program's output; None if nothing was run.
-        epochs: Epochs still to be applied; None where the profile has them already.
-    """
+    """A profile and where it is from."""
 
     profile: WorkloadProfile
-    log: str | None
-    epochs: float | None
+    log: str | None  # file with the program's output; None if nothing was run
+    epochs: float | None  # epochs still to be applied; None where the profile has them already
 
 
 def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) -> ProfileSource:

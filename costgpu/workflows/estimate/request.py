@@ -22,12 +22,9 @@ MOST_STEPS = 1e15
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptOptions:
-    """What to measure or run, as texts: time spans ``90s`` or ``2h``.
+    """What to measure or run, as texts: time spans ``90s`` or ``2h``."""
 
-    Attributes:
-        command: The script or program with its arguments, the arguments of a module, or a saved profile.
-    """
-
+    # the script or program with its arguments, the arguments of a module, or a saved profile
     command: tuple[str, ...] = ()
     module: str | None = None
     python: str | None = None
@@ -48,11 +45,7 @@ class ScriptOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class EstimateRequest(ScriptOptions):
-    """The options of `costgpu estimate`, as texts: amounts of US dollars.
-
-    Attributes:
-        rows: Length of the verdict's table.
-    """
+    """The options of `costgpu estimate`, as texts: amounts of US dollars."""
 
     steps: int | None = None
     epochs: float | None = None
@@ -69,7 +62,7 @@ class EstimateRequest(ScriptOptions):
     gpus: str | None = None
     infra: tuple[str, ...] = ()
     spot: bool = False
-    rows: int = TABLE_ROWS
+    rows: int = TABLE_ROWS  # length of the verdict's table
     own: str | None = None
     own_price: str | None = None
     power_price: str | None = None

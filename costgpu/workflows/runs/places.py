@@ -30,14 +30,10 @@ from costgpu.workflows.runs.request import RunRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Places to run a job at.
-
-    Attributes:
-        verdict: The sentence that says why; empty without one.
-    """
+    """Places to run a job at."""
 
     ranked: list[LaunchPlace]
-    verdict: str
+    verdict: str  # the sentence that says why; empty without one
     notes: list[str]
 
 

@@ -45,18 +45,12 @@ from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
-    """A plan and what it takes to carry it out.
-
-    Attributes:
-        environment: Variables of the job, secrets among them.
-        refusal: Why a budget refuses the run; None if none does.
-        at: When the plan was made.
-    """
+    """A plan and what it takes to carry it out."""
 
     plan: Plan
-    environment: dict[str, str]
-    refusal: BudgetExceeded | None
-    at: datetime
+    environment: dict[str, str]  # variables of the job, secrets among them
+    refusal: BudgetExceeded | None  # why a budget refuses the run; None if none does
+    at: datetime  # when the plan was made
 
 
 def plan_run(request: RunRequest, script: Request, context: AppContext) -> PlannedRun:

@@ -21,12 +21,7 @@ MOST_PROCESSES = 999
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest(ScriptOptions):
-    """The options of `costgpu run`, as texts: amounts of US dollars.
-
-    Attributes:
-        env: ``KEY=VALUE``, or ``KEY`` from this process.
-        nproc: Number of processes under torchrun, or ``auto``.
-    """
+    """The options of `costgpu run`, as texts: amounts of US dollars."""
 
     infra: tuple[str, ...] = ()
     instance_type: str | None = None
@@ -37,13 +32,13 @@ class RunRequest(ScriptOptions):
     idle_duration: str | None = None
     outputs: tuple[str, ...] = ()
     setup: str | None = None
-    env: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()  # ``KEY=VALUE``, or ``KEY`` from this process
     env_file: str | None = None
     name: str | None = None
     tags: tuple[str, ...] = ()
     auto_shutdown: bool = True
     lease: str | None = None
-    nproc: str | None = None
+    nproc: str | None = None  # number of processes under torchrun, or ``auto``
     profile: str | None = None
     estimate: bool = True
     disk_gib: int | None = None

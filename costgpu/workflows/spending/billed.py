@@ -14,16 +14,12 @@ from costgpu.workflows.context import AppContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BilledPeriod:
-    """Metered and billed amounts of a period.
-
-    Attributes:
-        sources: Who said so, and when.
-    """
+    """Metered and billed amounts of a period."""
 
     rows: tuple[Compared, ...]
     start: datetime
     end: datetime
-    sources: list[tuple[str, datetime]]
+    sources: list[tuple[str, datetime]]  # who said so, and when
     notes: list[str]
 
 

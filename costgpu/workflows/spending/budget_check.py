@@ -37,22 +37,14 @@ _PARTLY = re.compile(r"\d+ of (\d+) delivered; failed: (#\d+(?:,#\d+)*); ")  # t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """How all budgets stand.
-
-    Attributes:
-        not_asked: Place -> why its machines are not known.
-        problems: What could not be read, written or believed.
-        undelivered: Alerts that reached nobody, in words.
-        enforced: What was done about machines, in words.
-        alive: Machines that could not be ended.
-    """
+    """How all budgets stand."""
 
     standings: Sequence[Standing]
-    not_asked: Mapping[str, str]
-    problems: Sequence[CostGpuError]
-    undelivered: Sequence[str]
-    enforced: Sequence[str]
-    alive: Sequence[str]
+    not_asked: Mapping[str, str]  # place -> why its machines are not known
+    problems: Sequence[CostGpuError]  # what could not be read, written or believed
+    undelivered: Sequence[str]  # alerts that reached nobody, in words
+    enforced: Sequence[str]  # what was done about machines, in words
+    alive: Sequence[str]  # machines that could not be ended
 
     @property
     def exit_code(self) -> int:

@@ -52,7 +52,7 @@ class Harness:
     def request(self, run_id: str = RUN, attempt: int = 1, **changes: Any) -> CreateRequest:
         """A create call."""
         until = self.clock.now().replace(microsecond=0) + timedelta(seconds=self.lease_seconds)
-        offer = offer_of(self.name, self.region, self.instance_type)
+        offer = changes.pop("offer", None) or offer_of(self.name, self.region, self.instance_type)
         values: dict[str, Any] = {"lease_until": until, "boot_script": BOOT, "tags": {"team": "vision"}, **changes}
         return request_of(offer, run_id, attempt, **values)
 

@@ -18,9 +18,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from costgpu.errors import PriceNotFound
+from costgpu.models.defaults import BOOT_DISK_GIB
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate, Prediction, Range
-from costgpu.models.provider_costs import BOOT_DISK_GIB, DEFAULT_VCPU_WATTS
+from costgpu.models.provider_costs import DEFAULT_VCPU_WATTS
 from costgpu.models.workload import Machine
 
 MINIMUM_SECONDS = 60

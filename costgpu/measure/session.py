@@ -18,7 +18,7 @@ from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import left_behind, new_scratch, read_journal, restore
-from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
+from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 TICK_SECONDS = 0.1

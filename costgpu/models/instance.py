@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from costgpu.models.defaults import SSH_PORT
 from costgpu.models.offer import Offer
-
-SSH_PORT = 22
 
 
 class InstanceState(StrEnum):

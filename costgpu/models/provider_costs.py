@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 HOURS_PER_MONTH = 730.0  # as the providers count
-BOOT_DISK_GIB = {False: 50, True: 100}  # by whether the machine has an accelerator: the images with drivers are large
 DEFAULT_VCPU_WATTS = (0.74, 3.50)
 """Watts of one vCPU, idle and at full load. Source: Cloud Carbon Footprint, published coefficients (read 2026-11-21)."""
 

@@ -10,12 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-MEASURE_FOR_SECONDS = 30.0
-"""How long a program is measured after its first step, unless the user says otherwise."""
-
-START_LIMIT_SECONDS = 180.0
-"""How long a program may take to reach its first step, unless the user says otherwise."""
-
 TensorShape = tuple[list[int], list[int], str]
 """Shape, strides and dtype name of one tensor."""
 

@@ -10,9 +10,9 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.estimator.cost import CPU_READY_SECONDS, GPU_READY_SECONDS
+from costgpu.models.defaults import BOOT_DISK_GIB
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.prediction import Prediction
-from costgpu.models.provider_costs import BOOT_DISK_GIB
 from costgpu.models.run import Lease, Option
 from costgpu.providers import registry
 from costgpu.runner.timeouts import POWER_OFF_SECONDS

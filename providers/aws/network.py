@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest
-from costgpu.models.instance import SSH_PORT, CreateRequest
+from costgpu.models.defaults import SSH_PORT
+from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.sdk import Clients

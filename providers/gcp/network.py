@@ -12,7 +12,8 @@ import re
 from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Throttled
-from costgpu.models.instance import SSH_PORT, CreateRequest
+from costgpu.models.defaults import SSH_PORT
+from costgpu.models.instance import CreateRequest
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.common import network_of
 from costgpu.providers.gcp import sdk

@@ -31,7 +31,8 @@ from costgpu.measure.log.phase import LogReading, read_phase
 from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
 from costgpu.measure.scratch import new_scratch
 from costgpu.measure.session import Outcome
-from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS, Framework, WorkloadProfile
+from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
+from costgpu.models.workload import Framework, WorkloadProfile
 from costgpu.units import format_duration
 from costgpu.version import __version__
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from costgpu.errors import UsageError
 from costgpu.estimator.verdict import Preferences
+from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.prediction import Objective
-from costgpu.models.workload import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.units import parse_duration, parse_usd
 
 MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"

@@ -27,7 +27,8 @@ from costgpu.ledger.records.budget_store import (
     unknown_budget,
 )
 from costgpu.ledger.schema import EPOCH
-from costgpu.render.text.budget import Standing, late_message, message, title
+from costgpu.render.text.alert_message import late_message, message, title
+from costgpu.render.text.budget import Standing
 from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
 from costgpu.workflows.context import AppContext, askable
 

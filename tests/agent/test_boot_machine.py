@@ -55,6 +55,7 @@ class Box:
             ["/bin/sh"], input=script.encode(), env=environment, capture_output=True, timeout=20, check=True
         )
         assert done.stderr == b""
+        until(lambda: self.watchdogs() or self.off())  # before that, `crash` would not see it
 
     def off(self) -> str:
         return (self.home / "off").read_text().strip() if (self.home / "off").exists() else ""

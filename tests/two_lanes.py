@@ -14,7 +14,7 @@ import time
 import psutil
 
 PYTEST = [sys.executable, "-m", "pytest"]
-LANES = ("emulator", "not emulator and (wire or frameworks or slow or packaging or hypothesis)")
+LANES = ("emulator or wire", "not (emulator or wire) and (frameworks or slow or packaging or hypothesis)")
 
 
 def main() -> int:

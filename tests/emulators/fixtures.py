@@ -30,23 +30,32 @@ guest_cloud_process = _process(RunningEc2, machines="nspawn", host=GATEWAY)
 guest_gce_process = _process(RunningComputeEngine, machines="nspawn", host="0.0.0.0")
 
 
-def _account(process: str, **more: str) -> Any:
-    @pytest.fixture
-    def account(
-        request: pytest.FixtureRequest, loopback: None, monkeypatch: pytest.MonkeyPatch
-    ) -> Iterator[RunningEmulator]:
-        cloud: RunningEmulator = request.getfixturevalue(process)
-        cloud.reset()
-        for name, value in {**cloud.environment(), **more}.items():  # this process's environment points at it
-            monkeypatch.setenv(name, value)
-        yield cloud
-        cloud.reset()
-
-    return account
+def _account(process: RunningEmulator, patch: pytest.MonkeyPatch, **more: str) -> Iterator[RunningEmulator]:
+    """A new account, at which this process's environment points."""
+    process.reset()
+    for name, value in {**process.environment(), **more}.items():
+        patch.setenv(name, value)
+    yield process
+    process.reset()
 
 
-cloud, gce = _account("cloud_process"), _account("gce_process")
-guest_gce = _account("guest_gce_process", **namespace.CALLER)
+@pytest.fixture
+def cloud(cloud_process: RunningEc2, loopback: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunningEmulator]:
+    yield from _account(cloud_process, monkeypatch)
+
+
+@pytest.fixture
+def gce(
+    gce_process: RunningComputeEngine, loopback: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunningEmulator]:
+    yield from _account(gce_process, monkeypatch)
+
+
+@pytest.fixture
+def guest_gce(
+    guest_gce_process: RunningComputeEngine, loopback: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunningEmulator]:
+    yield from _account(guest_gce_process, monkeypatch, **namespace.CALLER)
 
 
 @pytest.fixture

@@ -34,10 +34,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def no_child_left() -> Iterator[None]:
     """Nothing that was started is alive after the test."""
-    before = set(psutil.Process().children(recursive=True))
+    before = set(psutil.Process().children())
     yield
-    left = [p for p in psutil.Process().children(recursive=True) if p not in before]
-    assert [p for p in left if p.status() != psutil.STATUS_ZOMBIE] == []
+    left = [
+        each for child in psutil.Process().children() if child not in before for each in [child, *child.children(True)]
+    ]
+    assert [process for process in left if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def measure(

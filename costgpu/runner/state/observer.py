@@ -39,10 +39,17 @@ class Observer(Protocol):
 class NullObserver:
     """Watches nothing; Ctrl-C cancels."""
 
-    def changed(self, *_: object) -> None:
+    def changed(self, _view: RunView) -> None:
         """Nothing."""
 
-    waiting = output = note = changed
+    def waiting(self, _view: RunView, what: str) -> None:
+        """Nothing."""
+
+    def output(self, stream: LogStream, data: bytes) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
 
     def interrupted(self, _view: RunView) -> Answer:
         """Cancel."""

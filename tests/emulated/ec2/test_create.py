@@ -1,4 +1,7 @@
-"""Creating on AWS: what is in the call, and that there is never a second machine."""
+"""Creating on AWS: what is in the call, and that there is never a second machine.
+
+One long file: the cases share one emulated account, and are told apart by one answer of it each.
+"""
 
 import base64
 import gzip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import functools
 import os
 import threading
 from collections.abc import Coroutine
@@ -51,13 +50,25 @@ class BackgroundLoop:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-@functools.cache
+_shared: BackgroundLoop | None = None
+_lock = threading.Lock()
+
+
 def shared() -> BackgroundLoop:
-    """The one loop of this process, started on first use. Should two threads come first at once, two do no harm."""
-    loop = BackgroundLoop()
-    atexit.register(loop.stop)
-    return loop
+    """The one loop of this process, started on first use."""
+    global _shared  # noqa: PLW0603 - one per process is the point
+    with _lock:
+        if _shared is None:
+            _shared = BackgroundLoop()
+            atexit.register(_shared.stop)
+        return _shared
 
 
-if hasattr(os, "register_at_fork"):  # after a fork the child has no such thread: it starts its own
-    os.register_at_fork(after_in_child=shared.cache_clear)
+def _forget() -> None:
+    """After a fork the child has no such thread: it starts its own."""
+    global _shared, _lock
+    _shared, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -36,9 +36,8 @@ def no_child_left() -> Iterator[None]:
     """Nothing that was started is alive after the test."""
     before = set(psutil.Process().children())
     yield
-    left = [
-        each for child in psutil.Process().children() if child not in before for each in [child, *child.children(True)]
-    ]
+    started = [child for child in psutil.Process().children() if child not in before]
+    left = [process for child in started for process in (child, *child.children(recursive=True))]
     assert [process for process in left if process.status() != psutil.STATUS_ZOMBIE] == []
 
 

@@ -151,7 +151,7 @@ def energy_kwh(prediction: Prediction, machine: Machine) -> float:
     offer, spec = prediction.candidate.offer, prediction.candidate.accelerator
     run = prediction.run_seconds.value
     if offer is None:
-        if spec is not None:
+        if spec is not None:  # an own GPU
             return own_watts(prediction) * run / 3.6e6
         return vcpu_watts(DEFAULT_VCPU_WATTS, machine.cores * VCPUS_PER_CORE, 1.0) * run / 3.6e6
     costs = prediction.candidate.costs

@@ -98,7 +98,7 @@ class StepWork:
     # FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3`` (dense, of stride 1: fp32 libraries have a
     # cheaper algorithm for it, Winograd), ``conv_unusual`` (grouped, or not two-dimensional), ``attention``
     flops: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    bytes_moved: float = 0.0  # bytes of every kernel, inputs plus outputs, with the factors below
+    bytes_moved: float = 0.0  # bytes of every kernel, inputs plus outputs, with the factors above
     kernels: float = 0.0  # number of kernels launched
     unruled_bytes: float = 0.0  # part of `bytes_moved` in ops whose time it does not tell
     syncs: float = 0.0  # number of times that the host waits for a value (`.item()`)

@@ -104,12 +104,12 @@ def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | 
         measured: Earlier runs of this very job there; they count for the whole job with the same number of steps.
     """
     modelled = _modelled(workload, candidate)
-    if measured is None or not applies(measured, workload.scope, scope_of(workload.profile)):
+    if measured is None or not is_same_job(measured, workload.scope, scope_of(workload.profile)):
         return modelled
     return as_measured(modelled, measured)
 
 
-def applies(speed: MeasuredSpeed, scope: Scope, own: Scope) -> bool:
+def is_same_job(speed: MeasuredSpeed, scope: Scope, own: Scope) -> bool:
     """Whether that was this job: all of it, with as many steps.
 
     Args:

@@ -176,7 +176,7 @@ def _row(
         "x_Owner": run.owner or None,
         "x_RunId": run.run_id,
     }
-    return {name: known.get(name) for name in COLUMNS}
+    return dict.fromkeys(COLUMNS) | known
 
 
 def _time(at: datetime) -> str:

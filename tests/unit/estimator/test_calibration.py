@@ -26,7 +26,7 @@ from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
 from costgpu.estimator.interval import Z80, sigma_of_runs
 from costgpu.estimator.op_costs import StepWork
-from costgpu.estimator.predict import applies, as_measured
+from costgpu.estimator.predict import as_measured, is_same_job
 from costgpu.estimator.scope import Scope
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, MeasuredSpeed, Provenance
@@ -239,11 +239,11 @@ def test_it_decides_the_verdict() -> None:
     ],
 )
 def test_only_the_same_job_counts(steps: float | None, wanted: Scope, meant: bool) -> None:
-    assert applies(speed(steps=steps), wanted, WHOLE) is meant
+    assert is_same_job(speed(steps=steps), wanted, WHOLE) is meant
 
 
 def test_a_script_of_unknown_length_was_not_this_long() -> None:
-    assert not applies(speed(steps=None), WHOLE, EPOCH)
+    assert not is_same_job(speed(steps=None), WHOLE, EPOCH)
 
 
 def test_the_interval_narrows_with_every_run_and_never_below_five_percent() -> None:

@@ -137,6 +137,7 @@ PLANTED = st.builds(
 @given(PLANTED)
 def test_every_row_conforms_and_rows_add_up_to_what_was_recorded(planted: Closed) -> None:
     (run,) = runs_of(planted)
+    assert all(set(row) == set(focus.COLUMNS) for row in focus.rows_of(run, NAMES)), "each value has its column"
     rows = rows_in("".join(focus.as_focus([run], NAMES)))
     for row in rows:
         conforms(row)

@@ -25,6 +25,7 @@ class CostGpuError(Exception):
 
     def __init_subclass__(cls, *, exit_code: int | None = None) -> None:
         """Every class of this module has an exit code of its own; one from elsewhere may inherit its parent's."""
+        super().__init_subclass__()
         if exit_code is not None:
             cls.exit_code = exit_code
 

@@ -13,10 +13,11 @@ from pytest_socket import disable_socket, enable_socket
 import tests.fake_cloud.spec  # noqa: F401 - makes the provider of many tests known
 from tests.properties import PROFILE
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # so in the background of a script: what is started here inherits it
+# Ignored in the background of a script, or under nohup, and so in all that is started here: restored.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 for profile, count in (("fast", 15), ("thorough", 100)):
     settings.register_profile(profile, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -11,14 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from costgpu.render.html import svg
-from costgpu.render.html.spending_summary import Pair
 from costgpu.render.phrases import counted, visible
 from costgpu.render.text.layout import cut
 from costgpu.units import format_duration
+
+if TYPE_CHECKING:
+    from costgpu.render.html.spending_summary import Pair  # which a verdict's page does without: it needs the ledger
 
 MOST_POINTS = 300  # with more, near ones become one mark
 SQUARE = 14  # pixels, inside of which marks are near

@@ -37,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Words, a picture with its legend of (class, words), and the numbers; no picture if there is nothing to draw."""
+    """Words, perhaps a picture with its legend of (class, words), and the numbers."""
 
     title: str = ""
     description: str = ""

@@ -94,7 +94,7 @@ def together(tallies: Iterable[Tally]) -> Tally:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Estimated and actual seconds of a `gpu` or `cpu` run, from the create call to its end, and the interval."""
+    """Estimated and actual seconds of a run, from the create call to its end, and the interval."""
 
     run_id: str
     name: str
@@ -103,7 +103,7 @@ class Pair:
     low: float | None
     high: float | None
     actual: float
-    style: str
+    style: str  # ``gpu`` or ``cpu``, its class in the style sheet
 
     @property
     def inside(self) -> bool | None:
@@ -337,12 +337,14 @@ class _Adder:
         summary, (began, ended, nano) = self._summary, metered
         by_day = summary.gpu_usd if accelerator else summary.cpu_usd
         inside = Decimal(0)
-        for day, part in self._calendar.split(*metered) if nano else ():
+        parts = self._calendar.split(*metered) if nano else []
+        for day, part in parts:
             by_day[day] += part
             inside += part
         for budget, counted in self._budgets if nano else ():
             if counted.includes(provider=place[0], owner=owner, name=name, tags=tags):
-                for day, part in self._calendars[budget.time_zone].split(*metered):
+                calendar = self._calendars[budget.time_zone]
+                for day, part in parts if calendar is self._calendar else calendar.split(*metered):
                     self._spent[budget.name][day] += part
         seconds = max(0, min(ended, self._high) - max(began, self._low)) / 1e6
         tallies = (

@@ -95,6 +95,7 @@ def test_the_policy_is_printed_byte_for_byte(here: Here, root: Path, cloud: str,
     ("words", "said"),
     [
         (("--policy", "azure"), "aws or gcp"),
+        (("--policy", "local"), "aws or gcp"),
         (("--infra", "azure"), "azure is not a place"),
         (("--infra", "aws/"), "aws/ is not a place"),
         (("--infra", "local/here"), "local/here is not a place"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.here import Result, told
+from tests.cli.here import Here, Result, told
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -21,10 +21,10 @@ def costgpu(*words: str, cwd: Path | None = None) -> Result:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A profile of a short measurement."""
-    folder = tmp_path_factory.mktemp("profile")
-    target = folder / "profile.json"
+    place = Here.make(tmp_path_factory.mktemp("profile"))
+    target = place.project / "profile.json"
     words = ["estimate", "--python", sys.executable, "--measure-for", "1s", "--save", str(target)]
-    costgpu(*words, str(SCRIPTS / "loader.py"), "--epochs", "200000", cwd=folder).check(
+    place.told(*words, str(SCRIPTS / "loader.py"), "--epochs", "200000").check(
         0, out="output.log", err="Profile written"
     )
     return target
@@ -143,7 +143,7 @@ def test_a_saved_profile_is_replaced_and_nothing_beside_it(saved: Path, tmp_path
     target, part = tmp_path / "profile.json", tmp_path / "profile.json.part"
     target.write_bytes(saved.read_bytes())
     part.write_text("mine")
-    words = ["estimate", "--python", sys.executable, "--measure-for", "1s", "--save", str(target)]
+    words = ["estimate", "--python", sys.executable, "--steps", "30", "--save", str(target)]
     costgpu(*words, str(SCRIPTS / "loader.py"), cwd=tmp_path).check(0)
     assert target.read_bytes() != saved.read_bytes()
     assert part.read_text() == "mine"

@@ -1,7 +1,8 @@
 """Providers that break the contract, one sentence each: the checks must see every one of them."""
 
+import contextlib
 import itertools
-import time
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,10 +12,12 @@ from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceR
 from costgpu.models.offer import Offer
 from costgpu.models.run import EndedBy
 from costgpu.providers.base import OrphanedResource, OwnedResources
+from tests.contract.test_contract import CLIENTS
 from tests.fake_cloud import FakeProvider
 
 BREACHES: dict[str, list[type[FakeProvider]]] = {}
 _numbers = itertools.count()
+_all_have_looked = threading.Barrier(CLIENTS)
 
 
 def breaks(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -51,7 +54,8 @@ def create__looks_and_then_creates(self: FakeProvider, request: CreateRequest) -
     known = self.cloud.instances.get(self.cloud.by_token.get(request.token, ""))
     if known is not None:
         return known.describe()
-    time.sleep(0.05)
+    with contextlib.suppress(threading.BrokenBarrierError):  # a check that creates one alone
+        _all_have_looked.wait(5)
     self.cloud.by_token.pop(request.token, None)
     return FakeProvider.create(self, request)
 

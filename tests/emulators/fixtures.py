@@ -55,6 +55,7 @@ def gce(
 def guest_gce(
     guest_gce_process: RunningComputeEngine, loopback: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RunningEmulator]:
+    guest_control.set_traits(None)
     yield from _account(guest_gce_process, monkeypatch, **namespace.CALLER)
 
 

@@ -1,11 +1,16 @@
 """The emulated Compute Engine is as strict as Google: what costgpu must not send is refused, through Google's own client."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+from tests.cli.here import alive
 from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.compute_engine.google_client import Google, refused, soon
+from tests.emulators.emulator_client import ROOT
+from tests.until import until
 
 
 def _ends(seconds: float = 600, **more: Any) -> dict[str, Any]:
@@ -44,3 +49,12 @@ def _ends(seconds: float = 600, **more: Any) -> dict[str, Any]:
 def test_wrong_values_are_refused_at_once(gce: RunningComputeEngine, fields: dict[str, Any], words: str) -> None:
     assert words in refused(Google(gce).insert, **fields)
     assert gce.instances() == []
+
+
+def test_an_emulator_ends_with_its_starter() -> None:
+    script = (
+        "from tests.emulators.compute_engine.client import RunningComputeEngine; import os\n"
+        "print(RunningComputeEngine.launch()._process.pid, flush=True); os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    until(lambda: not alive(int(done.stdout)))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators.compute_engine.client import RunningComputeEngine
-from tests.emulators.compute_engine.google_client import Google
+from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
+from tests.emulators.compute_engine.google_client import Google, done
 from tests.emulators.compute_engine.metadata_server import Metadata, etag
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
@@ -52,6 +52,41 @@ def test_googles_startup_script_runs_at_every_boot(guest_gce: RunningComputeEngi
     inside.run("systemctl", "reboot")
     guest_control.until(lambda: boots() == "boot\nboot\n", 30)
     assert [each["state"] for each in guest_gce.instances()] == ["RUNNING"], "a reboot from within is no stop"
+
+
+def test_firewall_rules_decide_who_reaches_port_22(guest_gce: RunningComputeEngine) -> None:
+    google = Google(guest_gce)
+    google.made(tags={"items": ["run"]})
+    google.made(name="other")
+    vm, other = (google.get(name).network_interfaces[0].access_configs[0].nat_i_p for name in ("vm", "other"))
+    stranger = ("169.254.169.254", 0)  # another address of this side
+    guest_control.until(lambda: knock(vm) and knock(other), 60)
+    assert knock(vm, stranger), "the default network lets everybody in"
+    ours = {
+        "name": "ours",
+        "source_ranges": ["198.18.0.1/32"],
+        "priority": 900,
+        "target_tags": ["run"],
+        "allowed": [{"I_p_protocol": "tcp", "ports": ["22"]}],
+    }
+    others = {**ours, "name": "others", "source_ranges": ["0.0.0.0/0"], "priority": 901, "denied": ours["allowed"]}
+    del others["allowed"]
+    for rule in (others, ours):
+        done(google.wait(google.firewalls.insert_unary(project=PROJECT, firewall_resource=rule)))
+    assert knock(vm)
+    assert not knock(vm, stranger)
+    assert knock(other, stranger), "rules with a tag are for those who have it"
+    done(google.wait(google.firewalls.delete_unary(project=PROJECT, firewall="ours")))
+    assert not knock(vm)
+
+
+def knock(address: str, source: tuple[str, int] | None = None) -> bool:
+    """Whether somebody answers on the port of SSH."""
+    try:
+        with socket.create_connection((address, 22), 5, source_address=source) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
 
 
 def test_who_waits_for_a_change_does_not_keep_it_from_being_told() -> None:

@@ -18,6 +18,12 @@ from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
 probe: Any = script_loops  # for Python 3.8, without types
 
 
+class Options(dict[str, int]):
+    """A common class of settings: an attribute is a key, and one that is not there is an error of another kind."""
+
+    __getattr__ = dict.__getitem__
+
+
 class Args:
     epochs = 7
 
@@ -41,6 +47,7 @@ NAMES: dict[str, Any] = {
     "data": list(range(10)),
     "n": 3,
     "config": {"epochs": 5, "flag": True},
+    "options": Options(steps=40),
     "explode": explode,
     "itertools": itertools,
     "endless": itertools.count(),
@@ -69,6 +76,7 @@ def trips(text: str) -> float:
         ("itertools.count()", math.inf),
         ("itertools.cycle(data)", math.inf),
         ("range(config['epochs'])", 5),
+        ("range(options['steps'])", 40),
         ("range(math.ceil(len(data) / n))", 4),
         ("data[2:5]", 3),
         ("['train', 'val']", 2),

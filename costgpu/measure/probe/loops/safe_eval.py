@@ -59,8 +59,9 @@ class Evaluator:
             if isinstance(index, ast.Slice):
                 parts = [None if n is None else self.value(n) for n in (index.lower, index.upper, index.step)]
                 return range(*slice(*parts).indices(len(base)))
-            sized = hasattr(base, "shape") and isinstance(node.value, ast.Attribute)
-            if sized or isinstance(base, (dict, list, tuple)):
+            if isinstance(base, (dict, list, tuple)) or (
+                isinstance(node.value, ast.Attribute) and hasattr(base, "shape")
+            ):
                 return base[self.value(index)]
             raise Unknown("subscript")
         if isinstance(node, ast.BinOp) and type(node.op) in self.BINARY:

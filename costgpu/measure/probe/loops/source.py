@@ -136,8 +136,8 @@ def training_functions(tree):
     training = {name for name, calls in bodies.items() if "backward" in calls}
     grown = True
     while grown:
-        told = training - {"train", "step", "forward"}
-        more = {name for name, calls in bodies.items() if name not in training and calls & told}
+        telling = training - {"train", "step", "forward"}
+        more = {name for name, calls in bodies.items() if name not in training and calls & telling}
         grown = bool(more)
         training |= more
     return training

@@ -173,8 +173,8 @@ class FakeCuda:
             if self.place(device) is not self.cpu:  # a CUDA one is where tensors are made anyway
                 inner(device)
 
-        def set_default_tensor_type(inner, kind):
-            inner(kind.replace("torch.cuda.", "torch.") if isinstance(kind, str) else kind)
+        def set_default_tensor_type(inner, t):  # its name in torch
+            inner(t.replace("torch.cuda.", "torch.") if isinstance(t, str) else t)
 
         def make_context(inner, context, device):  # with torch.device("cuda"):
             inner(context, self.place(device))

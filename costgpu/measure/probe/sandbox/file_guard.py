@@ -319,15 +319,31 @@ class FileGuard:
                 path = self.read_path(path)
             return real_stat(path, *args, **kwargs)
 
+        guarded = {
+            "open": guarded_os_open,
+            "remove": guarded_remove,
+            "unlink": guarded_remove,
+            "stat": guarded_stat,
+            "rename": guarded_rename,
+            "replace": guarded_rename,
+            "link": guarded_link,
+            "symlink": guarded_symlink,
+            "truncate": guarded_truncate,
+            "mkdir": guarded_mkdir,
+            "rmdir": guarded_rmdir,
+            "chmod": keeping("chmod"),
+            "utime": keeping("utime"),
+        }
+        instead = {id(getattr(os, name)): function for name, function in guarded.items()}
+        instead[id(real_open)] = guarded_open
+        accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.8 to 3.10 bind these functions early
+        for name, bound in list(vars(accessor).items()) if accessor else ():
+            if id(bound) in instead:
+                setattr(accessor, name, staticmethod(instead[id(bound)]))
+        for name, function in guarded.items():
+            setattr(os, name, function)
         builtins.open = io.open = guarded_open
-        os.open, os.remove, os.unlink, os.stat = guarded_os_open, guarded_remove, guarded_remove, guarded_stat
-        os.rename, os.replace, os.link, os.symlink = guarded_rename, guarded_rename, guarded_link, guarded_symlink
-        os.truncate, os.mkdir, os.rmdir, shutil.rmtree = guarded_truncate, guarded_mkdir, guarded_rmdir, guarded_rmtree
-        os.chmod, os.utime = keeping("chmod"), keeping("utime")
-        accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.8 and 3.9 bind os.* early
-        for name in ("open", "stat", "unlink", "rename", "replace", "mkdir", "rmdir", "symlink"):
-            if hasattr(accessor, name):
-                setattr(accessor, name, staticmethod(getattr(os, name)))
+        shutil.rmtree = guarded_rmtree
         sys.addaudithook(self.audit)
 
     def audit(self, event, args):

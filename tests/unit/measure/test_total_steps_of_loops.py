@@ -284,3 +284,13 @@ def exactly(shape: Shape, folder: Path, observed: int, steps: int) -> None:
     assert len(run(shape, folder)[0]) == steps, write(shape)
     total = total_steps(measured(shape, folder, observed), ended=False)
     assert (total.kind, total.steps) == (TotalKind.EXACT, steps), f"{total}\n{write(shape)}"
+
+
+def test_a_snapshot_cites_the_test_that_ends_a_loop(folder: Path) -> None:
+    shape = Shape(inner="forever", order=("step", "inc", "check"), limit=5)
+    lines = write(shape).splitlines()
+    (loop,) = run(shape, folder, 1)[1][0]["loops"]
+    (bound,) = loop["bounds"]
+    cited = [loop["line"], bound["step_line"], bound["counters"][0]["increment_line"], bound["line"]]
+    assert [lines[line - 1].strip() for line in cited] == ["while True:", "step(locals())", "c += 1", "if c >= 5:"]
+    assert (bound["test"], bound["left"], bound["right"]) == ("c >= 5", 0, 5)

@@ -1,4 +1,4 @@
-"""Runs what `make test` leaves out, as two pytest processes at once: emulated clouds mostly wait, and the rest computes.
+"""Runs what `make test` leaves out, as two pytest processes at once: emulated clouds and installers mostly wait, and the rest computes.
 
     python -m tests.two_lanes [pytest arguments]
 
@@ -14,7 +14,7 @@ import time
 import psutil
 
 PYTEST = [sys.executable, "-m", "pytest"]
-LANES = ("emulator or wire", "not (emulator or wire) and (frameworks or slow or packaging or hypothesis)")
+LANES = ("emulator or wire or packaging", "not (emulator or wire or packaging) and (frameworks or slow or hypothesis)")
 
 
 def main() -> int:

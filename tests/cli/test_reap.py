@@ -5,13 +5,14 @@ import os
 import re
 import signal
 import sys
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from costgpu.clock import ManualClock
+from costgpu.clock import ManualClock, SystemClock
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Identity
@@ -65,22 +66,25 @@ def test_all_is_well(here: Here) -> None:
     assert (document["schema"], document["version"], document["orphans"]) == ("costgpu.reap", 1, [])
 
 
+@pytest.fixture
+def an_hour_later() -> Iterator[Callable[[], object]]:
+    """Moves the time of commands in this process on."""
+    moved = mock.patch.object(SystemClock, "now", return_value=datetime.now(UTC) + timedelta(hours=1))
+    yield moved.start
+    moved.stop()
+
+
 @pytest.mark.slow
-def test_a_machine_past_its_lease_is_listed_and_only_with_yes_ended(here: Here) -> None:
-    here.detached("--no-auto-shutdown", "--lease", "30s", "train.py")
+def test_a_machine_past_its_lease_is_listed_and_only_with_yes_ended(
+    here: Here, an_hour_later: Callable[[], object]
+) -> None:
+    here.detached("--no-auto-shutdown", "--lease", "30m", "train.py")
     here.told("reap").check(0, out="")
     kill_guards(here)
-    lease = here.last().lease_until
-    assert lease is not None
-    document: dict[str, list[object]] = {}
-
-    def past() -> bool:
-        document.update(json.loads(here.told("reap", "--json").out))
-        return bool(document["orphans"])
-
-    until(past)
+    an_hour_later()
+    assert json.loads(here.told("reap", "--json").out)["orphans"]
     assert here.living()
-    looked = here.costgpu("reap").check(48)
+    looked = here.told("reap").check(48)
     assert "past its lease" in " ".join(looked.out.split())
     assert looked.out.endswith("Together free.\nNothing was changed. End them with: costgpu reap --yes\n")
     assert looked.err == ("costgpu: 1 machine that no run wants any more: free.\nhint: costgpu reap --yes ends them.\n")
@@ -126,11 +130,11 @@ def test_yes_brings_home_what_is_finished_and_ends_what_never_began(here: Here) 
 
 
 @pytest.mark.slow
-def test_no_ledger_at_all_is_no_reason_to_let_machines_run(here: Here) -> None:
-    here.detached("--no-auto-shutdown", "--lease", "30s", "train.py")
+def test_no_ledger_at_all_is_no_reason_to_let_machines_run(here: Here, an_hour_later: Callable[[], object]) -> None:
+    here.detached("--no-auto-shutdown", "--lease", "30m", "train.py")
     kill_guards(here)
+    an_hour_later()
     with mock.patch.dict(here.environment, COSTGPU_LEDGER_URL="mysql://h/d"):
-        until(lambda: bool(json.loads(here.told("reap", "--json").out)["orphans"]))
         seen = here.told("reap")
         assert (seen.code, "Only the tags on the machines count" in seen.err) == (48, True)
     with mock.patch.dict(here.environment, COSTGPU_LEDGER_URL="postgresql://nobody@127.0.0.1:1/none"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.packaging
 Costgpu = Callable[..., "subprocess.CompletedProcess[str]"]
 RUN = ("run", "--infra", "lab", "--no-estimate", "-t", "bench-2", "--python", sys.executable, "--max-cost", "1", "-y")
 

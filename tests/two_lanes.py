@@ -1,4 +1,4 @@
-"""Runs what `make test` leaves out, as two pytest processes at once: emulated clouds and installers mostly wait, and the rest computes.
+"""Runs what `make test` leaves out, as two pytest processes: clouds and installers mostly wait, the rest computes.
 
     python -m tests.two_lanes [pytest arguments]
 

@@ -1,5 +1,6 @@
 """`costgpu reap` on this machine: what has outlived its lease or its client is ended, and nothing else."""
 
+import contextlib
 import json
 import os
 import re
@@ -50,7 +51,8 @@ def kill_guards(here: Here) -> None:
             continue
         ours = str(here.data / "machines") in words
         if ours and any(word in words for word in ("\0host\0", "watchdog.sh", "costgpu-agent", "\0daemon")):
-            os.kill(int(entry.name), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
 def _timeless(text: str) -> str:

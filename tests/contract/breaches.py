@@ -55,7 +55,7 @@ def create__looks_and_then_creates(self: FakeProvider, request: CreateRequest) -
     if known is not None:
         return known.describe()
     with contextlib.suppress(threading.BrokenBarrierError):  # a check that creates one alone
-        _all_have_looked.wait(5)
+        _all_have_looked.wait(60)
     self.cloud.by_token.pop(request.token, None)
     return FakeProvider.create(self, request)
 

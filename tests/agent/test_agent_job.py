@@ -190,7 +190,7 @@ def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
     began = time.monotonic()
     machine.host.cancel()
     status = machine.follow()
-    assert time.monotonic() - began > 0.8
+    assert 0.8 < time.monotonic() - began < 4
     assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 137)
     # By its supervisor when the grace was over: the guard, which waits 10 s longer, has other words.
     assert machine.read("exit.json")["detail"] == "The job was ended by signal 9."
@@ -361,11 +361,11 @@ def test_a_silent_connection_is_given_up(new_machine: Callable[..., Machine]) ->
         machine.follow()
 
 
-def test_following_ends_without_a_sign_of_life(new_machine: Callable[..., Machine]) -> None:
-    machine = new_machine(keepalive_seconds=1000)
-    machine.run("import time\nopen('up', 'w').close()\ntime.sleep(1)")
+def test_following_ends_at_once_after_the_last_instruction(machine: Machine) -> None:
+    machine.run("import time\nopen('up', 'w').close()\ntime.sleep(1)\nprint(repr(time.time()), flush=True)")
     until((machine.home / "work/up").exists)
-    assert machine.follow().exit_code == 0
+    machine.follow()
+    assert time.time() - float(machine.stdout) < 1.5  # 0.1 s when nothing else is running
 
 
 def test_following_begins_before_the_start(machine: Machine) -> None:

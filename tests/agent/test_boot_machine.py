@@ -124,7 +124,7 @@ def test_the_deadline_powers_off(box: Box) -> None:
     [
         (None, {"lifetime": 1}, "lifetime"),
         (None, {"unclaimed": 1}, "unclaimed"),
-        ("900 {boot} {earlier}\n", {"lifetime": 901}, "lifetime"),  # it goes on within a boot
+        ("900 {boot} {earlier}\n", {"lifetime": 1000}, "lifetime"),  # it goes on within a boot
         *((rubbish, {"deadline": 1}, "deadline") for rubbish in ("", "x y z", "-5 b 1", "12")),  # it starts again
     ],
 )

@@ -60,7 +60,7 @@ def test_create_waits_for_nothing(harness: Harness) -> None:
     provider.create(harness.request(attempt=2))  # an SDK takes its time to load
     before = harness.clock.monotonic()
     made = provider.create(harness.request())
-    assert harness.clock.monotonic() - before < 30
+    assert harness.clock.monotonic() - before < 5
     assert made.state in (InstanceState.PENDING, InstanceState.RUNNING)
 
 
@@ -231,7 +231,7 @@ def test_terminate_is_confirmed_by_describe(harness: Harness) -> None:
     made = harness.running(harness.request())
     before = harness.clock.monotonic()
     harness.client().terminate(made.ref)
-    assert harness.clock.monotonic() - before < 30, "it waited"
+    assert harness.clock.monotonic() - before < 5, "it waited"
     seen: set[InstanceState | None] = set()
 
     def confirmed() -> bool:

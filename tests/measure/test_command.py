@@ -42,7 +42,7 @@ def no_child_left() -> Iterator[None]:
 
 
 def measure(
-    *argv: str, place: Path, seconds: float = 1.0, limit: float = 30.0, pattern: str | None = None, kind: str = ""
+    *argv: str, place: Path, seconds: float = 2.0, limit: float = 30.0, pattern: str | None = None, kind: str = ""
 ) -> tuple[WorkloadProfile, Outcome]:
     """A short measurement."""
     return measure_command(
@@ -86,7 +86,7 @@ for n in range(10000):
 def test_a_shell_loop(tmp_path: Path, no_child_left: None) -> None:
     profile, outcome = measure("sh", "-c", FOR_EVER, place=tmp_path)
     (phase,) = profile.phases
-    assert 0.1 <= phase.step.mean_seconds < 1
+    assert 0.1 <= phase.step.mean_seconds < 0.3
     assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, 1000)
     assert phase.gpu is GpuPath.NONE
     assert "--like" in phase.gpu_reason
@@ -104,7 +104,7 @@ def test_a_shell_loop(tmp_path: Path, no_child_left: None) -> None:
 def test_a_program_of_c_that_buffers_is_read_line_by_line(tmp_path: Path) -> None:
     profile, _ = measure("sh", "-c", BUFFERED, place=tmp_path)
     assert profile.framework.name == "caffe"
-    assert 0.1 <= profile.phases[0].step.mean_seconds < 1
+    assert 0.1 <= profile.phases[0].step.mean_seconds < 0.3
     assert not any("blocks" in note for note in profile.notes)
 
 
@@ -112,7 +112,7 @@ def test_a_program_of_c_that_buffers_is_read_line_by_line(tmp_path: Path) -> Non
 def test_python_whose_output_has_no_plain_lines(source: str, total: int, tmp_path: Path, no_child_left: None) -> None:
     profile, _ = measure(*python(source, tmp_path), place=tmp_path, kind="mlp")
     (phase,) = profile.phases
-    assert 0.05 <= phase.step.mean_seconds < 0.5
+    assert 0.05 <= phase.step.mean_seconds < 0.2
     assert phase.total.steps == total
     assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "mlp")
 
@@ -126,14 +126,14 @@ def test_awk_with_caffes_lines_that_ends_by_itself(tmp_path: Path) -> None:
     total = profile.phases[0].total
     assert (profile.ended, outcome.timed_out) == (True, False)
     assert (total.kind, total.steps) == (TotalKind.EXACT, 60)
-    assert profile.phases[0].step.mean_seconds == pytest.approx(0.02, rel=0.9)
+    assert profile.phases[0].step.mean_seconds == pytest.approx(0.02, rel=0.5)
     assert profile.wall_seconds >= 1.2
 
 
 def test_the_users_pattern(tmp_path: Path) -> None:
     profile, _ = measure("sh", "-c", FIVES, place=tmp_path, pattern=r"tock (?P<step>\d+) of (?P<total>\d+)")
     assert profile.phases[0].total.steps == 90
-    assert 0.02 <= profile.phases[0].step.mean_seconds < 0.1
+    assert 0.02 <= profile.phases[0].step.mean_seconds < 0.06
 
 
 STUBBORN = """
@@ -160,7 +160,7 @@ def test_what_ignores_sigterm_and_forks_is_ended(tmp_path: Path, no_child_left: 
     profile, outcome = measure(*python(STUBBORN, tmp_path), place=tmp_path)
     assert outcome.survivors >= 3
     assert not any(psutil.pid_exists(int(pid)) for pid in (tmp_path / "pids").read_text().split())
-    assert 0.05 <= profile.phases[0].step.mean_seconds < 0.5
+    assert 0.05 <= profile.phases[0].step.mean_seconds < 0.2
 
 
 def test_it_is_asked_to_end_before_it_is_ended(tmp_path: Path) -> None:

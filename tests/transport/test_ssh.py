@@ -131,8 +131,10 @@ def test_a_listener_that_says_nothing_more(server: Server, banner: bytes) -> Non
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=accept, daemon=True).start()
         endpoint = replace(server.endpoint, port=listener.getsockname()[1])
+        started = time.monotonic()
         with pytest.raises(HostUnreachable, match=r"does not answer within 0\.3 s"):
             SshTransport(endpoint, server.keys, connect_timeout_seconds=0.3).open()
+        assert time.monotonic() - started < 5
     held[0].close()
 
 
@@ -212,7 +214,7 @@ def test_a_network_that_is_gone_is_noticed(server: Server, wire: Wire, monkeypat
         started = time.monotonic()
         with pytest.raises(HostUnreachable):
             next(pieces)
-        assert 0.5 < time.monotonic() - started < 25
+        assert 0.5 < time.monotonic() - started < 8
     with pytest.raises(HostUnreachable, match="does not answer within 5 s"):
         transport.run(["true"])
     wire.cut = False
@@ -302,9 +304,11 @@ def program(server: Server, root: Path, code: str, *arguments: str, dev: bool = 
 def test_ctrl_c_ends_a_wait(server: Server, root: Path, tmp_path: Path, what: str) -> None:
     process = program(server, root, INTERRUPTED, what, f"touch {tmp_path}/runs; exec sleep 600")
     until((tmp_path / "runs").exists)
+    started = time.monotonic()
     process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=20)
     assert (process.returncode, stdout, stderr) == (0, "interrupted\n", "")
+    assert time.monotonic() - started < 6
 
 
 @pytest.mark.parametrize(

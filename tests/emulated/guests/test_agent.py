@@ -14,6 +14,7 @@ import pytest
 
 from costgpu.models.instance import Endpoint
 from costgpu.models.job import EndReason, JobPhase
+from costgpu.runner.agent.state_files import REMOTE_HOME
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.boot_script import boot_script
 from costgpu.runner.machine.host import Keys, LogPosition
@@ -131,7 +132,7 @@ def test_a_job_on_a_rented_machine(new_rented: Callable[..., Rented], tmp_path: 
 def test_systemd_brings_the_agent_back_and_the_job_goes_on(new_rented: Callable[..., Rented]) -> None:
     rented = new_rented().wait()
     rented.run(LISTENS, grace_seconds=10.0)
-    guest_control.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
+    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
     job = rented.inside("pgrep -f 'train.py$'")
     first = rented.inside("systemctl show -p MainPID --value costgpu-agent")
     rented.inside(f"kill -9 {first}")
@@ -141,7 +142,7 @@ def test_systemd_brings_the_agent_back_and_the_job_goes_on(new_rented: Callable[
     rented.host.cancel()
     status = rented.host.follow(LogPosition(), lambda stream, data: None)
     assert status.reason is EndReason.CANCELLED
-    assert rented.inside("cat /opt/costgpu/work/checkpoint") == "saved"
+    assert rented.inside(f"cat {REMOTE_HOME}/work/checkpoint") == "saved"
 
 
 def test_a_process_that_hides_from_its_family_is_killed_by_its_control_group(new_rented: Callable[..., Rented]) -> None:
@@ -151,7 +152,7 @@ def test_a_process_that_hides_from_its_family_is_killed_by_its_control_group(new
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(777)'], env={}, start_new_session=True)\n"
         "open('up', 'w').close(); time.sleep(300)"
     )
-    guest_control.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
+    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
     rented.inside("kill -9 $(pgrep -f '[p]yz supervise')")  # the worst case: nobody knows the family any more
     status = rented.host.follow(LogPosition(), lambda stream, data: None)
     assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, 137)
@@ -161,9 +162,9 @@ def test_a_process_that_hides_from_its_family_is_killed_by_its_control_group(new
 def test_after_a_reboot_all_guards_are_back_and_the_end_is_known(new_rented: Callable[..., Rented]) -> None:
     rented = new_rented(lifetime=60).wait()
     rented.run(LISTENS)
-    guest_control.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
-    deadline = rented.inside("cat /opt/costgpu/deadline")
-    guest_control.until(lambda: int(rented.inside("cut -d' ' -f1 /opt/costgpu/life")) > 10)  # it is on disk
+    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
+    deadline = rented.inside(f"cat {REMOTE_HOME}/deadline")
+    guest_control.until(lambda: int(rented.inside(f"cut -d' ' -f1 {REMOTE_HOME}/life")) > 10)  # it is on disk
     before = rented.booted.inside.leader
     rented.inside("systemctl reboot", check=False)
     guest_control.until(lambda: rented.booted.inside.leader != before)
@@ -172,8 +173,8 @@ def test_after_a_reboot_all_guards_are_back_and_the_end_is_known(new_rented: Cal
     guest_control.until(
         lambda: rented.inside("systemctl is-active costgpu-deadline costgpu-agent", check=False) == "active\nactive"
     )
-    assert rented.inside("cat /opt/costgpu/deadline") == deadline
-    assert int(rented.inside("cut -d' ' -f1 /opt/costgpu/life")) >= 11
+    assert rented.inside(f"cat {REMOTE_HOME}/deadline") == deadline
+    assert int(rented.inside(f"cut -d' ' -f1 {REMOTE_HOME}/life")) >= 11
     guest_control.until(lambda: rented.host.status().phase is JobPhase.FINISHED)
     status = rented.host.status()
     assert status.reason is EndReason.JOB_FAILED
@@ -195,7 +196,7 @@ def test_a_machine_that_is_switched_off_uploads_first(
 ) -> None:
     rented = new_rented().wait()
     rented.run(LISTENS, {name: f"{bucket.url}/{name}" for name in ("outputs", "logs")}, grace_seconds=600.0)
-    guest_control.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
+    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
     if how != "systemctl poweroff":
         rented.inside("systemctl restart costgpu-agent")
         rented.host.install()  # it is there
@@ -215,7 +216,7 @@ def test_a_deaf_job_does_not_keep_what_there_is_from_the_bucket(
 ) -> None:
     rented = new_rented().wait()
     rented.run(DEAF, {name: f"{bucket.url}/{name}" for name in ("outputs", "logs")}, grace_seconds=600.0)
-    guest_control.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
+    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
     rented.inside("systemctl poweroff", check=False)
     assert rented.gone(60)
     with tarfile.open(fileobj=io.BytesIO(bucket.stored["/outputs"])) as archive:
@@ -234,8 +235,8 @@ def test_with_nobody_there_the_machine_ends_itself(new_rented: Callable[..., Ren
 def test_a_job_that_listens_to_nothing_does_not_hold_up_the_deadline(new_rented: Callable[..., Rented]) -> None:
     rented = new_rented().wait()
     rented.run(DEAF, grace_seconds=600.0)
-    guest_control.until(lambda: rented.inside("ls /opt/costgpu/work/up", check=False))
-    rented.inside("rm /opt/costgpu/agent-*.pyz; kill -9 $(systemctl show -p MainPID --value costgpu-agent)")
+    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
+    rented.inside(f"rm {REMOTE_HOME}/agent-*.pyz; kill -9 $(systemctl show -p MainPID --value costgpu-agent)")
     rented.booted.inside.shift_clock(3700)
     assert rented.gone(60)
     assert time.monotonic() - rented.booted.started < 55
@@ -264,7 +265,7 @@ def test_a_full_disk_ends_the_job_and_not_the_guards(new_rented: Callable[..., R
     status = rented.host.follow(LogPosition(), lambda stream, data: None)
     assert status.reason in (EndReason.DISK_FULL, EndReason.JOB_FAILED)  # whoever was first
     assert status.exit_code in (143, 9)
-    rented.inside("cat /dev/zero >/opt/costgpu/work/rest", check=False)  # to the last byte
+    rented.inside(f"cat /dev/zero >{REMOTE_HOME}/work/rest", check=False)  # to the last byte
     assert rented.host.status().phase is JobPhase.FINISHED
     assert rented.gone(75)
     assert "powering off" in rented.console()
@@ -272,7 +273,7 @@ def test_a_full_disk_ends_the_job_and_not_the_guards(new_rented: Callable[..., R
 
 def test_a_read_only_disk_does_not_stop_the_watchdog(new_rented: Callable[..., Rented]) -> None:
     rented = new_rented(lifetime=20).wait()
-    rented.inside("mount -o remount,ro / || mount -o bind,ro /opt/costgpu /opt/costgpu")
+    rented.inside(f"mount -o remount,ro / || mount -o bind,ro {REMOTE_HOME} {REMOTE_HOME}")
     assert rented.gone(45)
 
 
@@ -294,4 +295,4 @@ def test_a_rented_machine_prepares_its_own_python_without_network(new_rented: Ca
     rented = new_rented().wait()
     rented.run("import sys; print(sys.executable)", setup="python3 -c 'import sys; print(sys.executable)' >which.txt")
     status = rented.host.follow(LogPosition(), lambda stream, data: None)
-    assert status.exit_code == 0, rented.inside("cat /opt/costgpu/stderr.log")
+    assert status.exit_code == 0, rented.inside(f"cat {REMOTE_HOME}/stderr.log")

@@ -286,7 +286,7 @@ class TestAtOnce:
         checks = [check(url, NOW, "finish") for _ in range(8)]
         for each in checks:
             go(each)
-        said = sorted(each.communicate(timeout=100)[0] for each in checks)
+        said = sorted(each.communicate(timeout=20)[0] for each in checks)
         assert [each.returncode for each in checks] == [0] * 8
         assert said == [*["taken 0 0\n"] * 7, "taken 2 2\n"]
         with Ledger.open(url) as ledger:
@@ -305,11 +305,11 @@ class TestAtOnce:
         first = check(url, NOW, "hang")
         assert go(first).readline() == "taken 2 2\n"
         first.kill()
-        first.communicate(timeout=100)
+        first.communicate(timeout=20)
         for after, said in ((9, "taken 0 0\n"), (11, "taken 2 0\n")):
             next_one = check(url, NOW + after * MINUTE, "finish")
             go(next_one)
-            assert next_one.communicate(timeout=100)[0] == said
+            assert next_one.communicate(timeout=20)[0] == said
         with Ledger.open(url) as ledger:
             found = alerts_of(ledger, the_one(ledger), NOVEMBER)
             assert [(a.threshold, a.attempts, a.delivered) for a in found] == [(50, 2, True), (80, 2, True)]
@@ -321,10 +321,10 @@ class TestAtOnce:
             go(one)
             time.sleep(0.004 * number)  # any moment will do
             one.kill()
-            one.communicate(timeout=100)
+            one.communicate(timeout=20)
         last = check(url, NOW + timedelta(hours=3), "finish")
         go(last)
-        last.communicate(timeout=100)
+        last.communicate(timeout=20)
         with Ledger.open(url) as ledger:
             found = alerts_of(ledger, the_one(ledger), NOVEMBER)
             assert [(a.threshold, a.delivered) for a in found] == [(50, True), (80, True)]

@@ -32,6 +32,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks import accuracy
+from benchmarks.rows import PRECISIONS, Row, load
 from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.advice.changes import scaled_work, with_workers
 from costgpu.estimator.gpu import gpu_terms
@@ -277,8 +278,8 @@ def _children() -> float:
 
 def rows(path: Path) -> None:
     """Error of the predicted saving of mixed precision and of another batch, on one GPU and one model."""
-    known: dict[tuple[str, str, str, str], list[accuracy.Row]] = {}
-    for row in accuracy.load(path):
+    known: dict[tuple[str, str, str, str], list[Row]] = {}
+    for row in load([path]):
         known.setdefault((row.gpu, row.model, row.phase, row.precision), []).append(row)
     halves, batches = [], []
     for (gpu, model, phase, precision), ones in known.items():
@@ -291,7 +292,7 @@ def rows(path: Path) -> None:
                 if other.batch > one.batch:
                     factor = other.batch / one.batch
                     work = scaled_work(one.work, size=factor)
-                    more = gpu_terms(work, one.optimizers, accuracy.PRECISIONS[precision], one.spec).seconds
+                    more = gpu_terms(work, one.optimizers, PRECISIONS[precision], one.spec).seconds
                     said = factor * accuracy.terms(one).seconds / more
                     batches.append(math.log(said / (factor * one.seconds / other.seconds)))
     print("log(predicted speed-up / measured speed-up) of one change on one GPU and model")

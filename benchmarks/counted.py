@@ -1,10 +1,10 @@
 """What the GPU model loses when a step's FLOPs and bytes are known only in all, and not by op.
 
-    python -m benchmarks.counted ROWS.csv
+    python -m benchmarks.counted ROWS.csv [ROWS.csv ...]
 
-ROWS.csv as in benchmarks.accuracy. Each row's trace is summed to the totals that a framework tells (FLOPs, bytes, kernels,
-share of convolutions), and predicted from those; beside it the prediction from the ops. Where the rules of a kind of op are
-gone (3x3 convolutions, attention), so is what they knew.
+The files are those of benchmarks.rows. Each row's trace is summed to the totals that a framework tells (FLOPs, bytes,
+kernels, share of convolutions), and predicted from those; beside it the prediction from the ops. Where the rules of a
+kind of op are gone (layout, 3x3 and depthwise convolutions, attention), so is what they knew.
 """
 
 from __future__ import annotations
@@ -13,37 +13,42 @@ import argparse
 import math
 from pathlib import Path
 
-from benchmarks.accuracy import PRECISIONS, Row, load, percent
+from benchmarks.accuracy import percent
+from benchmarks.rows import PRECISIONS, Row, load
 from costgpu.estimator.gpu import gpu_terms
-from costgpu.estimator.op_costs import counted_work
+from costgpu.estimator.op_costs import StepWork, counted_work
 from costgpu.models.workload import StepTotals
 
 
 def totals(row: Row) -> StepTotals:
     """The row's trace as one sum."""
     flops = row.work.total_flops
-    convolved = sum(value for (kind, _), value in row.work.flops.items() if kind.startswith("conv"))
+    convolved = sum(value for (kind, _), value in row.work.flops.items() if kind not in ("matmul", "attention"))
     return StepTotals(
         flops=flops,
         bytes_moved=row.work.bytes_moved,
         kernels=row.work.kernels,
         convolutions=convolved / flops if flops else 0.0,
+        dtype=max(row.work.flops, key=lambda key: row.work.flops[key])[1],
     )
+
+
+def error(row: Row, work: StepWork) -> float:
+    """Relative error of the prediction from this work."""
+    terms = gpu_terms(work, row.optimizers, PRECISIONS[row.precision], row.spec, row.host)
+    return (terms.seconds + row.copy_seconds) / row.seconds - 1
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("rows", type=Path, help="CSV of measured rows")
+    parser.add_argument("rows", type=Path, nargs="+", help="CSV files of measured rows")
     rows = load(parser.parse_args().rows)
     print(f"{'':14}{'rows':>5}{'by op':>20}{'by totals':>20}{'bias':>8}   (median, p90)")
     for model in ["all", *sorted({row.model for row in rows})]:
         mine = [row for row in rows if model in ("all", row.model)]
-        ops = [gpu_terms(r.work, r.optimizers, PRECISIONS[r.precision], r.spec).seconds / r.seconds - 1 for r in mine]
-        sums = [
-            gpu_terms(counted_work(totals(r)), r.optimizers, PRECISIONS[r.precision], r.spec).seconds / r.seconds - 1
-            for r in mine
-        ]
+        ops = [error(row, row.work) for row in mine]
+        sums = [error(row, counted_work(totals(row))) for row in mine]
         figures = [
             f"{percent([abs(e) for e in errors], 0.5):8.1f} %{percent([abs(e) for e in errors], 0.9):8.1f} %"
             for errors in (ops, sums)

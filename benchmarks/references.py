@@ -328,7 +328,7 @@ def row(recipe: Recipe, today: date) -> dict[str, object]:
             for r in tracer.rows.values()
         ]
     work = step_work(ops, 1)
-    convolved = sum(flops for (kind, _), flops in work.flops.items() if kind.startswith("conv"))
+    convolved = sum(flops for (kind, _), flops in work.flops.items() if kind not in ("matmul", "attention"))
     return {
         "name": recipe.name,
         "kind": recipe.kind,

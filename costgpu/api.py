@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from datetime import date
 
     from costgpu.models.offer import Offer
-    from costgpu.models.prediction import Advice
+    from costgpu.models.prediction import Advice, Service
     from costgpu.models.run import RunView
     from costgpu.workflows.estimate.estimate import Estimate
 
@@ -45,18 +45,20 @@ class Verdict(_Verdict):
         profile: What was measured.
         advice: Changes that would make the job cheaper, best first.
         day: Day from which the age of prices is counted.
+        service: Machines for a steady rate of requests; None if that was not asked for.
     """
 
     profile: WorkloadProfile
     advice: tuple[Advice, ...]
     day: date
+    service: Service | None = None
 
     def __str__(self) -> str:
         from costgpu.render.text.advice import advice_lines
         from costgpu.render.text.estimate import verdict_text
 
         advice = "\n".join(advice_lines(self.advice, unit=self.unit))
-        return verdict_text(self, self.profile, self.day, besides=[advice] if advice else [])
+        return verdict_text(self, self.profile, self.day, besides=[advice] if advice else [], service=self.service)
 
     def to_html(self) -> str:
         """The HTML report: one page that needs nothing else."""
@@ -64,7 +66,7 @@ class Verdict(_Verdict):
         from costgpu.render.text.advice import sentences
 
         advice = [" ".join(sentences(one)) for one in self.advice]
-        return verdict_html(self, self.profile, advice, self.day, version=__version__)
+        return verdict_html(self, self.profile, advice, self.day, service=self.service, version=__version__)
 
     def _repr_html_(self) -> str:
         """The report in a frame, so that its styles do not touch the notebook's."""
@@ -94,8 +96,9 @@ def estimate(
     tokens: str | float | None = None,
     save: Script | None = None,
     rows: int = TABLE_ROWS,
+    rate: str | None = None,
 ) -> Verdict:
-    """Says where to run a training script; see `costgpu estimate`.
+    """Says where to run a script that trains or infers; see `costgpu estimate`.
 
     Args:
         script: Script to measure here, a saved profile (a path or its value), or None with `module`, `like` or `params`.
@@ -118,6 +121,7 @@ def estimate(
         tokens: Number of training tokens.
         save: File to write the measured profile to.
         rows: Length of the table.
+        rate: Requests that the script gets as a service, e.g. ``"5/s"`` or ``"1M/day"``.
 
     Raises:
         UsageError: An argument is wrong.
@@ -251,7 +255,7 @@ def runs(*, closed: bool = True) -> list[RunView]:
 
 def _verdict(found: Estimate) -> Verdict:
     values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
-    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today)
+    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today, service=found.service)
 
 
 def _command(script: Script | WorkloadProfile | None, args: Sequence[object]) -> tuple[str, ...]:

@@ -139,6 +139,33 @@ def parse_count(text: str, *, what: str) -> float:
     return number * _COUNT_UNITS[match.group(3).lower()]
 
 
+_DECIMAL = re.compile(r"\d+(?:\.\d+)?|\.\d+")
+_RATE = re.compile(r"([^/]+)/\s*(?:1\s*)?([a-z]+)", re.IGNORECASE)
+LEAST_RATE, MOST_RATE = 1 / (30 * 86400.0), 1e9  # per second: one a month, and more than any service gets
+
+
+def parse_rate(text: str) -> float:
+    """Items per second of ``5/s``, ``300/min``, ``1000/h`` or ``1M/day``.
+
+    Raises:
+        UsageError: Not a number of items per time, or one that no service has.
+    """
+    match = _RATE.fullmatch(text.strip())
+    unit = match.group(2).lower() if match else ""
+    seconds = _TIME_UNITS.get(unit, _TIME_UNITS.get(unit.removesuffix("s")))
+    hint = "Write it as 5/s, 300/min, 1000/h or 1M/day."
+    if match is None or seconds is None:
+        raise UsageError(f"{text!r} is not a rate: a number of items, a slash, and a unit of time.", hint=hint)
+    number = match.group(1).strip()
+    # A small m is a million here as anywhere; fractions of an item, such as 0.5/s, are rates too.
+    rate = (float(number) if _DECIMAL.fullmatch(number) else parse_count(number, what="a rate")) / seconds
+    if not LEAST_RATE <= rate <= MOST_RATE:
+        raise UsageError(
+            f"{text!r} is no rate of a service: one a month is the least, a billion a second the most.", hint=hint
+        )
+    return rate
+
+
 _MEMORY = re.compile(rf"{_NUMBER}\s*gi?b\+?", re.IGNORECASE)
 
 
@@ -228,3 +255,45 @@ def _scaled_bytes(size: float, base: int, units: tuple[str, ...]) -> str:
         if size < base - 0.05:
             return f"{size:.1f} {unit}"
     return f"{size / base:.1f} {units[-1]}"
+
+
+def format_number(value: float) -> str:
+    """``0.042``, ``3.1``, ``210``, ``1,230``, ``12.3k``: two significant digits, three from 100 on."""
+    if value <= 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if value >= 9995:
+        return format_count(value)
+    digits = 3 if value >= 99.5 else 2
+    places = digits - 1 - math.floor(math.log10(value))
+    rounded = round(value, places)
+    return f"{rounded:,.0f}" if rounded >= 10 else f"{rounded:.{max(0, places)}f}"
+
+
+def format_percent(share: float) -> str:
+    """``41 %``, ``0.3 %``; never a rounded-away share."""
+    percent = 100 * share
+    return (
+        f"{percent:.0f} %"
+        if percent >= 9.5 or percent == 0
+        else f"{percent:.1g} %"
+        if percent < 1
+        else f"{percent:.1f} %"
+    )
+
+
+def format_frequency(per_second: float, noun: str) -> str:
+    """``210 images/s``, ``72 images/h``: in the shortest time in which there is one."""
+    times = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
+    seconds, unit = next((time for time in times if per_second * time[0] >= 1), times[-1])
+    count = format_number(per_second * seconds).removesuffix(".0")
+    return f"{count} {noun if count == '1' else plural_unit(noun)}/{unit}"
+
+
+def plural_unit(unit: str) -> str:
+    """``steps``, ``trees``, ``batches``, ``hours of audio``."""
+    noun, of, rest = unit.partition(" of ")
+    sibilant = noun.endswith(("ch", "sh", "s", "x")) and noun != "epoch"
+    plural = (
+        f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}{'es' if sibilant else 's'}"
+    )
+    return f"{plural}{of}{rest}"

@@ -17,7 +17,7 @@ from costgpu.version import __version__
 app = typer.Typer(
     name="costgpu",
     cls=LazyGroup,
-    help="Should this training script run on a CPU or on a GPU, on which machine, and for how much?",
+    help="Should this script run on a CPU or on a GPU, on which machine, and for how much?",
     no_args_is_help=True,
     rich_markup_mode=None,  # half of the start-up time of --help
     pretty_exceptions_enable=False,
@@ -37,7 +37,7 @@ def _main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    """Should this training script run on a CPU or on a GPU, on which machine, and for how much?"""
+    """Should this script run on a CPU or on a GPU, on which machine, and for how much?"""
 
 
 def main() -> None:

@@ -49,6 +49,7 @@ def estimate(
     deadline: Annotated[str | None, typer.Option(help="Longest time that the job may take, e.g. 2h.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Highest cost of the job in USD.")] = None,
     value_of_time: Annotated[str | None, typer.Option(help="Value of an hour of waiting in USD.")] = None,
+    rate: Annotated[str | None, typer.Option(help="Requests that a service gets, e.g. 5/s or 1M/day.")] = None,
     gpus: opt.Gpus = None,
     infra: opt.Infra = None,
     spot: opt.Spot = False,
@@ -64,10 +65,11 @@ def estimate(
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:
-    """Measure a training script here and say where to run it.
+    """Measure a script that trains or infers and say where to run it.
 
     The script runs unmodified with its own arguments, which follow its name; options of
     costgpu stand before it. Its files stay as they were: saves go to a scratch folder.
+    Of what torchrun, accelerate launch or deepspeed start, one process is measured.
     Any other program is measured by the progress that it prints: costgpu estimate -- caffe train.
     """
     from costgpu.render.text.estimate import verdict_json, verdict_text
@@ -91,7 +93,15 @@ def estimate(
     else:
         blocks = _extra_texts(found, chart=chart)
         typer.echo(
-            verdict_text(found.verdict, found.profile, found.today, explain=explain, log=found.log, besides=blocks)
+            verdict_text(
+                found.verdict,
+                found.profile,
+                found.today,
+                explain=explain,
+                log=found.log,
+                besides=blocks,
+                service=found.service,
+            )
         )
 
 
@@ -108,6 +118,7 @@ def _page(found: Estimate) -> str:
         own=found.own,
         notebooks=notebook_lines(found.notebooks),
         energy=None if found.energy is None else [kwh for _, kwh in found.energy],
+        service=found.service,
         version=__version__,
     )
 
@@ -135,11 +146,13 @@ def _extra_documents(found: Estimate) -> dict[str, Any]:
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_values
     from costgpu.render.text.buy_vs_rent import notebook_values, own_value
+    from costgpu.render.text.service import service_value
 
     documents: dict[str, Any] = {
         "advice": advice_values(found.advice),
         "own": own_value(found.own) if found.own is not None else None,
         "free_notebooks": notebook_values(found.notebooks),
+        "service": service_value(found.service) if found.service is not None else None,
     }
     if found.energy is not None:
         documents["energy_kwh"] = [{"where": offer_name(place), "kwh": kwh} for place, kwh in found.energy]

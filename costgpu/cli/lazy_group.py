@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 COMMANDS = {
-    "estimate": ("costgpu.cli.estimate", "Measure a training script here and say where to run it."),
+    "estimate": ("costgpu.cli.estimate", "Measure a script that trains or infers and say where to run it."),
     "run": ("costgpu.cli.run", "Run a script on a rented machine, or on this one."),
     "jobs": ("costgpu.cli.jobs", "List runs with their state, their cost so far and their lease."),
     "logs": ("costgpu.cli.jobs", "Print what the job has written to stdout and stderr."),

@@ -68,11 +68,16 @@ class TerminalReporter:
 
             def tick(seconds: float, stepping: bool) -> None:
                 if not stepping:
-                    status.update(f"waiting for the first step: {seconds:.0f} s (limit {limit_seconds:.0f} s)")
+                    status.update(
+                        f"waiting for the end of the first step: {seconds:.0f} s (limit {limit_seconds:.0f} s)"
+                    )
                     return
                 if not reached:
                     reached.append(seconds)
-                left = max(0.0, measure_seconds - (seconds - reached[0]))
-                status.update(f"training steps are being timed: {left:.0f} s left (Ctrl-C ends it)")
+                left = measure_seconds - (seconds - reached[0])
+                if left < 0:
+                    status.update(f"a step takes long: waiting for its end, {-left:.0f} s so far (Ctrl-C ends it)")
+                else:
+                    status.update(f"steps are being timed: {left:.0f} s left (Ctrl-C ends it)")
 
             yield tick

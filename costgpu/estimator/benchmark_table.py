@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costgpu.estimator.cpu import SIGMA_SMALL, CpuRates, speedup_of
+from costgpu.estimator.cpu import CpuRates, speedup_of
 from costgpu.estimator.interval import Z80
 from costgpu.models.offer import AcceleratorSpec, Grade, Speedup
 from costgpu.units import format_ratio
@@ -41,6 +41,7 @@ RELATIVES = {
 EXPONENTS = dict.fromkeys(LARGE_NETS, (0.75, 1.0)) | dict.fromkeys(SMALL_NETS, (0.50, 0.75))
 EXPONENTS |= dict.fromkeys(RECURRENT, (0.25, 0.50))
 DEFAULT_EXPONENTS = (0.25, 1.0)  # trees, and whatever else is no net
+SIGMA_TABLE = 0.04  # of s(n) for the CPUs of the table: what the exponents and the spreads below were found with
 NEAR_WORK = 0.7  # H: rows whose unit is twice as much work count 0.6, four times 0.14
 LEAST_NEARNESS, OTHER_UNIT = 1e-3, 0.2  # a row far off in size; a row whose unit is not told
 ENOUGH_ROWS = 3  # from so many rows of the same library on, only these count
@@ -75,7 +76,7 @@ class Work:
 
 def cpu_rate(cpu: CpuRates, serial: float = 0.0) -> float:
     """GFLOP/s of a CPU on work of which the share `serial` runs on one core."""
-    spread = speedup_of(cpu.cores, SIGMA_SMALL)
+    spread = speedup_of(cpu.cores, SIGMA_TABLE)
     return cpu.core_gflops / (serial + (1 - serial) / spread)
 
 
@@ -123,7 +124,7 @@ def rate_of(row: Speedup) -> tuple[float, float]:
     assert row.gpu_gbps is not None  # noqa: S101
     assert row.cpu_core_gflops is not None  # noqa: S101
     cores = float(row.cpu_cores or 1)
-    return gpu_rate(row.gpu_tflops, row.gpu_gbps), row.cpu_core_gflops * speedup_of(cores, SIGMA_SMALL)
+    return gpu_rate(row.gpu_tflops, row.gpu_gbps), row.cpu_core_gflops * speedup_of(cores, SIGMA_TABLE)
 
 
 def _nearness(work: Work, row: Speedup) -> float:
@@ -163,7 +164,22 @@ def _from_measured(work: Work, gpu: AcceleratorSpec, rows: list[Speedup], spread
     notes = [first]
     if what:
         notes.append(f"the table has no measured line of {work.kind or 'this net'}: its relatives stand for it")
-    return TableSpeed(math.exp(mean), max(spread, within), tuple(notes))
+    speedup, least = math.exp(mean), _least_seconds(work, rows)
+    if work.unit_seconds / speedup < least:
+        speedup = work.unit_seconds / least
+        notes.append(f"a {work.unit} is taken to need {1000 * least:.1f} ms on a GPU at least, as the least measured")
+    return TableSpeed(speedup, max(spread, within), tuple(notes))
+
+
+def _least_seconds(work: Work, rows: list[Speedup]) -> float:
+    """Seconds that a round of boosting takes on a GPU however few the data: it starts kernels level by level.
+
+    No row has data so small that only this is left, so that the quickest stands for it; 0 for other work.
+    """
+    if work.kind != TREES or work.unit_seconds <= 0:
+        return 0.0
+    same = [row for row in rows if _unit(row.unit) == _unit(work.unit) and row.units and row.cpu_seconds]
+    return min(((row.cpu_seconds or 0.0) / row.ratio / (row.units or 1.0) for row in same), default=0.0)
 
 
 def _from_claims(kind: str, rows: list[Speedup]) -> TableSpeed:

@@ -3,7 +3,7 @@
     cost of a job = energy at the wall * price of electricity
     jobs until it has paid = price of the GPU / (cost on the cloud - cost of the energy)
 
-The time is the four-term model's, with the card in the machine that measured: no boot, no disk, no address. The rest of
+The time is the GPU model's, with the card in the machine that measured: no boot, no disk, no address. The rest of
 that computer counts as there, with its electricity but not its price.
 """
 

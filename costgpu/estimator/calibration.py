@@ -4,8 +4,8 @@
 
 What the model misses about a workload it misses on other GPUs too; what it misses about a GPU, or about the software on
 one machine, it does not. So the ratio counts in full for the very board that measured, and with a weight below 1 for
-another. It is applied to the kernels and their launches. The script's own Python, the copy of a batch and data loading
-are not the GPU's and keep their own figures.
+another. It is applied to the kernels and to what their launches add. What the script's own Python adds, the copy of a
+batch and data loading are not the GPU's and keep their own figures.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costgpu.estimator.gpu import copy_seconds, gpu_terms, precision_of
+from costgpu.estimator.gpu import Host, copy_seconds, gpu_terms, precision_of
+from costgpu.estimator.inference.unit import execution_of, unit_of, unit_terms
 from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Phase, WorkloadProfile
 
-# Least-squares weights of the logarithm of the ratio, over pairs of public training rows of one model and precision on
-# two GPUs, each pair with constants that were fitted on neither the other chip nor the model (2026-11-21): 530 pairs of
-# different chips, 0.24 (median error 8.4 %, as without it; 10.6 % with the full ratio); 58 pairs of boards with
-# the same chip, 0.66 (5.3 %; 6.7 % without, 6.5 % with the full ratio).
-OTHER_CHIP, SAME_CHIP, SAME_BOARD = 0.24, 0.66, 1.0
-KERNEL_TERMS = ("compute", "on-chip", "memory", "launch")
+# Least-squares weights of the logarithm of the ratio, over pairs of public training rows of one model, layout and precision
+# on two GPUs, each pair with constants that were fitted on neither the other chip nor the model (benchmarks/calibration.py,
+# 2026-11-23): 554 pairs of different chips, 0.11 (median error 4.9 %, as without it; 7.0 % with the full ratio); 58 pairs
+# of boards with the same chip, 0.21 (4.0 % and p90 10.1 %; 3.3 % and 10.4 % without, 5.9 % and 12.6 % with the full
+# ratio). The better the model, the less does what it misses on one GPU say of another.
+OTHER_CHIP, SAME_CHIP, SAME_BOARD = 0.11, 0.21, 1.0
+KERNEL_TERMS = ("compute", "on-chip", "memory", "depthwise", "launch", "calls")
 MIN_KERNEL_SHARE = 0.1  # of a measured step that is taken for its kernels, whatever the other terms say
 CPU_UNKNOWN = "measured on a GPU: CPU time not known; CUDA_VISIBLE_DEVICES= measures it"
 # Words of a board's name that make it another chip, or a part of one.
@@ -91,14 +93,19 @@ def calibration_of(
     precision = precision_of(profile.framework)
     ratios = []
     for phase, work in zip(profile.phases, works, strict=True):
-        modelled = gpu_terms(work, phase.optimizers, precision, spec).seconds
-        ratios.append(_kernel_seconds(phase, spec) / modelled if modelled > 0 else 1.0)
+        if phase.inference is not None:
+            kernels, added = unit_terms(unit_of(phase), spec, execution_of(profile.framework)).seconds, 0.0
+        else:
+            host = Host(script_seconds=phase.host_seconds_per_step)
+            step = gpu_terms(work, phase.optimizers, precision, spec, host)
+            kernels, added = step.seconds - step.host, step.host
+        ratios.append(_kernel_seconds(phase, spec, added) / kernels if kernels > 0 else 1.0)
     return Calibration(spec, tuple(ratios))
 
 
-def _kernel_seconds(phase: Phase, spec: AcceleratorSpec) -> float:
+def _kernel_seconds(phase: Phase, spec: AcceleratorSpec, host: float) -> float:
     measured = phase.step.mean_seconds
-    others = phase.data.wait_seconds_per_step + phase.host_seconds_per_step + copy_seconds(phase, spec)
+    others = phase.data.wait_seconds_per_step + host + copy_seconds(phase, spec)
     return max(measured - others, MIN_KERNEL_SHARE * measured)
 
 

@@ -4,7 +4,7 @@ Both bill per second with a minimum of 60 s, from the create call's success to t
 public address that every machine of ours has.
 
     P(card) = TDP * c(load)      c: share of the TDP at a load, from a published curve
-    load = busy + AWAKE (1 - busy), busy = (compute + on-chip + memory) / step
+    load = busy + AWAKE (1 - busy), busy = (compute + on-chip + memory + depthwise) / step
     P(vCPU) = idle + (full - idle) * utilisation
 
 A GPU's own draw is within a few tens of per cent of this; nothing here is measured on the machine in question. What a
@@ -33,8 +33,8 @@ SPOT_REPEATED_WORK = 1.10  # time lost to interruptions, assumed; the upper end 
 # Share of the thermal design power by load. Source: B. Davy, "Building an AWS EC2 Carbon Emissions Dataset", Teads
 # Engineering (2021); the default curve of the Green Software Foundation's Impact Framework, too. Read 2026-11-21.
 POWER_CURVE = ((0.0, 0.12), (0.1, 0.32), (0.5, 0.75), (1.0, 1.02))
-BUSY_TERMS = frozenset({"compute", "on-chip", "memory"})
-WAITING_TERMS = frozenset({"launch", "calls", "host", "copy", "loading"})
+BUSY_TERMS = frozenset({"compute", "on-chip", "memory", "depthwise"})
+WAITING_TERMS = frozenset({"launch", "calls", "host", "copy", "loading", "waiting"})
 # Small kernels that keep coming hold the clocks up while the card waits: a tenth of load, a third of the TDP (assumed).
 AWAKE = 0.1
 IDLE_PARTS = frozenset({"set-up", "checkpoint", "epoch start"})  # of a run: the GPU has next to nothing to do
@@ -83,17 +83,27 @@ def billed_usd(seconds: float, usd_per_hour: float) -> float:
     return max(math.ceil(seconds), MINIMUM_SECONDS) * usd_per_hour / 3600
 
 
-def cost_range(candidate: Candidate, wall: Range) -> Range:
-    """Cost of the wall-clock seconds on the candidate."""
+def share_usd(seconds: float, usd_per_hour: float) -> float:
+    """Cost of so many seconds of a machine that runs for longer."""
+    return seconds * usd_per_hour / 3600
+
+
+def cost_range(candidate: Candidate, wall: Range, *, whole: bool = True) -> Range:
+    """Cost of the wall-clock seconds on the candidate.
+
+    Args:
+        whole: Whether the machine is rented for them alone, and not for a longer job that they are a part of.
+    """
     if candidate.offer is None:
         return Range(value=0.0, low=0.0, high=0.0)
     rate = hourly_usd(candidate)
-    value, low, high = (billed_usd(seconds, rate) for seconds in (wall.value, wall.low, wall.high))
+    usd = billed_usd if whole else share_usd
+    value, low, high = (usd(seconds, rate) for seconds in (wall.value, wall.low, wall.high))
     if candidate.offer.purchase_option is PurchaseOption.SPOT:
         value *= SPOT_REPEATED_WORK
         worst = candidate.on_demand_usd_per_hour
         if worst is not None:
-            high = max(high, billed_usd(wall.high, float(worst) + extras_usd_per_hour(candidate)))
+            high = max(high, usd(wall.high, float(worst) + extras_usd_per_hour(candidate)))
         high = max(high, value)
     return Range(value=value, low=low, high=high)
 
@@ -101,7 +111,7 @@ def cost_range(candidate: Candidate, wall: Range) -> Range:
 def with_run(prediction: Prediction, run: Range) -> Prediction:
     """The prediction with other seconds of the run, and so of wall clock and cost."""
     wall = run.plus(prediction.overhead_seconds)
-    cost = cost_range(prediction.candidate, wall)
+    cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0)
     return replace(prediction, run_seconds=run, wall_seconds=wall, cost_usd=cost)
 
 

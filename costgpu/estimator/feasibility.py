@@ -6,6 +6,8 @@ import re
 
 from costgpu.estimator.calibration import CPU_UNKNOWN, measured_on_gpu
 from costgpu.estimator.gpu import ADAM_FAMILY, Precision
+from costgpu.estimator.inference.gpu import Execution
+from costgpu.estimator.inference.memory import memory_need
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Framework, GpuPath, Phase, WorkloadProfile
@@ -44,6 +46,17 @@ def accelerator_need_gib(phase: Phase, precision: Precision) -> float:
             frozen = phase.frozen_bytes
             return (AMP_ADAM_BYTES_PER_PARAMETER * trained + frozen + saved) / GIB + RUNTIME_GIB
     return (weights + trained_bytes + state + saved) / GIB + RUNTIME_GIB
+
+
+def required_accelerator_gib(phase: Phase, precision: Precision, execution: Execution | None = None) -> float:
+    """Memory that an accelerator must have for a phase, GiB; that of a script is the most of its phases.
+
+    Args:
+        execution: How inference runs there; None for this precision, as written.
+    """
+    if phase.inference is not None:
+        return memory_need(phase, execution or Execution(precision)).gib_with_margin
+    return accelerator_need_gib(phase, precision) * MARGIN
 
 
 def cuda_of(framework: Framework) -> tuple[int, int]:
@@ -104,14 +117,24 @@ def _incompatible_elsewhere(name: str, capability: tuple[int, int], candidate: C
 def host_need_gib(profile: WorkloadProfile) -> float:
     """Main memory that stays on the host of an accelerator: what the process took here without the model's tensors."""
     moved = max(
-        phase.saved_tensor_bytes + phase.model_bytes + sum(4 * o.parameters + o.state_bytes for o in phase.optimizers)
+        phase.saved_tensor_bytes
+        + (phase.inference.activation_bytes if phase.inference is not None else 0)
+        + phase.model_bytes
+        + sum(4 * o.parameters + o.state_bytes for o in phase.optimizers)
         for phase in profile.phases
     )
     return max(0.0, (profile.peak_rss_bytes or 0) - moved) / GIB + HOST_RESERVE_GIB
 
 
-def infeasible_reason(profile: WorkloadProfile, candidate: Candidate, precision: Precision) -> str:
-    """Why the workload cannot run on the candidate; empty if it can."""
+def infeasible_reason(
+    profile: WorkloadProfile, candidate: Candidate, precision: Precision, execution: Execution | None = None
+) -> str:
+    """Why the workload cannot run on the candidate; empty if it can.
+
+    Args:
+        precision: Precision of its training on an accelerator.
+        execution: How its inference runs there; None for the same precision, as written.
+    """
     offer, spec = candidate.offer, candidate.accelerator
     if offer is None:
         return ""
@@ -131,9 +154,9 @@ def infeasible_reason(profile: WorkloadProfile, candidate: Candidate, precision:
         reason = incompatible(spec, candidate, profile.framework)
         if reason:
             return reason
-        need = max(accelerator_need_gib(phase, precision) for phase in profile.phases)
-        if need * MARGIN > offer.accelerator.memory_gib:
-            return f"needs {need * MARGIN:.1f} GiB of accelerator memory, has {offer.accelerator.memory_gib:g} GiB"
+        need = max(required_accelerator_gib(phase, precision, execution) for phase in profile.phases)
+        if need > offer.accelerator.memory_gib:
+            return f"needs {need:.1f} GiB of accelerator memory, has {offer.accelerator.memory_gib:g} GiB"
         need = host_need_gib(profile)
         return f"needs {need:.1f} GiB of main memory, has {offer.memory_gib:g} GiB" if need > offer.memory_gib else ""
     need = (profile.peak_rss_bytes or 0) / GIB + HOST_RESERVE_GIB

@@ -1,28 +1,65 @@
-"""Seconds of one training step on a GPU: four constants, terms added. Pure.
+"""Seconds of one training step on a GPU: a sum for the device, and the host beside it. Pure.
 
-    t = A*F/P + C*Fw/S + D*B/BW + L*K
+    device = a F/(P g) + sum k Fw/(S g) + m B/BW + n B/(32 SMs Hz) + u U/BW + d Fd/P32 + l K
+    step   = (device^4 + host^4)^(1/4),   host = f Cf + b Cb + the script's own Python
 
-F FLOPs (3x3 fp32 convolutions halved: Winograd) over the peak P of the unit that is really used; Fw FLOPs weighted by
-on-chip traffic over S = sqrt(BW * 1e10 * SMs * GHz); B bytes over the memory bandwidth; K kernels. Terms are added, not
-maxed, because eager kernels overlap little. It holds for eager training on one GPU from Kepler to Hopper; the measured
-error is in README.md and can be printed by benchmarks/accuracy.py.
+F FLOPs (dense 3x3 fp32 convolutions over 2.25: Winograd) over the peak P of the unit that is really used, with the clock
+g that the board holds; Fw FLOPs weighted by on-chip traffic over S = sqrt(BW * 1e10 * SMs * GHz), by kind of work,
+layout and precision; B bytes (under autocast by the type that each op has), over the memory bandwidth BW and over what
+the SMs can load; U bytes of half-precision convolutions with unaligned channels; Fd FLOPs of depthwise convolutions
+over the peak P32 of the fp32 cores; K kernels; Cf and Cb calls of the framework from modules and from autograd. The
+device's terms are added, not maxed, because eager kernels overlap little; device and host run side by side. It holds
+for eager training on one GPU from Kepler to Hopper; the measured error is in README.md and can be printed by
+benchmarks/accuracy.py.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 
-from costgpu.estimator.op_costs import HALF_TYPES, StepWork
+from costgpu.estimator.op_costs import HALF_TYPES, NHWC, StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Framework, OptimizerFacts, Phase
 
-# Source: benchmarks/README.md (2026-10): fit of 255 public training rows, 20 GPUs, 10 models.
-COMPUTE = 1.03
-ON_CHIP = 0.0135
-MEMORY = 1.20
-LAUNCH_SECONDS = 12e-6
-ON_CHIP_WEIGHT = {"half": 0.2, "tf32": 0.4, "fp32": 0.5}  # of matrix multiplies; a convolution's is 1
+# What the sums of `sums_of` are multiplied by; the first word is the term. Source: benchmarks/README.md (2026-11): the
+# calibration study's constants of 447 rows, fitted on from there on 255 public rows, 13 GPUs, 74 models.
+CONSTANTS = {
+    "compute": 1.02,
+    "on-chip matmul half": 0.0021,
+    "on-chip matmul tf32": 0.0055,
+    "on-chip matmul fp32": 0.0068,
+    "on-chip conv half": 0.021,
+    "on-chip conv3x3 half": 0.0072,
+    "on-chip nhwc half": 0.00075,
+    "on-chip conv tf32": 0.0148,
+    "on-chip conv fp32": 0.023,
+    "on-chip grouped fp32": 0.05,
+    # of one or three dimensions: 1.9 times that of two, for the study's WaveGlow under AMP was 31 % too fast with it
+    "on-chip unusual half": 0.034,
+    "memory": 1.08,
+    "memory per-SM": 0.40,
+    "memory unaligned": 3.1,
+    "depthwise nchw": 30.0,
+    "depthwise nhwc": 8.0,
+    "launch": 10e-6,
+}
+# Host seconds of a call from a module and from autograd, on the host of a current GPU instance with torch 2.x; hosts of
+# 2018-21 with their torch take OLD_HOST of that. Source: the 52 rows of batch 12 (benchmarks/README.md, 2026-11), whose
+# two hosts differ by a factor of two; how much faster current ones are is from forward passes (31-40 us an op against
+# 45-60 us, 748 public rows).
+FORWARD_CALL_SECONDS, BACKWARD_CALL_SECONDS = 50e-6, 10e-6
+OLD_HOST = 1.6
+HOST_GHZ = 3.2  # all-core clock of such a host (AWS g4dn, g5 and g6: 3.1 to 3.6)
+OVERLAP = 4.0  # exponent with which device and host are joined: 1 would add them, infinity take the longer one
+LEAST_SHARE = 1e-6  # of the longer one, below which the shorter one adds nothing that a float could hold
+# Share of the listed peak that boards hold in training. Source: benchmarks/README.md (2026-11): GeForce boards since
+# Ampere and Pascal's clock above their list; Turing's of 250 W fall below it.
+GEFORCE_CLOCK, TURING_CLOCK = 1.15, 0.85
+GEFORCE = re.compile(r"(GTX |RTX [2-5]0[5-9]0)")
+SM_BYTES = 32.0  # that an SM loads or stores in a clock
 # Power-capped boards: share of peak in long GEMMs. Source: benchmarks/README.md; A10 (150 W) fitted on the 11 public
 # rows of that card by benchmarks/accuracy.py (2026-11-21).
 POWER_DERATE = {"T4": 0.55, "T4G": 0.55, "P4": 0.45, "L4": 0.40, "A10": 0.70}
@@ -37,13 +74,12 @@ CORES_PER_SM = {
     "RDNA": 64,
 }
 DEFAULT_CORES_PER_SM = 128  # Ampere other than A100, Ada, Hopper, Blackwell
-AMP_BYTES = 0.5
 # fp32 libraries run dense 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), which multiplies 2.25 times less
-# (Lavin and Gray, CVPR 2016); 2.0 of it shows in the public rows (benchmarks/accuracy.py, 2026-11-21).
-WINOGRAD = 2.0
+# (Lavin and Gray, CVPR 2016).
+WINOGRAD = 2.25
 # Bytes per parameter and update. Source: benchmarks/README.md.
 SGD_BYTES, SGD_MOMENTUM_BYTES, ADAM_BYTES, ADAM_LOOP_BYTES = 12.0, 20.0, 28.0, 72.0
-AMP_CAST_BYTES = 12.0
+AMP_CAST_BYTES = 6.0  # a gradient that is cast back
 # Torch's own optimizers run foreach kernels on CUDA by default: a few launches per chunk of tensors.
 FOREACH_KERNELS, TENSORS_PER_KERNEL = 12.0, 30.0
 ADAM_FAMILY = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "FusedAdam", "FusedLAMB"})
@@ -86,21 +122,38 @@ def precision_of(framework: Framework) -> Precision:
 
 
 @dataclass(frozen=True, slots=True)
+class Host:
+    """The CPU that feeds a GPU."""
+
+    speed: float = 1.0  # of one core, of a current GPU instance's
+    script_seconds: float = 0.0  # the script's own Python in one step, there
+
+
+@dataclass(frozen=True, slots=True)
 class GpuTerms:
     """Seconds of one step by term, and what widens its interval."""
 
     compute: float  # matrix units or cores at their peak
     on_chip: float  # traffic between shared memory and registers
     memory: float  # device memory
-    launch: float  # the host that launches kernels
-    unruled_share: float  # share of bytes in ops without a rule
-    unusual_half_share: float = 0.0  # share of the FLOPs in unusual convolutions at half precision
+    launch: float  # starts and ends of kernels, on the device
+    depthwise: float = 0.0  # depthwise convolutions, which matrix units cannot run
+    calls: float = 0.0  # what waiting for the host's calls of the framework adds to the device's seconds
+    host: float = 0.0  # what the script's own Python adds to both
+    unruled_share: float = 0.0  # share of bytes in ops without a rule
+    unusual_half_share: float = 0.0  # share of the FLOPs in one- and three-dimensional convolutions at half precision
+    grouped_share: float = 0.0  # share of the FLOPs in grouped convolutions
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def device_seconds(self) -> float:
+        """Seconds of the step's kernels."""
+        return self.compute + self.on_chip + self.memory + self.depthwise + self.launch
 
     @property
     def seconds(self) -> float:
         """Seconds of the step on the GPU."""
-        return self.compute + self.on_chip + self.memory + self.launch
+        return self.device_seconds + self.calls + self.host
 
 
 def sm_gigahertz(spec: AcceleratorSpec) -> float:
@@ -128,12 +181,19 @@ def peak_for(spec: AcceleratorSpec, kind: str, dtype: str, precision: Precision)
     if dtype == "float64":
         wide = 0.5 if spec.model.startswith(("A100", "H100", "H200", "V100", "P100", "GH200", "MI")) else 1 / 32
         return spec.fp32_tflops * 1e12 * wide, "fp32"
-    allowed = precision.conv_tf32 if kind.startswith("conv") else precision.matmul_tf32
-    if kind == "conv3x3" and WINOGRAD * fp32 > (spec.tf32_tensor_tflops or 0):
+    allowed = precision.matmul_tf32 if kind in ("matmul", "attention") else precision.conv_tf32
+    if kind.startswith("conv3x3") and WINOGRAD * fp32 > (spec.tf32_tensor_tflops or 0):
         allowed = False  # the libraries take the faster way
     if allowed and spec.tf32_tensor_tflops:
         return spec.tf32_tensor_tflops * 1e12 * derate, "tf32"
     return fp32 * 1e12 * derate, "fp32"
+
+
+def clock_share(spec: AcceleratorSpec) -> float:
+    """Clock that the board holds in training over the listed one; boards in `POWER_DERATE` have theirs there."""
+    if spec.architecture.startswith("Turing") and spec.name not in POWER_DERATE:
+        return TURING_CLOCK
+    return GEFORCE_CLOCK if GEFORCE.match(spec.model) else 1.0
 
 
 def copy_seconds(phase: Phase, spec: AcceleratorSpec) -> float:
@@ -175,27 +235,96 @@ def foreign_optimizer(phase: Phase) -> bool:
 
 
 def gpu_terms(
-    work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec
+    work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: Host = Host()
 ) -> GpuTerms:
     """The model above for one step of `work` on `spec`."""
-    compute = weighted = unusual = 0.0
+    sums, notes, unusual = sums_of(work, optimizers, precision, spec)
+    terms: dict[str, float] = defaultdict(float)
+    for name, value in sums.items():
+        terms[name.split(" ")[0]] += CONSTANTS[name] * value
+    device, calls = sum(terms.values()), call_seconds(work, optimizers, precision, host)
+    without = beside(device, calls)
+    # The host runs ahead of the device until it waits for a value. Where it does so in every step (`.item()`), the
+    # device has nothing left to do during the script's own Python. Module calls keep it busy from the first one on.
+    serial = min(1.0, work.syncs) * host.script_seconds
+    return GpuTerms(
+        compute=terms["compute"],
+        on_chip=terms["on-chip"],
+        memory=terms["memory"],
+        depthwise=terms["depthwise"],
+        launch=terms["launch"],
+        calls=without - device,
+        host=beside(device, calls + host.script_seconds - serial) - without + serial,
+        unruled_share=work.unruled_bytes / work.bytes_moved if work.bytes_moved else 0.0,
+        unusual_half_share=unusual / work.total_flops if work.total_flops else 0.0,
+        grouped_share=grouped_flops(work) / work.total_flops if work.total_flops else 0.0,
+        notes=notes,
+    )
+
+
+def grouped_flops(work: StepWork) -> float:
+    """FLOPs of grouped convolutions that are not depthwise."""
+    return sum(flops for (kind, _), flops in work.flops.items() if kind.startswith("grouped"))
+
+
+def call_seconds(work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, host: Host) -> float:
+    """Seconds of the host in the framework in one step."""
+    casts = work.autocast_kernels - work.kernels if precision.half is not None else 0.0
+    backward = work.backward_calls + casts + optimizer_kernels(optimizers)
+    return (FORWARD_CALL_SECONDS * work.forward_calls + BACKWARD_CALL_SECONDS * backward) / host.speed
+
+
+def beside(device: float, host: float) -> float:
+    """Seconds of a device and a host that run side by side."""
+    longer = max(device, host)
+    if longer <= 0:
+        return 0.0
+    share = max(min(device, host) / longer, LEAST_SHARE)
+    return longer * math.pow(1 + math.pow(share, OVERLAP), 1 / OVERLAP)
+
+
+def sums_of(
+    work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec
+) -> tuple[dict[str, float], tuple[str, ...], float]:
+    """The sums of the device's terms, by the name of their constant.
+
+    Returns:
+        The sums, notes for people, and the FLOPs of unusual convolutions in half precision.
+    """
+    sums: dict[str, float] = defaultdict(float)
     notes: list[str] = []
+    clock, bandwidth, unusual, aligned = clock_share(spec), spec.memory_bandwidth_gbps * 1e9, 0.0, True
+    on_chip = on_chip_rate(spec) * max(clock, 1.0)
     for (kind, dtype), flops in work.flops.items():
         peak, mode = peak_for(spec, kind, dtype, precision)
         if mode == "fp32" and (dtype == "bfloat16" or precision.half == "bfloat16"):
             notes.append("no bf16 units: bf16 work runs at the fp32 rate")
-        unusual += flops if kind == "conv_unusual" and mode == "half" else 0.0
-        compute += flops / peak / (WINOGRAD if kind == "conv3x3" and mode == "fp32" else 1.0)
-        weighted += flops * (1.0 if kind.startswith("conv") else ON_CHIP_WEIGHT[mode])
+        shape, nhwc = kind.removesuffix(NHWC), kind.endswith(NHWC)
+        if shape == "depthwise":
+            sums["depthwise nhwc" if nhwc else "depthwise nchw"] += flops / (spec.fp32_tflops * 1e12)
+            continue
+        done = flops / (WINOGRAD if shape == "conv3x3" and mode == "fp32" else 1.0)
+        sums["compute"] += done / (peak * clock)
+        sums[_on_chip_name(shape, mode, nhwc=nhwc)] += work.tiled.get((kind, dtype), done) / on_chip
+        if mode == "half" and shape not in ("matmul", "attention"):
+            aligned = False
+            unusual += flops if shape == "conv_unusual" else 0.0
     amp = precision.half is not None
-    moved = work.bytes_moved * (AMP_BYTES if amp else 1.0) + optimizer_bytes(optimizers, amp=amp)
-    kernels = work.kernels + optimizer_kernels(optimizers)
-    return GpuTerms(
-        compute=COMPUTE * compute,
-        on_chip=ON_CHIP * weighted / on_chip_rate(spec),
-        memory=MEMORY * moved / (spec.memory_bandwidth_gbps * 1e9),
-        launch=LAUNCH_SECONDS * kernels,
-        unruled_share=work.unruled_bytes / work.bytes_moved if work.bytes_moved else 0.0,
-        unusual_half_share=unusual / work.total_flops if work.total_flops else 0.0,
-        notes=tuple(dict.fromkeys(notes)),
-    )
+    moved = (work.autocast_bytes if amp else work.bytes_moved) + optimizer_bytes(optimizers, amp=amp)
+    sums["memory"] = moved / bandwidth
+    sums["memory per-SM"] = moved / (SM_BYTES * sm_gigahertz(spec) * 1e9)
+    if not aligned:
+        sums["memory unaligned"] = 2 * work.unaligned_bytes / bandwidth
+    sums["launch"] = (work.autocast_kernels if amp else work.kernels) + optimizer_kernels(optimizers)
+    return sums, tuple(dict.fromkeys(notes)), unusual
+
+
+def _on_chip_name(shape: str, mode: str, *, nhwc: bool) -> str:
+    """The constant of the on-chip traffic of a kind of work."""
+    if shape in ("matmul", "attention"):
+        return f"on-chip matmul {mode}"
+    if mode != "half":
+        return f"on-chip grouped {mode}" if (shape, mode) == ("grouped", "fp32") else f"on-chip conv {mode}"
+    if shape == "conv_unusual":
+        return "on-chip unusual half"
+    return "on-chip nhwc half" if nhwc else f"on-chip {'conv' if shape == 'grouped' else shape} half"

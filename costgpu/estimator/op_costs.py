@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from costgpu.models.workload import OpRow, StepTotals, TensorShape
 
@@ -88,18 +88,39 @@ UNRULED = _aten(
     """
 )
 PICKED_BYTES_FACTOR = 2.0
+NHWC = "_nhwc"  # ends the kinds of convolutions in channels-last order
+TILE, LEAST_SIDE = 128.0, 8.0  # side of the largest tile of a matrix product, and the least that a narrow one pays for
+ALIGNED = 8  # channels of which half-precision tensor cores take a multiple
+CAST_BYTES = 6.0  # of an element that is read as float32 and written in half precision, or the reverse
+# Share of the bytes that autocast leaves, where it is not known which ops it makes half: of networks of convolutions and
+# of others. Source: medians of the traces of 50 image models and transformers (benchmarks/rows.py, 2026-11-23).
+AUTOCAST_BYTES_CONV, AUTOCAST_BYTES_OTHER = 0.5, 0.8
 HALF_TYPES = frozenset({"float16", "bfloat16"})
 
 
 @dataclass(slots=True)
 class StepWork:
-    """The work of one training step, optimizer apart."""
+    """The work of one training step, optimizer apart.
 
-    # FLOPs by (kind, dtype), kind one of ``matmul``, ``conv``, ``conv3x3`` (dense, of stride 1: fp32 libraries have a
-    # cheaper algorithm for it, Winograd), ``conv_unusual`` (grouped, or not two-dimensional), ``attention``
+    FLOPs have keys (kind, dtype). Kinds are ``matmul`` and ``attention``; ``conv`` (dense), ``conv3x3`` (dense, of
+    stride 1: libraries have a cheaper algorithm for it, Winograd), ``grouped`` and ``depthwise`` (two-dimensional
+    convolutions), each of them with ``_nhwc`` behind it where its input is in channels-last order; and
+    ``conv_unusual``, convolutions of one or three dimensions.
+    """
+
     flops: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    # the FLOPs of ``matmul`` and ``attention``, each weighted by the on-chip traffic of its tiles (`tile_weight`)
+    tiled: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
     bytes_moved: float = 0.0  # bytes of every kernel, inputs plus outputs, with the factors above
+    # part of `bytes_moved` in the ops of `flops`, by their kind, and in normalisations (``layer_norm``, ``batch_norm``)
+    kind_bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     kernels: float = 0.0  # number of kernels launched
+    forward_calls: float = 0.0  # calls of the framework by the script's modules, views apart
+    backward_calls: float = 0.0  # calls by autograd, which goes through no Python
+    autocast_bytes: float = 0.0  # what `bytes_moved` is under CUDA autocast, casts of activations included
+    autocast_kernels: float = 0.0  # what `kernels` is under CUDA autocast
+    # bytes, two for an element, of what convolutions read and write whose channels are no multiple of 8
+    unaligned_bytes: float = 0.0
     unruled_bytes: float = 0.0  # part of `bytes_moved` in ops whose time it does not tell
     syncs: float = 0.0  # number of times that the host waits for a value (`.item()`)
     large_bytes: float = 0.0  # part of `bytes_moved` in ops of over 4 MiB, which no CPU cache holds
@@ -124,6 +145,11 @@ def elements(tensor: TensorShape) -> float:
     return float(math.prod(tensor[0]))
 
 
+def tile_weight(rows: float, columns: float) -> float:
+    """On-chip traffic of a matrix product's FLOPs: 1 with tiles of 128 by 128, more where the product is narrow."""
+    return TILE / 2 * (1 / min(max(rows, LEAST_SIDE), TILE) + 1 / min(max(columns, LEAST_SIDE), TILE))
+
+
 def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> StepWork:
     """The work of one step from the rows of a trace of `steps` steps.
 
@@ -136,6 +162,22 @@ def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> S
         if row.phase == "validation" or (row.phase == "optimizer" and not optimizer_ops):
             continue
         _add(work, row, row.count / max(1, steps))
+    followed = any("half_out" in row.attributes for row in ops)
+    if not followed and any(dtype == "float32" for _, dtype in work.flops):  # of a release that did not follow types
+        convolved = sum(flops for (kind, _), flops in work.flops.items() if kind not in ("matmul", "attention"))
+        work.autocast_bytes = autocast_share(convolved / work.total_flops) * work.bytes_moved
+    return work
+
+
+def autocast_share(convolutions: float) -> float:
+    """Share of the bytes that autocast leaves, by the share of the FLOPs in convolutions."""
+    return convolutions * AUTOCAST_BYTES_CONV + (1 - convolutions) * AUTOCAST_BYTES_OTHER
+
+
+def op_work(row: OpRow) -> StepWork:
+    """The work of one call of an op."""
+    work = StepWork()
+    _add(work, row, 1.0)
     return work
 
 
@@ -145,6 +187,11 @@ def counted_work(totals: StepTotals) -> StepWork:
     for kind, share in (("conv", totals.convolutions), ("matmul", 1.0 - totals.convolutions)):
         if share > 0 and totals.flops > 0:
             work.flops[kind, totals.dtype] += share * totals.flops
+    if "matmul" in {kind for kind, _ in work.flops}:
+        work.tiled["matmul", totals.dtype] = work.flops["matmul", totals.dtype]
+    left = 1.0 if totals.dtype in HALF_TYPES else autocast_share(totals.convolutions)
+    work.autocast_bytes, work.autocast_kernels = left * totals.bytes_moved, totals.kernels
+    work.backward_calls = totals.kernels  # a framework that counts its step runs it as a graph, without Python
     if totals.bytes_moved > LARGE_BYTES * totals.kernels:
         work.large_bytes = totals.bytes_moved
     return work
@@ -156,6 +203,8 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
         return
     if name == "aten::_local_scalar_dense":
         work.kernels += times
+        work.autocast_kernels += times
+        work.forward_calls += times
         work.syncs += times
         return
     masks = row.attributes.get("masks", [])
@@ -172,12 +221,42 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
     if flops:
         dtype = row.inputs[-1][2] if name == "aten::addmm" else row.inputs[0][2]
         work.flops[kind, dtype] += times * flops
+        if kind in ("matmul", "attention"):
+            work.tiled[kind, dtype] += times * flops * _tile_weight(row)
+        work.unaligned_bytes += times * _unaligned_bytes(row, kind)
+        work.kind_bytes[kind] += times * moved
+    elif norm := next((norm for norm in ("layer_norm", "batch_norm") if norm in name), ""):
+        work.kind_bytes[norm] += times * moved
+    if row.phase == "backward":
+        work.backward_calls += times
+    else:
+        work.forward_calls += times
+    casts = row.attributes.get("casts", [])
     work.bytes_moved += times * moved
     work.kernels += times * kernels
+    work.autocast_bytes += times * (
+        _autocast_bytes(row, masks) + CAST_BYTES * sum(elements(row.inputs[n]) for n in casts)
+    )
+    work.autocast_kernels += times * (kernels + len(casts))
     if moved > LARGE_BYTES:
         work.large_bytes += times * moved
     if name in UNRULED or not name.startswith("aten::"):
         work.unruled_bytes += times * moved
+
+
+def _autocast_bytes(row: OpRow, masks: list[int]) -> float:
+    """Bytes of the op with the types that CUDA autocast gives it."""
+    half, half_out = set(row.attributes.get("half", ())), bool(row.attributes.get("half_out"))
+    if not half and not half_out:
+        return _bytes(row, masks)
+    inputs = [_narrowed(t) if at in half else t for at, t in enumerate(row.inputs)]
+    outputs = [_narrowed(t) if half_out else t for t in row.outputs]
+    return _bytes(replace(row, inputs=inputs, outputs=outputs), masks)
+
+
+def _narrowed(tensor: TensorShape) -> TensorShape:
+    shape, strides, dtype = tensor
+    return (shape, strides, "float16") if dtype == "float32" else tensor
 
 
 def _bytes(row: OpRow, masks: list[int]) -> float:
@@ -243,13 +322,48 @@ def _conv_flops(out: TensorShape, into: TensorShape, weight: TensorShape, transp
 
 
 def _conv_kind(row: OpRow, out: TensorShape, into: TensorShape, weight: TensorShape) -> str:
-    if row.attributes.get("groups", 1) > 1 or len(weight[0]) != 4:
+    if len(weight[0]) != 4:
         return "conv_unusual"
-    dense = not row.attributes.get("transposed")
+    groups, dense = row.attributes.get("groups", 1), not row.attributes.get("transposed")
     same = all(
         before - after in (0, 2) for before, after in zip(into[0][2:], out[0][2:], strict=False)
     )  # padded or not
-    return "conv3x3" if dense and weight[0][2:] == [3, 3] and same else "conv"
+    if groups > 1:
+        kind = "depthwise" if weight[0][1] == 1 and groups == into[0][1] else "grouped"
+    else:
+        kind = "conv3x3" if dense and weight[0][2:] == [3, 3] and same else "conv"
+    return kind + NHWC if _channels_last(into) else kind
+
+
+def _channels_last(tensor: TensorShape) -> bool:
+    """Whether an image tensor is in channels-last order; False where its order makes no difference."""
+    shape, strides, _ = tensor
+    return len(shape) == len(strides) == 4 and strides[1] == 1 and shape[1] > 1 and shape[2] * shape[3] > 1
+
+
+def _unaligned_bytes(row: OpRow, kind: str) -> float:
+    """Bytes in half precision of what a dense or grouped convolution reads and writes, if its channels are unaligned."""
+    if not kind.startswith(("conv", "grouped")) or kind == "conv_unusual":
+        return 0.0
+    backward = row.op == "aten::convolution_backward"
+    out, into = (row.inputs[0], row.inputs[1]) if backward else (row.outputs[0], row.inputs[0])
+    if into[0][1] % ALIGNED == 0 and out[0][1] % ALIGNED == 0:
+        return 0.0
+    wanted = sum(row.attributes.get("output_mask", [True, True])[:2]) if backward else 1
+    return wanted * 2 * (elements(out) + elements(into))
+
+
+def _tile_weight(row: OpRow) -> float:
+    """Mean of `tile_weight` over the products of a row."""
+    name, outs = row.op, row.outputs
+    if name in RECURRENT and row.inputs[0][0]:
+        return tile_weight(row.inputs[0][0][1], row.inputs[1][0][0])
+    if name in ATTENTION_FORWARD or name in ATTENTION_BACKWARD:
+        query, key, value = row.inputs[0:3] if name in ATTENTION_FORWARD else row.inputs[1:4]
+        length, keys, depth = query[0][-2], key[0][-2], value[0][-1]
+        return (tile_weight(length, keys) + tile_weight(length, depth)) / 2
+    shape = outs[0][0] if outs else []
+    return tile_weight(shape[-2] if len(shape) > 1 else 1, shape[-1] if shape else 1)
 
 
 def _attention_flops(query: TensorShape, key: TensorShape, value: TensorShape) -> float:

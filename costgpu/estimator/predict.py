@@ -10,25 +10,33 @@ from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import Calibration, calibrated, calibration_of, local_gpu
 from costgpu.estimator.cost import cost_range, ready_seconds, with_run
 from costgpu.estimator.feasibility import infeasible_reason
-from costgpu.estimator.gpu import copy_seconds, foreign_optimizer, gpu_terms, precision_of
+from costgpu.estimator.gpu import HOST_GHZ, Host, Precision, copy_seconds, foreign_optimizer, gpu_terms, precision_of
+from costgpu.estimator.inference.gpu import Execution
+from costgpu.estimator.inference.steps import UnitSeconds, on_cpu_in_half, on_gpu, unit_rows
+from costgpu.estimator.inference.unit import Unit, execution_of, unit_of
 from costgpu.estimator.interval import (
     COUNTED,
+    FEW_STEPS,
     FINISHED_SIGMA,
     PRIOR,
     Interval,
     cpu_interval,
     gpu_interval,
     local_interval,
+    mean_interval,
     run_range,
     sigma_of_runs,
 )
 from costgpu.estimator.op_costs import StepWork, counted_work, step_work
 from costgpu.estimator.scope import Scope, scope_of
+from costgpu.estimator.throughput import inference_unit
 from costgpu.models.offer import AcceleratorSpec, Speedup
-from costgpu.models.prediction import Candidate, MeasuredSpeed, Prediction, Provenance
+from costgpu.models.prediction import Candidate, MeasuredSpeed, PhasePrediction, Prediction, Provenance
 from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, StepTimes, TotalKind, WorkloadProfile
 
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
+FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were timed: assumed
+WRITTEN = Execution(Precision(half=None, matmul_tf32=False, conv_tf32=True))  # fp32, and PyTorch's defaults
 SAME_STEPS = 0.01  # numbers of steps that differ by less are the same job: some can be told only approximately
 
 
@@ -43,6 +51,9 @@ class Workload:
     year: int
     speedups: tuple[Speedup, ...] = ()
     calibration: Calibration | None = None
+    units: tuple[Unit | None, ...] = ()  # units of the phases of inference, None for training; one for each phase
+    cpu_dtype: str = ""  # type in which half-precision models run on a cloud CPU; empty for their own
+    execution: Execution = WRITTEN  # how phases of inference run on a GPU
 
 
 @dataclass(slots=True)
@@ -54,6 +65,7 @@ class _Step:
     notes: list[str]
     provenance: Provenance = Provenance.MODELLED
     unknown: str = ""
+    prefill_share: float | None = None  # of a unit that generates tokens; None if this place's is not known
 
 
 def prepare(
@@ -83,18 +95,31 @@ def prepare(
         for phase, work in zip(profile.phases, works, strict=True)
     ]
     calibration = calibration_of(profile, works, local_gpu(profile.machine.accelerators, cards))
-    return Workload(profile, scope, works, splits, year, tuple(speedups), calibration)
+    units = tuple(unit_of(phase) if phase.inference is not None else None for phase in profile.phases)
+    return Workload(
+        profile,
+        scope,
+        works,
+        splits,
+        year,
+        tuple(speedups),
+        calibration,
+        units,
+        execution=execution_of(profile.framework),
+    )
 
 
 def _busy_seconds(phase: Phase) -> float:
-    """The measured step without the time that it waited for data."""
-    return max(phase.step.mean_seconds - phase.data.wait_seconds_per_step, 0.1 * phase.step.mean_seconds)
+    """The measured step without the time that it waited, for data or anything else."""
+    step = phase.step.mean_seconds
+    fed = max(step - phase.data.wait_seconds_per_step, 0.1 * step)
+    return max(0.0, fed - phase.waiting_seconds_per_step)
 
 
 def _work(phase: Phase) -> StepWork:
     if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
         return counted_work(phase.totals)
-    return step_work(phase.ops, phase.trace_steps, optimizer_ops=foreign_optimizer(phase))
+    return step_work(unit_rows(phase), phase.trace_steps, optimizer_ops=foreign_optimizer(phase))
 
 
 def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | None = None) -> Prediction:
@@ -132,6 +157,7 @@ def as_measured(modelled: Prediction, speed: MeasuredSpeed) -> Prediction:
         step_seconds=step,
         terms={"run": step},
         parts={"the whole job": seconds},
+        phases=tuple(_phase_as_measured(phase, modelled, seconds, sigma) for phase in modelled.phases),
         sigma=sigma,
         provenance=Provenance.MEASURED,
         infeasible="",  # it has run there
@@ -139,23 +165,53 @@ def as_measured(modelled: Prediction, speed: MeasuredSpeed) -> Prediction:
     )
 
 
+def _phase_as_measured(phase: PhasePrediction, modelled: Prediction, seconds: float, sigma: float) -> PhasePrediction:
+    """A phase whose share of the measured run is that of the modelled one."""
+    factor = seconds / modelled.run_seconds.value if modelled.run_seconds.value > 0 else 1.0
+    interval = Interval.of_sigma(sigma)
+    return replace(
+        phase,
+        step_seconds=interval.around(phase.step_seconds.value * factor),
+        sustained_seconds=interval.around(phase.sustained_seconds.value * factor),
+        seconds=phase.seconds * factor,
+        terms={name: value * factor for name, value in phase.terms.items()},
+    )
+
+
 def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     profile, scope = workload.profile, workload.scope
-    parts: dict[str, float] = {"steps": 0.0}
+    parts: dict[str, float] = {}
     unknown = ""
     unseen = 0.0
+    phases: list[PhasePrediction] = []
+    steps: list[_Step] = []
     for index, phase in enumerate(profile.phases):
         step = _step(workload, index, candidate)
         unknown = unknown or step.unknown
         seconds = sum(step.terms.values()) or phase.step.mean_seconds
-        parts["steps"] += seconds * scope.steps[index]
-        for name, value, measured in _extras(phase, seconds, scope, index, candidate):
+        name = steps_name(profile.phases, index)
+        parts[name] = parts.get(name, 0.0) + seconds * scope.steps[index]
+        beside = _extras(phase, seconds, scope, index, candidate)
+        for name, value, measured in beside:
             parts[name] = parts.get(name, 0.0) + value
             unseen += 0.0 if measured else value
+        steps.append(step)
+        recurs = sum(b[1] for e, b in zip(phase.extras, beside, strict=True) if e.rhythm is not Rhythm.RUN)
+        each = recurs / scope.steps[index] if scope.steps[index] > 0 else 0.0
+        phases.append(
+            PhasePrediction(
+                label=phase.label,
+                step_seconds=step.interval.around(seconds),
+                sustained_seconds=step.interval.around(seconds + each),
+                seconds=seconds * scope.steps[index] + sum(value for _, value, _ in beside),
+                terms=step.terms,
+                unit=inference_unit(phase, step.prefill_share),
+            )
+        )
     if scope.whole:
         parts["set-up"] = profile.setup_seconds
     run = sum(parts.values())
-    interval = step.interval
+    interval = mean_interval([(one.interval, phase.seconds) for one, phase in zip(steps, phases, strict=True)])
     if candidate.offer is None and profile.ended and scope.whole and _all_steps(profile, scope):
         run, interval, unseen = profile.wall_seconds, Interval.of_sigma(FINISHED_SIGMA), 0.0
     run_seconds, sigma = run_range(
@@ -174,14 +230,25 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         run_seconds=run_seconds,
         overhead_seconds=overhead,
         wall_seconds=wall,
-        cost_usd=cost_range(candidate, wall),
+        cost_usd=cost_range(candidate, wall, whole=scope.whole),
         terms=step.terms,
         parts=parts,
         sigma=sigma,
         provenance=step.provenance,
-        infeasible=infeasible_reason(profile, candidate, precision_of(profile.framework)) or unknown,
-        notes=tuple(dict.fromkeys(step.notes)),
+        infeasible=infeasible_reason(profile, candidate, precision_of(profile.framework), workload.execution)
+        or unknown,
+        notes=tuple(dict.fromkeys(note for one in steps for note in one.notes)),
+        phases=tuple(phases),
+        fixed_seconds=ready_seconds(candidate) + profile.setup_seconds,
     )
+
+
+def steps_name(phases: Sequence[Phase], index: int) -> str:
+    """The part of a run that the steps of a phase are; training and inference apart where a script does both."""
+    kinds = {phase.inference is None for phase in phases}
+    if len(kinds) == 1:
+        return "steps"
+    return "training" if phases[index].inference is None else "inference"
 
 
 def _all_steps(profile: WorkloadProfile, scope: Scope) -> bool:
@@ -210,19 +277,32 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
     phase = workload.profile.phases[index]
     assert offer is not None  # noqa: S101 - the caller's branch
     assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
-    terms = cpu_model.step_there(
-        workload.splits[index],
-        workload.works[index],
-        machine,
-        cpu,
-        offer.vcpus,
-        spreads=phase.gpu in (GpuPath.TABLE, GpuPath.NONE),
-    )
     cores = offer.vcpus / cpu.vcpus_per_core
-    interval, notes = cpu_interval(machine, same_chip=cpu_model.same_chip(machine, cpu), cores=cores)
+    unit = workload.units[index]
+    half = on_cpu_in_half(unit, phase, cpu, offer.vcpus, workload.cpu_dtype) if unit is not None else None
+    if half is not None:
+        loading = _loading(phase, sum(half.terms.values()), max(1.0, cores - 1))
+        beside = {"waiting": phase.waiting_seconds_per_step, "loading": loading}
+        terms = {**half.terms, **beside}
+        return _Step(terms, half.interval, half.notes, prefill_share=half.prefill_share)
+    work, spreads = workload.works[index], phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
+    terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, offer.vcpus, spreads=spreads)
+    interval, notes = cpu_interval(
+        machine,
+        same_chip=cpu_model.same_chip(machine, cpu),
+        cores=cores,
+        library=spreads and not work.kernels,
+        measured=cpu.matrix_mult_per_vcpu is not None,
+    )
     if not phase.step.count:
         interval = interval.covering(PRIOR)
         notes.append(NOT_MEASURED)
+    elif phase.step.count < FEW_STEPS:
+        interval = interval.stretched(low=FEW_STEPS_LOW, high=FEW_STEPS_HIGH)
+        notes.append(
+            "only one step was timed" if phase.step.count == 1 else f"only {phase.step.count} steps were timed"
+        )
+    terms["waiting"] = phase.waiting_seconds_per_step
     terms["loading"] = _loading(phase, sum(terms.values()), max(1.0, cores - 1))
     return _Step(terms, interval, notes)
 
@@ -240,16 +320,18 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
     notes = [phase.gpu_reason, *found.notes] if phase.gpu_reason else list(found.notes)
     if candidate.accelerator_count > 1:
         notes.append(f"taken to use one of its {candidate.accelerator_count:g} GPUs")
-    terms = {"table": seconds / found.speedup}
-    terms["loading"] = _loading(phase, terms["table"], cpu_model.host_cores(candidate))
+    terms = {"table": seconds / found.speedup, "waiting": phase.waiting_seconds_per_step}
+    terms["loading"] = _loading(phase, sum(terms.values()), cpu_model.host_cores(candidate))
     return _Step(terms, Interval.of_sigma(found.sigma), notes, Provenance.BENCHMARKED)
 
 
 def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec) -> _Step:
-    profile, phase = workload.profile, workload.profile.phases[index]
-    found = gpu_terms(workload.works[index], phase.optimizers, precision_of(profile.framework), spec)
-    interval, notes = gpu_interval(found, spec, compiled=profile.framework.compiled > 0, as_of_year=workload.year)
-    notes += found.notes
+    phase, unit = workload.profile.phases[index], workload.units[index]
+    if unit is not None:
+        step = on_gpu(unit, phase, workload.execution, spec, year=workload.year, host_speed=_host_speed(candidate))
+    else:
+        step = _training_step(workload, index, candidate, spec)
+    interval, notes = step.interval, step.notes
     if phase.gpu is GpuPath.COUNTED:
         interval = interval.covering(COUNTED)
         if phase.step.count:
@@ -259,19 +341,37 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
             notes.append(NOT_MEASURED)
     if candidate.accelerator_count > 1:
         notes.append(f"the script uses one of its {candidate.accelerator_count:g} GPUs")
+    terms = calibrated(workload.calibration, index, step.terms, spec)
+    if workload.calibration is not None:
+        notes.append(f"set right by what was measured on the {workload.calibration.spec.name} here")
+    terms["waiting"] = phase.waiting_seconds_per_step
+    terms["loading"] = _loading(phase, sum(terms.values()), cpu_model.host_cores(candidate))
+    return _Step(terms, interval, notes, prefill_share=step.prefill_share)
+
+
+def _training_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec) -> UnitSeconds:
+    """One step of training on a GPU."""
+    framework, phase = workload.profile.framework, workload.profile.phases[index]
+    host = Host(_host_speed(candidate), phase.host_seconds_per_step)
+    found = gpu_terms(workload.works[index], phase.optimizers, precision_of(framework), spec, host)
+    interval, notes = gpu_interval(found, spec, compiled=framework.compiled > 0, as_of_year=workload.year)
     modelled = {
         "compute": found.compute,
         "on-chip": found.on_chip,
         "memory": found.memory,
+        "depthwise": found.depthwise,
         "launch": found.launch,
-        "host": phase.host_seconds_per_step,
+        "calls": found.calls,
+        "host": found.host,
         "copy": copy_seconds(phase, spec),
     }
-    terms = calibrated(workload.calibration, index, modelled, spec)
-    if workload.calibration is not None:
-        notes.append(f"set right by what was measured on the {workload.calibration.spec.name} here")
-    terms["loading"] = _loading(phase, sum(terms.values()), cpu_model.host_cores(candidate))
-    return _Step(terms, interval, notes)
+    return UnitSeconds(modelled, interval, [*notes, *found.notes])
+
+
+def _host_speed(candidate: Candidate) -> float:
+    """One core of the offer's CPU over one of a current GPU instance's, by their clocks."""
+    ghz = candidate.cpu.all_core_ghz if candidate.cpu is not None else None
+    return ghz / HOST_GHZ if ghz else 1.0
 
 
 def _loading(phase: Phase, step_seconds: float, cores: float) -> float:

@@ -1,20 +1,23 @@
-"""How much is predicted: the whole job, an epoch, or a thousand steps. Pure."""
+"""How much is predicted: the whole job, an epoch, a thousand steps, or a thousand items of inference. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.models.workload import WorkloadProfile
+from costgpu.estimator.throughput import inference_unit
+from costgpu.models.workload import Phase, WorkloadProfile
+from costgpu.units import plural_unit
 
 WHOLE_JOB = "the whole job"
-UNKNOWN_TOTAL_STEPS = 1000.0
+UNKNOWN_TOTAL_STEPS = UNKNOWN_TOTAL_ITEMS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """What is predicted: steps and epochs of each phase, and the words for it."""
 
-    unit: str  # ``the whole job``, ``one epoch`` or ``1,000 steps``
+    unit: str  # ``the whole job``, ``one epoch``, ``1,000 steps`` or ``1,000 images``
     whole: bool  # whether it is the whole job, with set-up and boot
     steps: tuple[float, ...]  # number of steps of each phase
     epochs: tuple[float, ...]  # number of epochs of each phase; 0 where a phase has none
@@ -26,13 +29,22 @@ class Scope:
         return sum(self.steps) if self.whole else None
 
 
-def scope_of(profile: WorkloadProfile, *, epochs: float | None = None, total_steps: float | None = None) -> Scope:
+def scope_of(
+    profile: WorkloadProfile,
+    *,
+    epochs: float | None = None,
+    total_steps: float | None = None,
+    per_items: bool = False,
+) -> Scope:
     """How much is predicted, from the profile and what the user said.
 
     Args:
         epochs: Overrides the number of epochs of the last phase.
         total_steps: Overrides its number of steps.
+        per_items: Whether 1,000 items of the last phase are wanted, even if the length of the job is known.
     """
+    if per_items and profile.phases[-1].inference is not None:
+        return items_scope(profile.phases)
     last = profile.phases[-1].total
     notes: list[str] = []
     if total_steps is not None:
@@ -45,6 +57,8 @@ def scope_of(profile: WorkloadProfile, *, epochs: float | None = None, total_ste
         if unknown_later:
             where = ", ".join(phase.label for phase in unknown_later)
             notes.append(f"The training at {where} is of unknown length: give --total-steps for the whole job.")
+        if profile.phases[-1].inference is not None:
+            return items_scope(profile.phases, tuple(notes))
         if last.steps_per_epoch:
             steps_, epochs_ = _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0)
             return Scope("one epoch", False, steps_, epochs_, tuple(notes))
@@ -57,6 +71,17 @@ def scope_of(profile: WorkloadProfile, *, epochs: float | None = None, total_ste
         notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
     counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
     return Scope(WHOLE_JOB, True, tuple(steps), tuple(counts), tuple(notes))
+
+
+def items_scope(phases: Sequence[Phase], notes: tuple[str, ...] = ()) -> Scope:
+    """1,000 items of the last phase, which is one of inference."""
+    unit = inference_unit(phases[-1])
+    assert unit is not None  # noqa: S101 - the caller's condition
+    if len(phases) > 1:
+        before = ", ".join(dict.fromkeys(phase.label for phase in phases[:-1]))
+        notes = (*notes, f"What runs before it ({before}) is not in these amounts.")
+    steps, epochs = _only(len(phases), UNKNOWN_TOTAL_ITEMS / unit.items), _only(len(phases), 0.0)
+    return Scope(f"1,000 {plural_unit(unit.item)}", False, steps, epochs, notes)
 
 
 def _only(count: int, value: float) -> tuple[float, ...]:

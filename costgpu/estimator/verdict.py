@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
 from costgpu.estimator.interval import probability_less
-from costgpu.estimator.scope import WHOLE_JOB, Scope
-from costgpu.models.prediction import Choice, Objective, Prediction, Provenance, Verdict
-from costgpu.units import format_duration, format_ratio, format_usd
+from costgpu.estimator.scope import Scope
+from costgpu.estimator.throughput import pays_from
+from costgpu.estimator.verdict_sentence import describe, verdict_sentence
+from costgpu.models.prediction import Choice, Objective, PaysFrom, Prediction, Provenance, Verdict
+from costgpu.units import format_duration, format_usd
 
 # Cost ratios between which the side is right 79 % of the time. Source: benchmarks/README.md
 CLOSE_LOW, CLOSE_HIGH = 0.5, 2.0
@@ -19,6 +21,7 @@ MIN_CONFIDENCE = 0.79
 NEAR_TIE = 1.10  # of offers whose costs differ by less than this, the faster one is the better
 HERE_MINUTES_SECONDS = 600.0  # this machine is the answer if it is done in minutes
 WORTH_A_ROW = 0.95  # a dearer offer is shown if it takes less than this of the time of the next cheaper one
+LEAST_SECONDS = 1e-9  # a job of no steps takes no time at all
 MEASURE_SECONDS = 60.0  # of training on the instance that would settle a close call
 
 
@@ -142,13 +145,26 @@ def decide(
     if cpu is not None and gpu is not None:
         verdict = replace(
             verdict,
-            speedup=cpu.run_seconds.value / gpu.run_seconds.value,
+            speedup=max(cpu.run_seconds.value, LEAST_SECONDS) / max(gpu.run_seconds.value, LEAST_SECONDS),
             premium=expected_usd_per_hour(gpu.candidate) / expected_usd_per_hour(cpu.candidate),
             break_even=break_even(cpu, gpu),
             probability_gpu_cheaper=probability_cheaper(gpu, cpu),
         )
+    if not scope.whole:
+        verdict = replace(verdict, pays_from=_pays_from(verdict))
     why_no_gpu = _common_reason(offers) if gpu is None else ""
-    return replace(verdict, sentence=verdict_sentence(verdict, limits=preferences.limits, why_no_gpu=why_no_gpu))
+    rented = _choose_rented(cpu, gpu, preferences)[1]
+    sentence = verdict_sentence(verdict, limits=preferences.limits, why_no_gpu=why_no_gpu, rented=rented)
+    return replace(verdict, sentence=sentence)
+
+
+def _pays_from(verdict: Verdict) -> tuple[PaysFrom, ...]:
+    """What is recommended (or else the best GPU) against this machine, and the best GPU against the best CPU."""
+    cpu, gpu, chosen = verdict.best_cpu, verdict.best_gpu, verdict.recommended
+    rented = chosen if chosen is not None and chosen.candidate.offer is not None else gpu or cpu
+    pairs = [(rented, verdict.here), (gpu, cpu)]
+    found = [pays_from(one, other) for one, other in pairs if one is not None and other is not None]
+    return tuple(one for one in found if one is not None)
 
 
 def _measurement(cpu: Prediction | None, gpu: Prediction | None) -> str:
@@ -193,8 +209,8 @@ def _choose_rented(
     else:
         better = min(rented, key=lambda p: effective_cost(p, preferences))
         if cpu is not None and gpu is not None:
-            ratio = effective_cost(gpu, preferences) / effective_cost(cpu, preferences)
-            if CLOSE_LOW < ratio < CLOSE_HIGH or _unsure(better, cpu, gpu):
+            one, other = effective_cost(cpu, preferences), effective_cost(gpu, preferences)
+            if CLOSE_LOW * one < other < CLOSE_HIGH * one or _unsure(better, cpu, gpu):
                 return Choice.TOO_CLOSE, better
     return (Choice.GPU if better is gpu else Choice.CPU), better
 
@@ -210,79 +226,3 @@ def _common_reason(offers: Sequence[Prediction]) -> str:
     """Why no GPU will do, if it is the same for all that were looked at and none of the user's limits."""
     reasons = {p.infeasible for p in offers if p.candidate.is_gpu}
     return reasons.pop() if len(reasons) == 1 else ""
-
-
-def verdict_sentence(verdict: Verdict, *, limits: str, why_no_gpu: str) -> str:
-    """The sentence of a verdict.
-
-    Args:
-        verdict: Complete but for its sentence.
-        limits: The user's limits in words; empty without any.
-        why_no_gpu: Why no GPU will do, if there is one reason for all; else empty.
-    """
-    chosen, cpu, gpu = verdict.recommended, verdict.best_cpu, verdict.best_gpu
-    if chosen is None:
-        here = format_duration(verdict.here.wall_seconds.value)
-        return f"No offer meets {limits or 'what the script needs'}. Here it would take {here}."
-    if verdict.choice is Choice.HERE:
-        return _here(verdict)
-    per = "" if verdict.unit == WHOLE_JOB else f" for {verdict.unit}"
-    where = f"{describe(chosen)}: {format_duration(chosen.wall_seconds.value)}, {money(chosen)}{per}."
-    if cpu is None or gpu is None or verdict.speedup is None or verdict.premium is None or verdict.break_even is None:
-        side, missing = ("GPU", "CPU") if cpu is None else ("CPU", "GPU")
-        reason = f"No GPU will do: {why_no_gpu}" if why_no_gpu else f"No {missing} offer is possible within the limits"
-        return f"Run it on a {side}: {where} {reason}."
-    even = verdict.break_even
-    pays = "no speed-up would make it pay" if math.isinf(even) else f"it would pay from {format_ratio(even)}"
-    faster = _compared(verdict.speedup, cpu)
-    premium = format_ratio(verdict.premium)
-    if verdict.choice is Choice.GPU:
-        return f"Run it on a GPU: {where} {faster} for {premium} the price; {pays}."
-    if verdict.choice is Choice.CPU:
-        return (
-            f"Run it on a CPU: {where} The best GPU ({describe(gpu)}) is only {format_ratio(verdict.speedup)} as fast"
-            f" for {premium} the price and would cost {money(gpu)}; {pays}."
-        )
-    advice = f" {verdict.settle[:1].upper()}{verdict.settle[1:]}." if verdict.settle else ""
-    return (
-        f"Too close to call on cost: GPU {describe(gpu)} {money(gpu)} in {format_duration(gpu.wall_seconds.value)},"
-        f" CPU {describe(cpu)} {money(cpu)} in {format_duration(cpu.wall_seconds.value)}{per};"
-        f" the GPU is cheaper with {verdict.probability_gpu_cheaper:.0%} and {faster}.{advice}"
-    )
-
-
-def describe(prediction: Prediction) -> str:
-    """``gcp g2-standard-4 (L4), us-central1, on-demand``."""
-    offer = prediction.candidate.offer
-    if offer is None:
-        return "this machine"
-    gpu = ""
-    if offer.accelerator is not None:
-        count = offer.accelerator.count
-        times = "" if count == 1 else f"{count:g}x "
-        gpu = f" ({times}{offer.accelerator.name})"
-    option = offer.purchase_option.value.replace("_", "-")
-    return f"{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {option}"
-
-
-def money(prediction: Prediction) -> str:
-    """``$0.92 [0.74-1.15]``."""
-    cost = prediction.cost_usd
-    return f"{format_usd(cost.value)} [{format_usd(cost.low)[1:]}-{format_usd(cost.high)[1:]}]"
-
-
-def _here(verdict: Verdict) -> str:
-    rented = [p for p in (verdict.best_cpu, verdict.best_gpu) if p is not None]
-    quickest = min(rented, key=lambda p: p.wall_seconds.value, default=None)
-    other = ""
-    if quickest is not None:
-        time = format_duration(quickest.wall_seconds.value)
-        other = f" Renting would take {time} on {describe(quickest)}, boot included."
-    return f"Just run it here: {format_duration(verdict.here.wall_seconds.value)}, $0.{other}"
-
-
-def _compared(speedup: float, cpu: Prediction) -> str:
-    name = cpu.candidate.offer.instance_type if cpu.candidate.offer else "this machine"
-    if speedup >= 1:
-        return f"{format_ratio(speedup)} faster than the best CPU ({name})"
-    return f"{format_ratio(1 / speedup)} slower than the best CPU ({name})"

@@ -23,11 +23,19 @@ from costgpu.errors import (
 )
 from costgpu.measure.cuda_errors import only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
-from costgpu.measure.probe.record import ProbeRecord
+from costgpu.measure.probe.record import ProbeRecord, SeriesRecord
+from costgpu.measure.profile.profile_builder import trained_by_torch
 from costgpu.measure.profile.progress_series import usable
 from costgpu.measure.session import Outcome, Request
 
 QUOTED_LINES, QUOTED_CHARS = 8, 200
+LEAST_OWN_SHARE = 0.25  # of a core: a script that computes less beside the programs that it starts only waits for them
+MOST_QUOTED = 3  # progress bars in one message
+# A script or a module that a Python runs, but for the tools that come with it; or a launcher.
+_TRAINS_ELSEWHERE = re.compile(
+    r"python[\d.]*(?:\s+-[a-zA-Z]\b)*\s+(?:\S+\.py\b|-m\s+(?!pip\b|venv\b|ensurepip\b))"
+    r"|\b(?:torchrun|accelerate launch|deepspeed)\b"
+)
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
 
 
@@ -37,13 +45,17 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
     if record is None:
         return _without_record(outcome, name)
     status = record["status"]
-    stepped = any(phase["steps"] > 1 for phase in record.get("phases", []))
-    if status in ("cut", "ended") and (stepped or usable(record)):
+    trained = status in ("cut", "ended") and trained_by_torch(record)
+    if not trained and (elsewhere := _works_elsewhere(record, outcome, name)):
+        return elsewhere
+    if trained or (status in ("cut", "ended") and usable(record)):
         return None
     if status == "cut":
+        once = any(phase.get("inference") for phase in record.get("phases", []))
+        what = "ran its model once and not again" if once else "made one step and none after it"
         return NoTrainingStep(
-            f"{name} made one step and none after it within the time limit.",
-            hint=_where(record) + "Raise --measure-for if one step takes that long.",
+            f"{name} {what} within the time limit.",
+            hint=_where(record) + f"Raise --measure-for if one {'call' if once else 'step'} takes that long.",
         )
     if status == "ended":
         return _ended_without_steps(record, name, outcome)
@@ -52,6 +64,31 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
     if status == "exited":
         return _exited(record, name, outcome)
     return _crashed(record, name, outcome, interpreter, request)
+
+
+def _works_elsewhere(record: ProbeRecord, outcome: Outcome, name: str) -> ScriptError | None:
+    """The error of a script that leaves its work to other programs or processes; None for one that works itself."""
+    status = record["status"]
+    if status not in ("cut", "ended", "never_stepped"):
+        return None
+    if any(series["source"] != "tqdm" and series["steps"] for series in record.get("series") or []):
+        return None
+    children = record.get("children_cpu_seconds", 0.0)
+    own = record.get("cpu_seconds", 0.0) - children
+    program = next((text for text in outcome.programs if _TRAINS_ELSEWHERE.search(text)), "")
+    if program and (children > own or own < LEAST_OWN_SHARE * record["wall_seconds"]):
+        return NoTrainingStep(
+            f"{name} leaves the work to a program that it starts, and what that does is not measured:"
+            f" {program[:QUOTED_CHARS]}",
+            hint="Measure that program itself: costgpu estimate train.py, or costgpu estimate torchrun ... train.py",
+        )
+    in_children = children > own or (status == "never_stepped" and record.get("children", 0) > 0)
+    if record.get("torch") is not None and in_children:
+        return NoTrainingStep(
+            f"{name} seems to train in child processes, whose steps cannot be seen from here.",
+            hint=_where(record) + "Measure what one of them does: let the script call its function directly.",
+        )
+    return None
 
 
 def quote_last_lines(message: str, lines: Iterable[str]) -> str:
@@ -102,6 +139,11 @@ def _without_record(outcome: Outcome, name: str) -> ScriptError:
 
 def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:
     steps = sum(phase["steps"] for phase in record.get("phases", []))
+    if steps and all(phase.get("inference") for phase in record["phases"]):
+        return NothingToMeasure(
+            f"{name} ended after it had run its model once, in {record['wall_seconds']:.1f} s.",
+            hint="There is nothing to predict from: give it as many items as it is to work through.",
+        )
     if steps:
         return NothingToMeasure(
             f"{name} ended after a single training step in {record['wall_seconds']:.1f} s.",
@@ -120,7 +162,7 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
         return _needs_cuda(name, "it starts one process for each, and here that is none", record)
     return NothingToMeasure(
         _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
-        hint="Does it need arguments to train? If it only runs inference there is nothing to count.",
+        hint="Does it need arguments to train, or to work through its items? No model was called again and again.",
     )
 
 
@@ -133,12 +175,13 @@ def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:
             hint="Measure with a tenth of the rows, or raise --start-limit; a search shows its fits with n_jobs=1.",
         )
     hint = "Raise --start-limit if it prepares for longer than that. "
+    preparing = [words for series in record.get("series") or [] if (words := _prepares(series))]
     if record.get("manual"):
         message = f"{request.name} made {record['manual']} backward passes but no optimizer step in {limit:.0f} s."
         hint = "With that much gradient accumulation, raise --start-limit. "
     elif record.get("optimizers_made"):
         message = f"{request.name} made an optimizer but no step with it in {limit:.0f} s."
-    elif not record.get("versions"):
+    elif not (preparing or record.get("versions") or record.get("awaits_training")):
         message = (
             f"{request.name} did nothing in {limit:.0f} s that can be counted: it imports no framework, shows no"
             " progress bar, and no loop of it has a length that can be read."
@@ -146,7 +189,20 @@ def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:
         hint = "Wrap its loop in tqdm, or let it print how far it is and name that line with --step-pattern. "
     else:
         message = f"{request.name} did not reach a training step in {limit:.0f} s."
+    if preparing:
+        message += f" All that was seen is preparation: {'; '.join(preparing[:MOST_QUOTED])}."
     return NoTrainingStep(message, hint=_where(record) + hint)
+
+
+def _prepares(series: SeriesRecord) -> str:
+    """A progress bar that is not the job, in words."""
+    facts = series["facts"]
+    if series["source"] != "tqdm" or not series["steps"]:
+        return ""
+    name = f"the bar {facts['description']!r}" if facts.get("description") else "a progress bar"
+    total = f" of {facts['total']:,.0f}" if facts.get("total") is not None else ""
+    why = f" ({series['setup']})" if series["setup"] else ""
+    return f"{name} at {series['label'] or '?'}, {series['steps']:,}{total}{why}"
 
 
 def _exited(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:

@@ -67,6 +67,7 @@ def measure_host_with_torch(interpreter: Interpreter, probe: Path, threads: int,
         copy_gbps=figures["copy_gbps"][-1],
         op_seconds=figures["op_seconds"],
         gemm_threads=figures["threads"],
+        single_thread_mbps=figures.get("single_thread_mbps", 0.0),
         accelerators=accelerators,
     )
 
@@ -94,6 +95,7 @@ def measure_host(threads: int = 0, python: str | None = None) -> HostSpeed:
         copy_gbps=copy[-1],
         op_seconds=figures.get("op_seconds") or CALL_SECONDS,
         gemm_threads=cores,
+        single_thread_mbps=figures.get("single_thread_mbps", 0.0),
         accelerators=local_accelerators(),
     )
     return HostSpeed(machine=machine, how=how, measured=bool(gemm))

@@ -12,6 +12,8 @@ from costgpu.measure.cuda_errors import only_on_a_gpu, wants_launcher
 from costgpu.measure.failures import explain
 from costgpu.measure.host_info import measure_host, measure_host_with_torch
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.launcher import processes_note
+from costgpu.measure.probe.record import ProbeRecord
 from costgpu.measure.profile.profile_builder import build_profile, trained_by_torch
 from costgpu.measure.session import Outcome, Request, run_probe
 from costgpu.measure.workload_key import workload_key
@@ -52,7 +54,15 @@ def measure_script(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
     )
-    return replace(profile, workload=key), outcome
+    notes = [note for note in (request.launch.note if request.launch else "", _processes_note(record)) if note]
+    return replace(profile, workload=key, notes=[*profile.notes, *notes[:1]]), outcome
+
+
+def _processes_note(record: ProbeRecord) -> str:
+    """That the script starts several processes itself; empty if it does not."""
+    torch = record.get("torch")
+    processes = torch.get("processes", 1) if torch is not None else 1
+    return processes_note(processes, "") if processes > 1 else ""
 
 
 def _run_until_measured(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import cast
 
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import left_behind, new_scratch, read_journal, restore
@@ -56,6 +57,12 @@ class Request:
     measure_for_seconds: float = MEASURE_FOR_SECONDS  # after the first step
     start_limit_seconds: float = START_LIMIT_SECONDS  # to reach the first step
     steps: int | None = None  # stop after so many timed steps; None for the time limit
+    launch: Launch | None = None  # how a launcher would start it; None for plain Python
+
+    @property
+    def python(self) -> str | None:
+        """The interpreter that the command names; None if it names none."""
+        return self.launch.python if self.launch is not None else None
 
     @property
     def name(self) -> str:
@@ -103,13 +110,12 @@ def run_probe(
     Raises:
         KeyboardInterrupt: Ctrl-C (or SIGTERM, SIGHUP); everything has been ended and put back before.
     """
-    scratch = new_scratch(cache, request.name)
+    scratch = new_scratch(cache.absolute(), request.name)
     log, config, result = scratch / "output.log", scratch / "config.json", scratch / "result.json"
     settings = ProbeConfig(
         script=str(request.script) if request.script else None,
         module=request.module,
         args=request.arguments,
-        cwd=str(request.workdir),
         measure_for=request.measure_for_seconds,
         hard_limit=hard_limit_seconds(request.measure_for_seconds),
         start_limit=request.start_limit_seconds,
@@ -121,7 +127,10 @@ def run_probe(
     )
     config.write_text(json.dumps(settings))
     before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(scratch / "probe.pyz")
-    environment = {**(LAUNCHED if launched else {}), **child_environment(marker)}
+    launch = request.launch
+    environment = {**(LAUNCHED if launched or (launch and launch.ranked) else {}), **child_environment(marker)}
+    if launch is not None:
+        environment.update(launch.environment)
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS
     start, timed_out, survivors = time.monotonic(), False, 0
     with log.open("wb") as output, interruptible(), adopting():
@@ -131,6 +140,7 @@ def run_probe(
             stdout=output,
             stderr=subprocess.STDOUT,
             env=environment,
+            cwd=request.workdir,
             start_new_session=True,
         )
         try:

@@ -69,6 +69,38 @@ class MeasuredSpeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceUnit:
+    """What one step of a phase of inference makes on a candidate."""
+
+    item: str  # name of an item, such as ``image``; of a unit, such as ``batch``, where its items are not known
+    items: float  # items of one unit; 1 where they are not known
+    input_tokens: float = 0.0  # tokens of the prompts of one unit; 0 unless it generates tokens
+    output_tokens: float = 0.0  # tokens that one unit makes; 0 unless it generates tokens
+    prefill_share: float | None = None  # share of its seconds in which prompts are read; None if not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasePrediction:
+    """One phase of a workload on a candidate."""
+
+    label: str  # place of its step
+    step_seconds: Range  # seconds of one step, everything in it, with its 80 % interval
+    sustained_seconds: Range  # the same with its part of the work beside the steps that recurs
+    seconds: float  # seconds of its predicted steps and of the work beside them
+    terms: dict[str, float]  # seconds of one step by cause
+    unit: InferenceUnit | None = None  # None for training
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput:
+    """Items or tokens of one kind per second, and their cost; boot and set-up, which come once, are not in it."""
+
+    name: str  # what is counted, such as ``image``, ``input token`` or ``output token``
+    per_second: Range
+    usd_each: Range  # price of the seconds that one takes; 0 on this machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Seconds and cost of one workload on one candidate.
 
@@ -88,6 +120,8 @@ class Prediction:
     provenance: Provenance  # provenance of `step_seconds`
     infeasible: str = ""  # reason why it cannot run there; empty if it can
     notes: tuple[str, ...] = ()  # reasons for the width of the interval, and other remarks
+    phases: tuple[PhasePrediction, ...] = ()  # in the order in which they run
+    fixed_seconds: float = 0.0  # seconds that come once, whatever is predicted: boot, installation, the script's set-up
 
     @property
     def offer(self) -> Offer | None:
@@ -114,12 +148,22 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PaysFrom:
+    """From how many items on a rented machine is worth its boot, where the number of items is not known."""
+
+    place: Prediction  # the rented machine
+    against: Prediction  # this machine, against which it saves time; or an offer, against which it saves money
+    items: float  # number of items; 0 from the first, infinite if never
+    item: str  # name of an item
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The answer.
 
     Attributes:
         sentence: The answer for a person to act on.
-        unit: Scope of the amounts: ``the whole job``, ``one epoch`` or ``1,000 steps``.
+        unit: Scope of the amounts: ``the whole job``, ``one epoch``, ``1,000 steps`` or ``1,000 images``.
         best_cpu: Best CPU offer; None if none is feasible.
         best_gpu: Best GPU offer; None if none is feasible.
         recommended: Place to run it; None with ``nowhere``.
@@ -129,6 +173,7 @@ class Verdict:
         probability_gpu_cheaper: Probability by the intervals.
         settle: The measurement that would settle a close call, and its cost; else empty.
         table: Feasible predictions that nothing beats in both cost and time, by time.
+        pays_from: Of inference whose number of items is not known, when a rented machine is worth its boot.
     """
 
     choice: Choice
@@ -144,6 +189,36 @@ class Verdict:
     probability_gpu_cheaper: float | None
     settle: str
     table: tuple[Prediction, ...]
+    notes: tuple[str, ...]
+    pays_from: tuple[PaysFrom, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """Machines of one kind under a steady load of requests, one item each."""
+
+    prediction: Prediction  # one machine, with the batch in which it takes the items
+    machines: int
+    capacity: Range  # items per second that one machine can do
+    utilisation: float  # share of their time in which the machines work
+    answer_seconds: float  # average from a request to its answer: a batch fills, waits its turn and is computed
+    wait_seconds: float  # the part of it in which nothing is computed
+    batch: float  # items of a batch
+    usd_per_month: Range  # of all machines, disk and address included; 0 on this machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What it takes to answer requests at a steady rate."""
+
+    rate_per_second: float  # items
+    item: str  # name of an item
+    choice: Choice
+    sentence: str  # the answer for a person to act on
+    here: ServicePlan | None  # None if this machine is too slow for the rate
+    best_cpu: ServicePlan | None
+    best_gpu: ServicePlan | None
+    recommended: ServicePlan | None  # None with ``nowhere``
     notes: tuple[str, ...]
 
 
@@ -163,6 +238,14 @@ class AdviceKind(StrEnum):
     REGION = "region"
     SPOT = "spot"
     DOES_NOT_FIT = "does_not_fit"
+    # of inference
+    BATCH_SIZE = "batch_size"
+    HALF_PRECISION = "half_precision"
+    CHANNELS_LAST = "channels_last"
+    COMPILE = "compile"
+    CPU_PRECISION = "cpu_precision"
+    ENGINE = "engine"
+    QUANTIZATION = "quantization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,7 @@ class OpRow:
     """One kind of op of the traced steps."""
 
     op: str  # name, such as ``aten::addmm``
-    phase: str  # ``forward``, ``backward``, ``optimizer`` or ``validation``
+    phase: str  # ``forward``, ``backward``, ``optimizer`` or ``validation``; of generation, ``prefill`` or ``decode``
     inputs: list[TensorShape]
     outputs: list[TensorShape]
     count: int  # calls over all traced steps
@@ -120,6 +120,32 @@ class OptimizerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """How one unit of inference makes tokens: one prefill of all prompts, then one decode for each further token."""
+
+    sequences: float  # sequences decoded together: prompts times beams
+    prompt_tokens: float  # tokens of one prompt, median
+    new_tokens: float  # tokens made from one prompt, median of what was seen
+    decodes: float  # decode calls of one unit
+    most_new_tokens: float | None = None  # limit that the script sets; None without one
+    traced_decodes: int = 0  # decode calls in the trace, whose ops have the phase ``decode``
+    cache_bytes_per_token: float = 0.0  # bytes of the key-value cache for one token of one sequence; 0 if not known
+    layers: int = 0  # attention layers; 0 if not known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """What a phase that only runs a model forward makes; its steps are units of inference, such as batches."""
+
+    items_per_step: float | None = None  # items of one unit, such as rows, images or prompts; None if it cannot be told
+    item: str = "item"  # name of an item
+    independent: bool = False  # whether the items of a unit can be grouped into other batches
+    weights_dtype: str = "float32"  # type of most parameters
+    activation_bytes: int = 0  # most bytes alive at once in one unit, parameters not counted; 0 if not known
+    generation: Generation | None = None  # None unless it generates tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Total:
     """How many optimizer steps a phase takes, and how that was found."""
 
@@ -144,7 +170,7 @@ class Extra:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """One training phase: the steps under one outermost loop."""
+    """One phase of training or inference: the steps under one outermost loop."""
 
     label: str  # place of its step, such as ``train.py:41``
     total: Total
@@ -168,6 +194,9 @@ class Phase:
     gpu_reason: str = ""  # explanation for people: why it is only a table's figure, or why a GPU does nothing for it
     kind: str = ""  # kind of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced
     totals: StepTotals | None = None  # sums of a step, with `GpuPath.COUNTED`
+    inference: Inference | None = None  # None for training
+    # seconds of a step in which nothing of the program computes: it sleeps, or waits for network, disk or a device
+    waiting_seconds_per_step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +222,7 @@ class Machine:
     op_seconds: float  # least time of a tiny op: the cost of a call
     gemm_threads: int = 0  # threads with which `gemm_gflops` was measured; 0 for as many as cores
     accelerators: list[str] = field(default_factory=list)  # CUDA devices that torch sees here
+    single_thread_mbps: float = 0.0  # bzip2 -9 of text on one thread, MB/s; 0 if not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

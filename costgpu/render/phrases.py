@@ -7,7 +7,7 @@ import unicodedata
 from costgpu.models.offer import Accelerator, PurchaseOption
 from costgpu.models.prediction import Prediction, Verdict
 from costgpu.models.workload import Extra, Phase, Rhythm, TotalKind, WorkloadProfile
-from costgpu.units import format_count, format_duration
+from costgpu.units import format_count, format_duration, plural_unit
 
 LONGEST_NAME = 80
 THIS_MACHINE = "this machine"
@@ -15,11 +15,13 @@ TERM_PHRASES = {
     "compute": "arithmetic (matrix units or cores)",
     "on-chip": "on-chip traffic (shared memory, registers)",
     "memory": "memory bandwidth",
-    "launch": "kernel launches (host CPU)",
-    "calls": "framework calls (one core)",
+    "depthwise": "depthwise convolutions (cores, not matrix units)",
+    "launch": "starts and ends of kernels",
+    "calls": "calls of the framework (one core of the host)",
     "host": "the script's own Python",
     "copy": "batches to the GPU",
     "loading": "waiting for data",
+    "waiting": "waiting (sleep, network, disk): the same anywhere",
     "measured": "a step, as measured",
     "run": "a step, as the run that was measured",
     "table": "a step, by the benchmark table",
@@ -83,15 +85,21 @@ def steps_phrase(phase: Phase) -> str:
     if not total.steps:
         return "no steps"
     count = f"{KNOWN_TOTALS[total.kind]}{total.steps:,.0f} {unit if total.steps == 1 else plural_unit(unit)}"
+    count += unit_phrase(phase)
     if total.steps_per_epoch and total.steps > total.steps_per_epoch:
         count += f" in {_number(total.steps / total.steps_per_epoch)} epochs"
     return count
 
 
-def plural_unit(unit: str) -> str:
-    """``steps``, ``trees``, ``batches``."""
-    sibilant = unit.endswith(("ch", "sh", "s", "x")) and unit != "epoch"
-    return f"{unit}{'es' if sibilant else 's'}"
+def unit_phrase(phase: Phase) -> str:
+    """`` of 64 images``, `` of 8 prompts, 128 new tokens each``; empty for training and where items are not known."""
+    inference = phase.inference
+    if inference is None or not inference.items_per_step:
+        return ""
+    items, item = inference.items_per_step, inference.item
+    words = f" of {_number(items)} {item if items == 1 else plural_unit(item)}"
+    generation = inference.generation
+    return words if generation is None else f"{words}, {_number(generation.new_tokens)} new tokens each"
 
 
 def extra_phrase(extra: Extra, unit: str = "step") -> str:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from costgpu.measure.profile_file import save_profile
 from tests.cli.here import Here, Result, told
+from tests.unit.estimator import inferring
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
@@ -148,6 +150,57 @@ def test_a_saved_profile_is_replaced_and_nothing_beside_it(saved: Path, tmp_path
     assert target.read_bytes() != saved.read_bytes()
     assert part.read_text() == "mine"
     assert {file.name for file in tmp_path.iterdir()} == {"profile.json", "profile.json.part"}
+
+
+@pytest.fixture
+def scoring(tmp_path: Path) -> Path:
+    """A profile of a script that scores images, 64 at a time."""
+    target = tmp_path / "score.json"
+    save_profile(inferring.profile(inferring.scoring(64, 100_000)), target)
+    return target
+
+
+class TestInference:
+    def test_items_per_second_and_the_cost_of_a_thousand(self, scoring: Path) -> None:
+        result = costgpu("estimate", str(scoring)).check(0, out=["images/s", "Once it runs, boot and set-up apart:"])
+        assert max(map(len, result.out.splitlines())) <= 80
+        document = json.loads(costgpu("estimate", "--json", str(scoring)).out)
+        assert document["inference"][0]["inference"]["item"] == "image"
+        assert document["service"] is None
+
+    def test_a_service_at_a_steady_rate(self, scoring: Path, tmp_path: Path) -> None:
+        page = tmp_path / "service.html"
+        words = ["estimate", "--rate", "300/min", "--report", str(page), str(scoring)]
+        result = costgpu(*words).check(0, out=["Serve 5 images/s on a CPU: ", "a month", " days old. * is the rec"])
+        assert max(map(len, result.out.splitlines())) <= 80
+        assert "The machines for this load" in page.read_text()
+        document = json.loads(costgpu("estimate", "--json", "--rate", "5/s", str(scoring)).out)
+        assert document["service"]["rate_per_second"] == 5.0
+        assert document["service"]["best_cpu"]["price_as_of"]
+        assert document["verdict"]["sentence"] == document["service"]["sentence"]
+        assert document["verdict"]["unit"] == "1,000 images"
+        assert document["advice"] == []
+
+    @pytest.mark.torch
+    def test_training_is_not_served(self, saved: Path) -> None:
+        costgpu("estimate", "--rate", "5/s", str(saved)).check(2, out="", err="this one trains")
+
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (("--rate", "5"), "is not a rate"),
+            (("--rate", ""), "is not a rate"),
+            (("--rate", "0/s"), "is no rate of a service"),
+            (("--rate", "5/s", "--epochs", "3"), "--epochs is for a job"),
+            (("--rate", "5/s", "--deadline", "2h"), "--deadline is for a job"),
+            (("--rate", "5/s", "--max-cost", "5"), "--max-cost is for a job"),
+        ],
+    )
+    def test_what_is_no_rate_is_refused(self, scoring: Path, words: tuple[str, ...], says: str) -> None:
+        costgpu("estimate", *words, str(scoring)).check(2, out="", err=[says, "hint: "])
+
+    def test_what_cannot_be_served(self) -> None:
+        costgpu("estimate", "--like", "resnet50", "--rate", "5/s").check(2, err="needs one to measure")
 
 
 BARS = """\

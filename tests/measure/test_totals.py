@@ -130,6 +130,27 @@ TWO_OPTIMIZERS = """
                 optimizer_g.step()
     """
 
+# Bars that come before the training: a library's own, and one of the script's own around what it prepares.
+PREPARES = """
+    import os, sys
+    from tqdm import tqdm
+    folder = os.path.join(os.getcwd(), "site-packages")
+    os.makedirs(folder)
+    with open(os.path.join(folder, "kernels.py"), "w") as file:
+        file.write("from tqdm import tqdm\\nfor i in tqdm(range(337)): sum(range(100))\\n")
+    sys.path.insert(0, folder)
+    import kernels
+    items = [item for item in tqdm(range(250), desc="Preparing")]
+    def train():
+        import torch
+        model = torch.nn.Linear(16, 1)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        for _ in range(600):
+            model(torch.randn(8, 16)).square().mean().backward()
+            optimizer.step()
+    train()
+    """
+
 
 def measured(source: str, folder: Path) -> tuple[WorkloadProfile, Phase]:
     profile, _ = profile_of(request(PREAMBLE + dedent(source), workdir=folder), folder)
@@ -170,6 +191,13 @@ def test_early_stopping_makes_an_upper_bound(tmp_path: Path) -> None:
     total = measured(EARLY_STOPPING, tmp_path)[1].total
     assert (total.kind, total.steps) == (TotalKind.UPPER_BOUND, 5000 * 20)
     assert "patience" in total.how
+
+
+def test_bars_before_the_training_are_not_the_job(tmp_path: Path) -> None:
+    """Neither a library's bar nor one around the preparation, although no framework has been imported yet."""
+    profile, _ = profile_of(request(dedent(PREPARES), workdir=tmp_path), tmp_path)
+    total = profile.phases[-1].total
+    assert (len(profile.phases), total.kind, total.steps) == (1, TotalKind.EXACT, 600)
 
 
 def test_an_endless_loop_is_called_unbounded(tmp_path: Path) -> None:

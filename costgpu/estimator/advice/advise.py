@@ -3,8 +3,8 @@
 Every piece of advice is a changed workload (or another place), predicted by the model that made the verdict, and
 compared with the verdict's recommendation. What saves less than 5 % or less than a cent is not said (where the
 recommendation costs nothing: less than a minute); nor is what saves less than the model can tell, or what a change
-adds that no prediction knows (`costgpu.estimator.advice.changes`). What no prediction can tell, torch.compile above all,
-is not advised. Savings of several lines do not add up.
+adds that no prediction knows (`costgpu.estimator.advice.changes`). What no prediction can tell, torch.compile of training
+above all, is not advised; engines for inference are named, without a saving. Savings of several lines do not add up.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from costgpu.estimator.advice.context import (
     Option,
     cheapest_of_each_type,
 )
+from costgpu.estimator.advice.inference_named import named_options
+from costgpu.estimator.advice.inference_options import inference_options
 from costgpu.estimator.advice.options import (
     batches,
     fewer_accumulations,
@@ -34,7 +36,11 @@ from costgpu.models.prediction import Advice, AdviceKind, Prediction, Verdict
 NEARLY_ALL = 0.8  # the smallest change with so much of the largest saving is the one advised
 # What cannot be done at once: the second of a pair is not tried beside the first. Upper bounds and what changes the
 # training are not put together with anything.
-EXCLUDES = {AdviceKind.MIXED_PRECISION: AdviceKind.TF32, AdviceKind.TF32: AdviceKind.MIXED_PRECISION}
+EXCLUDES = {
+    AdviceKind.MIXED_PRECISION: {AdviceKind.TF32},
+    AdviceKind.TF32: {AdviceKind.MIXED_PRECISION, AdviceKind.HALF_PRECISION},
+    AdviceKind.HALF_PRECISION: {AdviceKind.TF32},
+}
 ALONE = {AdviceKind.HOST_PYTHON, AdviceKind.LARGER_BATCH}
 
 
@@ -63,20 +69,17 @@ def advise(
     if context.free and workload.profile.ended:
         return ()  # it is over already
     found: list[Advice | None] = [*script_advice(context), *place_advice(context, wider_offers, spot_offers)]
-    return tuple(sorted(filter(None, found), key=lambda one: (-one.saving_usd, -one.saving_seconds)))
+    priced = sorted(filter(None, found), key=lambda one: (-one.saving_usd, -one.saving_seconds))
+    return (*priced, *named_options(context))
 
 
 def script_advice(context: AdviceContext) -> list[Advice]:
     """Everything that a change of the script would save, and what several changes would save together."""
-    every = [
-        mixed_precision(context),
-        tf32(context),
-        workers(context),
-        host_python(context),
-        fewer_accumulations(context),
-    ]
+    trains = any(phase.inference is None for phase in context.workload.profile.phases)
+    training = (mixed_precision, tf32, host_python, fewer_accumulations) if trains else ()
+    every = [*(options(context) for options in training), workers(context), *inference_options(context)]
     found = [pair for options in every if (pair := _best(context, (), options)) is not None]
-    if not any(option.kind is AdviceKind.FEWER_ACCUMULATIONS for option, _ in found):
+    if trains and not any(option.kind is AdviceKind.FEWER_ACCUMULATIONS for option, _ in found):
         larger = _best(context, (), batches(context))
         found += [larger] if larger is not None else []
     advice = [one for _, one in found]
@@ -96,7 +99,7 @@ def _together(
     least = max(MIN_SAVED_USD if context.workload.scope.whole else 0.0, MIN_SAVED_SHARE * context.before.cost_usd.value)
     while True:
         taken = {option.kind for option in chosen}
-        out = taken | ALONE | {EXCLUDES[kind] for kind in taken if kind in EXCLUDES}
+        out = taken | ALONE | {other for kind in taken for other in EXCLUDES.get(kind, ())}
         more = [
             pair
             for options in every

@@ -11,18 +11,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from costgpu.estimator.cpu import host_cores
-from costgpu.estimator.gpu import LAUNCH_SECONDS
-from costgpu.estimator.op_costs import ATTENTION_FORWARD, FILL, FREE, GATHER, MATMUL, SCATTER, StepWork, tensor_bytes
+from costgpu.estimator.gpu import CONSTANTS
+from costgpu.estimator.op_costs import FILL, FREE, GATHER, SCATTER, StepWork, tensor_bytes
 from costgpu.estimator.predict import Workload
 from costgpu.models.prediction import Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm, StepTimes
 
-# Autocast casts each weight and, at worst, one input of each matrix product, convolution and attention, forward and
-# backward. Source: torch's autocast op lists ("ops that can autocast to float16", docs of torch 2.x).
-CASTS_PER_OP, CASTS_PER_WEIGHT = 2.0, 2.0
+# Gradients of weights are cast back; the other casts of autocast are in the traced step. Source: torch's autocast op
+# lists ("ops that can autocast to float16", docs of torch 2.x).
+CASTS_PER_WEIGHT = 1.0
 # GradScaler looks at every gradient once (foreach) and waits for the answer.
 SCALER_KERNELS = 10.0
-CASTING = MATMUL | ATTENTION_FORWARD | {"aten::convolution"}
 # CPU time of a batch on its way from a worker (queue and shared memory), and of a worker from fork to exit, which are
 # the start of an epoch. Source: benchmarks/advice.py toll, on two Zen 3 cores (torch 2.13, 2026-11-21): 0.5-0.7 ms for
 # 1 kB to 1.5 MB (busy: 0.7-1.1), and 0.10-0.14 s.
@@ -62,7 +61,9 @@ def with_workers(workload: Workload, workers: int) -> Workload:
         waited = phase.data.wait_seconds_per_step
         waits = min(waited, _wait_here(phase, workload, workers))
         data = replace(phase.data, workers=workers, wait_seconds_per_step=waits)
-        return replace(phase, data=data, step=_step(phase.step, lambda seconds: max(0.0, seconds - waited + waits)))
+        return replace(
+            phase, data=data, step=scaled_step(phase.step, lambda seconds: max(0.0, seconds - waited + waits))
+        )
 
     return _phases(workload, change)
 
@@ -81,6 +82,14 @@ def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
     return max(rest, shared, work / min(workers, cores) + waiting) - rest
 
 
+def waiting_of(phase: Phase, factor: float) -> float:
+    """Seconds that a step with `factor` times the items waits: whether that is for each of them is not known.
+
+    So no batch, larger or smaller, is taken to save any of it.
+    """
+    return phase.waiting_seconds_per_step * max(1.0, factor)
+
+
 def with_batch(workload: Workload, factor: float) -> Workload:
     """The workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all.
 
@@ -92,8 +101,9 @@ def with_batch(workload: Workload, factor: float) -> Workload:
         data, total = phase.data, phase.total
         return replace(
             phase,
-            step=_step(phase.step, lambda seconds: seconds * factor),
-            data=replace(_larger(data, factor), wait_seconds_per_step=data.wait_seconds_per_step * factor),
+            step=scaled_step(phase.step, lambda seconds: seconds * factor),
+            waiting_seconds_per_step=waiting_of(phase, factor),
+            data=replace(larger_data(data, factor), wait_seconds_per_step=data.wait_seconds_per_step * factor),
             total=replace(
                 total,
                 steps=None if total.steps is None else total.steps / factor,
@@ -124,7 +134,7 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
     """The workload with `factor` micro-batches of every step in one: the same gradients from fewer launches."""
 
     def change(phase: Phase) -> Phase:
-        data = _larger(phase.data, factor)
+        data = larger_data(phase.data, factor)
         return replace(
             phase,
             data=replace(data, batches_per_step=data.batches_per_step / factor),
@@ -162,7 +172,8 @@ def _phases(workload: Workload, change: Callable[[Phase], Phase]) -> Workload:
     return replace(workload, profile=replace(profile, phases=[change(phase) for phase in profile.phases]))
 
 
-def _larger(data: DataLoading, factor: float) -> DataLoading:
+def larger_data(data: DataLoading, factor: float) -> DataLoading:
+    """Batches with `factor` times the samples, each of which takes as long as before."""
     fetch = data.fetch_seconds_per_batch
     return replace(
         data,
@@ -173,7 +184,8 @@ def _larger(data: DataLoading, factor: float) -> DataLoading:
     )
 
 
-def _step(step: StepTimes, change: Callable[[float], float]) -> StepTimes:
+def scaled_step(step: StepTimes, change: Callable[[float], float]) -> StepTimes:
+    """The times with `change` applied to each."""
     return replace(
         step,
         median_seconds=change(step.median_seconds),
@@ -214,10 +226,17 @@ def scaled_work(work: StepWork, *, size: float = 1.0, launches: float = 1.0, sam
     return replace(
         work,
         flops={key: flops * size for key, flops in work.flops.items()},
+        tiled={key: flops * size for key, flops in work.tiled.items()},
         bytes_moved=work.bytes_moved * bytes_factor,
+        kind_bytes={kind: moved * bytes_factor for kind, moved in work.kind_bytes.items()},
+        autocast_bytes=work.autocast_bytes * bytes_factor,
+        unaligned_bytes=work.unaligned_bytes * size,
         unruled_bytes=work.unruled_bytes * bytes_factor,
         large_bytes=work.large_bytes * bytes_factor,
         kernels=work.kernels * launches,
+        autocast_kernels=work.autocast_kernels * launches,
+        forward_calls=work.forward_calls * launches,
+        backward_calls=work.backward_calls * launches,
         syncs=work.syncs * launches,
     )
 
@@ -226,16 +245,13 @@ def cast_seconds(workload: Workload) -> float:
     """Launching the casts of mixed precision, over the whole run."""
     total = 0.0
     for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
-        total += steps * LAUNCH_SECONDS * _casts(phase)
+        total += steps * CONSTANTS["launch"] * _casts(phase)
     return total
 
 
 def _casts(phase: Phase) -> float:
-    ops = sum(row.count for row in phase.ops if row.phase == "forward" and row.op in CASTING) / max(
-        1, phase.trace_steps
-    )
     weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
-    return CASTS_PER_OP * ops + CASTS_PER_WEIGHT * weights + SCALER_KERNELS
+    return CASTS_PER_WEIGHT * weights + SCALER_KERNELS
 
 
 def worker_seconds(workload: Workload, workers: int, after: Prediction) -> float:

@@ -44,6 +44,8 @@ class Option:
     # seconds that the change may add to the run and that no prediction knows
     overhead: Callable[[Prediction], float] = lambda _: 0.0
     sigma: Callable[[Prediction], float] = lambda _: 0.0  # least error of the logarithm of its speed-up
+    # error of the logarithm of its speed-up on one chip, where it is known better than that of any change
+    paired_sigma: float = PAIRED_SIGMA
     basis: str  # what its saving is computed from
     notes: tuple[str, ...] = ()  # further sentences for a reader
     at_most: bool = False  # whether the saving is an upper bound
@@ -103,7 +105,10 @@ class AdviceContext:
             alone.action(after) if alone else together,
             after,
             overhead=sum(option.overhead(after) for option in options),
-            sigma=max(error_between(before, after), *(option.sigma(after) for option in options)),
+            sigma=max(
+                error_between(before, after, max(option.paired_sigma for option in options)),
+                *(option.sigma(after) for option in options),
+            ),
             basis=", ".join(dict.fromkeys(option.basis for option in options)),
             notes=alone.notes if alone else (),
             at_most=any(option.at_most for option in options),
@@ -177,10 +182,10 @@ def _changed(workload: Workload, place: Candidate, options: Sequence[Option]) ->
     return workload
 
 
-def error_between(one: Prediction, other: Prediction) -> float:
+def error_between(one: Prediction, other: Prediction, on_one_chip: float = PAIRED_SIGMA) -> float:
     """Standard deviation of the logarithm of the ratio of two predictions: small if both have the same error."""
     if paired(one.candidate, other.candidate):
-        return PAIRED_SIGMA
+        return on_one_chip
     return math.hypot(one.sigma, other.sigma)
 
 
@@ -202,6 +207,16 @@ def scaled(prediction: Prediction, factor: float) -> Prediction:
         step_seconds=prediction.step_seconds * factor,
         terms={name: seconds * factor for name, seconds in prediction.terms.items()},
         parts={name: seconds * factor for name, seconds in prediction.parts.items()},
+        phases=tuple(
+            replace(
+                phase,
+                step_seconds=phase.step_seconds.times(factor),
+                sustained_seconds=phase.sustained_seconds.times(factor),
+                seconds=phase.seconds * factor,
+                terms={name: seconds * factor for name, seconds in phase.terms.items()},
+            )
+            for phase in prediction.phases
+        ),
     )
 
 

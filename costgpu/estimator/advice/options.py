@@ -15,13 +15,13 @@ from costgpu.estimator.advice.changes import (
     worker_seconds,
 )
 from costgpu.estimator.advice.context import SHARED_CORES_SIGMA, AdviceContext, Option
+from costgpu.estimator.cpu import STEADY
 from costgpu.estimator.gpu import foreign_optimizer, precision_of
-from costgpu.estimator.interval import STEADY
 from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.predict import Workload
 from costgpu.models.prediction import AdviceKind, Candidate, Prediction
 
-GPU_MODEL = "the four-term GPU model and the traced step"
+GPU_MODEL = "the GPU model and the traced step"
 LOADING = "the measured time to make a batch, over workers and cores"
 BFLOAT16_SINCE = (8, 0)  # compute capability. Source: NVIDIA's CUDA C++ Programming Guide, "Compute Capabilities"
 WORKERS = (1, 2, 4, 8, 16, 32)

@@ -7,10 +7,12 @@ from collections.abc import Iterator, Sequence
 from costgpu.estimator.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
 from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type
 from costgpu.estimator.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
-from costgpu.estimator.feasibility import MARGIN, accelerator_need_gib, incompatible
+from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.inference.memory import what_fits
 from costgpu.estimator.predict import Workload
-from costgpu.estimator.verdict import best, describe
+from costgpu.estimator.verdict import best
+from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction
 from costgpu.models.workload import ExtraKind, Rhythm
@@ -20,7 +22,9 @@ START_SECONDS = 60.0  # of a set-up, that are imports and building the model: th
 LAUNCH_BOUND = 0.3  # share of a step's launches and host work from which a larger GPU is idle
 MEMORY_UNUSED = 0.5  # of the accelerator's memory
 PRICES = "the prices of the snapshot"
+MEMORY_OF_INFERENCE = "weights, key-value cache and activations, with a margin"
 MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
+FITS = {"as written": "as written", "half": "in half precision"}
 SMALL_ERROR = 0.02  # of a ratio in which only a price changes
 
 
@@ -40,7 +44,8 @@ def preprocessing(context: AdviceContext) -> Advice | None:
     """What the script does before its first step, done before on a cheap CPU machine."""
     workload, before = context.workload, context.before
     movable = workload.profile.setup_seconds - START_SECONDS
-    if before is None or not workload.scope.whole or movable <= 0:
+    loads_model = all(phase.inference is not None for phase in workload.profile.phases)
+    if before is None or not workload.scope.whole or movable <= 0 or loads_model:
         return None
     return _moved(
         context,
@@ -159,7 +164,7 @@ def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
     if chip is None or step <= 0:
         return []
     found = []
-    idle = sum(before.terms.get(name, 0.0) for name in ("launch", "host", "copy", "loading")) / step
+    idle = sum(before.terms.get(name, 0.0) for name in ("calls", "host", "copy", "loading", "waiting")) / step
     if idle > LAUNCH_BOUND:
         found.append(f"The {chip.name} waits for its host {100 * idle:.0f} % of a step.")
     if traced(workload):
@@ -215,9 +220,14 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
         if lost is None:
             seen = "none was seen in what was measured" if context.workload.profile.phases[-1].step.count else "a must"
             action = f"Spot with checkpoints ({seen})"
+            lost_by = "Without a checkpoint an interruption loses"
+            if context.workload.profile.phases[-1].inference is not None:
+                action, lost_by = "Spot", "Unless it keeps its results and goes on after them, an interruption loses"
             wall = found.wall_seconds.value
             once = format_usd(wall * rate / 3600)
-            note = f"Without a checkpoint an interruption loses all since the start: {format_duration(wall)}, {once}."
+            note = f"{lost_by} all since the start: {format_duration(wall)}, {once}."
+            if not context.workload.scope.whole and context.workload.profile.phases[-1].inference is not None:
+                note = "An interruption loses what it has in hand."
         else:
             action = "Spot: the script saves checkpoints"
             once = format_usd(lost * rate / 3600)
@@ -252,7 +262,7 @@ def _lost_seconds(workload: Workload, there: Prediction) -> float | None:
 def need_gib(workload: Workload) -> float:
     """Accelerator memory that the job needs, with the margin."""
     precision = precision_of(workload.profile.framework)
-    return MARGIN * max(accelerator_need_gib(phase, precision) for phase in workload.profile.phases)
+    return max(required_accelerator_gib(phase, precision, workload.execution) for phase in workload.profile.phases)
 
 
 def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
@@ -270,6 +280,9 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
         if context.before is None:
             return _unpriced(action, None, one)
         return context.advice(AdviceKind.DOES_NOT_FIT, action, one, basis=MEMORY)
+    if smaller := _made_to_fit(context.workload, [*gpus, *wider]):
+        action = f"{head}, more than any offer has"
+        return _unpriced(action, context.before, None, smaller, basis=MEMORY_OF_INFERENCE)
     several = [p for p in [*gpus, *wider] if _together(p, need) and _software_runs(context.workload, p)]
     if not several:
         action = f"{head}, more than any offer has, and more than the accelerators of any offer together"
@@ -284,7 +297,31 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
     )
 
 
-def _unpriced(action: str, before: Prediction | None, after: Prediction | None, *notes: str) -> Advice:
+def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
+    """The cheapest GPU that inference would fit after a change of batch or precision, and the change; else empty."""
+    if any(phase.inference is None for phase in workload.profile.phases):
+        return ""
+    for place in sorted(places, key=lambda place: hourly_usd(place.candidate)):
+        offer = place.offer
+        if offer is None or offer.accelerator is None or not _software_runs(workload, place):
+            continue
+        each = [
+            {fit.change: fit.batch for fit in what_fits(phase, workload.execution, offer.accelerator.memory_gib)}
+            for phase in workload.profile.phases
+        ]
+        words = [
+            FITS.get(change, f"with {change} weights") + (f" at {batch:.0%} of the batch" if batch < 1 else "")
+            for change in each[0]
+            if all(change in one for one in each) and (batch := min(one[change] for one in each))
+        ]
+        if words:
+            return f"On {describe(place)} it fits {' or '.join(words)}."
+    return ""
+
+
+def _unpriced(
+    action: str, before: Prediction | None, after: Prediction | None, *notes: str, basis: str = MEMORY
+) -> Advice:
     """Advice on what a job needs that names no saving."""
     return Advice(
         kind=AdviceKind.DOES_NOT_FIT,
@@ -293,7 +330,7 @@ def _unpriced(action: str, before: Prediction | None, after: Prediction | None, 
         saving_seconds=0.0,
         before=before,
         after=after,
-        basis=MEMORY,
+        basis=basis,
         notes=notes,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,10 +30,13 @@ from costgpu.measure.log.lines import user_pattern
 from costgpu.measure.log.patterns import PATTERNS
 from costgpu.measure.log.phase import LogReading, read_phase
 from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
+from costgpu.measure.probe.record import ActivityRecord
+from costgpu.measure.profile.progress_series import share_of_cores
+from costgpu.measure.profile.waiting import waiting_share
 from costgpu.measure.scratch import new_scratch
 from costgpu.measure.session import Outcome
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
-from costgpu.models.workload import Framework, WorkloadProfile
+from costgpu.models.workload import Framework, Machine, Phase, WorkloadProfile
 from costgpu.units import format_duration
 from costgpu.version import __version__
 
@@ -103,7 +107,7 @@ def measure_command(
         ended=ended,
         wall_seconds=watch.wall_seconds,
         peak_rss_bytes=watch.peak_rss_bytes or None,
-        phases=[reading.phase],
+        phases=[_with_waiting(reading.phase, watch.activity, host.machine)],
         notes=notes,
     )
     outcome = Outcome(
@@ -116,6 +120,17 @@ def measure_command(
         survivors=watch.survivors,
     )
     return profile, outcome
+
+
+def _with_waiting(phase: Phase, activity: ActivityRecord | None, machine: Machine) -> Phase:
+    """The phase with what of a step waits, and what of it one core does; on a machine with a GPU that is not known."""
+    if activity is None or machine.accelerators or activity["wall"] <= 0:
+        return phase
+    waiting = waiting_share(activity)
+    busy = (1 - waiting) * activity["wall"]
+    serial = 1 - share_of_cores(activity["cpu"], busy, machine.cores)
+    mean = phase.step.mean_seconds
+    return replace(phase, waiting_seconds_per_step=waiting * mean, host_seconds_per_step=serial * (1 - waiting) * mean)
 
 
 def find_program(argv: Sequence[str], workdir: Path) -> str:

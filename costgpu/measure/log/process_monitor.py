@@ -16,6 +16,7 @@ import selectors
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import uuid
 from collections import deque
@@ -30,6 +31,8 @@ from costgpu.errors import ScriptNotFound
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
+from costgpu.measure.probe.activity import descendants, runs
+from costgpu.measure.probe.record import ActivityRecord
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.session import child_environment, hard_limit_seconds
 
@@ -41,6 +44,7 @@ READ_BYTES = 1 << 16
 TICK_SECONDS = 0.1
 WEIGH_SECONDS = 0.5
 GRACE_SECONDS = 3.0  # to end itself when asked to
+LOOKS = sys.platform.startswith("linux")  # where the states of threads can be read
 SILENT_SECONDS = 2.0  # after it has ended, for what it left behind and still prints
 
 
@@ -56,10 +60,11 @@ class ProcessMonitor:
         self.peak_rss_bytes = 0  # of the command and all its descendants together
         self.survivors = 0  # processes that had to be killed, but for itself
         self.stopped = False  # by us
+        self.activity: ActivityRecord | None = None  # since the first line of progress; None before it
         self._measure_for, self._start_limit = measure_for, start_limit
         self._splitter = LineSplitter()
         self._first: float | None = None
-        self._last_byte = self._weighed_at = 0.0
+        self._last_byte = self._weighed_at = self._looked_at = self._looked_from = self._cpu = self._cpu_before = 0.0
         self._kept = 0
         self._open = True
 
@@ -118,6 +123,7 @@ class ProcessMonitor:
                         selector.unregister(source)
                 now = time.monotonic()
                 self._weigh(child, now)
+                self._look(child, now)
                 if child.poll() is not None and (not self._open or now - self._last_byte > SILENT_SECONDS):
                     self._take(self._splitter.close())
                     return
@@ -166,13 +172,34 @@ class ProcessMonitor:
         if now - self._weighed_at < WEIGH_SECONDS:
             return
         self._weighed_at = now
-        total = 0
+        total, cpu = 0, 0.0
         with contextlib.suppress(psutil.Error):
             root = psutil.Process(child.pid)
             for process in [root, *root.children(recursive=True)]:
                 with contextlib.suppress(psutil.Error):
                     total += process.memory_info().rss
+                    cpu += sum(process.cpu_times()[:4])  # user, system, and those of children that have ended
         self.peak_rss_bytes = max(self.peak_rss_bytes, total)
+        self._cpu = max(self._cpu, cpu)
+
+    def _look(self, child: subprocess.Popen[bytes], now: float) -> None:
+        """Notes whether anything of it computes."""
+        if self._first is None or now - self._looked_at < TICK_SECONDS:
+            return
+        self._looked_at = now
+        if self.activity is None:
+            self._cpu_before = self._cpu
+            self.activity = ActivityRecord(
+                wall=0.0, cpu=0.0, main_cpu=0.0, main_queued=0.0, queued=0.0, looks=0, off=0, alone=0, quiet=0
+            )
+            self._looked_from = now
+            return
+        quiet = LOOKS and child.poll() is None and not any(map(runs, [str(child.pid), *descendants(str(child.pid))]))
+        self.activity["wall"] = now - self._looked_from
+        self.activity["cpu"] = self._cpu - self._cpu_before
+        self.activity["looks"] += LOOKS
+        self.activity["off"] += LOOKS
+        self.activity["quiet"] += quiet
 
     def _ask_to_end(self, child: subprocess.Popen[bytes], source: RawIOBase, output: BinaryIO) -> None:
         """SIGTERM to its whole group, and some time to follow it; what it prints meanwhile goes into the log."""

@@ -15,8 +15,11 @@ from functools import partial
 from .frameworks.boosting_hooks import attach_catboost, attach_lightgbm, attach_xgboost
 from .frameworks.jax_hooks import JaxHooks
 from .frameworks.keras_hooks import KerasHooks
+from .frameworks.one_rank import ONE_RANK
+from .frameworks.predict_hooks import Predictions
 from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.tqdm_hooks import attach_tqdm
+from .inference.hooks import attach_generate
 from .loops.script_frames import PROBE_ROOT
 from .microbenchmark import measure_with_torch
 from .op_tracer import clock
@@ -58,22 +61,32 @@ def frameworks(recorder):
     """Module -> what to do when it has been imported."""
     progress = recorder.progress
     keras, fits = KerasHooks(progress), SklearnHooks(progress)
-    recorder.fits = fits
+    recorder.fits, predictions = fits, Predictions(progress, fits)
     return {
         "torch": recorder.attach,
         "keras": keras.attach,
         "tf_keras": keras.attach,
         "tensorflow.python.eager.polymorphic_function.polymorphic_function": keras.attach_functions,
         "jax": JaxHooks(progress).attach,
-        "xgboost.core": partial(attach_xgboost, progress),
-        "lightgbm.basic": partial(attach_lightgbm, progress),
+        "xgboost.core": both(partial(attach_xgboost, progress), partial(predictions.attach_booster, "xgboost")),
+        "lightgbm.basic": both(partial(attach_lightgbm, progress), partial(predictions.attach_booster, "lightgbm")),
         "catboost.core": partial(attach_catboost, progress),
-        "sklearn.base": fits.attach_base,
+        "sklearn.base": both(fits.attach_base, predictions.attach_sklearn),
         "sklearn.model_selection._validation": fits.attach_search,
         **fits.attach_parts(),
+        "accelerate.launchers": ONE_RANK.attach_accelerate,
         "tqdm.std": partial(attach_tqdm, progress),
+        "transformers.generation.utils": partial(attach_generate, recorder),
         "safetensors.torch": partial(guard_safetensors, recorder.guard),
     }
+
+
+def both(first, second):
+    def attach(module):
+        first(module)
+        second(module)
+
+    return attach
 
 
 def die_with_parent():
@@ -110,7 +123,7 @@ def run(config):
     guard_child_processes(config["scratch"])
     guard = FileGuard(config["scratch"])
     recorder = Recorder(config, guard)
-    os.register_at_fork(after_in_child=lambda: setattr(recorder, "status", "child"))
+    os.register_at_fork(after_in_child=recorder.forked)
     guard.install()
     sys.meta_path.insert(0, AfterImport(frameworks(recorder)))
     sys.path.pop(0)  # the probe's own folder
@@ -148,5 +161,4 @@ def main():
         return
     with io.open(sys.argv[2]) as stream:
         config = json.load(stream)
-    os.chdir(config["cwd"])
     run(config)

@@ -1,15 +1,17 @@
-"""This machine's speed: fp32 matrix multiply, memory copy and the smallest call, through torch or through NumPy.
+"""This machine's speed: fp32 matrix multiply, memory copy, the smallest call, and one thread of plain code.
 
-The probe measures with torch in the user's interpreter. For programs that are measured from outside, this file runs as a
-script in whatever Python there is (3.8 or newer) and takes NumPy where there is one. Rates are sorted, slowest first. On
-one Zen 3 core NumPy's OpenBLAS reached 1.04 times the matrix-multiply rate of torch and 0.94 times its copy rate (NumPy
-2.4, torch 2.13, CPU time, 2026-11-21): the two may stand for one another.
+The first three are measured through torch or through NumPy. The probe measures with torch in the user's interpreter. For
+programs that are measured from outside, this file runs as a script in whatever Python there is (3.8 or newer) and takes
+NumPy where there is one. Rates are sorted, slowest first. On one Zen 3 core NumPy's OpenBLAS reached 1.04 times the
+matrix-multiply rate of torch and 0.94 times its copy rate (NumPy 2.4, torch 2.13, CPU time, 2026-11-21): the two may
+stand for one another.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import random
 import sys
 import threading
 import time
@@ -18,6 +20,9 @@ SIZE = 1024  # of the square matrices
 COPY_BYTES = 1 << 26  # far more than the caches hold
 LEAST_WINDOWS = 5
 TORCH_SECONDS = 1.5  # for each of the three figures
+# One thread is timed on bzip2: libbz2 has been the same for years, whatever the Python, and its branches and look-ups are
+# more like an interpreter's than arithmetic is.
+TEXT_WORDS, TEXT_WINDOWS = 9000, 40
 
 
 def window(work, amount, seconds):
@@ -62,6 +67,28 @@ def copier(threads):
     return copy
 
 
+def plain_text():
+    """59 kB of words of a small vocabulary, common ones more often, the same each time."""
+    draw = random.Random(1).random
+    letters = "etaoinshrdlucmfw"
+    words = ["".join(letters[int(16 * draw() * draw())] for _ in range(2 + int(8 * draw()))) for _ in range(500)]
+    return " ".join(words[int(500 * draw() * draw())] for _ in range(TEXT_WORDS)).encode()
+
+
+def single_thread_mbps():
+    """MB/s of bzip2 -9 on one thread, the best of several windows of CPU time; 0 for a Python without bzip2."""
+    try:
+        import bz2
+    except ImportError:
+        return 0.0
+    text, best = plain_text(), 0.0
+    for _ in range(TEXT_WINDOWS):
+        begin = time.thread_time()
+        bz2.compress(text, 9)
+        best = max(best, len(text) / 1e6 / max(time.thread_time() - begin, 1e-9))
+    return best
+
+
 def measure_with_torch():
     """All figures, with as many threads as torch takes by itself."""
     import torch
@@ -77,7 +104,8 @@ def measure_with_torch():
     }
     found = by_turns(works, TORCH_SECONDS)
     op_seconds = 1.0 / found.pop("calls")[-1]
-    return {**found, "op_seconds": op_seconds, "threads": torch.get_num_threads()}
+    threads = torch.get_num_threads()
+    return {**found, "op_seconds": op_seconds, "threads": threads, "single_thread_mbps": single_thread_mbps()}
 
 
 def measure_without_torch(threads, seconds):
@@ -86,11 +114,12 @@ def measure_without_torch(threads, seconds):
     Args:
         threads: For the copy. Those of the matrix multiply are the BLAS library's, set by the environment.
     """
+    thread = {"single_thread_mbps": single_thread_mbps()}
     works = {"copy_gbps": (copier(threads), 2.0 * (COPY_BYTES // threads) * threads)}
     try:
         import numpy as np
     except Exception:  # noqa: BLE001 - a broken installation raises anything
-        return {**by_turns(works, seconds), "gemm_gflops": [], "op_seconds": None, "numpy": ""}
+        return {**by_turns(works, seconds), **thread, "gemm_gflops": [], "op_seconds": None, "numpy": ""}
     left = np.full((SIZE, SIZE), 1.25, dtype=np.float32)
     right, out = left.copy(), left.copy()
     tiny = np.zeros(8, dtype=np.float32)
@@ -98,7 +127,7 @@ def measure_without_torch(threads, seconds):
     works["calls"] = (lambda: np.add(tiny, 1.0, out=tiny), 1e9)
     found = by_turns(works, seconds)
     op_seconds = 1.0 / found.pop("calls")[-1]
-    return {**found, "op_seconds": op_seconds, "numpy": np.__version__}
+    return {**found, **thread, "op_seconds": op_seconds, "numpy": np.__version__}
 
 
 if __name__ == "__main__":

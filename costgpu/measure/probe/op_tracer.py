@@ -4,6 +4,8 @@ import sys
 import time
 from itertools import chain
 
+from .autocast_types import AutocastTypes
+
 clock = time.perf_counter
 cpu_clock = getattr(time, "thread_time", time.perf_counter)  # of this thread: a busy neighbour does not lengthen it
 
@@ -30,6 +32,20 @@ def make_tracer(torch):
             elif isinstance(value, (list, tuple)):
                 yield from tensors_in(value)
 
+    in_inference_mode = getattr(torch, "is_inference_mode_enabled", bool)
+    composite_key = getattr(getattr(torch._C, "DispatchKey", None), "CompositeImplicitAutograd", None)
+    composite = {}  # op -> whether it is made of others, which autograd would have taken it apart into
+
+    def whole(func):
+        """Whether inference mode, which is below autograd, hands us an op in one piece that is made of others."""
+        if not in_inference_mode():
+            return False
+        if func not in composite:
+            has = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)  # not those written in Python
+            usable = composite_key is not None and has is not None and hasattr(func, "_op_dk")
+            composite[func] = usable and bool(has(func.name(), composite_key))
+        return composite[func]
+
     class OpTracer(TorchDispatchMode):
         """Counts every op by name, phase, shapes, strides and dtypes, with the seconds that it took."""
 
@@ -37,15 +53,20 @@ def make_tracer(torch):
             super().__init__()
             self.rows, self.phase, self.muted = {}, "forward", 0
             self.masks = {}  # storage -> mask; the reference keeps the address from being used again
+            self.autocast = AutocastTypes()
             self.calls, self.op_seconds = 0, 0.0
             # In the script's own code: between ops outside backward and optimizer.
             self.host_calls, self.host_seconds = 0, 0.0
             self.script_since = None  # when the script's own code took over; None while torch works
+            self.made = None  # called with every tensor that an op returns, and the op's inputs
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
             if self.muted:
                 return func(*args, **kwargs)
+            if whole(func):
+                with self:
+                    return func._op_dk(composite_key, *args, **kwargs)
             start = clock()
             if self.script_since is not None:
                 self.host_seconds += cpu_clock() - self.script_since
@@ -74,6 +95,8 @@ def make_tracer(torch):
             name = str(getattr(func, "_schema", func).name if hasattr(func, "_schema") else func)
             inputs = list(tensors_in(chain(args, kwargs.values())))
             outputs = list(tensors_in([result]))
+            for value in outputs if self.made is not None else ():
+                self.made(value, inputs)
             attributes = {}
             if name in ("aten::convolution", "aten::convolution_backward"):
                 at = 6 if name == "aten::convolution" else 7
@@ -85,6 +108,14 @@ def make_tracer(torch):
             masks = [n for n, value in enumerate(inputs) if self.key(value) in self.masks] if self.masks else []
             if masks:
                 attributes["masks"] = masks
+            attributes.update(
+                self.autocast.follow(
+                    name,
+                    self.phase == "backward",
+                    [(self.key(t), t.dtype is torch.float32 and t.dim() > 0) for t in inputs],
+                    [(self.key(t), t.dtype is torch.float32) for t in outputs],
+                )
+            )
             ins, outs = [describe(t) for t in inputs], [describe(t) for t in outputs]
             key = repr((name, self.phase, ins, outs, attributes))
             row = self.rows.get(key)
@@ -134,6 +165,9 @@ class StepTrace:
     def entered(self, module, inputs):
         if id(module) not in self.roots:
             self.roots[id(module)] = module
+        if self.tracer.phase == "optimizer" and self.torch.is_grad_enabled():
+            self.tracer.phase = "forward"  # of a closure that the optimizer calls
+            self.tracer.resume()
 
     def graph_freed(self):
         """A backward pass ended; the next micro-batch saves its own tensors."""

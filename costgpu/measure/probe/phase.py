@@ -21,6 +21,7 @@ class Phase:
         self.seconds = array("d")  # per interval, without the probe's own time
         self.waits = array("d")  # of which inside next(loader)
         self.own_seconds = array("d")  # the probe's own time between steps; not part of `seconds`
+        self.blocked = array("d")  # per interval: the script's thread was not on a core, but for next(loader)
         self.gap_seconds = 0.0
         self.special = {}  # interval -> {"save": s, "validation": s, "loader_start": n, "traced": True, ...}
         self.snapshots, self.upcoming = [], ([], [])
@@ -28,6 +29,12 @@ class Phase:
         self.trace, self.trace_steps, self.untraceable = None, 0, ""
         self.backwards = self.micro_batches = self.saved_tensor_bytes = 0
         self.model = {}
+        self.first_traced = False  # the trace is of the first step
+        self.first_seconds, self.first_wait, self.first_blocked = (
+            None,
+            0.0,
+            0.0,
+        )  # of the first step, where that is all there is
         self.outer = self.outer_value = None  # (frame, name): an outer loop's variable, to see an epoch end
         self.told = None  # what a trainer says of its own length
         self.own = None  # (file, line) of the script's code that led here, where the step is in a library
@@ -60,6 +67,10 @@ class Phase:
             return True
         self.companions.add(id(optimizer))
         return False
+
+    def steps_elsewhere(self):
+        """Steps of the anchor's optimizer at other places: what is left of an epoch after its loop, for example."""
+        return sum(n for (site, one), n in self.sites.items() if one == self.anchor_optimizer and site != self.anchor)
 
     def mark(self, kind, value):
         """Notes what the last interval held."""

@@ -16,7 +16,6 @@ class ProbeConfig(TypedDict):
     script: str | None
     module: str | None
     args: list[str]
-    cwd: str
     measure_for: float
     hard_limit: float
     start_limit: float
@@ -32,10 +31,12 @@ class Counter(TypedDict):
 
     text: str
     increment: float | None
-    increment_line: int | None
+    increment_line: float | None  # half a line before a test that raises it itself
     loop_line: int | None
     reset_line: int | None
     targets: list[int]  # lines of the loops whose variable it is
+    with_step: bool  # it is raised where the step is made, behind the same test
+    unsteady: bool  # it is also raised or set back under a test of its own
 
 
 class Bound(TypedDict):
@@ -49,6 +50,10 @@ class Bound(TypedDict):
     right: Trips
     counters: list[Counter]
     step_line: int
+    home: int  # line of the innermost loop that makes the test
+    everywhere: bool  # it ends the whole script, not only the loops of its function
+    latched: bool  # it sets a flag, and the flag ends the loop
+    loose: bool  # it is only made every so many iterations
 
 
 class EarlyExit(TypedDict):
@@ -198,14 +203,45 @@ class Intervals(TypedDict):
     model: dict[str, int]  # bytes and frozen_bytes of the modules that ran in the traced steps
 
 
+class GenerationFacts(TypedDict):
+    """Prefill and decodes, of each unit in turn."""
+
+    sequences: list[int]
+    prompt_tokens: list[int]
+    decodes: list[int]
+    most_new_tokens: float | None
+    traced_decodes: int
+    cache_bytes_per_token: int
+    layers: int
+    same_loop: bool  # both are calls at one place, whose innermost loop is over tokens
+
+
+class InferenceFacts(TypedDict):
+    """What a phase does whose units only run models forward."""
+
+    sizes: list[int | None]  # items of each unit
+    kind: str  # image, text, prompt or item
+    over_modules: bool  # the innermost loop is over the modules of one unit
+    weights_dtype: str
+    activation_bytes: int
+    warm_seconds: float | None  # of the first unit, which is not among the intervals
+    tail_seconds: float  # from its last call to the end of a script that ended
+    generation: GenerationFacts | None
+
+
 class PhaseRecord(Intervals):
-    """One training phase of torch: the steps inside one outermost loop."""
+    """One phase of torch: the training steps, or units of inference, inside one outermost loop."""
 
     line: int
     file: str
     told: Told | None
+    elsewhere: int  # steps of the same optimizer at other places, which are not counted
     own_seconds: list[float]  # of the probe, between the intervals
     gap_seconds: float  # before the phase
+    blocked: list[float]  # in which the script's thread was not on a core, but for next(loader)
+    first_seconds: float | None  # of its only step, from its first batch or forward pass on; else None
+    first_wait: float  # of which inside next(loader)
+    first_blocked: float  # of which not on a core, but for that
     saved_tensor_bytes: int
     micro_batches: int
     device: str
@@ -215,6 +251,7 @@ class PhaseRecord(Intervals):
     calls: int
     host_seconds: float
     host_calls: int
+    inference: InferenceFacts | None  # None for training
 
 
 class Autocast(TypedDict):
@@ -241,6 +278,7 @@ class TorchFacts(TypedDict):
     attention: list[str]
     cudnn_benchmark: bool
     processes_for_no_gpu: bool
+    processes: int  # that train, as the script asks for them
 
 
 class StepTotals(TypedDict, total=False):
@@ -272,9 +310,13 @@ class SeriesFacts(TypedDict, total=False):
     estimator: str
     asks_gpu: bool
     outer: str
+    description: str  # of a progress bar
+    may_stop_at: str
+    told: bool  # the total is what the script said when it made its bar, not the length of what it goes through
     busy: float
     cost_analysis_flops: float
     uncounted: str
+    inference: bool  # its steps only run what has been trained; `batch` is then the items of one
 
 
 class SurroundingLoop(TypedDict, total=False):
@@ -284,6 +326,7 @@ class SurroundingLoop(TypedDict, total=False):
     file: str
     line: int
     position: tuple[Trips, float | None, bool]
+    trials: bool  # of a search, which may choose another length for each
 
 
 class SeriesRecord(TypedDict):
@@ -296,10 +339,13 @@ class SeriesRecord(TypedDict):
     open: bool
     seconds: list[float]
     lead: float  # from its opening to the first step
+    after: float  # from its last step to the end of the measurement
+    setup: str  # why it is no more than preparation; empty if it may be the job
     label: str
     facts: SeriesFacts
     special: dict[str, IntervalEvents]
     snapshots: list[Snapshot]
+    later: list[LaterWork]  # fits that the script makes afterwards
     openings: int
     around: list[SurroundingLoop]
 
@@ -321,8 +367,24 @@ class LoopProgress(TypedDict):
     loops: list[PlainLoop]
     first: float
     last: float
+    lead: float  # from the start of the script until they were first seen
     seconds: float
     times: list[tuple[float, float]]  # seconds and iterations since it was first seen
+    libraries: list[str]  # those that compute on a GPU, too, and whose tensors the loops make
+
+
+class ActivityRecord(TypedDict):
+    """CPU seconds in a stretch of time, and looks at the threads of the script: see `probe.activity`."""
+
+    wall: float
+    cpu: float  # of the process, all threads, and of its children that have ended
+    main_cpu: float  # of the script's own thread; 0 where the system does not tell
+    main_queued: float  # in which that thread was ready and had no core
+    queued: float  # the same of all threads of the process, added up
+    looks: int
+    off: int  # looks at which the script's thread did not run
+    alone: int  # of which no other thread of the process ran
+    quiet: int  # of which no process that it had started ran either
 
 
 class _Always(TypedDict):
@@ -337,10 +399,14 @@ class ProbeRecord(_Always, total=False):
     version: int
     setup_seconds: float
     peak_rss_bytes: int | None
-    cpu_seconds: float
+    cpu_seconds: float  # of this process, and of its children that have ended
+    children_cpu_seconds: float
+    children: int  # processes that the script started for functions of its own
+    activity: ActivityRecord | None  # since the first step; without one, since the start
     before: dict[str, float]  # validation and save, before the first step
     series: list[SeriesRecord]
     loops: LoopProgress | None
+    awaits_training: bool  # a framework's work was still to come: bars and loops are not the job
     versions: dict[str, str]
     fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
     torch: TorchFacts | None

@@ -7,8 +7,13 @@ import sys
 import threading
 import traceback
 
+from .activity import Activity
+from .first_step import FirstStep
 from .frameworks.torch_hooks import TorchHooks
 from .frameworks.trainers import told_by_trainer
+from .inference.follower import InferenceFollower
+from .inference.hooks import ModuleHooks
+from .inference.phase import InferencePhase
 from .loaders import VALIDATION, Loaders
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
@@ -16,11 +21,12 @@ from .loops.script_frames import PROBE_ROOT, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
-from .op_tracer import StepTrace, clock
+from .op_tracer import StepTrace, clock, cpu_clock
 from .phase import Phase
 from .result import describe_batch, write_result
 
 MOST_ERRORS = 3
+QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
 ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
 
 
@@ -35,6 +41,9 @@ class Recorder:
         self.phases, self.phase = [], None
         self.loaders = Loaders()
         self.events, self.wait = {}, 0.0  # since the last counted step
+        self.loader_blocked = self.last_cpu = 0.0
+        self.in_optimizer = False  # which may call a closure that runs the model
+        self.activity = Activity()
         self.batch = None  # of the last interval before the first step
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.manual = 0  # backward passes before the first optimizer step
@@ -49,6 +58,8 @@ class Recorder:
         self.outer_stride, self.outer_due = 1, 0
         self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
         self.fits = None
+        self.inference, self.module_hooks = InferenceFollower(self), None
+        self.first = FirstStep(self)
 
     def plain_loop_stack(self):
         """Reads loops where torch is not what trains."""
@@ -58,11 +69,33 @@ class Recorder:
             self.plain_stack = plain_loop_stack(tuple(roots))
         return self.plain_stack
 
+    def forked(self):
+        """In a child of the script's (a loader's worker): it is not measured, and its tensors are not traced."""
+        self.status = "child"
+        tracing, self.tracing = self.tracing, None
+        if tracing is not None:
+            tracing.__exit__(None, None, None)
+
     def note_first_step(self, now):
         """The first step, of whatever kind."""
         self.first_step = now
+        if now > self.started and not self.first.is_slow():
+            self.activity.begin()
         self.detail["setup_seconds"] = now - self.started
         self.guard.real_open(os.path.join(self.guard.scratch, "stepping"), "w").close()
+
+    @property
+    def trains(self):
+        """Whether a training phase has begun; a phase of inference may be what comes before it."""
+        return self.phase is not None and self.inference.phase is None
+
+    def computes_with_torch(self):
+        """Whether torch has been set to work: then its steps are what counts, and no bar or loop of the script's."""
+        return bool(self.optimizers_made or self.backwards)
+
+    def loops_count(self):
+        """Whether the script's bare loops have been seen to advance, and may be what it is for."""
+        return self.loops.moved() and not self.progress.transfers() and not self.progress.awaits_training()
 
     # -- what the hooks tell
 
@@ -75,6 +108,8 @@ class Recorder:
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
         TorchHooks(self, self.guard).attach(torch)
+        self.module_hooks = ModuleHooks(self.inference, torch)
+        self.module_hooks.attach()
 
     def add(self, kind, seconds):
         self.events[kind] = self.events.get(kind, 0.0) + seconds
@@ -85,6 +120,7 @@ class Recorder:
         if not training and self.eval_started is None:
             self.eval_started, self.saved_before = clock(), self.events.get("save", 0.0)
             self.trace_as("validation")
+            self.module_hooks.attach()
         elif training and self.eval_started is not None:
             saving = self.events.get("save", 0.0) - self.saved_before
             self.add("validation", max(0.0, clock() - self.eval_started - saving))
@@ -94,7 +130,8 @@ class Recorder:
     def batch_drawn(self, iterator, batch):
         validates = self.eval_started is None and not self.torch.is_grad_enabled()
         self.loaders.draw(iterator, validates=validates, libraries=self.libraries)
-        if self.phase is None:
+        if not self.trains:
+            self.first.draw()
             self.batch = describe_batch(batch, self.torch)
         elif self.phase.batch is None:
             self.batch = self.phase.batch = describe_batch(batch, self.torch)
@@ -104,11 +141,19 @@ class Recorder:
             self.tracing.phase = phase
 
     def enter_optimizer(self):
+        self.in_optimizer = threading.get_ident() == self.thread
         if self.tracing is not None:
             self.tracing.pause()
             self.tracing.phase = "optimizer"
 
+    def training_seen(self):
+        """A backward pass or a step: nothing follows the calls of models any more."""
+        self.module_hooks.detach()
+        self.inference.training_begins()
+
     def after_backward(self):
+        if threading.get_ident() == self.thread:
+            self.training_seen()
         if self.tracing is not None:
             self.step_trace.graph_freed()  # this graph is freed; the next micro-batch saves its own
         if self.optimizer_steps == 0 and threading.get_ident() == self.thread:
@@ -123,7 +168,7 @@ class Recorder:
         now = clock()
         if threading.get_ident() != self.thread or self.status != "running":
             return
-        tracing = self.tracing
+        tracing, self.in_optimizer = self.tracing, False
         if tracing is not None:
             tracing.muted += 1
         try:
@@ -142,7 +187,10 @@ class Recorder:
     def count_step(self, optimizer, frame, now):
         if optimizer is not None:
             self.optimizer_steps += 1
+        self.training_seen()
         phase = self.phase
+        if phase is None:
+            self.first.end(now)
         if phase is None or not phase.holds(frame):
             phase = self.new_phase(frame, now)
         torch_root = self.loop_stack.torch_root
@@ -176,9 +224,9 @@ class Recorder:
                 break
         self.phase = Phase(top, lines)
         self.phases.append(self.phase)
+        if self.first_step is None:
+            self.note_first_step(now)
         if len(self.phases) == 1:
-            if self.first_step is None:
-                self.note_first_step(now)
             self.before["validation"] += self.events.get("validation", 0.0)
             self.before["save"] += self.events.get("save", 0.0)
         self.phase.batch = self.batch
@@ -201,11 +249,15 @@ class Recorder:
         if self.last is not None:
             phase.seconds.append(now - self.last)
             phase.waits.append(self.wait)
+            busy = cpu_clock() - self.last_cpu + self.loader_blocked
+            phase.blocked.append(max(0.0, now - self.last - busy))
             kept = self.event_summary(phase.loader)
             if kept:
                 phase.special[len(phase.seconds) - 1] = kept
         if phase.loader is None:
             phase.loader = self.loaders.last_drawn()
+        if phase is self.phases[0]:
+            self.weigh_first(phase, earlier)
         was_traced = self.tracing is not None
         if was_traced:
             phase.trace_steps += 1
@@ -220,13 +272,15 @@ class Recorder:
         self.watch_outer(phase, earlier)
         if phase.trace is None and earlier >= 1 and not was_traced and not phase.untraceable:
             self.begin_trace(phase)
-        if self.enough(now - self.first_step):
+        alone = earlier == 0 and phase.first_traced and self.first.seconds > self.config["hard_limit"]
+        if alone or self.enough(now - self.first_step):
             self.take_snapshot(phase, frame)
             self.finish("cut")
         self.events, self.wait = ({"traced": True} if self.tracing is not None else {}), 0.0
+        self.loader_blocked = 0.0
         self.batch = None
         self.loaders.forget()
-        self.last = clock()
+        self.last, self.last_cpu = clock(), cpu_clock()
         phase.own_seconds.append(self.last - now)
 
     def enough(self, elapsed):
@@ -234,7 +288,7 @@ class Recorder:
         phase, steps, limit = self.phase, self.config.get("steps"), self.config["measure_for"]
         if phase is None:
             return self.progress.enough(clock())
-        untraced = len(phase.seconds) - phase.trace_steps
+        untraced = len(phase.seconds) - (0 if phase.first_traced else phase.trace_steps)
         if self.tracing is not None or (phase.trace is None and not phase.untraceable and phase is self.phases[0]):
             return False
         if steps:
@@ -293,6 +347,14 @@ class Recorder:
         phase.micro_batches = self.backwards - phase.backwards
         phase.mark("traced", True)
 
+    def weigh_first(self, phase, earlier):
+        """Takes the trace of a slow first step, unless other optimizers step after it, or the next is quick."""
+        if earlier == 0 and self.first.is_slow():
+            self.first.use(phase)
+        elif earlier == 1 and phase.first_traced:
+            if len(phase.sites) > 1 or (phase.seconds and phase.seconds[-1] < QUICK_SHARE * self.first.seconds):
+                phase.trace, phase.trace_steps, phase.first_traced = None, 0, False
+
     # -- the end
 
     def finish(self, status, **detail):
@@ -300,6 +362,9 @@ class Recorder:
         if not self.finished.acquire(False):
             return
         self.status = status
+        training = next((one for one in self.phases if not isinstance(one, InferencePhase)), None)
+        if training is not None:
+            self.first.settle(training, status)
         write_result(self, status, detail)
         try:
             sys.stdout.flush()

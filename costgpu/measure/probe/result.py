@@ -6,8 +6,12 @@ import json
 import os
 import sys
 
+from .frameworks.one_rank import ONE_RANK
 from .frameworks.torch_hooks import GPU_REQUESTS
-from .loops.progress_series import MOST_EVENTS, MOST_TIMES, TRAINERS
+from .inference.phase import InferencePhase
+from .inference.phase import describe as inference_facts
+from .loops.progress_series import MOST_EVENTS, MOST_TIMES
+from .loops.prospects import TRAINERS
 from .op_tracer import clock
 from .patching import FAILURES
 from .record import Batch, Loader, Optimizer, PhaseRecord, TorchFacts
@@ -17,6 +21,7 @@ RESULT_VERSION = 1
 
 def write_result(recorder, status, detail):
     """Writes the result file whole, or not at all."""
+    recorder.inference.settle(status)
     times = os.times()
     fit = recorder.fits.going if recorder.fits is not None else None
     result = {
@@ -26,9 +31,13 @@ def write_result(recorder, status, detail):
         "wall_seconds": clock() - recorder.started,
         "peak_rss_bytes": peak_memory(),
         "cpu_seconds": times.user + times.system + times.children_user + times.children_system,
+        "children_cpu_seconds": times.children_user + times.children_system,
+        "children": ONE_RANK.started,
+        "activity": recorder.activity.record(),
         "before": recorder.before,
         "series": recorder.progress.record(),
         "loops": recorder.loops.progress() if not recorder.phases else None,
+        "awaits_training": recorder.progress.awaits_training(),
         "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
         "fit_going": {"estimator": type(fit[0]).__name__, "label": fit[1]} if fit is not None else None,
     }
@@ -79,7 +88,8 @@ def torch_facts(torch, autocast, compiled) -> TorchFacts:
         "fake_cuda_failures": GPU_REQUESTS.failures[:5],
         "attention": GPU_REQUESTS.attention_kernels(),
         "cudnn_benchmark": bool(getattr(getattr(torch.backends, "cudnn", None), "benchmark", False)),
-        "processes_for_no_gpu": GPU_REQUESTS.processes_for_no_gpu,
+        "processes_for_no_gpu": ONE_RANK.for_no_gpu,
+        "processes": ONE_RANK.processes,
     }
 
 
@@ -95,13 +105,18 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "file": os.path.basename(path),
         "told": phase.told,
         "steps": phase.anchors,
+        "elsewhere": phase.steps_elsewhere(),
         "seconds": [round(value, 7) for value in phase.seconds[:MOST_TIMES]],
         "waits": [round(value, 7) for value in phase.waits[:MOST_TIMES]],
         "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
+        "blocked": [round(value, 7) for value in phase.blocked[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
         "snapshots": phase.snapshots,
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1]},
         "gap_seconds": phase.gap_seconds,
+        "first_seconds": phase.first_seconds,
+        "first_wait": phase.first_wait,
+        "first_blocked": phase.first_blocked,
         "saved_tensor_bytes": phase.saved_tensor_bytes,
         "model": phase.model,
         "micro_batches": phase.micro_batches,
@@ -115,6 +130,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "host_calls": trace.host_calls if trace is not None else 0,
         "optimizers": [describe_optimizer(value, counts.get(key, 0), torch) for key, value in phase.optimizers.items()],
         "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
+        "inference": inference_facts(phase) if isinstance(phase, InferencePhase) else None,
     }
 
 

@@ -7,7 +7,6 @@ import threading
 import time
 import traceback
 
-from .loops.progress_series import trains
 from .loops.script_frames import PROBE_ROOT
 from .op_tracer import clock
 
@@ -28,13 +27,21 @@ class Watchdog(threading.Thread):
             now = clock()
             if recorder.status != "running":
                 continue
-            if recorder.phase is None:
+            recorder.activity.look()
+            idle = recorder.inference.idle(now)
+            if idle and recorder.module_hooks.narrowed:
+                recorder.module_hooks.detach()
+                recorder.module_hooks.attach()
+            if recorder.phase is None or idle:
                 recorder.loops.look()
             if recorder.first_step is None:
                 if now - recorder.started > config["start_limit"]:
-                    self.finish("cut" if recorder.progress.leading() or recorder.loops.moved() else "never_stepped")
-                elif not trains() and now - recorder.started > config["measure_for"] and recorder.loops.moved():
+                    seen = recorder.inference.conclude() or recorder.progress.leading() or recorder.loops_count()
+                    self.finish("cut" if seen else "never_stepped")
+                elif now - recorder.started > config["measure_for"] and recorder.loops_count():
                     recorder.note_first_step(recorder.started)
+                    self.finish("cut")
+                elif recorder.inference.cannot_wait(now) and recorder.inference.conclude():
                     self.finish("cut")
             elif now - recorder.first_step > config["hard_limit"] or (
                 now - recorder.first_step > config["measure_for"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from costgpu.measure.probe.record import Bound, Counter, EarlyExit, Loop, Snapshot, Trips
 
@@ -23,6 +23,7 @@ _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+_NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def number(value: Trips) -> float | None:
@@ -41,26 +42,58 @@ class Cap:
     place: int = 0  # the loop whose iterations are counted
     # The test is only made between whole bodies of this loop; None if it is made inside.
     whole_bodies_of: int | None = None
-    # Below the step, and only the inner loop ends: each later execution of that makes one more iteration.
-    one_more: bool = False
+    # Below the step, and only this loop and those inside it end: each later execution of it makes one more iteration.
+    one_more: int | None = None
+    sure: bool = True  # that nothing goes on after it that was not counted
 
 
 def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float) -> tuple[list[Cap], list[EarlyExit]]:
     """The caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
-    caps: list[Cap] = []
+    found: list[tuple[Bound, int, Cap]] = []
     early: list[EarlyExit] = []
     for level, loop in enumerate(loops):
         if not loop["library"]:
             early += loop["early_exit"]
         for bound in loop["bounds"]:
-            cap = _static_cap(bound, level, snapshots, loops, per_iteration) or _moving_cap(
-                bound, level, snapshots, loops
-            )
+            cap = _static_cap(bound, level, snapshots, loops, per_iteration)
+            if cap is None and not any(side["unsteady"] for side in bound["counters"]):
+                cap = _moving_cap(bound, level, snapshots, loops)
             if cap is not None:
-                caps.append(cap)
+                found.append((bound, level, cap))
             elif bound["how"] != "while" and not loop["library"]:
                 early.append({"line": bound["line"], "test": bound["test"], "clock": False})
-    return caps, early
+    united = [_with_inner_break(bound, level, cap, found, snapshots, loops) for bound, level, cap in found]
+    return united, early
+
+
+def _with_inner_break(
+    bound: Bound,
+    level: int,
+    cap: Cap,
+    found: list[tuple[Bound, int, Cap]],
+    snapshots: list[Snapshot],
+    loops: list[Loop],
+) -> Cap:
+    """The cap of an outer loop where the same test also leaves the inner one: then no whole body is made of it."""
+    values = _values(bound, loops[level], snapshots)
+    for other, inner, first in found:
+        if (
+            other["how"] != "while"
+            and inner > level
+            and cap.level <= level
+            and _values(other, loops[inner], snapshots) == values
+        ):
+            united = replace(first, level=cap.level, text=cap.text, one_more=None, whole_bodies_of=None)
+            sure = first.sure or first.one_more is not None or first.steps is None
+            return replace(united, sure=sure and not bound["loose"] and not other["loose"])
+    return cap
+
+
+def _values(bound: Bound, loop: Loop, snapshots: list[Snapshot]) -> list[tuple[str, Trips, Trips] | None]:
+    """Both sides of a test, snapshot by snapshot."""
+    same = [_same_bound(shot, loop, bound) for shot in snapshots]
+    ends = _HOLDS[bound["operator"]] if bound["how"] != "while" else _HOLDS[_NEGATED[bound["operator"]]]
+    return [(ends.__name__, one["left"], one["right"]) if one is not None else None for one in same]
 
 
 def _static_cap(
@@ -91,19 +124,45 @@ def _static_cap(
         place = next((n for n, x in enumerate(loops) if x["line"] == home and x["depth"] == depth), None)
         if place is None:
             continue
-        iterations = _iterations_until(bound, side, value, limit, step, at, place == len(loops) - 1, per_iteration)
+        innermost = place == len(loops) - 1
+        with_step = innermost and counter["with_step"]
+        rate = 1.0 if with_step else per_iteration
+        iterations = _iterations_until(bound, side, value, limit, step, at, innermost, rate)
         if iterations is None:
             continue
         scope = _scope(counter, loops, level, depth, place)
+        home_level = _home(bound, level, loops)
+        leaves = _leaves(bound, level, loops)
+        rounds = home_level if home_level < place else None
+        if rounds is not None and bound["operator"] in ("==", "!=") and not bound["latched"]:
+            return None  # it may be jumped over between two tests
+        goes_on = scope < leaves and bound["how"] != "while" and bound["line"] > bound["step_line"]
         return Cap(
             level=scope,
             text=_text(bound, loops[level]),
+            steps=iterations + snapshots[0]["anchor"] - 1 if with_step else None,
             iterations=iterations,
             place=place,
-            whole_bodies_of=level if level < place and bound["how"] == "while" else None,
-            one_more=bound["how"] == "break" and scope < level == place and bound["line"] > bound["step_line"],
+            whole_bodies_of=rounds,
+            one_more=leaves if goes_on and innermost and leaves == place else None,
+            sure=not bound["loose"] and (not goes_on or (innermost and leaves == place and not with_step)),
         )
     return None
+
+
+def _home(bound: Bound, level: int, loops: list[Loop]) -> int:
+    """The innermost loop that makes the test."""
+    depth = loops[level]["depth"]
+    return next((n for n, x in enumerate(loops) if x["line"] == bound["home"] and x["depth"] == depth), level)
+
+
+def _leaves(bound: Bound, level: int, loops: list[Loop]) -> int:
+    """The outermost loop that the test ends: `return` leaves all of its function, an exit everything."""
+    if bound["everywhere"]:
+        return 0
+    if bound["how"] == "return":
+        return next(n for n, loop in enumerate(loops) if loop["depth"] == loops[level]["depth"])
+    return level
 
 
 def step_is_index(target: Loop, text: str) -> bool:
@@ -151,7 +210,7 @@ def _iterations_until(
     value: float,
     limit: float,
     step: float,
-    increment_line: int | None,
+    increment_line: float | None,
     innermost: bool,
     per_iteration: float,
 ) -> float | None:
@@ -190,11 +249,15 @@ def _moving_cap(bound: Bound, level: int, snapshots: list[Snapshot], loops: list
         steps = _first_ending(bound, side, first[side], rate, first[other])
         if steps is None:
             return None
+        scope = _scope(bound["counters"][side], loops, level, loops[level]["depth"], len(loops) - 1)
+        home = _home(bound, level, loops)
+        raised_after = begin == 1 and first[side] == 0  # it begins at 0, and is raised between the step and the test
         return Cap(
-            level=_scope(bound["counters"][side], loops, level, loops[level]["depth"], len(loops) - 1),
+            level=scope,
             text=_text(bound, loops[level]),
-            steps=float(begin + steps),
-            whole_bodies_of=level if level < len(loops) - 1 and bound["how"] == "while" else None,
+            steps=float(begin + steps - raised_after),
+            whole_bodies_of=home if home < len(loops) - 1 else None,
+            sure=False,  # it moved evenly so far: nothing in sight says that it goes on so
         )
     return None
 

@@ -6,10 +6,32 @@ import math
 from dataclasses import replace
 from typing import Any, cast
 
-from costgpu.measure.probe.record import Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
-from costgpu.measure.profile.progress_series import framework_of, notes_of, parallel_share, progress_phase
+from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.profile.inference import (
+    inference_of,
+    inference_total,
+    known_by_one,
+    tail,
+    unit_of,
+    warm_up_seconds,
+)
+from costgpu.measure.profile.progress_series import (
+    framework_of,
+    later_fits,
+    notes_of,
+    parallel_share,
+    progress_phases,
+    shows_progress,
+)
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
-from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, total_steps
+from costgpu.measure.profile.total_steps import (
+    FOREVER_EPOCH,
+    FOREVER_STEPS,
+    batches_per_step,
+    iterations_per_step,
+    total_steps,
+)
+from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
     Extra,
@@ -25,10 +47,12 @@ from costgpu.models.workload import (
     TotalKind,
     WorkloadProfile,
 )
+from costgpu.units import format_duration, plural_unit
 
 MAPPED_BYTES = 1 << 20  # larger blocks are mapped, and unmapped when they are freed (glibc)
 UNMAP_BYTES_PER_SECOND = 15e9  # measured: 2 ms for 33 MB (Linux 6, 2026-11)
 VIEW_SECONDS = 50e-6  # an op that is quicker than this made no large tensor
+LEAST_PAUSE_SECONDS = 1e-3  # between two phases; less is nothing to tell
 CALL_SECONDS = 40e-6  # an op's way through Python under the tracer, beyond what the tracer itself times
 
 
@@ -49,18 +73,21 @@ def build_profile(
         phases = _torch_phases(record)
         framework = _framework(record, torch)
         setup -= record["before"]["validation"] + record["before"]["save"]
+        setup += warm_up_seconds(_stepped(record)[0], phases[0])
         if record["status"] != "ended":
             later = _later_phases(record, phases[-1])
         notes = _torch_notes(phases, later, record, torch)
     else:
-        phase = progress_phase(record)
-        serial = 1.0 - parallel_share(record, machine.cores)
-        phases = [replace(phase, host_seconds_per_step=serial * phase.step.mean_seconds)]
+        share = 0.0 if machine.accelerators else waiting_share(record.get("activity"))
+        serial = 1.0 - parallel_share(record, machine.cores, waiting=share)
+        phases = [_shared_out(phase, share, serial) for phase in progress_phases(record)]
+        later = later_fits(record)
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
-        notes = notes_of(record)
+        notes = notes_of(record) + [_trains_again(one, phases[-1].unit) for one in later]
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
+    notes += notes_of_queue(record.get("activity"))
     if record.get("probe_errors"):
         notes.append("The probe failed at some steps; its figures may be incomplete.")
     return WorkloadProfile(
@@ -70,7 +97,7 @@ def build_profile(
         costgpu_version=version,
         machine=machine,
         framework=framework,
-        setup_seconds=max(0.0, setup - phases[0].step.median_seconds),
+        setup_seconds=max(0.0, setup - (0.0 if phases[0].inference else phases[0].step.median_seconds)),
         ended=record["status"] == "ended",
         wall_seconds=record["wall_seconds"],
         peak_rss_bytes=record["peak_rss_bytes"],
@@ -80,13 +107,37 @@ def build_profile(
     )
 
 
+def _shared_out(phase: Phase, waiting: float, serial: float) -> Phase:
+    """A phase of which a share only waits, and a share of the rest runs on one core."""
+    idle = waiting * phase.step.mean_seconds
+    busy = phase.step.mean_seconds - idle
+    return replace(phase, host_seconds_per_step=serial * busy, waiting_seconds_per_step=idle)
+
+
 def trained_by_torch(record: ProbeRecord) -> bool:
     """Whether torch's optimizers (or backward passes) tell the steps; else it is the probe's progress series."""
-    return any(phase["steps"] > 1 for phase in record.get("phases") or [])
+    phases = record.get("phases") or []
+    if any(phase["steps"] > 1 or known_by_one(phase) for phase in phases):
+        return True
+    return stepped_once(record) and not shows_progress(record)
+
+
+def stepped_once(record: ProbeRecord) -> bool:
+    """Whether the only step that was seen took so long that its time is an answer."""
+    return any(phase.get("first_seconds") is not None for phase in record.get("phases") or [])
 
 
 def _stepped(record: ProbeRecord) -> list[PhaseRecord]:
-    return [phase for phase in record["phases"] if phase["steps"] > 0]
+    return [_with_its_only_step(phase) for phase in record["phases"] if phase["steps"] > 0]
+
+
+def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
+    """With the first step's time in the place of an interval, where it was the only one."""
+    first = raw.get("first_seconds")
+    if first is None or raw["seconds"]:
+        return raw
+    waits, blocked = [raw["first_wait"]], [raw["first_blocked"]]
+    return {**raw, "seconds": [first], "waits": waits, "blocked": blocked, "special": {"0": {"traced": True}}}
 
 
 def _torch_phases(record: ProbeRecord) -> list[Phase]:
@@ -95,7 +146,8 @@ def _torch_phases(record: ProbeRecord) -> list[Phase]:
     phases = []
     for raw in stepped:
         first = raw is stepped[0]
-        phases.append(_phase(raw, before if first else 0.0, ended=ended or raw is not stepped[-1], gap=not first))
+        over = ended or raw is not stepped[-1]
+        phases.append(_phase(raw, before if first else 0.0, record.get("activity"), ended=over, gap=not first))
     return _unite(phases)
 
 
@@ -114,7 +166,9 @@ def told_total(told: Told, seen: int) -> Total | None:
     """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
     each = told["per_epoch"]
-    if told["total"] == "inf":
+    if each is not None and each >= FOREVER_EPOCH:
+        each = None
+    if told["total"] == "inf" or (told["total"] is not None and float(told["total"]) >= FOREVER_STEPS):
         how += ": it has no end of its own"
         return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=each, how=how)
     if told["total"] is None:
@@ -125,17 +179,32 @@ def told_total(told: Told, seen: int) -> Total | None:
     return Total(kind=kind, steps=max(float(told["total"]), float(seen)), steps_per_epoch=each, how=how)
 
 
-def _phase(raw: PhaseRecord, before_seconds: float, *, ended: bool, gap: bool) -> Phase:
+def _phase(
+    raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
+) -> Phase:
     step, used = step_times(raw)
-    data = data_loading(raw, used, batches_per_step(raw))
-    total = total_steps(raw, ended=ended)
-    if raw["told"] and not ended:
+    once = raw.get("first_seconds") is not None
+    micro_batches = float(max(1, raw["micro_batches"])) if once else 1.0
+    drawn = raw["snapshots"][0]["all_batches"] if once and raw["snapshots"] else 0
+    data = data_loading(raw, used, batches_per_step(raw) or min(micro_batches, drawn))
+    inference = inference_of(raw)
+    if inference is None:
+        total = total_steps(raw, ended=ended, micro_batches=micro_batches)
+    else:
+        total = inference_total(raw, ended=ended)
+    if inference is None and raw["told"] and not ended:
         total = told_total(raw["told"], raw["steps"]) or total
-    accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]])
-    found = extras(raw, step, total, accumulation, before_seconds, data.batch_size)
-    if gap:
-        pause = max(0.0, raw["gap_seconds"] - step.median_seconds)
+    if 0 < raw.get("elsewhere", 0) < raw["steps"] / 2 and total.kind is TotalKind.EXACT and not ended:
+        how = f"{total.how}; {raw['elsewhere']} steps at another place for {raw['steps']} here are not counted"
+        total = replace(total, kind=TotalKind.APPROXIMATE, how=how)
+    accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]], micro_batches)
+    found = extras(
+        raw, step, total, accumulation, before_seconds, data.batch_size, queued_seconds=queued_by_all(activity)
+    )
+    pause = raw["gap_seconds"] - step.median_seconds
+    if gap and pause > LEAST_PAUSE_SECONDS:
         found.append(Extra(kind=ExtraKind.OTHER, seconds_each=pause, rhythm=Rhythm.RUN, note="before this phase"))
+    found += tail(raw)
     steps = max(1, raw["trace_steps"])
     return Phase(
         label=f"{raw['file']}:{raw['line']}",
@@ -153,7 +222,10 @@ def _phase(raw: PhaseRecord, before_seconds: float, *, ended: bool, gap: bool) -
         model_bytes=raw["model"].get("bytes", 0),
         frozen_bytes=raw["model"].get("frozen_bytes", 0),
         micro_batches=max(1.0, raw["micro_batches"] / steps),
+        waiting_seconds_per_step=waiting_of_phase(raw, used, activity),
         extras=found,
+        unit=unit_of(inference) if inference is not None else "step",
+        inference=inference,
     )
 
 
@@ -180,6 +252,10 @@ def _host_seconds(raw: PhaseRecord) -> float:
 
 def _unite(phases: list[Phase]) -> list[Phase]:
     """A phase too short to have been timed borrows the times and the trace of the longest of its neighbours."""
+    if len({phase.inference is None for phase in phases}) > 1:  # training and inference have nothing to lend each other
+        kinds = (True, False)
+        united = {kind: iter(_unite([p for p in phases if (p.inference is None) is kind])) for kind in kinds}
+        return [next(united[phase.inference is None]) for phase in phases]
     best = max(phases, key=lambda phase: (phase.step.count, phase.steps_observed))
     return [
         phase
@@ -249,19 +325,27 @@ def _attention_kernels(record: ProbeRecord, facts: TorchFacts) -> list[str]:
     return facts["attention"]
 
 
+def _trains_again(later: LaterPhase, unit: str) -> str:
+    known = f"about {later.steps:,.0f} {plural_unit(unit)}" if later.steps else "of unknown length"
+    return f"It trains again at {later.label} ({later.source}): {known}."
+
+
 def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecord, facts: TorchFacts) -> list[str]:
     notes = []
     last = phases[-1]
     if abs(last.step.drift - 1) > 0.01:
         word = "grew" if last.step.drift > 1 else "fell"
         notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
-    if last.step.traced_only:
+    if stepped_once(record):
+        seconds = format_duration(last.step.mean_seconds)
+        notes.append(f"Only its first step was seen, which took {seconds}: later ones may take less.")
+    elif last.step.traced_only:
         notes.append("Only traced steps could be timed; their times are a little high.")
-    if not last.optimizers:
+    if last.inference is not None and last.steps_observed == 1:
+        notes.append(f"Only one {last.unit} was begun: its time is that of its parts.")
+    if not last.optimizers and last.inference is None:
         notes.append("No optimizer steps: backward passes were counted.")
-    for phase in later:
-        known = f"about {phase.steps:,.0f} steps" if phase.steps else "of unknown length"
-        notes.append(f"It trains again at {phase.label} ({phase.source}): {known}.")
+    notes += [_trains_again(phase, "step") for phase in later]
     if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:

@@ -7,19 +7,30 @@ import math
 from costgpu.measure.probe.record import (
     Intervals,
     LoopProgress,
-    PlainLoop,
     ProbeRecord,
     SeriesFacts,
     SeriesRecord,
-    SurroundingLoop,
 )
-from costgpu.measure.profile.loop_bounds import number
+from costgpu.measure.profile.inference import inference_of_series
+from costgpu.measure.profile.series_totals import place_of, total_of
 from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize
-from costgpu.measure.profile.total_steps import total_steps
-from costgpu.models.workload import DataLoading, GpuPath, OptimizerFacts, Phase, StepTotals, Total, TotalKind
+from costgpu.measure.profile.waiting import queued_by_all
+from costgpu.models.workload import (
+    DataLoading,
+    GpuPath,
+    LaterPhase,
+    OptimizerFacts,
+    Phase,
+    StepTotals,
+    Total,
+    TotalKind,
+)
 
 LEAST_STEPS = 2
+SLOW_SECONDS = 30.0  # a step that takes so long is an answer by itself
 LEAST_RUN_SECONDS = 1.0  # a script that ended sooner has done nothing that is worth a machine
+LEAST_WITH_FRAMEWORK_SECONDS = 20.0  # the same where a framework was imported, which takes seconds by itself
+_FAMILY = {"xgboost": 1, "lightgbm": 1, "catboost": 1, "sklearn": 2, "keras": 3}  # trainings that do not nest
 TREES = "gradient-boosted-trees"
 # The benchmark table's kinds -> estimators of scikit-learn that cuML has on a GPU under the same names.
 # Source: cuML's list of algorithms (docs.rapids.ai, read 2026-11).
@@ -40,20 +51,54 @@ GPU_WORDS = {
     "lightgbm": "a CUDA build of LightGBM and device_type='cuda'",
     "catboost": "task_type='GPU'",
 }
+ONE_STEP = "it makes a single step, of which no trace was taken: how long a GPU takes for it is not known"
 NOTHING = "a GPU does nothing for this code as it is written"
 
 
 def usable(record: ProbeRecord) -> bool:
     """Whether the record has progress that is not torch's and from which a phase can be made."""
-    return _chosen(record) is not None or bool(record.get("loops")) or _whole_run(record)
+    return shows_progress(record) or _whole_run(record)
 
 
-def progress_phase(record: ProbeRecord) -> Phase:
-    """The phase of a script that no torch optimizer steps, and whose progress is `usable`."""
+def shows_progress(record: ProbeRecord) -> bool:
+    """Whether something other than torch's steps was seen to repeat."""
+    return _chosen(record) is not None or _loops(record) is not None
+
+
+def progress_phases(record: ProbeRecord) -> list[Phase]:
+    """The phases of a script that no torch optimizer steps, and whose progress is `usable`: the one going on is last.
+
+    A training that came before it is a phase of its own; a bar or a loop that came before is not, nor are predictions
+    between trainings that repeat.
+    """
     series = _chosen(record)
-    if series is not None:
-        return _series_phase(series, record)
-    if loops := record.get("loops"):
+    if series is None:
+        return [_phase_without_series(record)]
+    others = [one for one in record["series"] if one is not series and _same_family(one, series)]
+    earlier = [one for one in others if not one["open"] or one["unit"] == "fit"]
+    if series["openings"] > 1 and not series["facts"].get("inference"):  # predicted between trainings: no phase
+        earlier = [one for one in earlier if not one["facts"].get("inference")]
+    return [_series_phase(one, record, over=True) for one in earlier] + [_series_phase(series, record)]
+
+
+def later_fits(record: ProbeRecord) -> list[LaterPhase]:
+    """Trainings that come after the one that was measured."""
+    series = _chosen(record)
+    if series is None or record["status"] == "ended":
+        return []
+    return [
+        LaterPhase(label=f"{found['file']}:{found['line']}", source=found["source"], steps=found["trips"])
+        for found in series["later"]
+    ]
+
+
+def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:
+    """Whether neither can be inside the other: trainings of boosted trees, fits of scikit-learn, of Keras."""
+    return not one["setup"] and one["steps"] > 0 and _FAMILY.get(one["source"], 0) == _FAMILY.get(other["source"], -1)
+
+
+def _phase_without_series(record: ProbeRecord) -> Phase:
+    if loops := _loops(record):
         return _loops_phase(loops)
     return Phase(
         label="the whole script",
@@ -62,13 +107,16 @@ def progress_phase(record: ProbeRecord) -> Phase:
         step=single_step(record["wall_seconds"]),
         unit="run",
         gpu=GpuPath.NONE,
-        gpu_reason=NOTHING,
+        gpu_reason=ONE_STEP if _only_step(record) else NOTHING,
     )
 
 
 def framework_of(record: ProbeRecord) -> tuple[str, str]:
     """Name and version of what the phase was measured by."""
     series = _chosen(record)
+    torch = record.get("torch")
+    if series is None and torch is not None and _only_step(record):
+        return "torch", torch["version"]
     if series is None:
         return "Python", str(record["python"])
     name = {"sklearn": "scikit-learn", "tqdm": "Python"}.get(series["source"], series["source"])
@@ -77,9 +125,18 @@ def framework_of(record: ProbeRecord) -> tuple[str, str]:
     return name, str(record["versions"].get(series["source"], record["python"] if name == "Python" else ""))
 
 
-def parallel_share(record: ProbeRecord, cores: int) -> float:
-    """Share of the time that more cores would shorten, from the CPU seconds that the script took per second."""
-    used = record.get("cpu_seconds", 0.0) / max(record["wall_seconds"], 1e-9)
+def parallel_share(record: ProbeRecord, cores: int, *, waiting: float = 0.0) -> float:
+    """Share of the busy time that more cores would shorten, from the CPU seconds that the script took per second.
+
+    Args:
+        waiting: Share of the time in which nothing of it computed.
+    """
+    return share_of_cores(record.get("cpu_seconds", 0.0), (1 - waiting) * record["wall_seconds"], cores)
+
+
+def share_of_cores(cpu_seconds: float, busy_seconds: float, cores: int) -> float:
+    """Share of the busy time that more cores would shorten: 0 for one busy core, 1 for all of them."""
+    used = cpu_seconds / max(busy_seconds, 1e-9)
     if cores <= 1:
         return 1.0 if used > 0.9 else 0.0
     return float(min(1.0, max(0.0, (used - 1.0) / (cores - 1))))
@@ -89,11 +146,15 @@ def notes_of(record: ProbeRecord) -> list[str]:
     """What a reader should know of how it was measured."""
     series = _chosen(record)
     if series is None:
-        if not (progress := record.get("loops")):
+        if not (progress := _loops(record)):
             return []
         places = ", ".join(f"{loop['file']}:{loop['line']}" for loop in progress["loops"])
         return [f"Only the loops at {places} are in it, not what the script does after them."]
     facts, notes = series["facts"], []
+    if series["steps"] == 1 and series["unit"] != "fit" and record["status"] != "ended":
+        notes.append(f"Only one {series['unit']} was seen, its first: later ones may take less.")
+    if series["source"] == "tqdm" and record["status"] != "ended":
+        notes.append(f"Only the progress bar at {series['label']} is in it, not what the script does after it.")
     if facts.get("asks_gpu"):
         notes.append("It asks for a GPU and was measured on the CPU.")
     totals = facts.get("totals") or {}
@@ -111,7 +172,8 @@ def notes_of(record: ProbeRecord) -> list[str]:
 
 def _chosen(record: ProbeRecord) -> SeriesRecord | None:
     """The series that the phase is made of: the probe ranks them; an outer bar counts once it has moved enough."""
-    found = [series for series in record.get("series") or [] if _has_enough(series, record)]
+    found = [series for series in record.get("series") or [] if _may_be_the_job(series, record)]
+    found = [series for series in found if _has_enough(series, record)]
     if not found:
         return None
     first = found[0]
@@ -122,31 +184,75 @@ def _chosen(record: ProbeRecord) -> SeriesRecord | None:
     return first
 
 
+def _may_be_the_job(series: SeriesRecord, record: ProbeRecord) -> bool:
+    """Not what a library drives or what only prepares; a bar of the script's own only where no framework's work is."""
+    if series["source"] == "tqdm" and record["status"] != "ended" and record.get("awaits_training"):
+        return False
+    if series["source"] == "tqdm" and record["status"] == "ended" and _only_beside(_seconds(series), series["after"]):
+        return False
+    return not series["setup"] and not (series["source"] == "tqdm" and record.get("phases"))
+
+
+def _loops(record: ProbeRecord) -> LoopProgress | None:
+    """The script's bare loops, where they may be the job."""
+    found = record.get("loops")
+    if found is None or record["status"] != "ended":
+        return None if record.get("awaits_training") else found
+    share = (found["last"] - found["first"]) / math.prod(float(loop["trips"]) for loop in found["loops"])
+    seconds = found["seconds"] / max(share, 1e-9)
+    after = record["wall_seconds"] - found["lead"] - seconds
+    return None if _only_beside(seconds, max(found["lead"], after)) else found
+
+
+def _seconds(series: SeriesRecord) -> float:
+    return series["lead"] + sum(series["seconds"])
+
+
+def _only_beside(seconds: float, elsewhere: float) -> bool:
+    """Whether a script that ended did most of its work before or after this bar or loop."""
+    return elsewhere > LEAST_RUN_SECONDS + seconds
+
+
 def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
     ended = record["status"] == "ended"
     if ended and series["source"] == "sklearn":
         return series["steps"] >= 1
-    return series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended)
+    if series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended):
+        return True
+    return series["source"] not in ("tqdm", "sklearn") and _stepped_slowly(series)
+
+
+def _stepped_slowly(series: SeriesRecord) -> bool:
+    """Whether it made one or two steps, each so long that no more of them could be waited for."""
+    return bool(series["steps"]) and min([series["lead"], *series["seconds"]]) >= SLOW_SECONDS
 
 
 def _whole_run(record: ProbeRecord) -> bool:
-    return (
-        record["status"] == "ended"
-        and not {"torch", "jax", "keras", "tensorflow"} & set(record.get("versions") or {})
-        and record["wall_seconds"] >= LEAST_RUN_SECONDS
-        and record.get("cpu_seconds", 0.0) >= 0.5 * LEAST_RUN_SECONDS
-    )
+    """Whether the run as a whole is the measure: it ended, did something, and no framework's work was missed in it."""
+    slow_to_import = bool({"torch", "jax", "keras", "tensorflow"} & set(record.get("versions") or {}))
+    if record["status"] != "ended" or (slow_to_import and not _only_step(record)):
+        return False
+    least = LEAST_WITH_FRAMEWORK_SECONDS if slow_to_import else LEAST_RUN_SECONDS
+    return record["wall_seconds"] >= least and record.get("cpu_seconds", 0.0) >= 0.5 * least
 
 
-def _series_phase(series: SeriesRecord, record: ProbeRecord) -> Phase:
+def _only_step(record: ProbeRecord) -> bool:
+    """Whether torch stepped once in all: then the run is that step, with what leads to it."""
+    return sum(phase["steps"] for phase in record.get("phases") or []) == 1
+
+
+def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = False) -> Phase:
+    """The phase of one series; `over` if another has begun since."""
     raw = _intervals(series)
     facts = series["facts"]
     step, _ = step_times(raw)
     if not step.count:  # a fit that steps once: from its opening
-        step = single_step(series["lead"] or record["wall_seconds"])
-    total = _total(series, raw, record, ended=record["status"] == "ended")
+        step = single_step((series["lead"] or record["wall_seconds"]) / max(1, series["steps"]))
+    ended = record["status"] == "ended" or (over and not series["around"])
+    total = total_of(series, raw, record, ended=ended)
     gpu, reason, kind = _gpu(series)
     totals = facts.get("totals") if gpu is GpuPath.COUNTED else None
+    inference, queued = inference_of_series(series), queued_by_all(record.get("activity"))
     return Phase(
         label=series["label"] or series["source"],
         total=total,
@@ -154,10 +260,14 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord) -> Phase:
         step=step,
         data=DataLoading(batch_size=facts.get("batch")),
         optimizers=_optimizers(facts) if facts.get("parameters") else [],
-        saved_tensor_bytes=int(totals["bytes"] / 6) if totals else 0,  # of three passes, the outputs of one
+        # of three passes, the outputs of one
+        saved_tensor_bytes=int(totals["bytes"] / 6) if totals and inference is None else 0,
         model_bytes=int(facts.get("model_bytes") or 0),
-        extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch")),
-        unit={"it": "iteration"}.get(series["unit"], series["unit"]),
+        extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch"), queued_seconds=queued),
+        unit="batch"
+        if inference and series["source"] == "jax"
+        else {"it": "iteration"}.get(series["unit"], series["unit"]),
+        inference=inference,
         gpu=gpu,
         gpu_reason=reason,
         kind=kind,
@@ -182,27 +292,29 @@ def _optimizers(facts: SeriesFacts) -> list[OptimizerFacts]:
 
 
 def _loops_phase(progress: LoopProgress) -> Phase:
-    loops = progress["loops"]
+    loops, libraries = progress["loops"], progress.get("libraries", [])
     passed = progress["last"] - progress["first"]
     mean = progress["seconds"] / passed
     early = next((loop for loop in loops if loop["early"]), None)
-    how = " × ".join(f"{loop['trips']:,.0f} ({_place(loop)})" for loop in loops)
+    how = " × ".join(f"{loop['trips']:,.0f} ({place_of(loop)})" for loop in loops)
     if early is not None:
-        how += f"; the loop at {_place(early)} may end earlier"
+        how += f"; the loop at {place_of(early)} may end earlier"
     return Phase(
-        label=_place(loops[-1]),
+        label=place_of(loops[-1]),
         total=Total(
             kind=TotalKind.UPPER_BOUND if early is not None else TotalKind.EXACT,
             steps=math.prod(float(loop["trips"]) for loop in loops),
             steps_per_epoch=float(loops[-1]["trips"]) if len(loops) > 1 else None,
             how=how,
-            loops=[f"{_place(loop)} for … in {loop['source']}: {loop['trips']:,.0f}" for loop in loops],
+            loops=[f"{place_of(loop)} for … in {loop['source']}: {loop['trips']:,.0f}" for loop in loops],
         ),
         steps_observed=max(1, round(passed)),
         step=summarize(_rates(progress["times"]) or [mean], mean),
         unit="iteration",
         gpu=GpuPath.NONE,
-        gpu_reason=NOTHING,
+        gpu_reason=f"what its loop computes with {libraries[0]} was not traced, so that no GPU time is known"
+        if libraries
+        else NOTHING,
     )
 
 
@@ -232,64 +344,6 @@ def _intervals(series: SeriesRecord) -> Intervals:
     }
 
 
-def _total(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended: bool) -> Total:
-    facts, seen = series["facts"], float(series["steps"])
-    per_epoch = facts.get("per_epoch")
-    if ended:
-        return Total(kind=TotalKind.EXACT, steps=seen, steps_per_epoch=per_epoch, how="it ran to its end")
-    if series["source"] == "tqdm":
-        return _bars_total(series, record)
-    each = series["total"]
-    if each is None and series["snapshots"]:
-        return total_steps(raw, ended=False)
-    if each is None and series["unit"] == "fit":
-        each = 1.0
-    around = [loop for loop in series["around"] if loop["trips"] not in (None, 1)]
-    unread = any(loop["trips"] is None or loop["trips"] == "inf" for loop in series["around"])
-    times = 1.0 if unread else math.prod(number(loop["trips"]) or 1.0 for loop in around)
-    unknown = ""
-    if each is None:
-        unknown = "the data do not say how long they are"
-    elif unread and series["openings"] > 1:
-        unknown = "the loop around it has no length that can be read"
-    elif series["openings"] > times and not unread:
-        begun = f"begun {series['openings']} times so far"
-        unknown = f"{each:,.0f} by its own settings, {begun}; what repeats it cannot be read"
-    if each is None or unknown:
-        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=unknown)
-    where = "" if unread else " × ".join(f"{loop['trips']:,} ({_place(loop)})" for loop in around)
-    if series["unit"] == "fit" and where:  # nothing inside of a whole fit counts
-        how, inner = where, None
-    else:
-        own = f"epochs={facts['epochs']} × {per_epoch:,} steps" if facts.get("epochs") and per_epoch else ""
-        how = (own or f"{each:,.0f} by its own settings") + (f" × {where}" if where else "")
-        inner = each if times > 1 else None
-    kind = TotalKind.EXACT
-    if facts.get("may_stop") or any((loop.get("position") or (None, None, False))[2] for loop in around):
-        kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early"
-    return Total(kind=kind, steps=max(float(each) * times, seen), steps_per_epoch=per_epoch or inner, how=how)
-
-
-def _place(loop: SurroundingLoop | PlainLoop) -> str:
-    """``train.py:31``, or the library's function that repeats."""
-    return f"{loop['file']}:{loop['line']}" if loop["line"] else loop["file"]
-
-
-def _bars_total(series: SeriesRecord, record: ProbeRecord) -> Total:
-    each = series["facts"].get("total")
-    if each is None:
-        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=None, how="the progress bar has no total")
-    outer = next((s for s in record["series"] if s["label"] == series["facts"].get("outer")), None)
-    if outer is None:
-        how = f"the progress bar's total of {each:,}"
-        return Total(kind=TotalKind.EXACT, steps=float(each), steps_per_epoch=None, how=how)
-    more = outer["facts"].get("total")
-    how = f"{more or '?'} ({outer['label']}) × {each:,} ({series['label']}), by its progress bars"
-    if more is None:
-        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=float(each), how=how)
-    return Total(kind=TotalKind.EXACT, steps=float(each) * float(more), steps_per_epoch=float(each), how=how)
-
-
 def _gpu(series: SeriesRecord) -> tuple[GpuPath, str, str]:
     """How its seconds on a GPU can be known, why, and its kind in the benchmark table."""
     source, facts = series["source"], series["facts"]
@@ -297,6 +351,9 @@ def _gpu(series: SeriesRecord) -> tuple[GpuPath, str, str]:
         if facts.get("totals"):
             return GpuPath.COUNTED, "", ""
         return GpuPath.NONE, "what its step computes could not be counted, so that no GPU time is known", ""
+    if facts.get("inference") and source not in ("keras", "jax"):
+        name = facts.get("estimator") or source
+        return GpuPath.NONE, f"no measured figure for predictions of {name} on a GPU", ""
     if source in GPU_WORDS:
         settings = facts.get("settings") or {}
         if settings.get("booster") == "gblinear":

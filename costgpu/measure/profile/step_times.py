@@ -102,8 +102,14 @@ def extras(
     per_iteration: float,
     before_validation_seconds: float,
     batch_size: int | None,
+    *,
+    queued_seconds: float = 0.0,
 ) -> list[Extra]:
-    """Validation, checkpoints and whatever else takes time beside the steps."""
+    """Validation, checkpoints and whatever else takes time beside the steps.
+
+    Args:
+        queued_seconds: Time in which threads of the script were ready and had no core: no work of its own.
+    """
     seconds, special = phase["seconds"], phase["special"]
     events = {int(i): event for i, event in special.items() if int(i) < len(seconds)}
     boundaries = sorted(i for i, event in events.items() if event.get("opened"))
@@ -126,7 +132,7 @@ def extras(
     ):
         if seen and statistics.median(seen.values()) > 0.02 * step.median_seconds:
             found.append(_repeating(kind, seen, boundaries, per_iteration, phase))
-    found += _irregular(seconds, events, step)
+    found += _irregular(seconds, events, step, queued_seconds)
     found += _unreached(phase, step, total, per_iteration, before_validation_seconds, batch_size, found)
     return found
 
@@ -158,9 +164,12 @@ def _repeating(
     return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=every, note=note)
 
 
-def _irregular(seconds: list[float], events: dict[int, IntervalEvents], step: StepTimes) -> list[Extra]:
+def _irregular(
+    seconds: list[float], events: dict[int, IntervalEvents], step: StepTimes, queued_seconds: float
+) -> list[Extra]:
     plain = [seconds[i] for i in range(2, len(seconds)) if i not in events]
     excess = sum(v - SPIKE * step.median_seconds for v in plain if v > SPIKE * step.median_seconds)  # beyond the mean's
+    excess -= queued_seconds
     if not plain or excess < 0.02 * sum(plain):
         return []
     count = sum(1 for v in plain if v > SPIKE * step.median_seconds)

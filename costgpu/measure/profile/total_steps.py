@@ -15,12 +15,17 @@ from costgpu.measure.probe.record import Intervals, Loop, Snapshot
 from costgpu.measure.profile.loop_bounds import Cap, find_caps, number
 from costgpu.models.workload import Total, TotalKind
 
-FOREVER_STEPS = 1e10  # more steps than any machine takes: the loop means "until stopped"
+FOREVER_STEPS = 1e9  # more steps than any machine takes: the loop means "until stopped"
+FOREVER_EPOCH = 1e8  # nor is so long an epoch one: the length of the data is a stand-in for "without end"
 LEAST_EPOCH_STEPS = 10  # an inner loop of fewer steps is not an epoch (a critic's five steps)
 
 
-def total_steps(phase: Intervals, *, ended: bool) -> Total:
-    """The total of one phase; if it ended, its steps are simply known."""
+def total_steps(phase: Intervals, *, ended: bool, micro_batches: float = 1.0) -> Total:
+    """The total of one phase; if it ended, its steps are simply known.
+
+    Args:
+        micro_batches: Backward passes of a step, for a phase of which only one was seen.
+    """
     snapshots = [shot for shot in phase["snapshots"] if shot["loops"]]
     loops = _loops(snapshots)
     texts = [_describe(loop) for loop in loops]
@@ -33,21 +38,24 @@ def total_steps(phase: Intervals, *, ended: bool) -> Total:
     if not loops:
         how, epoch = "no loop around the step could be found", by_loader or observed
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=epoch, how=how)
-    per_iteration = iterations_per_step(snapshots)
+    per_iteration = iterations_per_step(snapshots, micro_batches)
     caps, early = find_caps(snapshots, loops, per_iteration)
-    levels, cap = _walk(loops, per_iteration, caps, observed, _first_step(snapshots[0]))
+    levels, cap, sure = _walk(loops, per_iteration, caps, observed, _first_step(snapshots[0]))
     count = levels[0]
     epoch = by_loader or _inner_epoch(levels) or observed
     if count is None:
-        open_ended = [loop for loop in loops if number(loop["trips"]) is None and not loop["library"]]
+        unread = [loop for n, loop in enumerate(loops) if number(loop["trips"]) is None and not _carries(loops, n)]
+        open_ended = [loop for loop in unread if not loop["library"]] or unread
         reason = next((loop for loop in open_ended if loop["kind"] == "for"), (open_ended or loops)[0])
-        how = f"the loop at {_place(reason)} ({reason['source']}) has no length that can be read"
+        whose = "a library's loop" if reason["library"] else "the loop"
+        how = f"{whose} at {_place(reason)} ({reason['source']}) has no length that can be read"
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=epoch, how=how, loops=texts)
     if count >= FOREVER_STEPS:
         endless = next((loop for loop in loops if number(loop["trips"]) == math.inf), loops[0])
         how = f"the loop at {_place(endless)} ({endless['source']}) has no end of its own"
         how += f"; it stops when {early[0]['test']} (line {early[0]['line']})" if early else ""
-        return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=epoch, how=how, loops=texts)
+        kind = TotalKind.UNKNOWN if early else TotalKind.UNBOUNDED
+        return Total(kind=kind, steps=None, steps_per_epoch=epoch, how=how, loops=texts)
     count = max(1.0, float(round(count)), float(phase["steps"]))
     how = f"it stops at {cap.text}" if cap else _product(loops, per_iteration)
     if early:
@@ -58,6 +66,9 @@ def total_steps(phase: Intervals, *, ended: bool) -> Total:
     if changing is not None and cap is None:
         kind = TotalKind.APPROXIMATE
         how += f"; the length of the loop at {_place(changing)} changes, this is as of now"
+    elif not sure:
+        kind = TotalKind.APPROXIMATE
+        how += "; by how many steps it may go on could not be read"
     if epoch is not None and epoch > count:
         epoch = None
     return Total(kind=kind, steps=count, steps_per_epoch=epoch, how=how, loops=texts)
@@ -105,7 +116,7 @@ def _per_step(snapshots: list[Snapshot], what: Literal["batches", "all_batches"]
 
 def _steps_per_loader(phase: Intervals, per_step: float) -> float | None:
     length = (phase.get("loader") or {}).get("length")
-    if not length or not per_step:
+    if not length or not per_step or length >= FOREVER_EPOCH:
         return None
     return max(1.0, float(math.floor(length / per_step + 1e-9)))
 
@@ -126,8 +137,10 @@ def _inner_epoch(levels: list[float | None]) -> float | None:
     return inner
 
 
-def iterations_per_step(snapshots: list[Snapshot]) -> float:
+def iterations_per_step(snapshots: list[Snapshot], micro_batches: float = 1.0) -> float:
     """Iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
+    if len({shot["anchor"] for shot in snapshots}) == 1 and _first_step(snapshots[0]) == micro_batches:
+        return micro_batches
     within: list[tuple[int, float]] = []
     across: list[tuple[int, float]] = []
     for before, after in pairwise(snapshots):
@@ -177,7 +190,9 @@ def _raised(before: list[Loop], after: list[Loop]) -> float:
         for bound, same in zip(loop["bounds"], later["bounds"], strict=False):
             sides = ((bound["left"], same["left"]), (bound["right"], same["right"]))
             for values, counter in zip(sides, bound["counters"], strict=True):
-                if counter["increment"] and counter["loop_line"] == home["line"] and loop["depth"] == home["depth"]:
+                if not counter["increment"] or counter["with_step"]:
+                    continue
+                if counter["loop_line"] == home["line"] and loop["depth"] == home["depth"]:
                     first, second = map(number, values)
                     if first is not None and second is not None and bound["test"] == same["test"]:
                         return max(0.0, (second - first) / counter["increment"])
@@ -186,22 +201,26 @@ def _raised(before: list[Loop], after: list[Loop]) -> float:
 
 def _walk(
     loops: list[Loop], per_iteration: float, caps: list[Cap], observed: float | None, first: float | None
-) -> tuple[list[float | None], Cap | None]:
-    """Steps in one execution of each loop (same order as `loops`), and the cap that decides the whole, if one does."""
+) -> tuple[list[float | None], Cap | None, bool]:
+    """Steps in one execution of each loop (same order as `loops`).
+
+    Also the cap that decides the whole, if one does, and whether all caps that were applied are sure.
+    """
     last = len(loops) - 1
     count: float | None = 1.0 / per_iteration
     bodies: dict[int, float | None] = {}
     levels: list[float | None] = []
     decides: Cap | None = None
+    sure = True
     for level in range(last, -1, -1):
         bodies[level] = count
         decides = None
         trips = number(loops[level]["trips"])
-        if trips is None and loops[level]["library"]:
-            trips = 1.0
         for cap in caps:
             if cap.steps is None and cap.level == cap.place == level and (trips is None or cap.iterations < trips):
-                trips, decides = cap.iterations, cap
+                trips, decides, sure = cap.iterations, cap, sure and cap.sure
+        if trips in (None, math.inf) and _carries(loops, level):
+            trips = 1.0
         if trips is None and level == last and level > 0 and observed and loops[level]["kind"] == "for":
             count = observed
         elif trips is None or count is None:
@@ -212,9 +231,14 @@ def _walk(
             if cap.level == level and (cap.steps is not None or cap.place != level):
                 steps = _steps_of(cap, bodies, loops, per_iteration, first)
                 if steps is not None and (count is None or steps < count):
-                    count, decides = steps, cap
+                    count, decides, sure = steps, cap, sure and cap.sure
         levels.append(count)
-    return levels[::-1], decides
+    return levels[::-1], decides, sure
+
+
+def _carries(loops: list[Loop], level: int) -> bool:
+    """Whether a loop is a library's around a loop of the script's own: a command line's or a trainer's, made once."""
+    return loops[level]["library"] and any(not loop["library"] for loop in loops[level + 1 :])
 
 
 def _innermost(trips: float, loops: list[Loop], per_iteration: float, first: float | None) -> float:
@@ -259,7 +283,7 @@ def _steps_of(
     trips = number(loops[last]["trips"])
     if per_iteration <= 1 or trips is None or math.isinf(trips) or not trips or cap.level == last:
         steps = float(math.floor(cap.iterations / per_iteration + 1e-9))
-        if cap.one_more and per_iteration <= 1 and trips:
+        if cap.one_more is not None and per_iteration <= 1 and trips:
             steps += max(0.0, _known_trips(loops[cap.level : last]) - math.ceil(cap.iterations / trips - 1e-9))
         return max(1.0, rounded(steps))
     # accumulation starts anew with every execution of the innermost loop

@@ -8,9 +8,10 @@ from datetime import date, datetime
 
 from markupsafe import Markup
 
-from costgpu.models.prediction import Ownership, Prediction, Provenance, Verdict
+from costgpu.models.prediction import Ownership, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.render.html.charts import STACK_HEIGHT, Point, Stack, cost_and_time, shares
+from costgpu.render.html.inference import phases_table, service_table, service_tiles, throughput_tables
 from costgpu.render.html.page import Section, Table, day, interval, name, render, responsive, share, two_lines
 from costgpu.render.phrases import (
     TERM_PHRASES,
@@ -21,19 +22,29 @@ from costgpu.render.phrases import (
     model_phrase,
     notes_of,
     offer_name,
-    plural_unit,
     steps_phrase,
     visible,
     waiting_phrase,
 )
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
+from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
-from costgpu.units import format_duration, format_ratio, format_usd
+from costgpu.units import format_duration, format_ratio, format_usd, plural_unit
 
 LEAST_SHARE = 0.005  # of a step, to be in the legend
 LEAST_USD = 1e-9  # a cost on a logarithmic axis
 LEAST_STEPS = 5  # for tenths of them to mean anything
-DRAWN_TERMS = ("compute", "on-chip", "memory", "launch", "calls", "host", "copy", "loading")  # with a colour each
+DRAWN_TERMS = (
+    "compute",
+    "on-chip",
+    "memory",
+    "depthwise",
+    "launch",
+    "calls",
+    "host",
+    "copy",
+    "loading",
+)  # with a colour each
 PROVENANCE_PHRASES = {
     Provenance.MEASURED: "measured",
     Provenance.BENCHMARKED: "from measured speed-ups of such work",
@@ -58,6 +69,7 @@ def verdict_html(
     own: Ownership | None = None,
     notebooks: Sequence[str] = (),
     energy: Sequence[float] | None = None,
+    service: Service | None = None,
     version: str = "",
 ) -> str:
     """The page.
@@ -68,6 +80,7 @@ def verdict_html(
         own: The script on the user's own GPU.
         notebooks: Sentences about free notebook services that the job fits.
         energy: kWh of this machine and of each row of the verdict's table; None to leave that column out.
+        service: The script as a service at a steady rate, where that was asked for.
         version: Version of costgpu; empty for the one that measured.
     """
     possible = own if own is not None and not own.prediction.infeasible else None
@@ -78,7 +91,11 @@ def verdict_html(
         drawn_terms=DRAWN_TERMS,
         command=" ".join([profile.script, *profile.arguments]),
         measured_on=_day(profile.created),
-        tiles=_tiles(verdict),
+        tiles=_tiles(verdict) if service is None else service_tiles(service),
+        service=None if service is None else service_table(service),
+        throughputs=throughput_tables(verdict, profile),
+        fixed=fixed_words(verdict),
+        phases=phases_table(verdict, profile),
         scatter=_scatter(verdict, possible, energy, today),
         steps=_steps(verdict, possible),
         advice=advice,
@@ -327,5 +344,5 @@ def _step_source(prediction: Prediction) -> str:
     if prediction.provenance is Provenance.BENCHMARKED:
         return "table of measured speed-ups"
     if prediction.candidate.is_gpu:
-        return "four-term model fitted on public measurements"
+        return "model fitted on public measurements"
     return "scaled from the measurement here by published CPU figures"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from costgpu.estimator.throughput import inference_phase
 from costgpu.models.prediction import BreakEven, FreeNotebook, Ownership, Range
 from costgpu.render.document import json_object, json_value, picked
 from costgpu.render.phrases import offer_name, visible, with_article
@@ -37,8 +38,9 @@ def own_sentences(own: Ownership, unit: str) -> list[str]:
     one = UNIT_WORDS.get(unit, (unit, unit))[0]
     run = prediction.run_seconds
     span = f"80 %: {format_duration(run.low)} to {format_duration(run.high)}"
+    takes = "take" if one[:1].isdigit() else "takes"
     price = f"{format_usd(own.power_usd_per_kwh)}/kWh ({own.power_source})"
-    whole = f"{'An own' if own.price_usd is None else 'A bought'} {name} in this machine: {with_article(one)} takes"
+    whole = f"{'An own' if own.price_usd is None else 'A bought'} {name} in this machine: {with_article(one)} {takes}"
     used = f"{kwh(own.energy_kwh.value)}: {cents(prediction.cost_usd.value)} of electricity at {price}"
     lines = [f"{whole} {format_duration(run.value)} ({span}) and {used}."]
     lines += [_break_even(found, own, name, unit) for found in own.break_evens]
@@ -59,7 +61,7 @@ def _break_even(found: BreakEven, own: Ownership, name: str, unit: str) -> str:
         return f"Against {against} buying it never pays: its electricity alone costs as much or more."
     says = (
         f"Against {against} the {name} for {price} has paid for itself after {jobs(found.jobs, unit)},"
-        f" {hours(found.hours)} of training"
+        f" {hours(found.hours)} of {'training' if inference_phase(found.against) is None else 'work'}"
     )
     if not found.in_life:
         return f"{says}: not within the five years after which it is written off, even day and night."

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from costgpu.models.prediction import Prediction, Provenance, Verdict
+from costgpu.models.prediction import Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.document import document, json_object, json_value, picked
 from costgpu.render.phrases import (
@@ -17,18 +17,20 @@ from costgpu.render.phrases import (
     extra_phrase,
     model_phrase,
     notes_of,
-    plural_unit,
     short_offer_name,
     steps_phrase,
     waiting_phrase,
     with_article,
 )
+from costgpu.render.text.inference import inference_text, inference_values, pays_from_value, phase_values
 from costgpu.render.text.layout import WIDTH, wrap
 from costgpu.render.text.offers import day_span, offer_value, price_age_days
-from costgpu.units import format_duration, format_ratio, format_usd
+from costgpu.render.text.service import service_plans, service_text
+from costgpu.units import format_duration, format_ratio, format_usd, plural_unit
 
 SCHEMA = "costgpu.verdict"
-NAME_WIDTH = 43
+NAME_WIDTH, SPAN_WIDTH = 43, 15
+LEAST_SECONDS = 0.5e-6  # of a part that is shown: less would be 0 µs
 
 
 def verdict_text(
@@ -39,6 +41,7 @@ def verdict_text(
     explain: bool = False,
     log: str | None = None,
     besides: Sequence[str] = (),
+    service: Service | None = None,
 ) -> str:
     """The answer, what it rests on, and the offers worth a look.
 
@@ -47,8 +50,16 @@ def verdict_text(
         explain: Whether to show every term and where each number comes from.
         log: Where the script's output went; None if nothing was run.
         besides: Blocks of text that follow the table: a chart, advice, a GPU of one's own.
+        service: The script as a service, where that was asked for; then its machines are the table.
     """
-    blocks = [wrap(verdict.sentence), _measured(profile), _table(verdict, today)]
+    blocks = [wrap(verdict.sentence), _measured(profile)]
+    if service is None:
+        blocks.append(_table(verdict, today))
+    else:
+        served = [one.prediction for one in service_plans(service)]
+        blocks.append("\n".join([service_text(service), *_price_days(served, today)]))
+    if rates := inference_text(verdict, profile):
+        blocks.append(rates)
     blocks += besides
     if notes := notes_of(verdict, profile):
         blocks.append("\n".join(wrap(note, "- ") for note in notes))
@@ -100,29 +111,38 @@ def _name(prediction: Prediction) -> str:
 
 def _table(verdict: Verdict, today: date) -> str:
     boot = ", boot included" if verdict.unit == "the whole job" else ""
-    lines = [f"For {verdict.unit}{boot}:", _table_line("  ", "", "time", "cost", "80 %")]
     rows = [verdict.here, *verdict.table]
+    spans = {
+        id(p): f"{format_usd(p.cost_usd.low)}-{format_usd(p.cost_usd.high)[1:]}" if p.candidate.offer else ""
+        for p in rows
+    }
+    width = NAME_WIDTH - max(0, max(map(len, spans.values())) - SPAN_WIDTH)
+    lines = [f"For {verdict.unit}{boot}:", _table_line("  ", "", "time", "cost", "80 %", width)]
     for prediction in rows:
-        cost = prediction.cost_usd
-        usd, span = format_usd(cost.value), f"{format_usd(cost.low)}-{format_usd(cost.high)[1:]}"
-        if prediction.candidate.offer is None:
-            usd, span = "$0", ""
+        usd = format_usd(prediction.cost_usd.value) if prediction.candidate.offer else "$0"
         mark, name = ("* " if prediction is verdict.recommended else "  "), _name(prediction)
-        if len(name) > NAME_WIDTH:
+        if len(name) > width:
             lines.append(f"{mark}{name}")
             mark = name = ""
-        lines.append(_table_line(mark, name, format_duration(prediction.wall_seconds.value), usd, span))
+        time = format_duration(prediction.wall_seconds.value)
+        lines.append(_table_line(mark, name, time, usd, spans[id(prediction)], width))
+    return "\n".join([*lines, *_price_days(rows, today)])
+
+
+def _price_days(rows: Sequence[Prediction], today: date) -> list[str]:
+    """The line under a table that says how old its prices are; none without offers."""
     offers = [p.candidate.offer for p in rows if p.candidate.offer is not None]
-    if offers:
-        ages = sorted({price_age_days(offer, today) for offer in offers})
-        age = f"{ages[0]}-{ages[-1]}" if len(ages) > 1 else f"{ages[0]}"
-        days = day_span([offer.price_as_of for offer in offers])
-        lines.append(f"  Prices of {days}: {age} days old. * is the recommendation.")
-    return "\n".join(lines)
+    if not offers:
+        return []
+    ages = sorted({price_age_days(offer, today) for offer in offers})
+    age = f"{ages[0]}-{ages[-1]}" if len(ages) > 1 else f"{ages[0]}"
+    days = day_span([offer.price_as_of for offer in offers])
+    return [f"  Prices of {days}: {age} days old. * is the recommendation."]
 
 
-def _table_line(mark: str, name: str, time: str, cost: str, interval: str) -> str:
-    return f"{mark:2}{name:{NAME_WIDTH}} {time:>9} {cost:>8} {interval:>15}".rstrip()
+def _table_line(mark: str, name: str, time: str, cost: str, interval: str, width: int) -> str:
+    rest = NAME_WIDTH + SPAN_WIDTH - width
+    return f"{mark:2}{name:{width}} {time:>9} {cost:>8} {interval:>{rest}}".rstrip()
 
 
 def _explanation(verdict: Verdict, profile: WorkloadProfile, today: date) -> str:
@@ -138,15 +158,19 @@ def _explanation(verdict: Verdict, profile: WorkloadProfile, today: date) -> str
         )
     machine = profile.machine
     speed = f"{machine.gemm_gflops:.0f} GFLOP/s fp32 (low {machine.gemm_gflops_low:.0f})"
+    if machine.single_thread_mbps:
+        speed += f", {machine.single_thread_mbps:.0f} MB/s of bzip2 on one thread"
     loops = [f"    {textwrap.shorten(loop, WIDTH - 4, placeholder=' …')}" for loop in profile.phases[-1].total.loops]
     return "\n".join(
         [
             *lines,
             "  loops around the step, outermost first:",
             *(loops or ["    none"]),
-            "  GPU steps: four-term model fitted on public measurements (benchmarks/accuracy.py)",
+            "  GPU steps: models fitted on public measurements (benchmarks/accuracy.py)",
             "  CPU steps: scaled from the measurement here by published CPU figures",
-            f"  this machine: {speed}, {machine.copy_gbps:.0f} GB/s, {machine.op_seconds * 1e6:.1f} µs a call",
+            wrap(
+                f"this machine: {speed}, {machine.copy_gbps:.0f} GB/s, {machine.op_seconds * 1e6:.1f} µs a call", "  "
+            ),
         ]
     )
 
@@ -165,9 +189,10 @@ def _terms(title: str, prediction: Prediction, today: date) -> list[str]:
     ]
     if offer is not None:
         boot, price = format_duration(prediction.overhead_seconds), format_usd(offer.price_usd_per_hour)
-        lines.append(f"    boot and installation: {boot} (published figures)")
+        if prediction.overhead_seconds > 0:
+            lines.append(f"    boot and installation: {boot} (published figures)")
         age = price_age_days(offer, today)
-        lines.append(f"    price: {price}/h, {offer.price_source}, {offer.price_as_of} ({age} d)")
+        lines.append(wrap(f"price: {price}/h, {offer.price_source}, {offer.price_as_of} ({age} d)", "    "))
     return lines
 
 
@@ -176,7 +201,7 @@ def _shares(parts: Mapping[str, float]) -> list[str]:
     return [
         f"      {seconds / whole:5.0%} {format_duration(seconds):>8}  {name}"
         for name, seconds in parts.items()
-        if seconds > 0
+        if seconds >= LEAST_SECONDS
     ]
 
 
@@ -202,6 +227,8 @@ def verdict_json(
         best_gpu=prediction_value(verdict.best_gpu, today),
         recommended=prediction_value(verdict.recommended, today),
         table=[prediction_value(prediction, today) for prediction in verdict.table],
+        inference=inference_values(verdict, profile),
+        pays_from=[pays_from_value(one) for one in verdict.pays_from],
         workload=workload,
         **(besides or {}),
     )
@@ -217,6 +244,7 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
         **picked(prediction, "step_seconds", "run_seconds", "overhead_seconds", "wall_seconds", "cost_usd"),
         "terms_seconds": prediction.terms,
         "parts_seconds": prediction.parts,
+        "phases": phase_values(prediction.phases),
         **picked(prediction, "provenance", "notes"),
     }
     if offer is not None:

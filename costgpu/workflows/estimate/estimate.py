@@ -10,11 +10,13 @@ from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.buy_vs_rent import OwnershipTerms, find_gpu, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.free_notebooks import free_notebooks
+from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.predict import predict, prepare
 from costgpu.estimator.scope import scope_of
+from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import decide
 from costgpu.models.offer import AcceleratorSpec
-from costgpu.models.prediction import Advice, Candidate, Choice, FreeNotebook, Ownership, Prediction, Verdict
+from costgpu.models.prediction import Advice, Candidate, Choice, FreeNotebook, Ownership, Prediction, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
@@ -24,6 +26,8 @@ from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
 from costgpu.workflows.offers import candidates
 from costgpu.workflows.reporter import Reporter
+
+NOT_SERVED = "--rate is for a script that only runs a model, such as one that scores or generates; this one trains."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +43,7 @@ class Estimate:
     notebooks: tuple[FreeNotebook, ...]  # free notebook services that lend a GPU
     # kWh of this machine and of each row of the verdict's table; None if not asked for
     energy: tuple[tuple[Prediction, float], ...] | None
+    service: Service | None = None  # the script as a service at a steady rate; None if that was not asked for
 
 
 def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] | None:
@@ -73,20 +78,25 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     found = ProfileSource(profile, None, request.epochs) if profile else find_profile(request, now, reporter)
     if found.epochs is not None and not found.profile.phases[-1].total.steps_per_epoch:
         raise UsageError("No epochs could be found in this script.", hint="Use --total-steps.")
-    scope = scope_of(found.profile, epochs=found.epochs, total_steps=request.total_steps)
+    rate = request.items_per_second
+    if rate is not None and found.profile.phases[-1].inference is None:
+        raise UsageError(NOT_SERVED, hint="Leave out --rate for the time and cost of the job.")
+    scope = scope_of(found.profile, epochs=found.epochs, total_steps=request.total_steps, per_items=rate is not None)
     workload = prepare(found.profile, scope, year=now.year, speedups=speedups(), cards=accelerators().values())
     with SpeedHistory(found.profile.workload, reporter) as history:
         here = predict(workload, Candidate(offer=None), history.speed(None))
         offers = [predict(workload, place, history.speed(place.offer)) for place in places]
-        verdict = decide(scope, here, offers, preferences, ())
+        verdict = decide(scope, here, offers, preferences, inference_notes(found.profile))
         history.record(verdict, found.profile, now)
+    service = None if rate is None else serve(workload, rate, here, offers, preferences.objective)
+    verdict = verdict if service is None else as_served(verdict, service)
 
     def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:
         return [predict(workload, place) for place in candidates(gpus, infra, spot=spot, reporter=reporter)]
 
     narrowed = request.gpus is not None or bool(request.infra)
-    wider = predictions(None, (), spot=request.spot) if narrowed else []
-    spot_offers = [] if request.spot else predictions(request.gpus, request.infra, spot=True)
+    wider = predictions(None, (), spot=request.spot) if narrowed and rate is None else []
+    spot_offers = [] if request.spot or rate is not None else predictions(request.gpus, request.infra, spot=True)
     lent = [] if verdict.choice is Choice.HERE else free_notebooks(workload, workload.scope, accelerators())
     shown = (verdict.here, *verdict.table)
     return Estimate(
@@ -94,8 +104,12 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         profile=found.profile,
         log=found.log,
         today=now.date(),
-        advice=tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
+        # what saves money for 1,000 items need not save a machine
+        advice=()
+        if service is not None
+        else tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
         own=ownership(workload, *card, verdict) if card is not None else None,
         notebooks=tuple(lent),
         energy=tuple((p, energy_kwh(p, found.profile.machine)) for p in shown) if request.energy else None,
+        service=service,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import platformdirs
 
 from costgpu.errors import NotPython, ProfileError, ScriptNotFound, UsageError
 from costgpu.measure import Outcome, Request, find_interpreter, measure_script
+from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.models.workload import WorkloadProfile
 from costgpu.units import parse_count
@@ -21,17 +22,24 @@ from costgpu.workflows.estimate.request import EstimateRequest, ScriptOptions
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.write_file import check_target
 
+ACCELERATE_SETTINGS = "~/.cache/huggingface/accelerate/default_config.yaml"  # written by `accelerate config`
+
 
 def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None = None) -> Request:
     """What to measure or run, with clear errors for what is not a script."""
     measure_seconds, start_seconds = options.measure_seconds, options.start_seconds  # a wrong time span is told first
-    command, module, workdir = options.command, options.module, options.workdir
+    launch, workdir = options.launch, options.workdir
+    command, module = options.command, options.module
     folder = Path(workdir).resolve() if workdir else None
     if folder is not None and not folder.is_dir():
         raise UsageError(f"There is no folder {workdir}.", hint="--workdir is where the script runs.")
+    if launch is not None:
+        module, command = launch.module, (*(() if launch.script is None else (launch.script,)), *launch.arguments)
     script = _script(command[0]) if module is None else None
     arguments = list(command if module is not None else command[1:])
-    home = folder or (script.parent if script is not None else Path.cwd())
+    home = folder or (script.parent if script is not None and launch is None else Path.cwd())
+    if launch is not None:
+        launch, arguments = _resolved(launch, script, arguments, options.command)
     if script is not None:
         _note_relative_paths(arguments, home, reporter)
     return Request(
@@ -42,7 +50,26 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
         measure_for_seconds=measure_seconds,
         start_limit_seconds=start_seconds,
         steps=steps,
+        launch=launch,
     )
+
+
+def _resolved(
+    launch: Launch, script: Path | None, arguments: list[str], command: Sequence[str]
+) -> tuple[Launch, list[str]]:
+    """What depends on files: accelerate's settings, the interpreter beside the launcher, the argument for the rank."""
+    if launch.config is not None:
+        settings = Path(launch.config or ACCELERATE_SETTINGS).expanduser()
+        if settings.is_file():
+            launch = with_settings(launch, settings.read_text(errors="replace"))
+        elif launch.config:
+            raise UsageError(f"There is no file {launch.config}.", hint="It is to hold the settings of accelerate.")
+    beside = Path(command[0]).parent / "python" if command and os.sep in command[0] else None
+    if launch.python is None and beside is not None and beside.exists():
+        launch = replace(launch, python=str(beside))
+    if launch.local_rank and script is not None and (told := local_rank_argument(script.read_text(errors="replace"))):
+        arguments = [told, *arguments]
+    return launch, arguments
 
 
 def _script(word: str) -> Path:
@@ -70,7 +97,7 @@ def _note_relative_paths(arguments: Sequence[str], workdir: Path, reporter: Repo
 
 def run_measurement(request: Request, python: str | None, reporter: Reporter) -> tuple[WorkloadProfile, Outcome]:
     """Measures a script. Ctrl-C ends it and everything that it started."""
-    interpreter = find_interpreter(python, dict(os.environ))
+    interpreter = find_interpreter(python or request.python, dict(os.environ))
     what = f"Measuring {request.name} with {interpreter.path} (Python {interpreter.version}, {interpreter.origin})"
     try:
         with reporter.measuring(what, request.measure_for_seconds, request.start_limit_seconds) as tick:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from costgpu.errors import UsageError
 from costgpu.estimator.verdict import Preferences
+from costgpu.measure.launcher import Launch, find_launch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.prediction import Objective
-from costgpu.units import parse_duration, parse_usd
+from costgpu.units import parse_duration, parse_rate, parse_usd
 
 MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
 START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
@@ -31,6 +32,11 @@ class ScriptOptions:
     workdir: str | None = None
     measure_for: str = MEASURE_FOR
     start_limit: str = START_LIMIT
+
+    @cached_property
+    def launch(self) -> Launch | None:
+        """How the command starts a Python script through a launcher or an interpreter; None if it does neither."""
+        return find_launch(self.command, self.module)
 
     @cached_property
     def measure_seconds(self) -> float:
@@ -67,6 +73,12 @@ class EstimateRequest(ScriptOptions):
     own_price: str | None = None
     power_price: str | None = None
     energy: bool = False
+    rate: str | None = None
+
+    @cached_property
+    def items_per_second(self) -> float | None:
+        """Items per second of `rate`; None without one."""
+        return parse_rate(self.rate) if self.rate is not None else None
 
     @property
     def is_measured(self) -> bool:
@@ -76,7 +88,9 @@ class EstimateRequest(ScriptOptions):
     @property
     def is_program(self) -> bool:
         """Whether the command is neither a Python script nor a profile, but a program that can be started."""
-        return self.module is None and bool(self.command) and is_program(self.command[0])
+        if self.module is not None or not self.command or not is_program(self.command[0]):
+            return False
+        return self.step_pattern is not None or self.like is not None or self.launch is None
 
     def preferences(self) -> Preferences:
         """The user's objective and limits."""
@@ -110,6 +124,7 @@ def check(request: EstimateRequest) -> None:
         UsageError: With the options that do not go together.
     """
     _check_numbers(request)
+    _check_rate(request)
     if (request.params is None) != (request.tokens is None):
         raise UsageError("--params and --tokens go together.", hint="--params 7B --tokens 1B")
     if request.params is not None and request.like is not None:
@@ -139,6 +154,24 @@ def _check_numbers(request: EstimateRequest) -> None:
         if value is not None and not 0 < value < MOST_STEPS:
             raise UsageError(f"{name} {value:g} is not a positive number.")
     _ = request.measure_seconds, request.start_seconds  # a wrong time span is an error
+
+
+def _check_rate(request: EstimateRequest) -> None:
+    if request.items_per_second is None:
+        return
+    if not request.is_measured or request.is_program:
+        raise UsageError("--rate is for a Python script that runs a model, and needs one to measure.")
+    of_a_job = {
+        "--epochs": request.epochs,
+        "--total-steps": request.total_steps,
+        "--deadline": request.deadline,
+        "--max-cost": request.max_cost,
+        "--value-of-time": request.value_of_time,
+    }
+    if given := [name for name, value in of_a_job.items() if value is not None]:
+        raise UsageError(
+            f"--rate asks for a service, which has no end: {given[0]} is for a job.", hint="Leave one out."
+        )
 
 
 def _check_step_pattern(request: EstimateRequest) -> None:

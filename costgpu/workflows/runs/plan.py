@@ -79,7 +79,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
     spec = replace(
         spec,
         setup=(request.setup or "") if local else _setup(request, script.workdir, profile, first),
-        python=find_interpreter(request.python, dict(os.environ)).path if local else "",
+        python=find_interpreter(request.python or script.python, dict(os.environ)).path if local else "",
     )
     steps = scope_of(profile).total_steps if profile else None
     plan = make_plan(context, spec, places, limits, workload=key, steps=steps)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from costgpu.errors import UsageError
 from costgpu.measure import Request
+from costgpu.measure.launcher import Launch
 from costgpu.models.job import JobSpec
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
@@ -115,7 +116,7 @@ def job_spec(
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
         outputs=request.outputs,
-        processes=_processes(request.nproc),
+        processes=_processes(request.nproc, script.launch),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         idle_seconds=parse_duration(request.idle_duration) if request.idle_duration else None,
@@ -127,20 +128,35 @@ def job_spec(
 
 
 def _argv(script: Request) -> tuple[str, ...]:
+    launch = script.launch
+    arguments = launch.arguments if launch is not None else script.arguments  # the rank is the launcher's to tell
+    if launch is not None and launch.runner:
+        return ("-m", launch.runner, *launch.kept, _program(script), *arguments)
     if script.script is None:
-        return ("-m", str(script.module), *script.arguments)
+        return ("-m", _program(script), *arguments)
+    return (_program(script), *arguments)
+
+
+def _program(script: Request) -> str:
+    """The module, or the script as it is called in the folder that is sent."""
+    if script.script is None:
+        return str(script.module)
     try:
-        return (script.script.relative_to(script.workdir.resolve()).as_posix(), *script.arguments)
+        return script.script.relative_to(script.workdir.resolve()).as_posix()
     except ValueError:
         raise UsageError(
             f"{script.script} is not in the folder that is sent, {script.workdir}.", hint="Choose another --workdir."
         ) from None
 
 
-def _processes(nproc: str | None) -> int:
+def _processes(nproc: str | None, launch: Launch | None) -> int:
     """Number of processes; 0 without torchrun, -1 for as many as there are GPUs."""
     if nproc is None:
-        return 0
+        return -1 if launch is not None and launch.ranked and not launch.runner else 0
+    if launch is not None and launch.launcher != "python":
+        raise UsageError(
+            f"--nproc is for a script, and the command is {launch.launcher}.", hint="Leave one of them out."
+        )
     if nproc == "auto":
         return -1
     if not (nproc.isdigit() and 0 < int(nproc) <= MOST_PROCESSES):

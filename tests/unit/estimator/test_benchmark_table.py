@@ -115,6 +115,16 @@ def test_small_work_is_compared_with_small_work() -> None:
     assert "10M rows" in found(replace(WORK, unit_seconds=2.0), small, large).notes[0]
 
 
+def test_a_round_on_hardly_any_data_takes_a_gpu_what_it_takes_to_start() -> None:
+    rows = [row for row in speedups() if row.kind == benchmark_table.TREES]
+    quickest = min(row.cpu_seconds / row.ratio / row.units for row in rows if row.cpu_seconds and row.units)
+    for seconds in (1e-5, 1e-3):
+        tiny = benchmark_table.Work(benchmark_table.TREES, "lightgbm 4.6", "round", seconds, 50.0)
+        speed = found(tiny, *rows, gpu="T4")
+        assert seconds / speed.speedup >= 0.99 * quickest
+        assert "at least" in speed.notes[-1]
+
+
 def test_work_of_another_unit_counts_by_weight_alone() -> None:
     light, heavy = with_ratio(2.0, weight=0.25), with_ratio(8.0, weight=0.75)
     speed = found(replace(WORK, unit="fit"), light, heavy)

@@ -31,6 +31,7 @@ from costgpu.estimator.cost import (
     power_share,
 )
 from costgpu.estimator.free_notebooks import FREE_TIERS, free_notebooks
+from costgpu.estimator.gpu import HOST_GHZ
 from costgpu.estimator.predict import predict
 from costgpu.models.prediction import Candidate, FreeNotebook, Ownership, Range
 from costgpu.pricing.hardware import accelerators
@@ -170,7 +171,9 @@ def test_an_own_card_boots_nothing_and_rents_nothing() -> None:
 
 def test_its_time_is_that_of_the_same_card_in_the_cloud_but_for_the_boot() -> None:
     work, _ = workload(profile())
-    cloud = predict(work, candidate(offer("0.81", gpu="L4")))
+    rented = candidate(offer("0.81", gpu="L4"))
+    assert rented.cpu is not None
+    cloud = predict(work, replace(rented, cpu=replace(rented.cpu, all_core_ghz=HOST_GHZ)))
     mine = predict_on_own_gpu(work, CARDS["L4"], POWER)
     assert mine.step_seconds == pytest.approx(cloud.step_seconds)
     assert mine.run_seconds.value == pytest.approx(cloud.run_seconds.value)

@@ -23,7 +23,7 @@ from costgpu.estimator.calibration import (
 )
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
 from costgpu.estimator.feasibility import infeasible_reason
-from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, gpu_terms, precision_of
+from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, Host, gpu_terms, precision_of
 from costgpu.estimator.interval import Z80, sigma_of_runs
 from costgpu.estimator.op_costs import StepWork
 from costgpu.estimator.predict import as_measured, is_same_job
@@ -97,7 +97,8 @@ def profile(step: float, *, device: str = "cuda", wait: float = 0.0, host: float
 def modelled(spec: AcceleratorSpec) -> dict[str, float]:
     one = profile(1.0)
     terms = gpu_terms(WORK, one.phases[0].optimizers, precision_of(one.framework), spec)
-    return {"compute": terms.compute, "on-chip": terms.on_chip, "memory": terms.memory, "launch": terms.launch}
+    names = ("compute", "on-chip", "memory", "depthwise", "launch", "calls")
+    return {name: getattr(terms, name.replace("-", "_")) for name in names}
 
 
 COPY_A10G = 32 * 3 * 224 * 224 * 4 / 13.5e9
@@ -139,7 +140,9 @@ def test_this_gpu_gives_back_what_was_measured() -> None:
     measured = profile(0.9, wait=0.1, host=0.05)
     calibration = calibration_of(measured, [WORK], here)
     found = calibrated(calibration, 0, modelled(here), here)
-    assert sum(found.values()) + 0.1 + 0.05 + COPY_A10G == pytest.approx(0.9)
+    one = measured.phases[0].optimizers
+    own = gpu_terms(WORK, one, precision_of(measured.framework), here, Host(script_seconds=0.05)).host
+    assert sum(found.values()) + 0.1 + own + COPY_A10G == pytest.approx(0.9)
 
 
 def test_waiting_and_python_are_not_the_gpus() -> None:

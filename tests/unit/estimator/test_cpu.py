@@ -3,25 +3,31 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from costgpu.estimator.cpu import (
+    COMPLEX_GBPS,
     CORE_GBPS,
     GEMM_SHARE_OF_PEAK,
     GFLOPS_PER_MATRIX_MULT,
+    KERNEL_SECONDS,
     SIGMA_LARGE,
-    SIGMA_MEMORY,
-    SIGMA_SMALL,
+    SIGMA_UNTRACED,
+    THREAD_MBPS_PER_GHZ,
     CpuRates,
     StepSplit,
+    library_sigma,
     rates_here,
     rates_there,
+    read_gbps,
     same_chip,
     scaling_sigma,
     speedup_of,
     split_step,
     step_there,
+    thread_mbps,
+    undisturbed_share,
 )
 from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import CpuSpec
@@ -75,7 +81,7 @@ def test_how_many_times_one_core(cores: float, sigma: float, expected: float) ->
     assert speedup_of(cores, sigma) == pytest.approx(expected)
 
 
-@given(st.floats(0.25, 512), st.floats(0.25, 512), st.sampled_from([SIGMA_LARGE, SIGMA_SMALL, SIGMA_MEMORY]))
+@given(st.floats(0.25, 512), st.floats(0.25, 512), st.sampled_from([SIGMA_LARGE, 0.04, 0.08, SIGMA_UNTRACED, 0.99]))
 def test_more_cores_help_less_and_less(one: float, other: float, sigma: float) -> None:
     few, many = sorted((one, other))
     assert speedup_of(few, sigma) <= speedup_of(many, sigma) <= many
@@ -84,10 +90,23 @@ def test_more_cores_help_less_and_less(one: float, other: float, sigma: float) -
 
 
 def test_how_well_work_spreads() -> None:
-    assert scaling_sigma(LARGE, 0.1) == 0.015
-    assert scaling_sigma(TINY, 0.1) == 0.04
-    assert scaling_sigma(LARGE, 0.6) == 0.08, "bandwidth-bound"
-    assert scaling_sigma(StepWork(), 0.0) == 0.04
+    """The less arithmetic an op has, the less of it spreads."""
+    assert scaling_sigma(500e6) == pytest.approx(0.025)
+    assert split_step(1.0, LARGE, 0, 0, HERE).sigma == scaling_sigma(2e9) < 0.03
+    assert split_step(1.0, TINY, 0, 0, HERE).sigma == 1.0, "an op is over before a second core could help"
+    assert split_step(1.0, StepWork(), 0, 0, HERE).sigma == SIGMA_UNTRACED, "at most two cores' worth"
+
+
+@given(st.floats(0, 1e14), st.floats(1, 1000))
+def test_more_arithmetic_in_an_op_spreads_no_worse(flops: float, factor: float) -> None:
+    assert 0 < scaling_sigma(flops * factor) <= scaling_sigma(flops) <= 1
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_a_librarys_longer_steps_spread_no_worse(one: float, other: float) -> None:
+    short, long = sorted((one, other))
+    assert 0 < library_sigma(long) <= library_sigma(short) <= 1
+    assert library_sigma(0.1) == pytest.approx(0.25)
 
 
 # ------------------------------------------------------------------------------------------------------------ rates
@@ -107,17 +126,44 @@ def test_a_script_that_uses_fewer_threads() -> None:
 
 
 def test_rates_of_a_cloud_machine() -> None:
-    """Eight vCPUs are four cores: the mean of what clock and PassMark promise, and a core's share of bandwidth."""
+    """Eight vCPUs are four cores: the mean of what clock and PassMark promise, and what a complex reads."""
     by_peak = GEMM_SHARE_OF_PEAK * 3.0 * 32
     by_mark = GFLOPS_PER_MATRIX_MULT * 900 * 2
     rates = rates_there(CLOUD, 8)
-    assert rates == CpuRates(rates.core_gflops, 4.0, 4 * CORE_GBPS)
+    assert rates == CpuRates(rates.core_gflops, 4.0, COMPLEX_GBPS)
     assert rates.core_gflops == pytest.approx((by_peak * by_mark) ** 0.5)
 
 
 def test_bandwidth_is_never_more_than_was_measured() -> None:
     assert rates_there(CLOUD, 192).memory_gbps == 300.0
-    assert rates_there(replace(CLOUD, read_gbps=None), 192).memory_gbps == 96 * CORE_GBPS
+    assert rates_there(replace(CLOUD, read_gbps=None), 192).memory_gbps == 96 / 8 * COMPLEX_GBPS
+
+
+def test_cores_read_at_least_their_share_of_the_largest_size() -> None:
+    wide = replace(CLOUD, read_gbps=1104.0, read_vcpus=96)
+    assert read_gbps(wide, 2) == pytest.approx(2 * 1104 / 48), "23 GB/s a core"
+    small = replace(CLOUD, read_gbps=23.0, read_vcpus=4)
+    assert read_gbps(small, 8) == pytest.approx(8 * 23 / 2), "only a small size was measured"
+
+
+def test_the_cores_of_a_complex_share_what_it_reads() -> None:
+    epyc = replace(CLOUD, vcpus_per_core=1, microarchitecture="Zen 4 (Genoa)", read_gbps=720.0, read_vcpus=192)
+    assert [read_gbps(epyc, cores) for cores in (1, 2, 4, 8, 9, 64, 192)] == [15, 30, 40, 40, 80, 320, 720]
+
+
+@given(st.floats(1, 400), st.floats(1, 400), st.floats(1, 2000), st.integers(1, 448), st.booleans())
+def test_more_cores_never_read_less(one: float, other: float, gbps: float, vcpus: int, zen: bool) -> None:
+    few, many = sorted((one, other))
+    name = "Zen 3 (Milan)" if zen else "Ice Lake-SP"
+    cpu = replace(CLOUD, microarchitecture=name, read_gbps=gbps, read_vcpus=vcpus)
+    assert read_gbps(cpu, few) <= read_gbps(cpu, many) * (1 + 1e-12)
+
+
+def test_a_thread_is_as_fast_as_its_clock() -> None:
+    assert thread_mbps(CLOUD) == pytest.approx(3 * THREAD_MBPS_PER_GHZ)
+    arm = replace(CLOUD, microarchitecture="Neoverse V2 (Graviton4)", all_core_ghz=2.8)
+    assert thread_mbps(arm) == pytest.approx(1.45 * 2.8 * THREAD_MBPS_PER_GHZ)
+    assert thread_mbps(replace(CLOUD, all_core_ghz=None)) == pytest.approx(3.1 * THREAD_MBPS_PER_GHZ)
 
 
 def test_a_single_thread_is_a_core() -> None:
@@ -129,20 +175,28 @@ def test_what_is_not_known_falls_back() -> None:
     assert peak_only.core_gflops == pytest.approx(GEMM_SHARE_OF_PEAK * 3.0 * 32)
     nothing = replace(CLOUD, matrix_mult_per_vcpu=None, all_core_ghz=None, fp32_flops_per_cycle=None, read_gbps=None)
     rates = rates_there(nothing, 8)
-    assert rates.core_gflops == pytest.approx(GEMM_SHARE_OF_PEAK * 2.5 * 16), "a plain AVX core"
-    assert rates.memory_gbps == 4 * CORE_GBPS
+    assert rates.core_gflops == pytest.approx(GEMM_SHARE_OF_PEAK * 3.1 * 16), "a plain AVX core"
+    assert rates.memory_gbps == COMPLEX_GBPS
+    assert read_gbps(replace(nothing, microarchitecture="Ice Lake-SP"), 4) == 4 * CORE_GBPS
 
 
 # ------------------------------------------------------------------------------------------------------------- a step
 
 
 @given(times, works, st.floats(0, 1e6), st.floats(0, 1e5))
+@example(1.0, StepWork(), 1.0, 0.0)
+@example(1.0, StepWork(), 1.0, 1.0 - 1e-9)
 def test_the_parts_of_a_step_are_the_step(seconds: float, work: StepWork, calls: float, host: float) -> None:
     step = split_step(seconds, work, calls, host, HERE)
     parts = (step.compute, step.memory, step.calls, step.host)
     assert min(parts) >= 0
     assert sum(parts) == pytest.approx(seconds)
-    assert step.compute + step.memory > 0, "something is left that another machine can do faster"
+    if work.kernels:
+        assert step.compute + step.memory > 0, "something is left that another machine can do faster"
+    else:
+        on_one_thread = min(host, seconds) + step.calls
+        assert step.compute + step.memory == pytest.approx(seconds - on_one_thread), "all that was not on one thread"
+        assert step.calls <= 0.9 * (seconds - min(host, seconds)), "calls that were counted are not all of it"
 
 
 def test_what_limits_a_step() -> None:
@@ -150,23 +204,27 @@ def test_what_limits_a_step() -> None:
     assert flops.memory == 0
     moved = split_step(1.0, StepWork(bytes_moved=4e9, kernels=500, large_bytes=4e9), 0, 0, HERE)
     assert moved.compute == 0
-    assert moved.sigma == SIGMA_MEMORY
     cached = split_step(1.0, StepWork(bytes_moved=4e9, kernels=500), 0, 0, HERE)
     assert cached.memory == 0, "what fits a cache scales with the cores"
-    half = split_step(
-        1.0, StepWork(flops={("matmul", "float32"): 300e9}, bytes_moved=40e9, large_bytes=40e9), 0, 0, HERE
-    )
+    both = StepWork(flops={("matmul", "float32"): 300e9}, bytes_moved=40e9, large_bytes=40e9, kernels=100)
+    half = split_step(1.0, both, 0, 0, HERE)
     assert half.compute == pytest.approx(half.memory, rel=0.1), "a second of each on this machine"
 
 
-def test_calls_and_python_take_what_they_take() -> None:
+def test_calls_and_python_take_what_they_take_on_a_thread() -> None:
     step = split_step(1.0, LARGE, 100_000, 0.3, HERE)
     assert step.host == 0.3
     assert step.calls == pytest.approx(0.2)
-    slow = replace(CLOUD, all_core_ghz=1.0, matrix_mult_per_vcpu=100.0)
+    slow = replace(CLOUD, model="AMD EPYC 7551", all_core_ghz=1.0, matrix_mult_per_vcpu=100.0)
     terms = step_there(step, LARGE, HERE, slow, 2)
-    assert (terms["calls"], terms["host"]) == (step.calls, step.host)
+    assert (terms["calls"], terms["host"]) == (step.calls, step.host), "this machine's thread was not measured"
     assert terms["compute"] > step.compute
+    timed = step_there(step, LARGE, replace(HERE, single_thread_mbps=2.5 * thread_mbps(slow)), slow, 2)
+    assert (timed["calls"], timed["host"]) == pytest.approx((2.5 * step.calls, 2.5 * step.host))
+
+
+def test_every_kernel_costs_a_call_however_cheap_the_smallest_one_is() -> None:
+    assert split_step(1.0, LARGE, 500, 0.0, HERE).calls == pytest.approx(500 * KERNEL_SECONDS)
 
 
 # --------------------------------------------------------------------------------------------------- another machine
@@ -179,9 +237,43 @@ def test_the_same_machine_takes_the_same_time(
     seconds: float, work: StepWork, calls: float, host: float, cores: int, gflops: float, gbps_per_core: float
 ) -> None:
     local = replace(HERE, cores=cores, threads=cores, gemm_gflops=gflops, copy_gbps=gbps_per_core * cores)
+    local = replace(local, gemm_gflops_low=gflops)  # nobody shares it
     step = split_step(seconds, work, calls, host, local)
     terms = step_there(step, work, local, twin(local), cores)
     assert sum(terms.values()) == pytest.approx(seconds)
+
+
+@given(times, works, st.floats(0, 1e5), st.floats(0, 1e3), st.integers(1, 96), st.booleans())
+def test_the_same_chip_with_as_many_cores_takes_the_same_time(
+    seconds: float, work: StepWork, calls: float, host: float, cores: int, spreads: bool
+) -> None:
+    """Whatever the tables say of it."""
+    local = replace(HERE, cores=cores, threads=cores, single_thread_mbps=3.0)
+    step = split_step(seconds, work, calls, host, local)
+    terms = step_there(step, work, local, CLOUD, 2 * cores, spreads=spreads)
+    assert sum(terms.values()) == pytest.approx(seconds)
+
+
+def test_a_shared_machine_slowed_the_steps_by_half_of_its_swing() -> None:
+    assert undisturbed_share(HERE) == 1.0
+    assert undisturbed_share(replace(HERE, gemm_gflops_low=0.8 * HERE.gemm_gflops)) == 1.0
+    assert undisturbed_share(replace(HERE, gemm_gflops_low=0.45 * HERE.gemm_gflops)) == pytest.approx(0.75)
+    assert undisturbed_share(replace(HERE, gemm_gflops_low=0.0)) == pytest.approx(0.5**0.5), "no less than 0.4"
+    shared = replace(HERE, gemm_gflops_low=0.45 * HERE.gemm_gflops)
+    step = split_step(1.0, LARGE, 500, 0.1, shared)
+    assert sum(step_there(step, LARGE, shared, CLOUD, 8).values()) == pytest.approx(0.75), "this very chip, undisturbed"
+
+
+@given(times, works, st.floats(1, 5), st.floats(1, 5))
+def test_a_faster_thread_is_never_slower(seconds: float, work: StepWork, one: float, other: float) -> None:
+    slow, fast = sorted((one, other))
+    local = replace(HERE, single_thread_mbps=10.0)
+    step = split_step(seconds, work, 500, 0.1, local)
+    took = [
+        sum(step_there(step, work, local, replace(CLOUD, model="x", all_core_ghz=ghz), 16).values())
+        for ghz in (slow, fast)
+    ]
+    assert took[1] <= took[0] * (1 + 1e-9)
 
 
 @given(times, works, st.integers(1, 448), st.integers(1, 448), st.sampled_from([1, 2]))
@@ -198,13 +290,14 @@ def test_a_faster_core_is_never_slower(
     assert CLOUD.all_core_ghz is not None
     assert CLOUD.matrix_mult_per_vcpu is not None
     assert CLOUD.read_gbps is not None
+    other = replace(CLOUD, model="another")  # of the same model this machine would be the better one too
     better = replace(
-        CLOUD,
+        other,
         all_core_ghz=CLOUD.all_core_ghz * clock,
         matrix_mult_per_vcpu=CLOUD.matrix_mult_per_vcpu * mark,
         read_gbps=CLOUD.read_gbps * bandwidth,
     )
-    assert there(seconds, work, better, vcpus) <= there(seconds, work, CLOUD, vcpus) * (1 + 1e-9)
+    assert there(seconds, work, better, vcpus) <= there(seconds, work, other, vcpus) * (1 + 1e-9)
 
 
 @given(times, works, st.integers(1, 192), st.floats(1, 10))
@@ -217,20 +310,37 @@ def test_a_step_that_takes_longer_here_takes_longer_there(
 
 def test_large_work_scales() -> None:
     ratio = there(10.0, LARGE, CLOUD, 16, calls=0) / there(10.0, LARGE, CLOUD, 64, calls=0)
-    assert ratio == pytest.approx(speedup_of(32, 0.015) / speedup_of(8, 0.015), rel=0.1)
+    sigma = scaling_sigma(2e9)
+    assert ratio == pytest.approx(speedup_of(32, sigma) / speedup_of(8, sigma), rel=0.1)
 
 
 def test_tiny_nets_do_not_scale() -> None:
-    """An op is over before a second core could help: at most two cores' worth."""
-    small, big, huge = (there(0.002, TINY, CLOUD, vcpus) for vcpus in (8, 64, 192))
-    assert small == pytest.approx(big) == pytest.approx(huge)
-    alone = there(0.002, TINY, CLOUD, 2)
-    assert small < alone <= 2 * small
+    """An op is over before a second core could help."""
+    alone, small, big, huge = (there(0.002, TINY, CLOUD, vcpus) for vcpus in (2, 8, 64, 192))
+    assert alone == pytest.approx(small, rel=0.02)
+    assert small == pytest.approx(big, rel=0.02)
+    assert big == pytest.approx(huge, rel=0.02)
+
+
+def test_single_threaded_work_does_not_scale() -> None:
+    """The share of a step that runs on one thread is its host time, with or without a trace."""
+    step = split_step(1.0, StepWork(), 0, 0.9, HERE)
+    terms = step_there(step, StepWork(), HERE, CLOUD, 192, spreads=True)
+    assert terms["host"] == step.host
+    assert sum(terms.values()) > 0.9
+
+
+def test_trees_go_by_the_thread_and_not_by_the_matrix_multiply() -> None:
+    local = replace(HERE, single_thread_mbps=thread_mbps(CLOUD))
+    step = split_step(10.0, StepWork(), 0, 0.0, local)
+    wide = replace(CLOUD, model="x", fp32_flops_per_cycle=64.0)
+    terms = step_there(step, StepWork(), local, wide, 8, spreads=True)
+    assert terms["compute"] == pytest.approx(step.compute)
 
 
 def test_a_step_without_a_trace_scales_as_memory_and_compute_alike() -> None:
     step = split_step(1.0, StepWork(), 0, 0, HERE)
-    assert step == StepSplit(compute=0.5, memory=0.5, calls=0.0, host=0.0, sigma=SIGMA_SMALL)
+    assert step == StepSplit(compute=0.5, memory=0.5, calls=0.0, host=0.0, sigma=SIGMA_UNTRACED)
 
 
 def test_the_same_chip_by_its_name() -> None:

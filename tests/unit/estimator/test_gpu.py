@@ -1,6 +1,7 @@
 """The GPU model against numbers worked out by hand from its published form.
 
-t = 1.03 F/P + 0.0135 Fw/S + 1.20 B/BW + 12e-6 K,   S = sqrt(BW * 1e10 * SM_GHz)
+device = 1.02 F/(P g) + sum k Fw/(S g) + 1.08 B/BW + 0.40 B/(32 SM_GHz) + 3.1 U/BW + d Fd/P32 + 10e-6 K
+step = (device^4 + host^4)^(1/4),   S = sqrt(BW * 1e10 * SM_GHz)
 """
 
 import math
@@ -13,7 +14,10 @@ from hypothesis import strategies as st
 
 from costgpu.estimator.gpu import (
     GpuTerms,
+    Host,
     Precision,
+    beside,
+    clock_share,
     gpu_terms,
     on_chip_rate,
     optimizer_bytes,
@@ -22,7 +26,7 @@ from costgpu.estimator.gpu import (
     precision_of,
     sm_gigahertz,
 )
-from costgpu.estimator.interval import GPU_BASE, Interval, gpu_interval
+from costgpu.estimator.interval import Interval, gpu_interval
 from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Autocast, Framework, OptimizerFacts
@@ -74,7 +78,14 @@ MI210 = gpu("MI210", "CDNA2", None, 1638, 22.6, fp32_matrix_tflops=45.3, half=18
 
 
 def work(flops: dict[tuple[str, str], float] | None = None, moved: float = 0.0, kernels: float = 0.0) -> StepWork:
-    return StepWork(flops=dict(flops or {}), bytes_moved=moved, kernels=kernels)
+    """Of a network whose every op is half under autocast, and whose products fill their tiles."""
+    return StepWork(
+        flops=dict(flops or {}),
+        bytes_moved=moved,
+        autocast_bytes=moved / 2,
+        kernels=kernels,
+        autocast_kernels=kernels,
+    )
 
 
 def seconds(step: StepWork, spec: AcceleratorSpec, precision: Precision = FP32) -> float:
@@ -180,36 +191,137 @@ def test_both_sizes_of_the_a100_have_the_same_multiprocessors() -> None:
 
 def test_a_transformer_step_in_fp32_on_a_v100() -> None:
     terms = gpu_terms(work({("matmul", "float32"): 3e12, ("attention", "float32"): 1e12}, 5e10, 2000), [], FP32, V100)
-    on_chip = math.sqrt(900e9 * 1e10 * 15.7e3 / 128)
-    assert terms.compute == pytest.approx(1.03 * 4e12 / 15.7e12)
-    assert terms.on_chip == pytest.approx(0.0135 * 0.5 * 4e12 / on_chip)
-    assert terms.memory == pytest.approx(1.20 * 5e10 / 900e9)
-    assert terms.launch == pytest.approx(12e-6 * 2000)
-    assert terms.seconds == pytest.approx(0.26242 + 0.0257 + 0.0667 + 0.024, rel=0.001)
+    multiprocessors = 15.7e3 / 128  # times GHz
+    assert terms.compute == pytest.approx(1.02 * 4e12 / 15.7e12)
+    assert terms.on_chip == pytest.approx(0.0068 * 4e12 / math.sqrt(900e9 * 1e10 * multiprocessors))
+    assert terms.memory == pytest.approx(1.08 * 5e10 / 900e9 + 0.40 * 5e10 / (32 * multiprocessors * 1e9))
+    assert terms.launch == pytest.approx(10e-6 * 2000)
+    assert terms.seconds == pytest.approx(0.25987 + 0.02588 + 0.06 + 0.0051 + 0.02, rel=0.001)
     assert terms.notes == ()
 
 
 def test_a_convolutional_step_with_amp_on_an_a100() -> None:
-    """AMP halves the bytes; weights are cast once, 12 B per parameter, besides the 20 B of SGD with momentum."""
+    """Bytes are those of autocast's types; gradients are cast once, 6 B per parameter, besides SGD's 20 B."""
     step = work({("conv", "float32"): 2e12, ("matmul", "float32"): 1e11}, 4e10, 1000)
+    step.autocast_kernels = 1100
     sgd = optimizer("SGD", parameters=25_000_000, tensors=30, momentum=True)
     terms = gpu_terms(step, [sgd], FP16, A100)
-    assert terms.compute == pytest.approx(1.03 * 2.1e12 / 312e12)
-    assert terms.on_chip == pytest.approx(0.0135 * (2e12 + 0.2 * 1e11) / math.sqrt(1555e9 * 1e10 * 19.5e3 / 128))
-    assert terms.memory == pytest.approx(1.20 * (0.5 * 4e10 + 32 * 25e6) / 1555e9)
-    assert terms.launch == pytest.approx(12e-6 * (1000 + 12))
+    multiprocessors = 19.5e3 / 128
+    moved = 0.5 * 4e10 + 26 * 25e6
+    assert terms.compute == pytest.approx(1.02 * 2.1e12 / 312e12)
+    assert terms.on_chip == pytest.approx((0.021 * 2e12 + 0.0021 * 1e11) / math.sqrt(1555e9 * 1e10 * multiprocessors))
+    assert terms.memory == pytest.approx(1.08 * moved / 1555e9 + 0.40 * moved / (32 * multiprocessors * 1e9))
+    assert terms.launch == pytest.approx(10e-6 * (1100 + 12))
 
 
-def test_tf32_weighs_less_on_the_chip_than_fp32() -> None:
+@pytest.mark.parametrize(
+    ("kind", "precision", "weight"),
+    [
+        ("matmul", FP32, 0.0068),
+        ("matmul", TF32, 0.0055),
+        ("matmul", FP16, 0.0021),
+        ("conv", FP32, 0.0148),
+        ("conv", NO_TF32, 0.023),
+        ("conv_nhwc", FP32, 0.0148),
+        ("conv", FP16, 0.021),
+        ("conv_nhwc", FP16, 0.00075),
+        ("conv3x3", FP16, 0.0072),
+        ("conv3x3_nhwc", FP16, 0.00075),
+        ("conv_unusual", FP16, 0.034),
+        ("grouped", FP16, 0.021),
+        ("grouped_nhwc", BF16, 0.00075),
+        ("grouped", NO_TF32, 0.05),
+    ],
+)
+def test_traffic_on_the_chip_by_kind_layout_and_precision(kind: str, precision: Precision, weight: float) -> None:
+    found = gpu_terms(work({(kind, "float32"): 1e12}), [], precision, A100)
+    assert found.on_chip == pytest.approx(weight * 1e12 / math.sqrt(1555e9 * 1e10 * 19.5e3 / 128))
+
+
+def test_narrow_products_have_more_traffic_on_the_chip() -> None:
     step = work({("matmul", "float32"): 1e12})
-    on_chip = math.sqrt(1555e9 * 1e10 * 19.5e3 / 128)
-    assert gpu_terms(step, [], TF32, A100).on_chip == pytest.approx(0.0135 * 0.4 * 1e12 / on_chip)
+    narrow = replace(step, tiled={("matmul", "float32"): 3e12})
+    wide, other = (gpu_terms(one, [], FP16, A100) for one in (step, narrow))
+    assert other.on_chip == pytest.approx(3 * wide.on_chip)
+    assert other.compute == wide.compute
 
 
-def test_winograd_halves_dense_3x3_convolutions_in_fp32_only() -> None:
+@pytest.mark.parametrize(("kind", "times"), [("depthwise", 30.0), ("depthwise_nhwc", 8.0)])
+def test_depthwise_convolutions_run_on_the_cores_in_any_precision(kind: str, times: float) -> None:
+    for precision in (FP32, FP16):
+        found = gpu_terms(work({(kind, "float32"): 1e10}), [], precision, A100)
+        assert found.depthwise == pytest.approx(times * 1e10 / 19.5e12)
+        assert found.compute == found.on_chip == 0
+
+
+def test_unaligned_channels_cost_memory_in_half_precision_only() -> None:
+    step = replace(work({("conv", "float32"): 1e12}), unaligned_bytes=1e9)
+    assert gpu_terms(step, [], FP16, A100).memory == pytest.approx(3.1 * 2e9 / 1555e9)
+    assert gpu_terms(step, [], FP32, A100).memory == 0
+
+
+def test_winograd_multiplies_less_in_dense_3x3_convolutions_in_fp32_only() -> None:
     dense, other = work({("conv3x3", "float32"): 1e12}), work({("conv", "float32"): 1e12})
-    assert gpu_terms(dense, [], FP32, V100).compute == pytest.approx(gpu_terms(other, [], FP32, V100).compute / 2)
+    assert gpu_terms(dense, [], FP32, V100).compute == pytest.approx(gpu_terms(other, [], FP32, V100).compute / 2.25)
     assert gpu_terms(dense, [], FP16, V100).compute == pytest.approx(gpu_terms(other, [], FP16, V100).compute)
+
+
+@pytest.mark.parametrize(
+    ("name", "architecture", "share"),
+    [
+        ("RTX 3090", "Ampere", 1.15),
+        ("RTX 4090", "Ada", 1.15),
+        ("GTX 1080 Ti", "Pascal", 1.15),
+        ("RTX 2080 Ti", "Turing", 0.85),
+        ("Quadro RTX 8000", "Turing", 0.85),
+        ("T4", "Turing", 1.0),  # its derate is of its own
+        ("RTX 6000 Ada", "Ada", 1.0),
+        ("RTX A6000", "Ampere", 1.0),
+        ("A100", "Ampere", 1.0),
+    ],
+)
+def test_the_clock_that_a_board_holds(name: str, architecture: str, share: float) -> None:
+    spec = replace(A100, name=name, model=name, architecture=architecture)
+    assert clock_share(spec) == share
+    step = work({("matmul", "float32"): 1e12})
+    listed = gpu_terms(step, [], FP16, A100).compute
+    derate = 0.55 if name == "T4" else 1.0
+    assert gpu_terms(step, [], FP16, spec).compute == pytest.approx(listed / share / derate)
+
+
+# -------------------------------------------------------------------------------------------------------- the host
+
+
+def test_device_and_host_run_side_by_side() -> None:
+    assert beside(1.0, 0.0) == beside(0.0, 1.0) == 1.0
+    assert beside(0.0, 0.0) == 0.0
+    assert beside(1.0, 1e-78) == 1.0, "whose fourth power is too small for a float"
+    assert beside(3.0, 3.0) == pytest.approx(3 * 2**0.25)
+    assert beside(1.0, 10.0) == pytest.approx(10, rel=1e-4)
+
+
+def test_what_calls_of_the_framework_add() -> None:
+    """Forward calls go through Python, those of autograd do not; a slower core takes longer for both."""
+    step = replace(work(moved=0.0, kernels=0.0), forward_calls=1000, backward_calls=2000)
+    assert gpu_terms(step, [], FP32, A100).calls == pytest.approx(1000 * 50e-6 + 2000 * 10e-6)
+    assert gpu_terms(step, [], FP32, A100, Host(speed=0.5)).calls == pytest.approx(2 * 0.07)
+    busy = replace(step, bytes_moved=1e12)
+    found = gpu_terms(busy, [], FP32, A100)
+    assert found.calls < 0.001 * found.seconds
+    assert found.seconds == pytest.approx(beside(found.device_seconds, 0.07))
+
+
+def test_the_scripts_python_hides_behind_the_device_unless_every_step_waits_for_a_value() -> None:
+    step = replace(work(moved=1e12), forward_calls=1000)
+    device = gpu_terms(step, [], FP32, A100).seconds
+    hidden = gpu_terms(step, [], FP32, A100, Host(script_seconds=0.1))
+    assert hidden.host < 0.01
+    assert hidden.seconds == pytest.approx(beside(hidden.device_seconds, 0.05 + 0.1))
+    waits = gpu_terms(replace(step, syncs=1), [], FP32, A100, Host(script_seconds=0.1))
+    assert waits.host == pytest.approx(0.1)
+    assert waits.seconds == pytest.approx(device + 0.1)
+    often = gpu_terms(replace(step, syncs=7), [], FP32, A100, Host(script_seconds=0.1))
+    assert often.host == pytest.approx(0.1)
 
 
 def test_bf16_without_bf16_units_is_said() -> None:
@@ -245,7 +357,7 @@ def test_the_share_without_a_rule_is_of_the_bytes() -> None:
 )
 def test_bytes_of_an_optimizer(one: OptimizerFacts, each: float) -> None:
     assert optimizer_bytes([one], amp=False) == pytest.approx(1000 * each)
-    assert optimizer_bytes([one], amp=True) == pytest.approx(1000 * (each + 12))
+    assert optimizer_bytes([one], amp=True) == pytest.approx(1000 * (each + 6))
 
 
 def test_optimizers_add_up_and_rare_ones_count_less() -> None:
@@ -267,7 +379,9 @@ def test_kernels_of_an_optimizer() -> None:
 # ------------------------------------------------------------------------------------------- what can only be better
 
 KINDS = [
-    (kind, dtype) for kind in ("matmul", "conv", "conv3x3", "attention") for dtype in ("float32", "bfloat16", "float64")
+    (kind, dtype)
+    for kind in ("matmul", "conv", "conv3x3_nhwc", "grouped", "depthwise", "attention")
+    for dtype in ("float32", "bfloat16", "float64")
 ]
 amounts = st.floats(0, 1e16)
 steps = st.builds(work, st.dictionaries(st.sampled_from(KINDS), amounts), st.floats(0, 1e13), st.floats(0, 1e6))
@@ -328,29 +442,51 @@ def test_units_that_are_no_faster_are_no_slower_either(kind: str) -> None:
 # --------------------------------------------------------------------------------------------------- the intervals
 
 
-def terms(compute: float = 1.0, launch: float = 0.0, unruled: float = 0.0) -> GpuTerms:
-    return GpuTerms(compute=compute, on_chip=0.0, memory=0.0, launch=launch, unruled_share=unruled)
+def terms(compute: float = 1.0, calls: float = 0.0, unruled: float = 0.0, **others: float) -> GpuTerms:
+    figures = {"on_chip": 0.0, "memory": 0.0, "launch": 0.0, **others}
+    return GpuTerms(compute=compute, calls=calls, unruled_share=unruled, **figures)  # type: ignore[arg-type]
 
 
-LOW, HIGH = GPU_BASE.low, GPU_BASE.high
+def ends(*sigmas: float) -> tuple[float, float]:
+    """Ends of an interval of independent errors."""
+    sigma = math.hypot(*sigmas)
+    return math.exp(-1.2816 * sigma), math.exp(1.2816 * sigma)
+
+
+BASE = Interval.of_sigma(0.10)
+LOW, HIGH = BASE.low, BASE.high
+HOST_LOW, HOST_HIGH = ends(0.10, 0.50 * (1 - 0.8**4))
+K80_LIKE = replace(K80, tdp_watts=150.0)
 
 
 @pytest.mark.parametrize(
     ("found", "spec", "compiled", "year", "expected"),
     [
         (terms(), V100, False, 2026, (LOW, HIGH, 0)),
-        (terms(0.71, 0.29), V100, False, 2026, (LOW, HIGH, 0)),
-        (terms(0.69, 0.31), V100, False, 2026, (0.65, 1.50, 1)),
+        (terms(0.92, 0.08), V100, False, 2026, (*ends(0.10, 0.50 * (1 - 0.92**4)), 0)),
+        (terms(0.8, 0.2), V100, False, 2026, (HOST_LOW, HOST_HIGH, 1)),
+        (terms(0.0, 1.0), V100, False, 2026, (*ends(0.10, 0.50), 1)),
+        (terms(0.6, depthwise=0.4), V100, False, 2026, (*ends(0.10, 0.35 * 0.4), 0)),
+        (terms(grouped_share=0.05), V100, False, 2026, (LOW, HIGH, 0)),
+        (terms(grouped_share=0.06), V100, False, 2026, (*ends(0.10, 0.25), 1)),
         (terms(unruled=0.19), V100, False, 2026, (LOW, HIGH, 0)),
         (terms(unruled=0.21), V100, False, 2026, (0.60, 1.70, 1)),
-        (terms(0.1, 0.9, 0.5), V100, False, 2026, (0.60, 1.70, 2)),
+        (terms(unusual_half_share=0.6), V100, False, 2026, (LOW, HIGH * 1.6, 1)),
         (terms(), V100, True, 2026, (LOW * 0.6, HIGH, 1)),
-        (terms(), H100, False, 2020, (LOW, HIGH * 1.6, 1)),
-        (terms(), H100, False, 2021, (LOW, HIGH, 0)),
+        (terms(), H100, False, 2020, (LOW, HIGH * 1.6 * 1.1, 1)),
+        (terms(), H100, False, 2021, (LOW, HIGH * 1.1, 0)),
+        (terms(), K80_LIKE, False, 2026, (LOW * 0.9, HIGH * 1.35, 1)),
+        (terms(), replace(H100, architecture="Blackwell"), False, 2026, (LOW * 0.9, HIGH * 1.35, 1)),
         (terms(), MI210, False, 2026, (LOW, HIGH * 1.4, 1)),
         (terms(), T4, False, 2026, (LOW, HIGH * 1.1, 0)),
         (terms(), P4, False, 2026, (LOW, HIGH * 1.1, 0)),
-        (terms(0.1, 0.9), replace(MI210, tdp_watts=75.0), True, 2020, (0.65 * 0.6, 1.5 * 1.6 * 1.4 * 1.1, 4)),
+        (
+            terms(0.8, 0.2),
+            replace(MI210, tdp_watts=75.0),
+            True,
+            2020,
+            (HOST_LOW * 0.6, HOST_HIGH * 1.6 * 1.4 * 1.1, 4),
+        ),
     ],
 )
 def test_when_the_interval_widens(
@@ -374,7 +510,7 @@ def test_every_interval_holds_the_prediction(
     interval, _ = gpu_interval(gpu_terms(step, [], precision, spec), spec, compiled=compiled, as_of_year=year)
     assert 0 < interval.low <= LOW
     assert interval.high >= HIGH
-    assert interval.sigma >= GPU_BASE.sigma * (1 - 1e-9)
+    assert interval.sigma >= BASE.sigma * (1 - 1e-9)
 
 
 def test_sigma_is_that_of_a_log_normal_error() -> None:

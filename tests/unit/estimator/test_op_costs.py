@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.op_costs import StepWork, elements, step_work, tensor_bytes
+from costgpu.estimator.op_costs import StepWork, elements, step_work, tensor_bytes, tile_weight
 from costgpu.models.workload import OpRow, TensorShape
 
 
@@ -127,10 +127,11 @@ SHAPES = {
     "of sound": (tensor(16, 8, 5), tensor(2, 8, 100), tensor(2, 16, 96), 1, False, 2 * 2 * 16 * 96 * 8 * 5),
     "of volumes": (tensor(4, 2, 3, 3, 3), tensor(1, 2, 6, 6, 6), tensor(1, 4, 6, 6, 6), 1, False, 2 * 4 * 216 * 2 * 27),
 }
-UNUSUAL = dict.fromkeys(("grouped", "depthwise", "of sound", "of volumes"), "conv_unusual")
 KINDS = {
     **dict.fromkeys(SHAPES, "conv"),
-    **UNUSUAL,
+    **dict.fromkeys(("of sound", "of volumes"), "conv_unusual"),
+    "grouped": "grouped",
+    "depthwise": "depthwise",
     "dense": "conv3x3",
 }  # only dense 3x3 ones of stride 1 have Winograd
 
@@ -160,6 +161,58 @@ def test_the_backward_of_a_convolution_is_a_convolution_for_each_gradient(
 def test_a_3x3_convolution_without_padding_is_one_too() -> None:
     work = cost(conv(tensor(32, 16, 3, 3), tensor(2, 16, 28, 28), tensor(2, 32, 26, 26)))
     assert set(work.flops) == {("conv3x3", "float32")}
+
+
+def channels_last(*shape: int) -> TensorShape:
+    n, c, h, w = shape
+    return tensor(n, c, h, w, strides=[h * w * c, 1, w * c, c])
+
+
+@pytest.mark.parametrize("name", ["dense", "strided", "pointwise", "grouped", "depthwise", "transposed"])
+def test_the_layout_of_a_convolution_is_its_inputs(name: str) -> None:
+    weight, into, out, groups, transposed, _ = SHAPES[name]
+    last = channels_last(*into[0])
+    forward = cost(conv(weight, last, out, groups, transposed=transposed))
+    backward = cost(conv_backward(weight, last, out, [True, True, False], groups, transposed=transposed))
+    assert {kind for kind, _ in [*forward.flops, *backward.flops]} == {KINDS[name] + "_nhwc"}
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 10, 10), (2, 8, 1, 1)])
+def test_a_layout_that_makes_no_difference_is_not_told(shape: tuple[int, ...]) -> None:
+    work = cost(conv(tensor(16, shape[1], 1, 1), channels_last(*shape), tensor(2, 16, *shape[2:])))
+    assert set(work.flops) == {("conv", "float32")}
+
+
+@pytest.mark.parametrize(("channels", "wanted"), [((8, 16), 0), ((3, 16), 1), ((8, 18), 1), ((7, 9), 1)])
+def test_unaligned_channels(channels: tuple[int, int], wanted: int) -> None:
+    """Two bytes for each element that is read or written, once for each pass."""
+    weight = tensor(channels[1], channels[0], 1, 1)
+    into, out = tensor(2, channels[0], 4, 4), tensor(2, channels[1], 4, 4)
+    passed = wanted * 2 * 2 * 16 * sum(channels)
+    assert cost(conv(weight, into, out)).unaligned_bytes == passed
+    assert cost(conv_backward(weight, into, out, [True, True, False])).unaligned_bytes == 2 * passed
+    assert cost(conv_backward(weight, into, out, [False, True, False])).unaligned_bytes == passed
+
+
+# ------------------------------------------------------------------------------------------------------------ tiles
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "weight"),
+    [(128, 128, 1.0), (4096, 300, 1.0), (64, 128, 1.5), (64, 64, 2.0), (16, 4096, 4.5), (1, 1, 16.0), (8, 8, 16.0)],
+)
+def test_the_weight_of_a_products_tiles(rows: float, columns: float, weight: float) -> None:
+    assert tile_weight(rows, columns) == tile_weight(columns, rows) == weight
+
+
+def test_products_are_weighted_by_their_tiles() -> None:
+    row = op("bmm", [tensor(5, 64, 32), tensor(5, 32, 256)], [tensor(5, 64, 256)])
+    assert cost(row).tiled == {("matmul", "float32"): 1.5 * cost(row).total_flops}
+    q, k = tensor(2, 4, 256, 64), tensor(2, 4, 256, 64)
+    attention = cost(op("_scaled_dot_product_flash_attention", [q, k, k], [q]))
+    assert attention.tiled["attention", "float32"] == (1.0 + 1.5) / 2 * attention.total_flops
+    dense = cost(conv(tensor(16, 8, 3, 3), tensor(2, 8, 10, 10), tensor(2, 16, 10, 10)))
+    assert not dense.tiled
 
 
 # ------------------------------------------------------------------------------------ FLOPs: attention, recurrence
@@ -300,7 +353,51 @@ def test_ops_without_a_rule_are_known_as_such(name: str) -> None:
     assert (work.bytes_moved, work.unruled_bytes) == (160, 80)
 
 
+# -------------------------------------------------------------------------------------------------- under autocast
+
+
+def test_bytes_under_autocast_are_of_the_types_that_it_gives() -> None:
+    x = tensor(10, 10)
+    product = op("mm", [x, x], [x], half=[0, 1], half_out=True, casts=[0])
+    loss = op("_softmax", [x], [x], casts=[0])
+    stays = op("add", [x, x], [x], half=[0])
+    work = cost(product, loss, stays)
+    assert work.bytes_moved == 3 * 400 + 2 * 400 + 3 * 400
+    assert work.autocast_bytes == (3 * 200 + 600) + (2 * 400 + 600) + (200 + 2 * 400)
+    assert (work.kernels, work.autocast_kernels) == (3, 5)
+
+
+def test_what_is_half_already_stays_as_it_is() -> None:
+    x = tensor(10, 10, dtype="bfloat16")
+    work = cost(op("mm", [x, x], [x]), op("add", [x, x], [x]))
+    assert work.autocast_bytes == work.bytes_moved == 1200
+    assert work.autocast_kernels == work.kernels
+
+
+def test_a_trace_without_types_takes_those_of_its_kind_of_network() -> None:
+    x = tensor(10, 10)
+    product = op("mm", [x, x], [x])
+    image = conv(tensor(16, 8, 1, 1), tensor(2, 8, 10, 10), tensor(2, 16, 10, 10))
+    for row, share in ((product, 0.8), (image, 0.5)):
+        assert cost(row).autocast_bytes == pytest.approx(share * cost(row).bytes_moved)
+    adds = cost(op("add", [x, x], [x]))
+    assert adds.autocast_bytes == adds.bytes_moved, "autocast changes nothing where nothing is multiplied"
+
+
 # --------------------------------------------------------------------------------------------------------- a step
+
+
+def test_calls_by_who_makes_them() -> None:
+    x = tensor(10, 10)
+    work = cost(
+        op("relu", [x], [x], count=3),
+        op("view", [x], [x], count=9),
+        op("threshold_backward", [x, x], [x], phase="backward", count=2),
+        conv_backward(tensor(16, 8, 1, 1), tensor(2, 8, 4, 4), tensor(2, 16, 4, 4), [True, True, False]),
+        op("_local_scalar_dense", [tensor()], []),
+    )
+    assert (work.forward_calls, work.backward_calls) == (4, 3)
+    assert work.kernels == 3 + 2 + 2 + 1
 
 
 def test_the_optimizer_is_counted_elsewhere() -> None:

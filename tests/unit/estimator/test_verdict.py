@@ -19,11 +19,10 @@ from costgpu.estimator.verdict import (
     best,
     break_even,
     decide,
-    describe,
-    money,
     pareto,
     probability_cheaper,
 )
+from costgpu.estimator.verdict_sentence import describe, money
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
 from tests.unit.estimator import builders
@@ -390,7 +389,7 @@ def test_sentence_too_close() -> None:
     assert verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)]).sentence == (
         "Too close to call on cost: GPU aws g6.xlarge (L4), us-east-1, on-demand $7.36 [5.70-9.51] in 9.0 h,"
         " CPU aws c7a.2xlarge, us-east-1, on-demand $8.23 [6.37-10.63] in 20.0 h;"
-        " the GPU is cheaper with 65% and 2.2x faster than the best CPU (c7a.2xlarge)."
+        " the GPU is cheaper with a probability of 65%, and 2.2x faster than the best CPU (c7a.2xlarge)."
         " A minute of it on aws g6.xlarge (L4), us-east-1, on-demand would settle it for about $0.034."
     )
 
@@ -398,9 +397,20 @@ def test_sentence_too_close() -> None:
 def test_sentence_here() -> None:
     assert verdict([cpu(1000.0)], here(420.0)).sentence == (
         "Just run it here: 7 min, $0."
-        " Renting would take 20 min on aws c7a.2xlarge, us-east-1, on-demand, boot included."
+        " The best offer to rent (aws c7a.2xlarge, us-east-1, on-demand) would take 20 min and cost $0.13 [0.11-0.17],"
+        " boot included."
     )
     assert verdict([], here(420.0)).sentence == "Just run it here: 7 min, $0."
+
+
+def test_sentence_here_compares_with_the_best_offer_and_names_a_much_faster_one() -> None:
+    """Not with the slowest: 2.3 h here and 2.6 h on the cheapest machine say nothing of what 20 minutes cost."""
+    cheapest, quick = cpu(2.6 * HOUR, 0.05), cpu(0.3 * HOUR, 9.0)
+    assert verdict([cheapest, quick], here(2.3 * HOUR)).sentence == (
+        "Just run it here: 2.3 h, $0."
+        " The best offer to rent (aws c7a.2xlarge, us-east-1, on-demand) would take 2.6 h and cost $0.16 [0.12-0.21],"
+        " boot included; the fastest (aws c7a.2xlarge, us-east-1, on-demand) 21 min and $3.14 [2.53-3.93]."
+    )
 
 
 def test_sentence_nowhere() -> None:

@@ -39,9 +39,10 @@ def counter(text: str, **other: Any) -> Any:
 
 def bound(how: str, line: int, counts: Any, operator: str, value: float, limit: float, step_line: int) -> Any:
     """A comparison of a counter with a limit that ends a loop."""
+    place = {"home": counts["loop_line"] or 0, "everywhere": False, "latched": False, "loose": False}
     sides = {"left": value, "right": limit, "counters": [counts, counter(str(limit))]}
     test = f"{counts['text']} {operator} {limit}"
-    return {"how": how, "line": line, "test": test, "operator": operator, "step_line": step_line} | sides
+    return {"how": how, "line": line, "test": test, "operator": operator, "step_line": step_line} | sides | place
 
 
 def shot(anchor: int, *loops: Any, batches: int = 0) -> Any:

@@ -1,5 +1,6 @@
 """Every way in which a measurement can fail becomes an error that says what happened and what to do."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,44 @@ def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
 
 
 @pytest.mark.parametrize("status", ["cut", "ended"])
+def test_a_single_step_that_took_long_is_an_answer(log: Path, status: str) -> None:
+    seen = stepped(1, status, phases=[{"steps": 1, "first_seconds": 52.0}])
+    assert explain(outcome(log, seen), SCRIPT, PYTHON) is None
+
+
+ELSEWHERE = {"status": "ended", "phases": [], "wall_seconds": 60.0, "versions": {}, "cpu_seconds": 50.0}
+
+
+@pytest.mark.parametrize(
+    ("seen", "programs", "words"),
+    [
+        (ELSEWHERE | {"children_cpu_seconds": 49.0}, ["/opt/py/bin/python train.py"], "python train.py"),
+        (ELSEWHERE | {"status": "cut", "cpu_seconds": 1.0}, ["torchrun --nproc-per-node 4 train.py"], "torchrun"),
+        (ELSEWHERE | {"children_cpu_seconds": 40.0, "torch": {}}, [], "child processes"),
+        (ELSEWHERE | {"status": "never_stepped", "children": 4, "torch": {}}, [], "child processes"),
+    ],
+)
+def test_what_trains_in_other_processes_is_no_run_of_its_own(
+    log: Path, seen: Any, programs: list[str], words: str
+) -> None:
+    error = error_of(replace(outcome(log, seen), programs=programs))
+    assert type(error) is NoTrainingStep
+    assert words in error.message
+
+
+@pytest.mark.parametrize(
+    ("seen", "programs"),
+    [
+        (ELSEWHERE | {"children_cpu_seconds": 49.0}, []),  # a pool of its own processes
+        (ELSEWHERE | {"children_cpu_seconds": 1.0}, ["/opt/py/bin/python -c print(1)"]),
+        (ELSEWHERE | {"children_cpu_seconds": 49.0}, ["git status"]),
+    ],
+)
+def test_what_its_own_processes_compute_is_its_run(log: Path, seen: Any, programs: list[str]) -> None:
+    assert explain(replace(outcome(log, seen), programs=programs), SCRIPT, PYTHON) is None
+
+
+@pytest.mark.parametrize("status", ["cut", "ended"])
 def test_a_run_that_stepped_is_no_failure(log: Path, status: str) -> None:
     assert explain(outcome(log, stepped(2, status)), SCRIPT, PYTHON) is None
 
@@ -97,6 +136,7 @@ ASSERTS = f"Traceback (most recent call last):\n{FRAME}    assert torch.cuda.is_
 MARKED = ASSERTS + "           ~~~~~~~~~~~~~~~~~~~~~~~^^\n"  # Python 3.13 and newer
 NO_SOURCE = 'Traceback (most recent call last):\n  File "<string>", line 1, in <module>\nAssertionError\n'
 
+SCORED: Any = {"steps": 1, "inference": {"sizes": [1]}, "seconds": [1.0], "trace_steps": 0}
 DATA = "[Errno 2] No such file: 'data.csv'"
 DIVIDED = crash("ZeroDivisionError", "division by zero")
 
@@ -111,6 +151,8 @@ CASES: list[Case] = [
     (never_stepped(versions={"jax": "0.10.2"}), NoTrainingStep, "did not reach a training step", WHERE),
     (never_stepped(versions={}), NoTrainingStep, "did nothing in 180 s that can be counted", "tqdm"),
     (never_stepped(versions={}), NoTrainingStep, "did nothing in 180 s that can be counted", "--step-pattern"),
+    (stepped(1, "ended", phases=[SCORED]), NothingToMeasure, "run its model once, in 1.5 s", "items"),
+    (stepped(1, phases=[SCORED]), NoTrainingStep, "ran its model once and not again", "--measure-for"),
     (stepped(1, "ended"), NothingToMeasure, "single training step in 1.5 s", ""),
     (ended(None), NothingToMeasure, "never imported torch", ""),
     (ended({"processes_for_no_gpu": False}), NothingToMeasure, "without an optimizer step", ""),
@@ -333,3 +375,31 @@ def inside(path: str, kind: str, message: str) -> Any:
 )
 def test_what_runs_on_a_gpu_only(seen: Any, thing: str) -> None:
     assert only_on_a_gpu(seen) == thing
+
+
+@pytest.mark.parametrize("status", ["never_stepped", "ended", "cut"])
+@pytest.mark.parametrize("program", ["/opt/py/bin/python -u train.py --lr 1", "python3 -m pkg.train", "torchrun t.py"])
+def test_a_script_that_leaves_the_work_to_a_program_says_so(status: str, program: str, log: Path) -> None:
+    seconds = {"wall_seconds": 9.0, "cpu_seconds": 8.0, "children_cpu_seconds": 7.0, "versions": {}}
+    result = outcome(log, record("series_result", status=status, **seconds))
+    error = error_of(replace(result, programs=["git status", program]))
+    assert type(error) is NoTrainingStep
+    assert program in error.message
+
+
+@pytest.mark.parametrize("program", ["git status", "python -m pip list", "python -c 1", "pythonic train.py"])
+def test_a_helper_does_not_do_the_work(program: str, log: Path) -> None:
+    seconds = {"wall_seconds": 9.0, "cpu_seconds": 8.0, "children_cpu_seconds": 7.0}
+    result = outcome(log, record("series_result", status="ended", **seconds))
+    assert explain(replace(result, programs=[program]), SCRIPT, PYTHON) is None
+
+
+def test_bars_that_were_seen_are_named(log: Path) -> None:
+    facts = {"description": "Fetching", "total": 337}
+    bar = record(
+        "series", source="tqdm", unit="it", label="", steps=40, setup="it is hub's own", facts=facts, seconds=[]
+    )
+    result = outcome(log, record("series_result", status="never_stepped", series=[bar], versions={"torch": "2"}))
+    error = error_of(result)
+    assert type(error) is NoTrainingStep
+    assert "the bar 'Fetching' at ?, 40 of 337 (it is hub's own)" in error.message

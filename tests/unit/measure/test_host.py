@@ -77,6 +77,16 @@ def test_the_copy_of_several_threads_counts_all_of_them() -> None:
     assert benchmark.COPY_BYTES / (time.perf_counter() - began) > 1e6
 
 
+def test_one_thread_of_plain_code_is_timed() -> None:
+    assert benchmark.plain_text() == benchmark.plain_text(), "the same text each time"
+    assert 0 < benchmark.single_thread_mbps() < 1000
+
+
+def test_a_python_without_bzip2_times_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "bz2", None)
+    assert benchmark.single_thread_mbps() == 0.0
+
+
 @pytest.fixture
 def worker() -> Iterator[subprocess.Popen[str]]:
     """A child from before that starts one of its own when it is told to."""

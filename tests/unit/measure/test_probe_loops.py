@@ -5,6 +5,7 @@ import itertools
 import math
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,7 @@ NAMES: dict[str, Any] = {
     "endless": itertools.count(),
     "math": math,
     "batches": batches,
+    "folds": type("KFold", (), {"n_splits": 4, "__module__": "sklearn.model_selection"})(),
 }
 
 
@@ -83,6 +85,7 @@ def trips(text: str) -> float:
         ("config.items()", 2),
         ("range(args.epochs if config['flag'] else 0)", 7),
         ("range(10**9)", 10**9),
+        ("enumerate(folds.split(data))", 4),
     ],
 )
 def test_known_counts(text: str, count: float) -> None:
@@ -346,3 +349,27 @@ def test_loops_in_loops() -> None:
 
 def test_of_two_loops_with_one_name_only_the_inner_one_is_known() -> None:
     assert one_name(9) == [(9, None, False), (5, 4, False)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "os.listdir(folder)",
+        "sorted(glob.glob(folder + '/*.png'))",
+        "tqdm(list(Path(folder).glob('*.png')))",
+        "(Path(folder).parent / name).iterdir()",
+        "[open(f) for f in here.rglob('*.png')]",
+        "glob.glob(os.path.join(folder, f'*.{kind}'))",
+    ],
+)
+def test_files_of_a_folder_are_counted(tmp_path: Path, text: str) -> None:
+    for number in range(4):
+        (tmp_path / f"{number}.png").touch()
+    names = {"folder": str(tmp_path), "here": tmp_path, "name": tmp_path.name, "kind": "png"}
+    assert Evaluator(names, {}).trips(ast.parse(text, mode="eval").body) == 4
+
+
+def test_a_comprehension_that_leaves_some_out_has_no_length() -> None:
+    with pytest.raises(Unknown):
+        trips("[x for x in data if x]")
+    assert trips("[x + 1 for x in data]") == 10

@@ -198,3 +198,28 @@ def test_the_notes_of_a_measurement_on_a_fake_gpu() -> None:
         assert sum(words in note for note in notes) == 1, notes
     alone = build(raw(torch={"fake_cuda": True, "fake_cuda_devices": 1, "autocast": []})).notes
     assert len(alone) == len(notes) - 2
+
+
+def only_step(**other: Any) -> Any:
+    """One step of 52 s and eight micro-batches, in a `for` of 80 that it had to itself so far."""
+    first = {"first_seconds": 52.0, "first_wait": 2.0, "first_blocked": 0.0, "micro_batches": 8, "steps": 1}
+    one = shot(1, loop(12, 80, index=7, target="i"), batches=8)
+    return phase(one, ops=[record("op")], optimizers=[record("optimizer")], **first | other)
+
+
+def test_the_only_step_that_was_seen_is_timed_and_traced() -> None:
+    profile = build(raw(only_step()))
+    (built,) = profile.phases
+    assert (built.step.count, built.step.mean_seconds, built.step.traced_only) == (1, 52.0, True)
+    assert (built.trace_steps, len(built.ops), built.micro_batches) == (1, 1, 8)
+    assert (built.total.kind, built.total.steps) == (TotalKind.EXACT, 10.0)
+    assert (built.data.wait_seconds_per_step, built.data.batches_per_step) == (2.0, 8)
+    (note,) = profile.notes
+    assert "Only its first step was seen, which took 52 s" in note
+
+
+@pytest.mark.parametrize(("source", "name"), [("tqdm", "torch"), ("xgboost", "xgboost")])
+def test_a_step_beside_a_fit_is_no_training_but_one_beside_a_bar_is(source: str, name: str) -> None:
+    other = record("series", source=source, seconds=[0.1] * 12)
+    profile = build(raw(only_step(), series=[other], versions={}))
+    assert profile.framework.name == name

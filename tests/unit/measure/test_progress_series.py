@@ -6,9 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.measure.profile.progress_series import framework_of, notes_of, parallel_share, progress_phase, usable
-from costgpu.models.workload import GpuPath, TotalKind
+from costgpu.measure.profile.progress_series import (
+    framework_of,
+    later_fits,
+    notes_of,
+    parallel_share,
+    progress_phases,
+    usable,
+)
+from costgpu.models.workload import GpuPath, Phase, TotalKind
 from tests.unit.measure import records
+
+LATER = {"file": "a.py", "line": 7, "source": "model.fit(x)", "trips": None}
 
 
 def series(source: str = "xgboost", unit: str = "round", total: float | None = 100, **more: Any) -> Any:
@@ -19,6 +28,11 @@ def series(source: str = "xgboost", unit: str = "round", total: float | None = 1
 
 def record(*series: Any, **more: Any) -> Any:
     return records.record("series_result", series=list(series), **more)
+
+
+def progress_phase(record: Any) -> Phase:
+    """The only phase, or the last."""
+    return progress_phases(record)[-1]
 
 
 def loop(trips: Any, line: int = 2, **more: Any) -> Any:
@@ -38,6 +52,14 @@ def test_too_few_steps_are_no_measure(seen: int) -> None:
     assert not usable(record(series(steps=max(seen, 1), seconds=[0.5] * max(0, seen - 1))))
 
 
+@pytest.mark.parametrize(("lead", "seconds", "each"), [(52.0, [], 52.0), (60.0, [50.0], 50.0)])
+def test_steps_that_take_as_long_as_the_window_are_an_answer(lead: float, seconds: list[float], each: float) -> None:
+    seen = record(series("keras", "step", lead=lead, seconds=seconds, steps=len(seconds) + 1))
+    assert usable(seen)
+    assert progress_phase(seen).step.mean_seconds == each
+    assert any("Only one step was seen" in note for note in notes_of(seen)) is not bool(seconds)
+
+
 def test_what_may_stop_is_an_upper_bound_and_what_ended_is_known() -> None:
     assert progress_phase(record(series(facts={"may_stop": True}))).total.kind is TotalKind.UPPER_BOUND
     ended = progress_phase(record(series(facts={"may_stop": True}), status="ended"))
@@ -51,10 +73,78 @@ def test_the_loops_around_a_fit_multiply() -> None:
     unread = progress_phase(record(series(around=[loop(None)], openings=2)))
     assert (unread.total.kind, unread.total.steps_per_epoch) == (TotalKind.UNKNOWN, 100)
     once = progress_phase(record(series(around=[loop(None)])))
-    assert once.total.steps == 100, "a loop that has not come round is not known to"
+    assert once.total.kind is TotalKind.UNKNOWN, "a loop that has not come round may yet do so"
+    trials = progress_phase(record(series(around=[loop(7, 0, trials=True)]))).total
+    assert (trials.kind, trials.steps) == (TotalKind.APPROXIMATE, 700), "each trial may be of another length"
 
 
-@given(total=st.integers(1, 10**9), folds=st.integers(1, 50), seen=st.integers(3, 40))
+def test_trainings_one_after_the_other_are_phases_of_their_own() -> None:
+    first = series(label="a.py:3", steps=30, total=30, open=False)
+    second = series("lightgbm", label="a.py:4", steps=12, total=50, later=[LATER])
+    cut = record(second, first)
+    assert [(one.label, one.total.steps) for one in progress_phases(cut)] == [("a.py:3", 30), ("a.py:4", 50)]
+    assert [(one.label, one.steps) for one in later_fits(cut)] == [("a.py:7", None)]
+    ended = record(second, first, status="ended")
+    assert sum(one.total.steps or 0 for one in progress_phases(ended)) == 42
+    assert later_fits(ended) == []
+    bar_before = record(second, bar("a.py:1", 10, 10))
+    assert len(progress_phases(bar_before)) == 1
+
+
+def test_what_only_prepares_is_not_the_job() -> None:
+    prepares = bar("a.py:1", 250, 40)
+    assert usable(record(prepares))
+    assert not usable(record(prepares, awaits_training=True))
+    assert usable(record(prepares, awaits_training=True, status="ended", wall_seconds=0.1))
+    assert not usable(record(prepares, phases=[{"steps": 1}]))
+    assert not usable(record({**prepares, "setup": "it counts bytes"}))
+    loops: Any = {"loops": [loop(4)], "first": 1.0, "last": 4.0, "seconds": 2.0, "times": [[0.0, 1.0], [2.0, 4.0]]}
+    assert usable(record(loops=loops))
+    assert not usable(record(loops=loops, awaits_training=True))
+
+
+def test_the_loops_around_a_bar_multiply() -> None:
+    inner = bar("a.py:5", 300, 50)
+    total = progress_phase(record({**inner, "around": [loop(4), loop(7)]})).total
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 8400, 300)
+    unread = progress_phase(record({**inner, "around": [loop(4), loop(None)]})).total
+    assert (unread.kind, unread.steps, unread.steps_per_epoch) == (TotalKind.UNKNOWN, None, 300)
+    stops = progress_phase(record({**inner, "facts": {**inner["facts"], "may_stop_at": "line 9: loss < 1"}})).total
+    assert (stops.kind, stops.steps) == (TotalKind.UPPER_BOUND, 300)
+    assert "line 9" in stops.how
+    told = progress_phase(record({**inner, "facts": {**inner["facts"], "told": True}})).total
+    assert (told.kind, told.steps) == (TotalKind.APPROXIMATE, 300), "total= of a bar that goes through nothing"
+    more = progress_phase(record(bar("a.py:5", 30, 50))).total
+    assert more.kind is TotalKind.UNKNOWN, "it has come further than it said it would"
+
+
+def test_what_a_script_that_ended_did_beside_its_work_is_not_the_job() -> None:
+    short = bar("a.py:1", 6, 6)
+    ended: Any = {"status": "ended", "wall_seconds": 60.0, "cpu_seconds": 60.0}
+    assert progress_phase(record(short, **ended)).label == "a.py:1"
+    assert progress_phase(record({**short, "after": 30.0}, **ended)).unit == "run"
+    assert not usable(record({**short, "after": 30.0}, **ended, versions={"torch": "2.9"}))
+    loops: Any = {"loops": [loop(4)], "first": 0.0, "last": 4.0, "seconds": 2.0, "times": [[0.0, 1.0], [2.0, 4.0]]}
+    for lead, wall, unit in ((1.5, 5.0, "iteration"), (57.0, 60.0, "run"), (1.5, 60.0, "run")):
+        phase = progress_phase(record(loops={**loops, "lead": lead}, **{**ended, "wall_seconds": wall}))
+        assert phase.unit == unit
+
+
+def test_a_single_step_of_a_script_that_ends_is_an_answer() -> None:
+    phase = progress_phase(record(status="ended", phases=[{"steps": 1}], versions={"torch": "2.9"}))
+    assert (phase.total.kind, phase.total.steps, phase.step.median_seconds) == (TotalKind.EXACT, 1, 10)
+    assert "single step" in phase.gpu_reason
+    torch = record(status="ended", phases=[{"steps": 1}], versions={"torch": "2.9"}, torch={"version": "2.9"})
+    assert framework_of(torch) == ("torch", "2.9")
+    assert not usable(record(phases=[{"steps": 1}], versions={"torch": "2.9"}))
+    assert not usable(record(status="ended", phases=[{"steps": 0}], versions={"torch": "2.9"}))
+
+
+def test_a_limit_that_is_never_reached_is_none() -> None:
+    assert progress_phase(record(series(total=1e10))).total.kind is TotalKind.UNBOUNDED
+
+
+@given(total=st.integers(1, 10**9 - 1), folds=st.integers(1, 50), seen=st.integers(3, 40))
 def test_a_total_is_never_less_than_what_was_seen(total: int, folds: int, seen: int) -> None:
     found = progress_phase(record(series(total=total, steps=seen, around=[loop(folds)]))).total
     assert found.steps is not None

@@ -40,12 +40,17 @@ def work(kind: str, every: float | None, loop_line: int = BATCH_LINE, **other: A
 
 
 def found(
-    timed: Any, *, steps: float | None = 90_000.0, per_iteration: float = 1.0, before: float = 0.0
+    timed: Any,
+    *,
+    steps: float | None = 90_000.0,
+    per_iteration: float = 1.0,
+    before: float = 0.0,
+    queued_seconds: float = 0.0,
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
     total = Total(kind=kind, steps=steps, steps_per_epoch=1000.0, how="")
-    listed = extras(timed, step, total, per_iteration, before, batch_size=32)
+    listed = extras(timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
@@ -253,6 +258,11 @@ def test_irregular_steps() -> None:
     other = found(phase(steady(42, late)))[ExtraKind.OTHER]
     assert (other.rhythm, other.every) == (STEPS, 10.0)
     assert "4 steps of 40" in other.note
+
+
+def test_steps_that_waited_for_a_core_are_no_work() -> None:
+    late = dict.fromkeys((7, 12, 30, 31), 10.0)
+    assert ExtraKind.OTHER not in found(phase(steady(42, late)), queued_seconds=40.0)
 
 
 @given(st.lists(st.one_of(st.floats(0.09, 0.11), st.floats(0.5, 20)), min_size=20, max_size=200))

@@ -15,6 +15,9 @@ from costgpu.units import (
     format_binary_size,
     format_count,
     format_duration,
+    format_frequency,
+    format_number,
+    format_percent,
     format_ratio,
     format_size,
     format_usd,
@@ -22,7 +25,9 @@ from costgpu.units import (
     parse_count,
     parse_duration,
     parse_range,
+    parse_rate,
     parse_usd,
+    plural_unit,
 )
 
 names = st.from_regex(r"[A-Z][A-Z0-9-]{0,8}", fullmatch=True).filter(lambda name: name != "CPU")
@@ -182,3 +187,101 @@ def test_any_text_is_a_count_or_a_clear_error(text: str) -> None:
 @given(st.floats(0, 1e15))
 def test_no_size_is_longer_than_a_column(size: float) -> None:
     assert max(len(format_size(size)), len(format_binary_size(size))) <= 11
+
+
+@pytest.mark.parametrize(
+    ("text", "per_second"),
+    [
+        ("5/s", 5.0),
+        ("0.5/s", 0.5),
+        (".5 / sec", 0.5),
+        ("300/min", 5.0),
+        ("3600/h", 1.0),
+        ("1000/hour", 1000 / 3600),
+        ("1M/day", 1e6 / 86400),
+        ("2k/minute", 2000 / 60),
+        ("1,000,000/d", 1e6 / 86400),
+        ("7/week", 7 / 604800),
+    ],
+)
+def test_rates(text: str, per_second: float) -> None:
+    assert parse_rate(text) == pytest.approx(per_second)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "5",
+        "/s",
+        "5/",
+        "5/x",
+        "-5/s",
+        "0/s",
+        "five/s",
+        "5/s/s",
+        "5 s",
+        "nan/s",
+        "inf/s",
+        "1e99/s",
+        "1/year",
+        "1e-9/s",
+    ],
+)
+def test_what_is_no_rate_is_told_with_an_example(text: str) -> None:
+    with pytest.raises(UsageError) as error:
+        parse_rate(text)
+    assert text in error.value.message or "number" in error.value.message
+    assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.0421, "0.042"),
+        (3.14, "3.1"),
+        (9.96, "10"),
+        (27.4, "27"),
+        (99.6, "100"),
+        (1234.0, "1,230"),
+        (58_600.0, "58.6k"),
+        (0.0, "0"),
+    ],
+)
+def test_numbers_of_two_or_three_digits(value: float, words: str) -> None:
+    assert format_number(value) == words
+
+
+@pytest.mark.parametrize(
+    ("per_second", "words"),
+    [
+        (210.0, "210 images/s"),
+        (5.0, "5 images/s"),
+        (0.02, "1.2 images/min"),
+        (1.0, "1 image/s"),
+        (1e-4, "0.36 images/h"),
+    ],
+)
+def test_frequencies_are_told_in_the_time_in_which_there_is_one(per_second: float, words: str) -> None:
+    assert format_frequency(per_second, "image") == words
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.414, "41 %"), (0.0251, "2.5 %"), (0.0031, "0.3 %"), (0.00012, "0.01 %"), (0.0, "0 %")]
+)
+def test_shares_are_never_rounded_away(share: float, words: str) -> None:
+    assert format_percent(share) == words
+
+
+@pytest.mark.parametrize(
+    ("one", "many"),
+    [
+        ("step", "steps"),
+        ("batch", "batches"),
+        ("epoch", "epochs"),
+        ("query", "queries"),
+        ("hour of audio", "hours of audio"),
+    ],
+)
+def test_plurals(one: str, many: str) -> None:
+    assert plural_unit(one) == many

@@ -7,12 +7,16 @@ import os
 from ..loops.script_frames import locals_of, own_place
 from ..patching import harmless, observe, wrap
 
+SOURCES = ("xgboost", "lightgbm", "catboost")
 DEVICES = ("device", "device_type")
 STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
 CATBOOST_GPU = ("task_type", "devices", "gpu_ram_part")
 
 
 def open_rounds(progress, source, total, **facts):
+    for earlier in progress.series:
+        if earlier.source in SOURCES:
+            earlier.open = False  # one training ends before another begins
     return progress.open(source, "round", total, key=(source, own_place()), **facts)
 
 

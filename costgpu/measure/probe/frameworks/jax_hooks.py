@@ -1,5 +1,6 @@
 """Calls of the script's own jitted JAX functions, timed, with the FLOPs and bytes of what they compute."""
 
+import functools
 import math
 import os
 import sys
@@ -20,11 +21,35 @@ class JaxHooks:
     def __init__(self, progress):
         self.progress = progress
         self.depth = 0
+        self.by_hand = False  # whether gradients have been taken outside of jitted functions
 
     def attach(self, module):
         self.jax = module
         for name in ("jit", "pmap"):
             patch(module, name, self.make)
+        for name in ("grad", "value_and_grad"):
+            patch(module, name, self.make_gradient)
+
+    def make_gradient(self, transform):
+        def transform_and_follow(*args, **kwargs):
+            made = transform(*args, **kwargs)
+
+            @functools.wraps(made)
+            def gradient(*args, **kwargs):
+                if not self.by_hand and not self.tracing():
+                    self.trains_by_hand()
+                return made(*args, **kwargs)
+
+            return gradient
+
+        return transform_and_follow
+
+    def trains_by_hand(self):
+        """What is only applied around gradients that are taken by hand is part of a training step."""
+        self.by_hand = True
+        for one in self.progress.series:
+            if one.source == "jax" and one.facts.pop("inference", False):
+                one.rank -= 0.5
 
     def make(self, jit):
         def jit_and_follow(fun=None, *args, **kwargs):
@@ -86,6 +111,9 @@ class JaxHooks:
         try:
             traced = compiled.trace(*shapes[0], **shapes[1])
             series.facts["totals"] = JaxprTotals(traced.jaxpr.jaxpr).record()
+            if only_applies(traced.jaxpr) and not self.by_hand:
+                series.rank += 0.5
+                series.facts.update(inference=True, batch=items_of(shapes[0]))
             analysis = traced.lower().cost_analysis() or {}
             series.facts["cost_analysis_flops"] = float(analysis.get("flops") or 0.0)
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
@@ -172,6 +200,27 @@ class JaxprTotals:
             "dtype": dtype,
             "unknown_loops": self.unknown_loops,
         }
+
+
+def only_applies(closed):
+    """Whether a jaxpr only runs a model: hardly any of the arrays that go in come out again, as updated ones would.
+
+    Three arrays at least go in (weights, biases and items), so that a simulation's own state is not taken for weights.
+    """
+    given = [one.aval for one in closed.jaxpr.invars if getattr(one.aval, "ndim", 0)]
+    held = [one for one in closed.consts if getattr(one, "ndim", 0)]
+    made = [(one.aval.shape, one.aval.dtype) for one in closed.jaxpr.outvars if getattr(one.aval, "ndim", 0)]
+    returned = 0
+    for one in given:
+        if (one.shape, one.dtype) in made:
+            made.remove((one.shape, one.dtype))
+            returned += 1
+    return len(given) + len(held) >= 3 and bool(given) and returned <= 1
+
+
+def items_of(args):
+    """The leading dimension of the first argument that is an array itself, and no collection of weights."""
+    return next((int(one.shape[0]) for one in args if getattr(one, "shape", ())), None)
 
 
 def size(aval):

@@ -10,8 +10,9 @@ from ..loops.script_frames import locals_of, own_place
 from ..op_tracer import clock
 from ..patching import harmless, observe, patch
 from .layer_counter import LayerCounter, product
+from .predict_hooks import KerasPredictions
+from .trainers import stoppers
 
-STOPPERS = ("EarlyStopping", "TerminateOnNaN")
 PER_STEP = ("flops", "bytes", "kernels", "convolutions")
 
 
@@ -28,6 +29,7 @@ class KerasHooks:
         self.testing = None
         self.applying = False
         self.optimizer = None
+        self.predictions = KerasPredictions(progress, self.layers)
 
     def attach(self, module):
         """When ``keras`` (3, or 2 as tf.keras has it) has been imported."""
@@ -40,6 +42,7 @@ class KerasHooks:
         observe(callbacks, "on_test_end", self.test_ends)
         observe(callbacks, "on_epoch_end", self.epoch_ends)
         observe(callbacks, "on_train_end", self.fit_ends)
+        self.predictions.attach(callbacks, facts_of, backend, batch_of)
         self.layers.attach(getattr(getattr(module, "layers", None), "Layer", None))
         for owner in getattr(optimizer, "__mro__", ()):
             for name in ("apply", "apply_gradients"):
@@ -53,7 +56,7 @@ class KerasHooks:
         model = local.get("self") or getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)
         epochs = max(0, int(params.get("epochs") or 1) - int(local.get("initial_epoch") or 0))
         steps = params.get("steps")
-        names = [type(one).__name__ for one in getattr(callbacks, "callbacks", ())]
+        names = stoppers(getattr(callbacks, "callbacks", ()))
         self.fitting = self.progress.open(
             "keras",
             "step",
@@ -61,7 +64,7 @@ class KerasHooks:
             key=("keras", own_place()),
             epochs=epochs,
             per_epoch=steps,
-            may_stop=any(name in STOPPERS for name in names),
+            may_stop=bool(names),
             backend=backend(),
             batch=batch_of(local),
             **facts_of(model),
@@ -91,12 +94,16 @@ class KerasHooks:
             if totals is not None:
                 series.facts["totals"] = {k: v / steps if k in PER_STEP else v for k, v in totals.items()}
 
-    def test_begins(self, *_, **__):
+    def test_begins(self, callbacks, *_, **__):
+        if self.fitting is None:
+            self.predictions.begins("evaluate", callbacks)
+            return
         self.testing = clock()
         self.layers.paused = True
 
     def test_ends(self, *_, **__):
         self.layers.paused = False
+        self.predictions.ends()
         if self.testing is not None and self.fitting is not None:
             self.progress.event(self.fitting, "validation", clock() - self.testing)
         self.testing = None

@@ -6,9 +6,10 @@ import sys
 import time
 import types
 
-from ..op_tracer import clock
+from ..op_tracer import clock, cpu_clock
 from ..patching import replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
+from .one_rank import ONE_RANK
 
 ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
 
@@ -20,21 +21,7 @@ class GpuRequests:
         self.fake_cuda = False
         self.devices = set()  # indices of CUDA devices that the script names
         self.attention = {}  # kernels that it chooses, in order
-        self.processes_for_no_gpu = False  # it starts one process per GPU, and so none here
         self.failures = []  # of our own patches
-
-    def attach(self, torch):
-        """Follows the one call that trains nothing, and says nothing, where there is no GPU."""
-        for owner in (getattr(torch, "multiprocessing", None), sys.modules.get("torch.multiprocessing.spawn")):
-            if not isinstance(getattr(owner, "spawn", None), types.ModuleType):
-                wrap(owner, "spawn", self.spawn)
-
-    def spawn(self, inner, fn, args=(), nprocs=1, *others, **kwargs):
-        if nprocs == 0:
-            self.processes_for_no_gpu = True
-        if self.fake_cuda and nprocs == 1 and kwargs.get("join", others[0] if others else True):
-            return fn(0, *args)  # in this process, where its steps are seen
-        return inner(fn, args, nprocs, *others, **kwargs)
 
     def attention_kernels(self):
         """Kernels that it chose and packages that it brought along, when the script has set what it sets."""
@@ -58,7 +45,7 @@ class TorchHooks:
         self.attach_data(torch)
         self.attach_saving(torch)
         self.attach_modules(torch)
-        GPU_REQUESTS.attach(torch)
+        ONE_RANK.attach(torch, self.recorder.libraries)
         if self.recorder.config.get("fake_cuda"):
             FakeCuda(GPU_REQUESTS, self.recorder.libraries).attach(torch)
 
@@ -70,6 +57,7 @@ class TorchHooks:
         def __init__(self, *args, **kwargs):
             recorder.optimizers_made += 1
             made(self, *args, **kwargs)
+            recorder.first.optimizer_made(self)
             if not hooked and not hasattr(self, "_costgpu_step"):
                 hooks.wrap_step(self)
 
@@ -119,8 +107,9 @@ class TorchHooks:
                 hooks.in_backward = nested
                 recorder.backwards += 1
                 if tracing is not None:
-                    tracing.phase = "forward"
-                    tracing.resume()
+                    tracing.phase = "optimizer" if recorder.in_optimizer else "forward"
+                    if not recorder.in_optimizer:
+                        tracing.resume()
                 if not nested:
                     recorder.after_backward()
 
@@ -138,11 +127,13 @@ class TorchHooks:
             if tracing is not None:
                 tracing.pause()
                 tracing.muted += 1
-            begin = clock()
+            begin, busy = clock(), cpu_clock()
             try:
                 batch = following(it)
             finally:
-                recorder.wait += clock() - begin
+                waited = clock() - begin
+                recorder.wait += waited
+                recorder.loader_blocked += max(0.0, waited - (cpu_clock() - busy))
                 if tracing is not None:
                     tracing.muted -= 1
             recorder.batch_drawn(it, batch)
@@ -164,7 +155,9 @@ class TorchHooks:
         data.DataLoader.__iter__ = __iter__
         fetchers = sys.modules.get("torch.utils.data._utils.fetch")
         try:  # shared with the workers, which inherit it by fork
-            recorder.fetch = [multiprocessing.Value(kind, 0) for kind in "dld"]
+            methods = multiprocessing.get_all_start_methods()
+            context = multiprocessing.get_context(methods[0])  # by its name: the script may still choose the default
+            recorder.fetch = [context.Value(kind, 0) for kind in "dld"]
         except OSError:
             return
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
@@ -260,9 +253,11 @@ class TorchHooks:
         def compile_(compiled, *args, **kwargs):
             recorder.compiled += 1
             try:
-                return compiled(*args, **kwargs)
+                result = compiled(*args, **kwargs)
             finally:
                 hooks.hook_again(torch.optim.Optimizer)
+            recorder.module_hooks.compiles(result)
+            return result
 
         replace(torch.nn.Module, "train", make_train)
         cast = getattr(torch, "autocast", None)

@@ -2,44 +2,96 @@
 
 from __future__ import annotations
 
-from ..loops.script_frames import own_place
+import operator
+import sys
+
+from ..loops.progress_series import COUNTS_BYTES
+from ..loops.script_frames import driver, own_place, place_of
 from ..patching import harmless, observe, patch
+
+BYTES = ("b", "ib", "byte", "bytes", "kb", "mb", "kib", "mib")
 
 
 def attach_tqdm(progress, module):
     open_series = harmless(series_of)
 
     def count(bar, n=1):
-        if not getattr(bar, "_costgpu_iterated", False) and isinstance(n, int) and n > 0:
-            progress.step(series_of(progress, bar), min(n, 1000))
+        if getattr(bar, "_costgpu_iterated", False) or not hasattr(n, "__index__") or n <= 0:
+            return
+        series = series_of(progress, bar, sys._getframe(2))
+        series.facts["total"] = length_of(bar)
+        progress.step(series, operator.index(n))
 
     def make_iter(inner):
         def __iter__(bar):
             series = None
             if not getattr(bar, "disable", False) or bar.total is not None:
-                series = open_series(progress, bar, iterated=True)
-            for item in inner(bar):
-                yield item
+                series = open_series(progress, bar, sys._getframe(1), iterated=True)
+            try:
+                for item in inner(bar):
+                    yield item
+                    if series is not None:
+                        progress.step(series)
+            finally:
                 if series is not None:
-                    progress.step(series)
-            if series is not None:
-                series.open = False
+                    series.open = False
 
         return __iter__
 
+    def close(bar):
+        series = getattr(bar, "_costgpu_series", None)
+        if series is not None:
+            series.open = False
+
+    def created(bar, *_, **__):
+        """Where a bar that is not iterated over begins: its life holds the loops that are entered afterwards."""
+        if getattr(bar, "iterable", None) is None:
+            frame, _ = driver(sys._getframe(2))
+            bar._costgpu_made = (place_of(frame), progress.loops_around(frame)) if frame is not None else None
+
     patch(module.tqdm, "__iter__", make_iter)
     observe(module.tqdm, "update", count)
+    observe(module.tqdm, "close", close)
+    observe(module.tqdm, "__init__", created)
 
 
-def series_of(progress, bar, iterated=False):
+def length_of(bar):
+    """How many items the bar is over, without those that it began with; None if it does not say."""
+    if has_length(bar):
+        return len(bar.iterable)
+    total, begun = getattr(bar, "total", None), getattr(bar, "initial", 0) or 0
+    return total - begun if total is not None else None
+
+
+def has_length(bar):
+    try:
+        return len(bar.iterable) >= 0
+    except Exception:  # noqa: BLE001 - no iterable, or one without a length
+        return False
+
+
+def series_of(progress, bar, frame, iterated=False):
     series = getattr(bar, "_costgpu_series", None)
     if series is not None:
         return series
-    place = own_place()
+    own, library = driver(frame)
+    made = getattr(bar, "_costgpu_made", None)
+    place = made[0] if made else place_of(own) if own is not None else own_place()
     outer = [one for one in progress.series if one.source == "tqdm" and one.open and one.label != place]
     label, unit = outer[-1].label if outer else "", str(getattr(bar, "unit", "it"))
-    series = progress.open("tqdm", unit, None, key=("tqdm", place), may_stop=False, outer=label)
-    series.facts["total"] = getattr(bar, "total", None)
+    key = ("tqdm", place, library)
+    again = key in progress.keyed
+    around = made[1] if made else progress.loops_around(own) if own is not None and not again else []
+    series = progress.open("tqdm", unit, None, key=key, around=around, may_stop=False, outer=label)
+    series.label = place
+    series.facts["total"], series.facts["told"] = length_of(bar), not has_length(bar)
+    series.facts["description"] = str(getattr(bar, "desc", None) or "").strip(" :")[:80]
+    if library:
+        series.setup = "it is {}'s own".format(library)
+    elif unit.lower() in BYTES or (getattr(bar, "unit_scale", False) and getattr(bar, "unit_divisor", 0) == 1024):
+        series.setup = COUNTS_BYTES
+    elif own is not None and iterated and not again:
+        series.facts["may_stop_at"] = progress.exits_of(own)
     bar._costgpu_series = series
     bar._costgpu_iterated = iterated
     return series

@@ -1,7 +1,4 @@
-"""What may end a loop (comparisons with their counters, tests that follow none), and how far it has come.
-
-How far: by its counter, or by the item that it is at, for a loop that no framework counts.
-"""
+"""What may end a loop: comparisons with their counters, and tests that follow none."""
 
 from __future__ import annotations
 
@@ -9,115 +6,275 @@ import ast
 import math
 
 from ..record import Counter
-from .safe_eval import Evaluator, dotted, is_none
-from .source import assigns, encloses_any, increment, is_bool, own_statements, unconditional
+from .exit_paths import STOPPING, AnyOf, Way, function_exits, product, ways_out
+from .loop_position import NEGATED
+from .source import assigns, encloses, encloses_any, increment, own_statements
+from .syntax import dotted, is_none
 
 COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 CLOCK_NAMES = ("time.time", "time.perf_counter", "time.monotonic", "perf_counter", "timer")
 NUMBER_CHECKS = ("isnan", "isfinite", "isinf")
 SETTINGS_NAMES = ("arg", "opt", "cfg", "conf", "hparam", "param", "flag", "setting", "hp")
-MOST_ITEMS = 100000
-NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+FIXED_CALLS = ("int", "float", "bool", "min", "max", "abs", "round", "getattr")
 
 
 def find_exits(record, loop, place):
     """Adds the bounds and early exits of a loop to its record."""
+    try:
+        ways, assigned = ways_out(loop, place.line)
+    except RecursionError:
+        record["early_exit"].append({"line": loop.lineno, "test": "…", "clock": False})
+        return
+    constants = Constants(loop, place)
     if isinstance(loop, ast.While) and record["trips"] is None:
-        for clause in loop.test.values if is_bool(loop.test, ast.And) else [loop.test]:
-            add_exit(record, clause, loop, loop, place, "while")
-    for statement in own_statements(loop.body):
-        if isinstance(statement, ast.If):
-            find_conditional_exit(record, statement, loop, place)
+        ways.insert(0, Way("while", loop, [(loop.test, False)], loop, False))
+    for way in ways:
+        if record["trips"] in (None, "inf") and read_to_the_end(record, way, loop, place):
+            continue
+        try:
+            alternatives = product(way.tests, assigned, 0)
+        except ValueError:
+            record["early_exit"].append(early_exit(way, way.tests, place))
+            continue
+        alternatives = [tests for tests in map(constants.open_tests, alternatives) if tests is not None]
+        if way.how == "while" and not alternatives:
+            record["trips"] = "inf"
+        for tests in alternatives:
+            add_exit(record, way, tests, loop, place, constants)
+    if not record["library"]:
+        add_exits_of_functions(record, loop, place)
 
 
-def find_conditional_exit(record, statement, loop, place):
-    """`if TEST: break` (of this loop) or `return`."""
-    leaves = None
-    for inner in unconditional(statement.body):
-        if isinstance(inner, ast.Return) and place.live.f_code.co_name != "<module>":
-            leaves = "return"
-        elif isinstance(inner, ast.Break) and breaks(inner, loop):
-            leaves = "break"
-    if leaves is None or encloses_any(statement.body, place.line):
-        return
-    for clause in statement.test.values if is_bool(statement.test, ast.Or) else [statement.test]:
-        if is_bool(clause, ast.And):  # `limit is not None and step >= limit`: the switches that are on drop out
-            switches = [(part, constant_truth(part, loop, place)) for part in clause.values]
-            if any(truth is False for _, truth in switches):
-                continue
-            open_ = [part for part, truth in switches if truth is not True]
-            clause = open_[0] if len(open_) == 1 else clause
-        add_exit(record, clause, statement, loop, place, leaves)
+def add_exits_of_functions(record, loop, place):
+    """Adds the exits of the program in functions of this file that the loop calls by name."""
+    exits = function_exits(place.source)
+    for node in own_statements(loop.body) if exits else ():
+        way = exits.get(dotted(node.func).rsplit(".", 1)[-1]) if isinstance(node, ast.Call) else None
+        if way is not None:
+            add_foreign_exit(record, way, place)
 
 
-def breaks(statement, loop):
-    """Whether a `break` leaves `loop` and not a loop inside it."""
-    inner = [node for node in own_statements(loop.body) if isinstance(node, (ast.For, ast.While, ast.AsyncFor))]
-    return not any(child is statement for node in inner for child in own_statements(node.body))
+def add_foreign_exit(record, way, place):
+    """Adds an exit of another function than the loop's: an early one, since its counters live elsewhere."""
+    found = early_exit(way, way.tests, place)
+    if found not in record["early_exit"] and not any(name in found["test"] for name in NUMBER_CHECKS):
+        record["early_exit"].append(found)
 
 
-def add_exit(record, clause, statement, loop, place, how):
-    """One test that ends the loop: a bound if it compares two numbers, else an early exit."""
-    text = place.source.segment(clause)
-    if any(name in text for name in NUMBER_CHECKS):
-        return
-    early = {"line": statement.lineno, "test": text, "clock": any(name in text for name in CLOCK_NAMES)}
-    plain = isinstance(clause, ast.Compare) and len(clause.ops) == 1 and type(clause.ops[0]) in COMPARE
-    if early["clock"] or not plain:
-        if early["clock"] or how == "while" or constant_truth(clause, loop, place) is not False:
-            record["early_exit"].append(early)
-        return
-    sides = (clause.left, clause.comparators[0])
+def read_to_the_end(record, way, loop, place):
+    """`while True: try: x = next(it) / except StopIteration: break`: as often as `it = iter(data)` has items."""
+    if way.home is not loop or [dotted(test) for test, _ in way.tests if isinstance(test, ast.AST)] != [
+        "StopIteration"
+    ]:
+        return False
+    calls = [node for statement in own_statements(loop.body) for node in [statement] if isinstance(node, ast.Call)]
+    read = {dotted(call.args[0]) for call in calls if dotted(call.func) == "next" and len(call.args) == 1}
+    made = [
+        node.value.args[0]
+        for node in own_statements(place.scope.body)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and dotted(node.value.func) == "iter"
+        and len(node.value.args) == 1
+        and read == {dotted(target) for target in node.targets}
+    ]
+    if len(made) != 1 or encloses_any(loop.body, made[0].lineno):
+        return False
     try:
-        left, right = [place.evaluator.number(side) for side in sides]
-    except Exception:  # noqa: BLE001 - not numbers, or not safe to evaluate
+        record["trips"] = place.evaluator.trips(made[0])
+    except Exception:  # noqa: BLE001 - what it is over does not say how long it is
+        return False
+    return True
+
+
+def add_exit(record, way, tests, loop, place, constants):
+    """One way out: a bound if it is one comparison of numbers, else an early exit."""
+    early = early_exit(way, tests, place)
+    if any(name in early["test"] for name in NUMBER_CHECKS):
+        return
+    if way.with_step and not tests and encloses(way.node, place.line):
+        return  # it is on its way out here: `if found: return train()`
+    if not tests and not way.with_step and way.how in ("break", "return") and way.home is loop:
+        if not any(isinstance(node, ast.Continue) for node in own_statements(loop.body)):
+            record["trips"] = min(1, record["trips"]) if isinstance(record["trips"], (int, float)) else 1
+            return
+    rare = [test for test in tests if not periodic(*test)]  # tested every so often only
+    found = bound_of(way, rare[0], loop, place, constants) if len(rare) == 1 and not early["clock"] else None
+    if found is not None:
+        found["loose"] = len(rare) < len(tests)
+        record["bounds"].append(found)
+    else:
         record["early_exit"].append(early)
-        return
-    record["bounds"].append(
-        {
-            "how": how,
-            "line": statement.lineno,
-            "test": text,
-            "operator": COMPARE[type(clause.ops[0])],
-            "left": left if math.isfinite(left) else "inf",
-            "right": right if math.isfinite(right) else "inf",
-            "counters": [counter(side, loop, place) for side in sides],
-            "step_line": place.line,
-        }
-    )
 
 
-def constant_truth(clause, loop, place):
-    """The truth of a switch that the loop never assigns (args.dry_run, `limit is None`); else None."""
-    stored = {
-        dotted(n)
-        for s in own_statements(loop.body)
-        for n in ast.walk(s)
-        if isinstance(n, (ast.Name, ast.Attribute)) and isinstance(n.ctx, ast.Store)
-    }
-    subject, negate, about_none = clause, False, False
-    if isinstance(subject, ast.UnaryOp) and isinstance(subject.op, ast.Not):
-        subject, negate = subject.operand, True
-    elif isinstance(subject, ast.Compare) and isinstance(subject.ops[0], (ast.Is, ast.IsNot)):
-        if not is_none(subject.comparators[0]):
+def periodic(test, truth):
+    """Whether this is `n % every == 0`."""
+    remainder = test.left if isinstance(test, ast.Compare) else test
+    wanted = isinstance(test.ops[0], ast.Eq) if isinstance(test, ast.Compare) else False
+    return isinstance(remainder, ast.BinOp) and isinstance(remainder.op, ast.Mod) and truth is wanted
+
+
+def early_exit(way, tests, place):
+    text = " and ".join(("" if truth else "not ") + words_of(test, place) for test, truth in tests)
+    text = text or place.source.segment(way.node)
+    return {"line": way.node.lineno, "test": text, "clock": any(name in text for name in CLOCK_NAMES)}
+
+
+def words_of(test, place):
+    return "…" if isinstance(test, AnyOf) else place.source.segment(test)
+
+
+def bound_of(way, test, loop, place, constants):
+    """A comparison that ends the loop, if it is one of two numbers that can be read; else None."""
+    test, truth = test
+    if isinstance(test, (ast.Name, ast.Attribute)):  # `while left:` counts down to nothing
+        sides, operator = (test, ast.copy_location(ast.Constant(value=0), test)), "!="
+        if isinstance(read_number(test, place), bool):
             return None
-        negate, about_none, subject = isinstance(subject.ops[0], ast.IsNot), True, subject.left
-    if not isinstance(subject, (ast.Name, ast.Attribute)) or dotted(subject) in stored:
+    elif isinstance(test, ast.Compare) and type(test.ops[0]) in COMPARE:
+        sides, operator = (test.left, test.comparators[0]), COMPARE[type(test.ops[0])]
+    else:
         return None
-    evaluator = place.evaluator
-    if isinstance(subject, ast.Attribute) and not about_none and not is_settings(subject.value, evaluator):
-        return None  # an object's flag may be raised by its methods
+    walrus = next((side for side in sides if isinstance(side, ast.NamedExpr)), None)
+    sides = tuple(side.target if side is walrus else side for side in sides)
+    sides, (left, right) = without_offsets(sides, [read_number(side, place) for side in sides], constants)
+    if left is None or right is None:
+        return None
+    if truth is (way.how == "while"):
+        operator = NEGATED[operator]  # of a `while` it is the test to go on
+    counters = [counter(side, loop, place, constants) for side in sides]
+    if walrus is not None:
+        raised_in_test(counters[sides.index(walrus.target)], walrus, way, loop)
+    latched = not any(encloses(asked, test.lineno) for asked, _ in way.tests if isinstance(asked, ast.AST))
+    line = loop.lineno if way.how == "while" else way.node.lineno if latched else test.lineno
+    return {
+        "how": "return" if way.how == "exit" else way.how,
+        "line": line,
+        "test": place.source.segment(test),
+        "operator": operator,
+        "left": left if math.isfinite(left) else "inf",
+        "right": right if math.isfinite(right) else "inf",
+        "counters": counters,
+        "step_line": place.line,
+        "home": way.home.lineno,
+        "everywhere": way.how == "exit",
+        "latched": latched,
+        "loose": False,
+    }
+
+
+def without_offsets(sides, values, constants):
+    """`n + 1 >= limit` as `n >= limit - 1`: the counter itself on its side."""
+    plain, numbers = list(sides), list(values)
+    for here, other in ((0, 1), (1, 0)):
+        side = plain[here]
+        if isinstance(side, ast.BinOp) and isinstance(side.op, (ast.Add, ast.Sub)) and None not in numbers:
+            offset = read_number(side.right, constants.place) if constants.fixed(side.right) else None
+            if offset is not None and isinstance(side.left, (ast.Name, ast.Attribute)):
+                by = offset if isinstance(side.op, ast.Add) else -offset
+                plain[here], numbers[here], numbers[other] = side.left, numbers[here] - by, numbers[other] - by
+    return tuple(plain), numbers
+
+
+def raised_in_test(counter, walrus, way, loop):
+    """`while (n := n + 1) < limit`: the counter is raised where it is tested."""
+    value = walrus.value
+    if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+        if dotted(value.left) == walrus.target.id and isinstance(value.right, ast.Constant):
+            by = value.right.value
+            counter["increment"] = by if isinstance(value.op, ast.Add) else -by
+            counter["increment_line"] = -1 if way.how == "while" else walrus.lineno - 0.5  # before its own test
+            counter["loop_line"] = way.home.lineno
+
+
+def read_number(node, place):
     try:
-        truth = evaluator.value(subject) is None if about_none else evaluator.truth(subject)
-        return truth != negate
-    except Exception:  # noqa: BLE001 - not a plain switch
+        return place.evaluator.number(node)
+    except Exception:  # noqa: BLE001 - not a number, or not safe to evaluate
         return None
+
+
+class Constants:
+    """Which tests cannot change while the loops of this frame go on, and how they come out."""
+
+    def __init__(self, loop, place):
+        self.place = place
+        outermost = (place.loops() or [loop])[0]
+        nodes = [
+            node for node in own_statements([outermost, loop]) if isinstance(getattr(node, "ctx", None), ast.Store)
+        ]
+        self.stored = {dotted(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
+        self.stored |= {dotted(node.value) + "[]" for node in nodes if isinstance(node, ast.Subscript)}
+        self.changed = place.source.attributes_changed()
+        self.shared = place.source.names_shared()
+
+    def open_tests(self, tests):
+        """The tests that are not settled; None if one of them never comes out as it must."""
+        left = []
+        for test, truth in tests:
+            settled = self.truth(test)
+            if settled is None:
+                if not any(same(test, other) and truth is also for other, also in left):
+                    left.append((test, truth))
+            elif settled is not truth:
+                return None
+        return left
+
+    def truth(self, test):
+        if isinstance(test, AnyOf) or not self.fixed(test):
+            return None
+        try:
+            return self.place.evaluator.truth(test)
+        except Exception:  # noqa: BLE001 - not a plain switch
+            return None
+
+    def number(self, node, sign=1):
+        """The value of an expression that cannot change, times a sign; None if it can."""
+        value = read_number(node, self.place) if self.fixed(node) else None
+        return None if value is None else sign * value
+
+    def fixed(self, node):
+        """Whether an expression is made of constants, of names that no loop here assigns, and of settings."""
+        if isinstance(node, ast.Constant):
+            return True
+        if isinstance(node, ast.Name):
+            return node.id not in self.stored and node.id not in self.shared
+        if isinstance(node, ast.Attribute):
+            if dotted(node) in self.stored or not self.fixed(node.value):
+                return False
+            flag = any(word in node.attr.lower() for word in STOPPING)  # which a callback in another file may raise
+            return is_settings(node.value, self.place.evaluator) or (
+                node.attr not in self.changed and dotted(node.value) in ("self", "cls") and not flag
+            )
+        if isinstance(node, ast.Subscript):
+            plain = self.fixed(node.value) and dotted(node.value) + "[]" not in self.stored
+            return plain and is_settings(node.value, self.place.evaluator)
+        if isinstance(node, ast.Call):
+            if isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+                return is_settings(node.func.value, self.place.evaluator) and self.fixed(node.func.value)
+            return dotted(node.func) in FIXED_CALLS and all(map(self.fixed, node.args))
+        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
+            inside = [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
+            return all(map(self.fixed, inside)) or self.about_none(node)
+        return False
+
+    def about_none(self, node):
+        """`self.limit is None`: an object that is there stays there."""
+        if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            return False
+        subject = node.left
+        return is_none(node.comparators[0]) and dotted(subject) not in self.stored and "?" not in dotted(subject)
+
+
+def same(one, other):
+    return one is other or (
+        isinstance(one, ast.AST) and isinstance(other, ast.AST) and ast.dump(one) == ast.dump(other)
+    )
 
 
 def is_settings(node, evaluator):
     """Whether an expression names a bag of settings (args, cfg, self.config), which nobody changes while training."""
-    if dotted(node).rsplit(".", 1)[-1].lower().startswith(SETTINGS_NAMES):
+    if any(part.startswith(SETTINGS_NAMES) for part in dotted(node).lower().split(".")):
         return True
     try:
         return type(evaluator.value(node)).__name__ in ("Namespace", "SimpleNamespace", "module")
@@ -125,11 +282,20 @@ def is_settings(node, evaluator):
         return False
 
 
-def counter(side, loop, place) -> Counter:
+def counter(side, loop, place, constants) -> Counter:
     """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
     source = place.source
-    text = source.segment(side)
-    found = Counter(text=text, increment=None, increment_line=None, loop_line=None, reset_line=None, targets=[])
+    text = str(side.value) if isinstance(side, ast.Constant) else source.segment(side)
+    found = Counter(
+        text=text,
+        increment=None,
+        increment_line=None,
+        loop_line=None,
+        reset_line=None,
+        targets=[],
+        with_step=False,
+        unsteady=False,
+    )
     names = {n.id for n in ast.walk(side) if isinstance(n, ast.Name)}
     enclosing, around = source.loops(place.scope, loop.body[0].lineno), place.loops()
     for candidate in [*enclosing, *around]:
@@ -137,93 +303,47 @@ def counter(side, loop, place) -> Counter:
             if names & {n.id for n in ast.walk(candidate.target) if isinstance(n, ast.Name)}:
                 found["targets"].append(candidate.lineno)
     for candidate in around or enclosing:
-        for statement in candidate.body:
-            step = increment(statement, text, source)
-            if step is not None:
-                found["increment"], found["increment_line"] = step, statement.lineno
-                found["loop_line"] = candidate.lineno
+        for statement, when in sorted_out(candidate.body, place.line, constants):
+            added = increment(statement, text, source)
+            step = constants.number(*added) if added is not None else None
+            if step is not None and when != "sometimes" and found["increment"] is None:
+                found["increment"], found["increment_line"] = step, line_of(statement, candidate, place.line)
+                found["loop_line"], found["with_step"] = candidate.lineno, when == "with step"
+            elif added is not None:
+                found["unsteady"] |= when == "sometimes"
             elif assigns(statement, text, source):
                 found["reset_line"] = candidate.lineno
+                found["unsteady"] |= when == "sometimes"
     return found
 
 
-def position(record, node, place):
-    """Iterations of the loop in all, and so far (None for what cannot be read); whether it may end earlier."""
-    counted = [of_counter(bound, record, node, place) for bound in record["bounds"]]
-    early = bool(record["early_exit"]) or None in counted
-    if record["kind"] == "while":
-        trips, at = min((one for one in counted if one is not None), default=(None, None))
-        return trips, at, early
-    trips = record["trips"]
-    if record["index"] is not None and record["stride"]:
-        return trips, (record["index"] - record["start"]) / record["stride"], early
-    try:
-        return trips, of_item(node, place.evaluator), early
-    except Exception:  # noqa: BLE001 - objects of the user's may raise anything when they are looked at
-        return trips, None, early
+def line_of(statement, loop, line):
+    """The line of an increment; half a line off where the step is on it, too: `step(); n += 1`."""
+    if statement.lineno != line:
+        return statement.lineno
+    calls = [node for node in own_statements(loop.body) if isinstance(node, ast.Call) and encloses(node, line)]
+    after = any(node.col_offset < statement.col_offset for node in calls)
+    return line + 0.5 if after else line - 0.5
 
 
-def of_counter(bound, record, node, place):
-    """Of `while t < n` with `t += 1`, and of `if t == n: break`: in all and so far; None if it does not count."""
-    sides = [
-        side
-        for side in (0, 1)
-        if isinstance(bound["counters"][side]["increment"], (int, float))
-        and bound["counters"][side]["loop_line"] == record["line"]
-    ]
-    values = (bound["left"], bound["right"])
-    if len(sides) != 1 or "inf" in values:
-        return None
-    counter = bound["counters"][sides[0]]
-    if counter["reset_line"] == record["line"]:
-        return None  # set back inside the loop
-    step, now, limit = counter["increment"], values[sides[0]], values[1 - sides[0]]
-    operator = bound["operator"] if bound["how"] == "while" else NEGATED[bound["operator"]]
-    if sides[0] == 1:
-        operator = MIRRORED[operator]
-    start = assigned_before(place.scope, counter["text"], node.lineno, place.source)
-    if start is None:
-        if step < 0:
-            return None
-        start = 1 if operator == "<=" and now >= 1 else 0
-    if not step or operator not in (("<", "<=", "!=") if step > 0 else (">", ">=", "!=")):
-        return None
-    span = (limit - start) / step
-    trips = math.floor(span + 1e-9) + 1 if operator in ("<=", ">=") else math.ceil(span - 1e-9)
-    return (trips, (now - start) / step) if trips > 0 else None
-
-
-def assigned_before(scope, text, line, source):
-    """The number that the last `text = 0` before a line assigns; None if there is none, or it is no constant."""
-    last, value = 0, None
-    for statement in own_statements(scope.body):
-        if not isinstance(statement, ast.Assign) or not last <= statement.lineno < line:
-            continue
-        for target in statement.targets:
-            pairs = [(target, statement.value)]
-            if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
-                pairs = list(zip(target.elts, statement.value.elts))
-            for name, given in pairs:
-                if source.segment(name) == text:
-                    last = statement.lineno
-                    number = given.value if isinstance(given, ast.Constant) else None
-                    value = number if type(number) in (int, float) else None
-    return value
-
-
-def of_item(node, evaluator):
-    """Where in a list (tuple, dict, array) the item is that the loop is at; None unless it is there once."""
-    over, target = node.iter, node.target
-    while isinstance(over, ast.Call) and over.args and dotted(over.func) in Evaluator.WRAPPERS - {"reversed", "sorted"}:
-        over = over.args[0]
-    if not isinstance(target, ast.Name):
-        return None
-    values, item = evaluator.value(over), evaluator.name(target.id)
-    if isinstance(values, (list, tuple, dict)) and len(values) <= MOST_ITEMS:
-        places = [place for place, one in enumerate(values) if one is item]
-    elif getattr(values, "ndim", None) == 1 and hasattr(item, "item") and len(values) <= MOST_ITEMS:
-        wanted = item.item()
-        places = [place for place, one in enumerate(values.tolist()) if one == wanted]
-    else:
-        return None
-    return places[0] if len(places) == 1 else None
+def sorted_out(body, line, constants, when="always"):
+    """The statements of a loop's body but for those of inner loops, and whether they run always, at times, or per step."""
+    for place, statement in enumerate(body):
+        if isinstance(statement, ast.If):
+            truth = constants.truth(statement.test)
+            for branch, wanted in ((statement.body, True), (statement.orelse, False)):
+                if truth is None:
+                    inside = "with step" if encloses_any(branch, line) and when != "sometimes" else "sometimes"
+                    yield from sorted_out(branch, line, constants, inside)
+                elif truth is wanted:
+                    yield from sorted_out(branch, line, constants, when)
+            if truth is None and when != "sometimes" and isinstance(statement.body[-1], ast.Continue):
+                when = "with step" if encloses_any(body[place + 1 :], line) else "sometimes"
+        elif isinstance(statement, (ast.With, ast.AsyncWith)) or statement.__class__.__name__ in ("Try", "TryStar"):
+            yield from sorted_out(statement.body, line, constants, when)
+            for part in ("orelse", "finalbody"):
+                yield from sorted_out(getattr(statement, part, []), line, constants, when)
+            for handler in getattr(statement, "handlers", []):
+                yield from sorted_out(handler.body, line, constants, "sometimes")
+        else:
+            yield statement, when

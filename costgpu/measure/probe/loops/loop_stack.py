@@ -9,11 +9,15 @@ import sys
 
 from ..record import Loop
 from .call_binding import generator_trips
-from .loop_exits import find_exits, position
-from .safe_eval import FOREVER, Evaluator, Unknown, dotted
+from .exit_paths import function_exits
+from .loop_exits import add_foreign_exit, find_exits
+from .loop_position import position
+from .safe_eval import FOREVER, Evaluator, Unknown
 from .script_frames import PROBE_ROOT, outwards
 from .source import Source, depends_on_outer, encloses_any, is_bool, literal_values, own_statements
+from .syntax import dotted
 
+OUTERMOST = ("run_script", "run_child")  # our functions that call the script; a loop that starts ranks is no repetition
 COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<genexpr>", "<dictcomp>")
 
 
@@ -45,7 +49,7 @@ class LoopStack:
         found = []
         for live in outwards(frame):
             path = live.f_code.co_filename
-            if path.startswith(PROBE_ROOT) and live.f_code.co_name == "run_script":
+            if path.startswith(PROBE_ROOT) and live.f_code.co_name in OUTERMOST:
                 break
             if not path.startswith((self.torch_root, PROBE_ROOT)) and "runpy" not in path:
                 found.append(live)
@@ -68,11 +72,26 @@ class LoopStack:
                 continue
             place = Place(live, holder, source, scope, depth, self.torch)
             if not comprehension:
+                if loops and not loops[-1]["library"] and not self.is_library(live.f_code.co_filename):
+                    way = function_exits(source).get(live.f_code.co_name)
+                    if way is not None:
+                        add_foreign_exit(loops[-1], way, place)
                 loops += [self.loop(node, place) for node in place.loops()]
             if comprehension or sys.version_info >= (3, 12):
                 loops += [self.generator(node.iter, place) for node in source.comprehension(scope, live.f_lineno)]
         forget_shadowed(loops)
         return loops
+
+    def exit_at(self, frame):
+        """What may end the loop whose head is drawing an item in this frame, in words; empty for nothing."""
+        source = Source.of(frame.f_code.co_filename)
+        scope = source.scope(frame.f_code) if source is not None else None
+        place = Place(frame, frame, source, scope, 0, self.torch) if scope is not None else None
+        for node in source.heads_at(scope, frame.f_lineno) if place is not None else ():
+            loop = self.loop(node, place)
+            for one in (*loop["early_exit"], *loop["bounds"]):
+                return "line {}: {}".format(one["line"], one["test"])
+        return ""
 
     def generator(self, over, place):
         """A loop of a comprehension."""

@@ -11,21 +11,20 @@ import threading
 from array import array
 
 from ..op_tracer import clock
+from ..patching import harmless
 from ..record import SeriesRecord, Snapshot, Told
+from .later_fits import later_fits
+from .prospects import USES_OPTIMIZERS, Prospects
 from .script_frames import library_loops, own_place
 
 RANKS = {"keras": 0, "tensorflow": 1, "jax": 2, "xgboost": 3, "lightgbm": 3, "catboost": 3, "sklearn": 4, "tqdm": 8}
 TRAINS = 5  # ranks below it are training; the others only may be
-# Whoever imports one of these will probably train with it: then a bar or a loop before it is not what counts.
-TRAINERS = ("torch", "keras", "tensorflow", "jax", "xgboost", "lightgbm", "sklearn", "catboost")
 MOST_TIMES, MOST_EVENTS, MOST_SERIES = 20000, 5000, 20
 ENOUGH_STEPS, LEAST_STEPS = 5, 3
+MOST_AT_ONCE = 1000  # times that are kept of steps that are told together
+LOOKS_AHEAD = (1, 3)  # steps at which the source is read for what is still to come
+COUNTS_BYTES = "it counts bytes"
 SNAPSHOT_AT = {1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025, 4097, 16385, 65537}
-
-
-def trains():
-    """Whether something has been imported that trains, and whose steps will be seen."""
-    return any(name in sys.modules for name in TRAINERS)
 
 
 def is_snapshot_due(steps):
@@ -42,10 +41,13 @@ class Series:
 
     def __init__(self, source, unit, total, facts, around):
         self.source, self.unit, self.total, self.facts, self.around = source, unit, total, facts, around
-        self.rank = RANKS[source]
+        # what is trained here and then used is for the training
+        self.rank = RANKS[source] + (0.5 if facts.get("inference") else 0.0)
         self.opened, self.last = clock(), None
         self.label, self.open, self.openings = own_place(), True, 1
         self.steps, self.seconds, self.special, self.events = 0, array("d"), {}, {}
+        self.later = []  # fits that the script will make afterwards
+        self.setup = ""  # why this is no more than preparation: who drives it, or what it does
         self.busy = 0.0  # all intervals together, also those that are not kept
         self.lead = 0.0  # from the opening to the first step
         self.snapshots = []
@@ -55,7 +57,7 @@ class Series:
             self.lead += now - self.opened if not self.steps else 0.0
         else:
             self.busy += now - self.last
-            for _ in range(steps if len(self.seconds) < MOST_TIMES else 0):
+            for _ in range(min(steps, MOST_AT_ONCE) if len(self.seconds) < MOST_TIMES else 0):
                 self.seconds.append((now - self.last) / steps)
             if self.events:
                 self.special[len(self.seconds) - 1] = self.events
@@ -67,6 +69,15 @@ class Series:
         """Of two series, the one still open counts, then the one that most of the time went to."""
         busy = self.facts.get("busy")
         return (self.open, busy if busy is not None else self.busy + self.lead)
+
+    @property
+    def all_seconds(self):
+        busy = self.facts.get("busy")
+        return busy if busy is not None else self.busy + self.lead
+
+    @property
+    def after(self):
+        return clock() - (self.last or self.opened)
 
     def record(self):
         found = {name: getattr(self, name) for name in SeriesRecord.__annotations__}
@@ -81,9 +92,10 @@ class ProgressTracker:
     def __init__(self, recorder):
         self.recorder = recorder
         self.series, self.keyed = [], {}
+        self.prospects = None
         self.lock = threading.RLock()
 
-    def open(self, source, unit, total, key, **facts):
+    def open(self, source, unit, total, key, around=None, **facts):
         """A series, or the one of this key again: the second fit of the same kind at the same place goes on with it."""
         with self.lock:
             known = self.keyed.get(key)
@@ -91,7 +103,9 @@ class ProgressTracker:
                 known.open, known.last = True, None
                 known.openings += 1
                 return known
-            made = self.keyed[key] = Series(source, unit, total, facts, self.loops_around())
+            made = self.keyed[key] = Series(
+                source, unit, total, facts, self.loops_around() if around is None else around
+            )
             self.series.append(made)
             return made
 
@@ -100,16 +114,23 @@ class ProgressTracker:
         with self.lock:
             series.events[kind] = series.events.get(kind, 0.0) + seconds
 
-    def loops_around(self):
+    def loops_around(self, frame=None):
         """The script's own loops around this place, outermost first."""
         try:
-            loops = self.recorder.plain_loop_stack().snapshot(sys._getframe(2), own=True)
+            loops = self.recorder.plain_loop_stack().snapshot(frame or sys._getframe(2), own=True)
         except Exception:  # noqa: BLE001 - only a help for the total
             return []
         for loop in loops:
-            if loop["trips"] is None:
+            if loop["trips"] in (None, "inf") and loop["position"][0] is not None:
                 loop["trips"] = loop["position"][0]
         return loops + library_loops()
+
+    def exits_of(self, frame):
+        """``line 12: loss < 0.1``: what may end the loop whose head draws from a bar here; empty for nothing."""
+        try:
+            return self.recorder.plain_loop_stack().exit_at(frame)
+        except Exception:  # noqa: BLE001 - only a help for the total
+            return ""
 
     def take_snapshot(self, series, frame):
         """The loops around a step that no framework counts."""
@@ -125,6 +146,8 @@ class ProgressTracker:
             return
         with self.lock:
             series.step(now, steps)
+            if series.rank < TRAINS and series.steps in LOOKS_AHEAD:
+                series.later = harmless(later_fits)(sys._getframe(1)) or []
             if frame is not None and is_snapshot_due(series.steps):
                 self.take_snapshot(series, frame)
             if recorder.first_step is None and self.counts(series):
@@ -137,11 +160,29 @@ class ProgressTracker:
 
     def counts(self, series):
         """Whether this may be what the script is for."""
-        return series.rank < TRAINS or not trains()
+        return not series.setup and (series.rank < TRAINS or not self.awaits_training())
+
+    def awaits_training(self):
+        """Whether what a framework does will be what counts: a bar or a loop is then only what comes before it."""
+        return self.recorder.computes_with_torch() or self.read_sources().await_training()
+
+    def names_training(self):
+        """Whether the script may make use of an optimizer; it may only have loaded a checkpoint into it."""
+        own = self.read_sources()
+        return bool((own.names - own.defined) & USES_OPTIMIZERS)
+
+    def read_sources(self):
+        if self.prospects is None:
+            self.prospects = Prospects()
+        return self.prospects
+
+    def transfers(self):
+        """Whether a bar that counts bytes is going on: the loop that it is in is no work either."""
+        return any(one.open and one.setup == COUNTS_BYTES for one in self.series)
 
     def leading(self):
-        """The series that says the most of what the script does; None without one that has stepped."""
-        stepped = [one for one in self.ranked() if one.steps]
+        """The series that says the most of what the script does; None without one that has stepped and may count."""
+        stepped = [one for one in self.ranked() if one.steps and self.counts(one)]
         return stepped[0] if stepped else None
 
     def keras_length(self) -> Told | None:
@@ -163,7 +204,7 @@ class ProgressTracker:
         if first is None or (recorder.phase is not None and recorder.phase.anchors > 1):
             return False
         leader = self.leading()
-        if leader is None or not self.counts(leader):
+        if leader is None:
             return False
         if steps:
             return leader.steps > steps
@@ -177,4 +218,13 @@ class ProgressTracker:
             return [one.record() for one in self.ranked() if one.steps or one.open][:MOST_SERIES]
 
     def ranked(self):
-        return sorted(self.series, key=lambda one: (one.rank, [-part for part in one.weight]))
+        found = sorted(self.series, key=lambda one: (bool(one.setup), one.rank, [-part for part in one.weight]))
+        training = [one for one in found if not one.facts.get("inference") and one.rank < TRAINS]
+        trained = sum(one.all_seconds for one in training)
+        latest = max((one.last or one.opened for one in training), default=0.0)
+        if not any(one.open and one.unit != "round" and not one.facts.get("inference") for one in found):
+            # what took most of the time once nothing trains any more: predictions with what was trained quickly
+            used = [one for one in found if one.facts.get("inference") and one.all_seconds > trained]
+            used = [one for one in used if one.opened >= latest]  # else they belong to what trains again and again
+            found = used + [one for one in found if one not in used]
+        return found

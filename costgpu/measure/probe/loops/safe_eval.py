@@ -5,7 +5,13 @@ import builtins
 import math
 import types
 
+from .folder_files import count_files, reads_folder
+from .source import Source
+from .syntax import dotted, is_docstring, is_none
+
 PLAIN = (int, float, str, bool, type(None))
+SETTINGS_PACKAGES = ("omegaconf", "ml_collections", "easydict", "addict", "box", "munch", "yacs")
+MOST_DEEP = 4  # properties that read properties
 FOREVER = 10**9  # a trip count of this size means "until stopped"
 
 
@@ -38,7 +44,7 @@ class Evaluator:
     PURE = frozenset("range len int float min max abs round sum bool math.ceil math.floor".split())
 
     def __init__(self, local, globals_, torch=None):
-        self.local, self.globals, self.torch = local, globals_, torch
+        self.local, self.globals, self.torch, self.depth = local, globals_, torch, 0
 
     def name(self, name):
         for space in (self.local, self.globals, vars(builtins)):
@@ -59,8 +65,10 @@ class Evaluator:
             if isinstance(index, ast.Slice):
                 parts = [None if n is None else self.value(n) for n in (index.lower, index.upper, index.step)]
                 return range(*slice(*parts).indices(len(base)))
-            if isinstance(base, (dict, list, tuple)) or (
-                isinstance(node.value, ast.Attribute) and hasattr(base, "shape")
+            if (
+                isinstance(base, (dict, list, tuple))
+                or package_of(base) in SETTINGS_PACKAGES
+                or (isinstance(node.value, ast.Attribute) and hasattr(base, "shape"))
             ):
                 return base[self.value(index)]
             raise Unknown("subscript")
@@ -74,6 +82,19 @@ class Evaluator:
             return self.value(node.body if self.truth(node.test) else node.orelse)
         if isinstance(node, ast.Call):
             return self.call(node)
+        if isinstance(node, ast.NamedExpr):
+            return self.value(node.target)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return not self.truth(node.operand)
+        if isinstance(node, ast.BoolOp):
+            wanted = isinstance(node.op, ast.Or)
+            return wanted if any(self.truth(part) is wanted for part in node.values) else not wanted
+        if (
+            isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], (ast.Is, ast.IsNot))
+            and is_none(node.comparators[0])
+        ):
+            return (self.value(node.left) is None) is isinstance(node.ops[0], ast.Is)
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in self.COMPARE:
             left, right = self.value(node.left), self.value(node.comparators[0])
             if isinstance(left, PLAIN) and isinstance(right, PLAIN):
@@ -84,8 +105,19 @@ class Evaluator:
         # A property runs the user's code: only plain attributes, and the sizes of tensors, are read.
         found = getattr(type(base), name, None)
         if isinstance(found, property) and package_of(base) not in ("torch", "numpy", "pathlib"):
-            raise Unknown("property " + name)
+            return self.read_property(base, found.fget)
         return getattr(base, name)
+
+    def read_property(self, base, getter):
+        """A property of one `return`: what it would say, from its source."""
+        source = Source.of(getattr(getattr(getter, "__code__", None), "co_filename", ""))
+        scope = source.scope(getter.__code__) if source is not None else None
+        body = [node for node in scope.body if not is_docstring(node)] if scope is not None else []
+        if len(body) != 1 or not isinstance(body[0], ast.Return) or self.depth >= MOST_DEEP:
+            raise Unknown("property")
+        inside = Evaluator({scope.args.args[0].arg: base}, getter.__globals__, self.torch)
+        inside.depth = self.depth + 1
+        return inside.value(body[0].value)
 
     def number(self, node):
         value = self.value(node)
@@ -106,6 +138,8 @@ class Evaluator:
         if isinstance(node.func, ast.Name) and self.name(name) is not getattr(builtins, name, None):
             raise Unknown("call of " + name)
         if name not in self.PURE or node.keywords:
+            if name.endswith(".get") and 1 <= len(node.args) <= 2 and not node.keywords:
+                return self.get(node)
             if name.endswith(".size") and not node.keywords and hasattr(self.value(node.func.value), "stride"):
                 return self.value(node.func.value).size(*[self.value(a) for a in node.args])
             raise Unknown("call of " + name)
@@ -116,6 +150,14 @@ class Evaluator:
         if any(isinstance(v, float) and math.isinf(v) for v in values) and name in ("int", "round"):
             return FOREVER
         return function(*values)
+
+    def get(self, node):
+        """`settings.get("steps", 100)` of a dictionary or a known kind of settings."""
+        base = self.value(node.func.value)
+        plain = isinstance(base, dict) and type(base).get is dict.get
+        if not plain and package_of(base) not in SETTINGS_PACKAGES:
+            raise Unknown("call of a method")
+        return base.get(*[self.value(one) for one in node.args])
 
     WRAPPERS = frozenset(
         (
@@ -169,6 +211,10 @@ class Evaluator:
                 return math.prod(self.trips(a) for a in node.args)
             if last in ("items", "keys", "values") and isinstance(node.func, ast.Attribute) and not node.args:
                 return self.length(self.value(node.func.value))
+            if last == "split" and isinstance(node.func, ast.Attribute) and node.args:  # folds of scikit-learn
+                owner = self.value(node.func.value)
+                if package_of(owner) == "sklearn" and type(getattr(owner, "n_splits", None)) is int:
+                    return owner.n_splits
             made = last in ("arange", "linspace", "randperm", "permutation")
             if made and name.split(".")[0] in ("np", "numpy", "torch"):
                 numbers = [self.number(a) for a in node.args]
@@ -182,11 +228,20 @@ class Evaluator:
                 return self.trips(node.func.value)
             if last == "split" and len(node.args) == 1 and isinstance(node.func, ast.Attribute):
                 return math.ceil(self.length(self.value(node.func.value)) / self.number(node.args[0]))
+            if reads_folder(name):
+                found = count_files(node, name, self)
+                if found is not None:
+                    return found
             if last in self.DATASET:
                 return self.chained(node)
             return self.length(self.value(node))
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             return len(node.elts)
+        if isinstance(node, ast.ListComp):
+            one = node.generators[0]
+            if len(node.generators) > 1 or one.ifs:
+                raise Unknown("a comprehension that leaves some out")
+            return self.trips(one.iter)
         return self.length(self.value(node))
 
     SAME_LENGTH = {"shuffle", "prefetch", "cache", "map", "with_options", "as_numpy_iterator", "enumerate"}
@@ -242,15 +297,3 @@ class Evaluator:
 
 def package_of(value):
     return type(value).__module__.split(".")[0]
-
-
-def dotted(node):
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        return dotted(node.value) + "." + node.attr
-    return "?"
-
-
-def is_none(node):
-    return isinstance(node, ast.Constant) and node.value is None

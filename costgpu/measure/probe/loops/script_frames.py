@@ -6,7 +6,25 @@ import os
 import sys
 
 PROBE_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-LIBRARIES = (os.path.dirname(os.__file__), "site-packages", "dist-packages", "_costgpu_probe")
+STANDARD = os.path.dirname(os.__file__) + os.sep
+INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep, "_costgpu_probe" + os.sep)
+# Packages that call a function of the user's once per item: what is seen inside of it is the user's.
+CARRIERS = ("tqdm", "rich", "pandas", "polars", "swifter", "joblib", "multiprocess", "billiard")
+TRANSFERS = (
+    "urllib",
+    "http",
+    "ftplib",
+    "urllib3",
+    "requests",
+    "httpx",
+    "aiohttp",
+    "boto3",
+    "botocore",
+    "gdown",
+    "wget",
+)
+SEARCHERS = ("optuna", "hyperopt", "skopt", "bayes_opt", "ray", "flaml", "nevergrad", "ax", "smac", "wandb", "zoofs")
+MOST_FRAMES_APART = 12  # between a transfer and the user's function that it reports to
 
 
 def outwards(frame):
@@ -20,9 +38,49 @@ def own_place():
     """``train.py:31``, where the user's own code is on the stack; empty if it is not."""
     for frame in outwards(sys._getframe(1)):
         path = frame.f_code.co_filename
-        if not path.startswith((PROBE_ROOT, "<")) and not any(part in path for part in LIBRARIES):
-            return "{}:{}".format(os.path.basename(path), frame.f_lineno)
+        if not path.startswith((PROBE_ROOT, "<")) and not package_of_file(path):
+            return place_of(frame)
     return ""
+
+
+def place_of(frame):
+    return "{}:{}".format(os.path.basename(frame.f_code.co_filename), frame.f_lineno)
+
+
+def package_of_file(path):
+    """The package that a file belongs to, if it is installed or part of Python; empty for the user's own."""
+    for folder in INSTALLED:
+        if folder in path:
+            return path.rpartition(folder)[2].partition(os.sep)[0].partition(".")[0]
+    if path.startswith(STANDARD):
+        return path[len(STANDARD) :].partition(os.sep)[0].partition(".")[0]
+    return ""
+
+
+def driver(frame):
+    """The user's own frame that makes this call, or else the name of the library that does.
+
+    Of the standard library and of what only carries a function of the user's, the caller is the driver; a transfer
+    drives even what the user's code does for it.
+    """
+    own, apart = None, 0
+    for live in outwards(frame):
+        path = live.f_code.co_filename
+        if path.startswith((PROBE_ROOT, "<")):
+            continue
+        package = package_of_file(path)
+        if package in TRANSFERS or (package and own is None and package not in CARRIERS and not is_standard(path)):
+            return None, package
+        if not package and own is None:
+            own = live
+        apart += own is not None
+        if apart > MOST_FRAMES_APART:
+            break
+    return own, "" if own is not None else "a library"
+
+
+def is_standard(path):
+    return path.startswith(STANDARD) and not any(folder in path for folder in INSTALLED)
 
 
 def locals_of(name, *file_endings):
@@ -37,9 +95,14 @@ def locals_of(name, *file_endings):
 
 
 def library_loops():
-    """Loops of scikit-learn's own around this place, outermost first, as far as they say how long they are."""
-    found = []
+    """Loops of scikit-learn and of searches for hyperparameters around this place, outermost first."""
+    found, searchers = [], set()
     for frame in outwards(sys._getframe(1)):
+        package = package_of_file(frame.f_code.co_filename)
+        if package in SEARCHERS and package not in searchers:
+            if package != "optuna" or frame.f_code.co_name == "_optimize_sequential":
+                searchers.add(package)
+                found.append(trials(package, frame.f_locals))
         count = COUNTS.get(frame.f_code.co_name)
         if count is not None and "model_selection" in frame.f_code.co_filename:
             try:
@@ -50,6 +113,13 @@ def library_loops():
     return found[::-1]
 
 
+def trials(package, local):
+    """The loop of a search over its trials; only Optuna's says how many: each may be of another length."""
+    count = local.get("n_trials") if package == "optuna" else None
+    ends = local.get("timeout") is not None or bool(local.get("callbacks"))
+    return {"trips": count, "file": package, "line": 0, "position": (count, None, ends), "trials": True}
+
+
 def count_splits(local):
     return local["cv"].get_n_splits(local["X"], local["y"], local.get("groups"))
 
@@ -57,5 +127,7 @@ def count_splits(local):
 COUNTS = {
     "cross_validate": count_splits,
     "cross_val_predict": count_splits,
+    "validation_curve": lambda local: count_splits(local) * len(local["param_range"]),
+    "learning_curve": lambda local: len(local["train_test_proportions"]),
     "evaluate_candidates": lambda local: local["n_candidates"] * local["n_splits"],
 }

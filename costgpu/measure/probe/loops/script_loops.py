@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import sys
 import types
@@ -9,6 +10,8 @@ import types
 from ..op_tracer import clock
 from ..record import LoopProgress
 from .loop_stack import LoopStack
+from .script_frames import PROBE_ROOT, outwards, package_of_file
+from .source import Source, names_in
 
 NO_TORCH = types.SimpleNamespace(
     __file__="/nonexistent/torch/__init__.py",
@@ -16,6 +19,8 @@ NO_TORCH = types.SimpleNamespace(
     optim=types.SimpleNamespace(Optimizer=()),
 )
 MOST_LOOKS = 4000
+LIBRARY_LOOKS = (1, 2, 3, 5, 10, 20, 50)
+TENSORS = ("torch", "jax", "jaxlib", "tensorflow", "cupy")  # libraries that compute on a GPU, too
 
 
 def plain_loop_stack(libraries):
@@ -30,6 +35,7 @@ class ScriptLoops:
         self.recorder = recorder
         self.looks = []  # (time, loops, outermost first)
         self.stride, self.due = 1, 0
+        self.libraries = set()  # whose tensors its loops make
 
     def look(self):
         """Notes the live loops; called by the watchdog."""
@@ -47,6 +53,8 @@ class ScriptLoops:
         finally:
             del frame
         self.looks.append((now, [brief(loop) for loop in loops]))
+        if len(self.looks) in LIBRARY_LOOKS:
+            self.libraries.update(tensor_libraries(sys._current_frames().get(self.recorder.thread)))
         if len(self.looks) > MOST_LOOKS:
             self.looks = self.looks[::2]
             self.stride *= 2
@@ -74,9 +82,29 @@ class ScriptLoops:
                     "first": iterations(first),
                     "last": iterations(last),
                     "seconds": end - begin,
+                    "lead": begin - self.recorder.started,
+                    "libraries": sorted(self.libraries),
                     "times": [(round(at - begin, 4), iterations(loops)) for at, loops in some],
                 }
         return best
+
+
+def tensor_libraries(frame):
+    """Libraries of the tensors that the script's loops around this place make."""
+    found = set()
+    for live in outwards(frame):
+        path = live.f_code.co_filename
+        if path.startswith((PROBE_ROOT, "<")) or package_of_file(path):
+            continue
+        source = Source.of(path)
+        scope = source.scope(live.f_code) if source is not None else None
+        local = live.f_locals
+        for loop in source.loops(scope, live.f_lineno) if scope is not None else ():
+            for name in names_in(loop, ast.Store):
+                value = local.get(name)
+                if hasattr(type(value), "shape"):
+                    found.add(type(value).__module__.split(".")[0])
+    return found & set(TENSORS)
 
 
 def brief(loop):

@@ -3,8 +3,10 @@
 import ast
 import io
 
-from .safe_eval import dotted
+from .syntax import dotted
 
+CONSTRUCTORS = ("__init__", "__post_init__", "__new__", "setup", "build")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
@@ -16,14 +18,6 @@ def own_statements(body):
         yield node
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             stack.extend(ast.iter_child_nodes(node))
-
-
-def unconditional(body):
-    """The statements of a block that run whenever it does: not those under a further `if` or loop."""
-    for node in body:
-        yield node
-        if isinstance(node, (ast.With, ast.AsyncWith, ast.Try)):
-            yield from unconditional(node.body)
 
 
 def encloses(node, line):
@@ -39,6 +33,9 @@ class Source:
         with io.open(path, "rb") as stream:
             self.text = stream.read().decode("utf-8", "replace")
         self.tree = ast.parse(self.text)
+        self.lines = self.text.encode().splitlines()
+        self.changed = self.shared = self.functions = self.exits = None
+        self.scopes, self.repeating, self.segments = {}, {}, {}  # of code objects, of scopes, of nodes
 
     @classmethod
     def of(cls, path):
@@ -49,31 +46,66 @@ class Source:
                 cls.cache[path] = None
         return cls.cache[path]
 
+    def attributes_changed(self):
+        """Names of attributes that some function of this file, other than a constructor, assigns."""
+        if self.changed is None:
+            made = {
+                id(node)
+                for function in ast.walk(self.tree)
+                if isinstance(function, ast.FunctionDef) and function.name in CONSTRUCTORS
+                for node in ast.walk(function)
+            }
+            self.changed = {
+                node.attr
+                for node in ast.walk(self.tree)
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and id(node) not in made
+            }
+        return self.changed
+
     def scope(self, code):
         """The function (or module) node of a code object."""
         if code.co_name == "<module>":
             return self.tree
+        key = (code.co_name, code.co_firstlineno)
+        if key not in self.scopes:
+            self.scopes[key] = self.find_scope(*key)
+        return self.scopes[key]
+
+    def find_scope(self, name, line):
+        if self.functions is None:
+            nodes = ast.walk(self.tree)
+            self.functions = [one for one in nodes if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
         best = None
-        for node in ast.walk(self.tree):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+        for node in self.functions:
+            if node.name == name:
                 first = min([node.lineno] + [d.lineno for d in node.decorator_list])
-                if first <= code.co_firstlineno <= node.body[0].lineno:
+                if first <= line <= node.body[0].lineno:
                     best = node
         return best
 
     def loops(self, scope, line):
-        """For/while statements and comprehensions of `scope` whose body holds `line`, outermost first."""
-        found = []
-        for node in own_statements(scope.body):
-            if isinstance(node, (ast.For, ast.AsyncFor, ast.While)):
-                if node.body[0].lineno <= line <= node.body[-1].end_lineno:
-                    found.append(node)
+        """For and while statements of `scope` whose body holds `line`, outermost first."""
+        nodes = [node for node in self.repeats(scope) if isinstance(node, LOOPS)]
+        found = [node for node in nodes if node.body[0].lineno <= line <= node.body[-1].end_lineno]
         return sorted(found, key=lambda n: (n.lineno, -n.end_lineno))
+
+    def repeats(self, scope):
+        """All loops and comprehensions of `scope`, without those of inner functions."""
+        nodes = self.repeating.get(scope)
+        if nodes is None:
+            nodes = [node for node in own_statements(scope.body) if isinstance(node, (*LOOPS, *COMPREHENSIONS))]
+            self.repeating[scope] = nodes
+        return nodes
+
+    def heads_at(self, scope, line):
+        """The `for` statements whose head is at this line."""
+        nodes = [node for node in self.repeats(scope) if isinstance(node, (ast.For, ast.AsyncFor))]
+        return [node for node in nodes if encloses(node.iter, line)]
 
     def loops_at(self, scope, line):
         """Line numbers of the loops and comprehensions whose head is drawing an item at `line`."""
         found = []
-        for node in own_statements(scope.body):
+        for node in self.repeats(scope):
             if isinstance(node, (ast.For, ast.AsyncFor)) and node.iter.lineno <= line <= node.iter.end_lineno:
                 found.append(node.lineno)
             elif isinstance(node, COMPREHENSIONS):
@@ -81,12 +113,31 @@ class Source:
         return found
 
     def comprehension(self, scope, line):
-        inside = [n for n in own_statements(scope.body) if isinstance(n, COMPREHENSIONS) and encloses(n, line)]
+        inside = [n for n in self.repeats(scope) if isinstance(n, COMPREHENSIONS) and encloses(n, line)]
         return inside[0].generators if len(inside) == 1 else []
 
+    def names_shared(self):
+        """Names that functions of this file assign in the module, or in the function around them."""
+        if self.shared is None:
+            shared = [node for node in ast.walk(self.tree) if isinstance(node, (ast.Global, ast.Nonlocal))]
+            self.shared = {name for node in shared for name in node.names}
+        return self.shared
+
     def segment(self, node, limit=60):
-        text = " ".join((ast.get_source_segment(self.text, node) or "?").split())
+        key = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
+        text = self.segments.get(key)
+        if text is None:
+            text = self.segments[key] = self.words(*key)
         return text if len(text) <= limit else text[: limit - 1] + "…"
+
+    def words(self, first, begin, last, end):
+        """The source between two places; ``ast.get_source_segment`` would take the whole file apart each time."""
+        lines = self.lines[first - 1 : last]
+        if not lines:
+            return "?"
+        lines[-1] = lines[-1][:end]
+        lines[0] = lines[0][begin:]
+        return " ".join(b" ".join(lines).decode("utf-8", "replace").split()) or "?"
 
 
 def is_bool(node, kind):
@@ -104,15 +155,15 @@ def encloses_step(gate, calls):
 
 
 def increment(statement, text, source):
-    """The constant by which `statement` raises the variable `text`, or None."""
+    """What `statement` adds to the variable `text`, and the sign; None if it does not."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
-        if source.segment(statement.target) == text and isinstance(statement.value, ast.Constant):
-            amount, sign = statement.value.value, -1 if isinstance(statement.op, ast.Sub) else 1
-            return sign * amount if isinstance(amount, (int, float)) else None
+        if source.segment(statement.target) == text:
+            return statement.value, -1 if isinstance(statement.op, ast.Sub) else 1
     if isinstance(statement, ast.Assign) and [source.segment(target) for target in statement.targets] == [text]:
         value = statement.value
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and source.segment(value.left) == text:
-            return value.right.value if isinstance(value.right, ast.Constant) else None
+        if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
+            if source.segment(value.left) == text:
+                return value.right, -1 if isinstance(value.op, ast.Sub) else 1
     return None
 
 
@@ -126,18 +177,18 @@ def assigns(statement, text, source):
     return False
 
 
-def training_functions(tree):
-    """Names of the functions of a file that run a backward pass, directly or through each other."""
+def training_functions(tree, calls=("backward",)):
+    """Names of the functions of a file that make one of these calls (a backward pass), directly or through each other."""
     bodies = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            calls = {dotted(n.func).rsplit(".", 1)[-1] for n in ast.walk(node) if isinstance(n, ast.Call)}
-            bodies.setdefault(node.name, set()).update(calls)
-    training = {name for name, calls in bodies.items() if "backward" in calls}
+            made = {dotted(n.func).rsplit(".", 1)[-1] for n in ast.walk(node) if isinstance(n, ast.Call)}
+            bodies.setdefault(node.name, set()).update(made)
+    training = {name for name, made in bodies.items() if made & set(calls)}
     grown = True
     while grown:
         telling = training - {"train", "step", "forward"}
-        more = {name for name, calls in bodies.items() if name not in training and calls & telling}
+        more = {name for name, made in bodies.items() if name not in training and made & telling}
         grown = bool(more)
         training |= more
     return training

@@ -5,8 +5,9 @@ import math
 import os
 
 from .call_binding import bind_call
-from .safe_eval import Evaluator, Unknown, dotted
+from .safe_eval import Evaluator, Unknown
 from .source import Source, encloses, encloses_step, following, literal_values, training_functions
+from .syntax import dotted
 
 SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time to speak of
     "print format item info write len log add_scalar append time set_postfix set_description display join"

@@ -1,0 +1,127 @@
+"""A workload of inference as it would be after a change to its script. Pure: each function returns a new `Workload`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from costgpu.estimator.advice.changes import larger_data, scaled_step, scaled_work, waiting_of
+from costgpu.estimator.cpu import StepSplit
+from costgpu.estimator.gpu import Precision
+from costgpu.estimator.inference.cpu import half_gain
+from costgpu.estimator.inference.gpu import Runtime
+from costgpu.estimator.op_costs import StepWork
+from costgpu.estimator.predict import Workload
+from costgpu.models.offer import CpuSpec
+from costgpu.models.workload import Inference, Phase, Rhythm
+
+
+def with_items(workload: Workload, factor: float) -> Workload:
+    """The workload with `factor` times the items in each unit of inference, and as many units fewer.
+
+    Arithmetic, data and the bytes of activations are taken per item; launches, framework calls, the script's own Python
+    and the bytes of weights per unit. Phases of training stay as they are.
+    """
+    profile, scope = workload.profile, workload.scope
+    phases, works, splits = list(profile.phases), list(workload.works), list(workload.splits)
+    units, steps = list(workload.units), list(scope.steps)
+    for index, (phase, unit) in enumerate(zip(profile.phases, workload.units, strict=True)):
+        if phase.inference is None or unit is None:
+            continue
+        weights = sum(one.times * one.work.weight_bytes for one in unit.passes)
+        works[index] = scaled_work(works[index], size=factor, same_bytes=weights)
+        splits[index] = _larger_split(splits[index], workload.works[index], weights, factor)
+        before = _seconds(workload.splits[index])
+        ratio = _seconds(splits[index]) / before if before > 0 else 1.0  # all of it waits
+        phases[index] = _larger_phase(phase, phase.inference, factor, ratio)
+        units[index] = unit.scaled(factor)
+        steps[index] = steps[index] / factor
+    return replace(
+        workload,
+        profile=replace(profile, phases=phases),
+        scope=replace(scope, steps=tuple(steps)),
+        works=works,
+        splits=splits,
+        units=tuple(units),
+    )
+
+
+def _larger_split(split: StepSplit, work: StepWork, weights: float, factor: float) -> StepSplit:
+    same = min(1.0, weights / work.bytes_moved) if work.bytes_moved > 0 else 0.0
+    return replace(split, compute=split.compute * factor, memory=split.memory * (same + (1 - same) * factor))
+
+
+def _seconds(split: StepSplit) -> float:
+    return split.compute + split.memory + split.calls + split.host
+
+
+def _larger_phase(phase: Phase, inference: Inference, factor: float, ratio: float) -> Phase:
+    """The phase with `factor` times the items in a unit, which takes `ratio` times as long here, loading apart."""
+    total, waited, made = phase.total, phase.data.wait_seconds_per_step, inference.generation
+    waiting = waiting_of(phase, factor)
+    apart = waited + phase.waiting_seconds_per_step
+    return replace(
+        phase,
+        step=scaled_step(phase.step, lambda seconds: max(0.0, seconds - apart) * ratio + waited * factor + waiting),
+        waiting_seconds_per_step=waiting,
+        data=replace(larger_data(phase.data, factor), wait_seconds_per_step=waited * factor),
+        total=replace(
+            total,
+            steps=None if total.steps is None else total.steps / factor,
+            steps_per_epoch=None if total.steps_per_epoch is None else total.steps_per_epoch / factor,
+        ),
+        extras=[
+            replace(extra, every=extra.every / factor) if extra.rhythm is Rhythm.STEPS else extra
+            for extra in phase.extras
+        ],
+        inference=replace(
+            inference,
+            items_per_step=None if inference.items_per_step is None else inference.items_per_step * factor,
+            activation_bytes=round(inference.activation_bytes * factor),
+            generation=None if made is None else replace(made, sequences=made.sequences * factor),
+        ),
+    )
+
+
+def with_weights(workload: Workload, dtype: str) -> Workload:
+    """The workload with its fp32 models converted to a half precision on a GPU, without autocast."""
+    execution = workload.execution
+    off = replace(execution.precision, half=None)
+    return replace(workload, execution=replace(execution, weights=dtype, precision=off))
+
+
+def with_inference_tf32(workload: Workload) -> Workload:
+    """The workload with TF32 for the fp32 matrix products of its inference."""
+    precision = workload.execution.precision
+    tf32 = Precision(half=None, matmul_tf32=True, conv_tf32=precision.conv_tf32)
+    return replace(workload, execution=replace(workload.execution, precision=tf32))
+
+
+def with_channels_last(workload: Workload) -> Workload:
+    """The workload with its images and convolutions in channels-last order."""
+    return replace(workload, execution=replace(workload.execution, channels_last=True))
+
+
+def with_compile(workload: Workload) -> Workload:
+    """The workload under torch.compile in its default mode."""
+    return replace(workload, execution=replace(workload.execution, runtime=Runtime.COMPILED))
+
+
+def with_cpu_bfloat16(workload: Workload, cpu: CpuSpec, vcpus: int) -> Workload:
+    """The workload with its fp32 models in bf16 on this CPU, calls into the framework and Python left as they are.
+
+    The gain is that of the whole unit by the formulas for both types, so that nets of tiny ops hardly gain.
+    """
+    splits = list(workload.splits)
+    for index, (split, unit) in enumerate(zip(workload.splits, workload.units, strict=True)):
+        if unit is not None:
+            gain = half_gain(unit, cpu, vcpus)
+            splits[index] = replace(split, compute=split.compute / gain, memory=split.memory / gain)
+    return replace(workload, splits=splits)
+
+
+def with_cpu_float32(workload: Workload) -> Workload:
+    """The workload with its half-precision models in fp32 on CPUs, which then takes twice the memory of its weights."""
+    profile = workload.profile
+    more = max(phase.model_bytes for phase in profile.phases if phase.inference is not None)
+    rss = None if profile.peak_rss_bytes is None else profile.peak_rss_bytes + more
+    return replace(workload, profile=replace(profile, peak_rss_bytes=rss), cpu_dtype="float32")

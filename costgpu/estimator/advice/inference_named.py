@@ -1,0 +1,85 @@
+"""Options of inference that no prediction covers: named with the gains that others measured, never with a saving. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from costgpu.estimator.advice.context import AdviceContext
+from costgpu.estimator.inference.engines import (
+    GAINS,
+    SERVING_FACTOR,
+    engine_decode_seconds,
+    engine_prefill_seconds,
+)
+from costgpu.estimator.inference.memory import QUANTIZED_BYTES
+from costgpu.estimator.inference.options import QUANTIZED_SPEED
+from costgpu.estimator.inference.unit import mean_context
+from costgpu.estimator.throughput import main_throughput
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.prediction import Advice, AdviceKind, Prediction
+from costgpu.models.workload import Generation, Phase
+from costgpu.units import format_number
+
+MEASURED = "measurements of others; this script was not run so"
+MODELLED = "the weights and the memory bandwidth; this script was not run so"
+SPEECH = ("audio", "window")  # in the name of an item
+BYTES_PER_PARAMETER = {"float32": 4.0, "float64": 8.0}
+
+
+def named_options(context: AdviceContext) -> Iterator[Advice]:
+    """Engines and quantization for the last phase, on the GPU that is recommended."""
+    phase, before = context.workload.profile.phases[-1], context.before
+    if phase.inference is None or before is None or before.candidate.accelerator is None:
+        return
+    if phase.inference.generation is None:
+        speech = any(word in phase.inference.item for word in SPEECH)
+        gains = "; ".join(
+            f"{gain.engine}: {gain.gain:g}x over {gain.over} ({gain.model}, {gain.accelerator})"
+            for gain in GAINS
+            if (gain.model == "whisper") == speech
+        )
+        action = "An engine instead of PyTorch, if there is one for the model"
+        yield _named(AdviceKind.ENGINE, action, before, f"Measured elsewhere: {gains}.")
+        return
+    yield _engine(phase, phase.inference.generation, before, before.candidate.accelerator)
+    sizes = ", ".join(f"{name} {share:.0%}" for name, share in QUANTIZED_BYTES.items())
+    yield _named(
+        AdviceKind.QUANTIZATION,
+        "Quantized weights, where a smaller or cheaper GPU would then hold the model",
+        before,
+        f"Of the bytes in half precision: {sizes}. In Hugging Face models they compute at about {QUANTIZED_SPEED:.0%} of the"
+        " speed. Compare the quality of the answers.",
+    )
+
+
+def _engine(phase: Phase, made: Generation, before: Prediction, spec: AcceleratorSpec) -> Advice:
+    """What an engine with CUDA graphs would make of the same prompts, one batch at a time."""
+    dtype = phase.inference.weights_dtype if phase.inference is not None else ""
+    parameters = phase.model_bytes / BYTES_PER_PARAMETER.get(dtype, 2.0)
+    cache = made.cache_bytes_per_token * made.sequences * mean_context(made)
+    decode = engine_decode_seconds(2.0 * parameters, cache, made.layers, spec)
+    prefill = engine_prefill_seconds(parameters, made.sequences * made.prompt_tokens, spec)
+    rate = made.sequences * made.new_tokens / (prefill + made.decodes * decode)
+    now = main_throughput(before)
+    as_now = f" instead of {format_number(now.per_second.value)} while it makes them" if now is not None else ""
+    return _named(
+        AdviceKind.ENGINE,
+        f"An engine such as vLLM, in half precision: about {format_number(rate)} output tokens/s with the same batch on the"
+        f" {spec.name}{as_now}",
+        before,
+        f"With many requests at once its scheduler decides: known only within a factor of {SERVING_FACTOR:g}.",
+        basis=MODELLED,
+    )
+
+
+def _named(kind: AdviceKind, action: str, before: Prediction, *notes: str, basis: str = MEASURED) -> Advice:
+    return Advice(
+        kind=kind,
+        action=action,
+        saving_usd=0.0,
+        saving_seconds=0.0,
+        before=before,
+        after=None,
+        basis=basis,
+        notes=notes,
+    )

@@ -1,0 +1,144 @@
+"""Inference on CPUs: half precision by what units a CPU has for it, and decoding by memory bandwidth. Pure.
+
+    seconds = F/(R s(n)) + B/BW + 22e-6 K
+
+R is what a core reaches in that precision, n physical cores. fp32 models are scaled from their measured unit as training
+is (`estimator.cpu`); a model in half precision cannot be, because here its matrix products may be 3-50 times as slow as on
+a CPU with units for it, so its seconds are those of the formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from costgpu.estimator.cpu import CpuRates, rates_there, speedup_of
+from costgpu.estimator.inference.forward_work import ForwardWork
+from costgpu.estimator.inference.unit import Unit
+from costgpu.estimator.interval import Interval
+from costgpu.estimator.op_costs import HALF_TYPES
+from costgpu.models.offer import CpuSpec
+
+# Source of the figures of this module: INFERENCE study (2026-11): prefill rows of vLLM and PyTorch in bf16 on 12 families.
+CALL_SECONDS = 22e-6
+SIGMA = 0.015  # of large matrix products, for s(n) of `estimator.cpu`
+MOST_CORES = 20.0  # half-precision matrix products do not get faster beyond so many cores
+ABSOLUTE = Interval(0.50, 2.00)  # nothing measured there, nor here in that precision: assumed
+DECODE_GBPS_PER_CORE, DECODE_GBPS_AT_MOST = 6.0, 80.0  # PyTorch in bf16; 50-110 at most
+ENGINE_GBPS_PER_GHZ_AND_CORE, ENGINE_SHARE_OF_SOCKET = 2.9, 0.56  # llama.cpp
+ENGINE_CORES, ENGINE_DECLINE = 48.0, 0.36
+# Nominal memory bandwidth of one socket, GB/s: channels times their rate, by how a microarchitecture's name begins.
+# Source: processor vendors' documentation (tools/facts/cpu_families.csv, 2026-09).
+SOCKET_GBPS = {
+    "Haswell": 68.0,
+    "Broadwell": 77.0,
+    "Skylake-SP": 128.0,
+    "Cascade Lake": 141.0,
+    "Ice Lake-SP": 205.0,
+    "Sapphire Rapids": 307.0,
+    "Emerald Rapids": 358.0,
+    "Zen 1": 171.0,
+    "Zen 2": 205.0,
+    "Zen 3": 205.0,
+    "Zen 4": 461.0,
+    "Zen 5": 576.0,
+    "Neoverse N1": 205.0,
+    "Neoverse V1": 307.0,
+    "Neoverse V2 (Graviton4)": 537.0,
+}
+
+
+class HalfUnit(StrEnum):
+    """Units of a CPU for half-precision matrix products."""
+
+    AMX = "amx"
+    AVX512_BF16 = "avx512_bf16"
+    ARM_BF16 = "arm_bf16"
+    NONE = ""
+
+
+# GFLOP/s of one core in bf16 matrix products, as PyTorch reaches them; 15-30 without units.
+HALF_GFLOPS = {HalfUnit.AMX: 600.0, HalfUnit.AVX512_BF16: 170.0, HalfUnit.ARM_BF16: 190.0, HalfUnit.NONE: 22.0}
+
+
+def half_unit(cpu: CpuSpec) -> HalfUnit:
+    """What a CPU has for half precision."""
+    if not cpu.bf16_in_hardware:
+        return HalfUnit.NONE
+    if cpu.model.startswith("Neoverse"):
+        return HalfUnit.ARM_BF16
+    return HalfUnit.AMX if "Rapids" in cpu.microarchitecture else HalfUnit.AVX512_BF16
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTerms:
+    """Seconds of a unit on a CPU by term."""
+
+    compute: float
+    memory: float
+    calls: float
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.compute + self.memory + self.calls
+
+
+def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> CpuTerms:
+    """The formula above for a whole unit.
+
+    Args:
+        dtype: Type that the model computes in: ``float32``, ``bfloat16`` or ``float16``.
+    """
+    rates = rates_there(cpu, vcpus)
+    compute = memory = calls = 0.0
+    for one in unit.passes:
+        compute += one.times * _compute(one.work, cpu, rates, dtype)
+        memory += one.times * _bytes(one.work, dtype) / (_gbps(rates, dtype, decode=one.decode) * 1e9)
+        calls += one.times * one.work.kernels * CALL_SECONDS
+    return CpuTerms(compute, memory, calls)
+
+
+def half_gain(unit: Unit, cpu: CpuSpec, vcpus: int) -> float:
+    """Seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
+    half = unit_terms_on_cpu(unit, cpu, vcpus, "bfloat16").seconds
+    return unit_terms_on_cpu(unit, cpu, vcpus, "float32").seconds / half if half > 0 else 1.0
+
+
+def engine_decode_gbps(cpu: CpuSpec, vcpus: int) -> float | None:
+    """Bandwidth at which llama.cpp reads the weights of one token: tokens per second are it over their bytes.
+
+    19 % median and 55 % p90 error on 2,792 rows; twice too fast for Zen 1.
+
+    Returns:
+        GB/s; None where the bandwidth of a socket is not known.
+    """
+    socket_gbps = next((gbps for name, gbps in SOCKET_GBPS.items() if cpu.microarchitecture.startswith(name)), None)
+    if socket_gbps is None:
+        return None
+    cores = max(1.0, vcpus / cpu.vcpus_per_core)
+    by_cores = ENGINE_GBPS_PER_GHZ_AND_CORE * (cpu.all_core_ghz or 2.5) * cores
+    rate = 1 / (1 / by_cores + 1 / (ENGINE_SHARE_OF_SOCKET * socket_gbps))
+    return rate * (ENGINE_CORES / cores) ** ENGINE_DECLINE if cores > ENGINE_CORES else rate
+
+
+def _compute(work: ForwardWork, cpu: CpuSpec, rates: CpuRates, dtype: str) -> float:
+    if dtype not in HALF_TYPES:
+        return work.total_flops / (rates.core_gflops * 1e9 * speedup_of(rates.cores, SIGMA))
+    cores = speedup_of(min(rates.cores, MOST_CORES), SIGMA)
+    return work.total_flops / (HALF_GFLOPS[half_unit(cpu)] * 1e9 * cores)
+
+
+def _bytes(work: ForwardWork, dtype: str) -> float:
+    """Bytes moved, floating-point tensors in `dtype`."""
+    width = 2.0 if dtype in HALF_TYPES else 4.0
+    return sum(
+        moved * (width / (2.0 if traced in HALF_TYPES else 4.0) if traced in HALF_TYPES or traced == "float32" else 1.0)
+        for (_, traced), moved in work.moved.items()
+    )
+
+
+def _gbps(rates: CpuRates, dtype: str, *, decode: bool) -> float:
+    if decode and dtype in HALF_TYPES:
+        return min(rates.memory_gbps, DECODE_GBPS_PER_CORE * rates.cores, DECODE_GBPS_AT_MOST)
+    return rates.memory_gbps

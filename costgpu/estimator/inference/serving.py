@@ -1,0 +1,73 @@
+"""A service at a steady rate: machines, utilisation, waiting and cost. Pure.
+
+    machines = ceil(R / (0.65 mu)),  u = R / (machines mu),  wait = u / (2 mu (1 - u))
+
+R requests per second, mu what one machine can do. The wait is that of a queue with random arrivals and steady service
+times (M/D/1), each machine with its own share of the requests; nothing is promised of autoscaling.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+HEADROOM = 0.65  # share of its capacity that a machine is planned for: assumed, usual practice
+HOURS_PER_MONTH = 730.0
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Machines of one kind under a steady load."""
+
+    rate: float  # items per second that arrive
+    capacity: float  # items per second that one machine can do
+    machines: int
+    utilisation: float  # share of their time in which the machines work
+    wait_seconds: float  # average wait before an item is begun
+    usd_per_hour: float  # of all machines
+
+    @property
+    def usd_per_month(self) -> float:
+        """USD for 730 hours."""
+        return HOURS_PER_MONTH * self.usd_per_hour
+
+    @property
+    def usd_per_item(self) -> float:
+        """USD for one item at this rate."""
+        return self.usd_per_hour / 3600 / self.rate
+
+
+def service(rate: float, capacity: float, usd_per_hour: float, *, headroom: float = HEADROOM) -> Service:
+    """What it takes to serve `rate` items per second.
+
+    Args:
+        capacity: Items per second of one machine, at the batch that its latency allows.
+        usd_per_hour: Price of one machine.
+        headroom: Share of its capacity that a machine is planned for, above 0 and below 1.
+
+    Raises:
+        ValueError: The rate or the capacity is not above 0.
+    """
+    if rate <= 0 or capacity <= 0 or not 0 < headroom < 1:
+        raise ValueError("rate and capacity must be above 0, and headroom between 0 and 1")
+    machines = max(1, math.ceil(rate / (headroom * capacity) - 1e-9))
+    used = rate / (machines * capacity)
+    return Service(
+        rate=rate,
+        capacity=capacity,
+        machines=machines,
+        utilisation=used,
+        wait_seconds=used / (2 * capacity * (1 - used)),
+        usd_per_hour=machines * usd_per_hour,
+    )
+
+
+def items_until_it_pays(fixed_usd: float, usd_per_item: float, other_usd_per_item: float) -> float:
+    """Number of items from which a machine with a fixed cost is the cheaper one; infinite if it never is.
+
+    Args:
+        fixed_usd: Cost of its boot and set-up, less the other one's.
+        other_usd_per_item: Cost of an item on the other machine, such as a CPU.
+    """
+    saved = other_usd_per_item - usd_per_item
+    return max(0.0, fixed_usd) / saved if saved > 0 else math.inf

@@ -1,0 +1,88 @@
+"""One unit of a phase of inference on a candidate: seconds by term, interval and notes for `estimator.predict`. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from costgpu.estimator.gpu import copy_seconds
+from costgpu.estimator.inference.cpu import ABSOLUTE, HalfUnit, half_unit, unit_terms_on_cpu
+from costgpu.estimator.inference.gpu import Execution, forward_interval
+from costgpu.estimator.inference.unit import Unit, pass_terms, unit_terms
+from costgpu.estimator.interval import Interval
+from costgpu.estimator.op_costs import HALF_TYPES
+from costgpu.models.offer import AcceleratorSpec, CpuSpec
+from costgpu.models.workload import OpRow, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSeconds:
+    """Seconds of one unit by term, data loading apart, with their 80 % interval and the reasons for its width."""
+
+    terms: dict[str, float]
+    interval: Interval
+    notes: list[str]
+    prefill_share: float | None = None  # share of the unit in which prompts are read; None unless it is known
+
+
+def on_gpu(
+    unit: Unit, phase: Phase, execution: Execution, spec: AcceleratorSpec, *, year: int, host_speed: float = 1.0
+) -> UnitSeconds:
+    """One unit of a phase of inference on a GPU.
+
+    Args:
+        execution: How it runs there.
+        year: Year of the prediction, to tell a new architecture.
+        host_speed: Speed of one core of the GPU's host, of a current GPU instance's.
+    """
+    found = unit_terms(unit, spec, execution, host_speed=host_speed)
+    interval, notes = forward_interval(found, spec, execution, year=year)
+    terms = {
+        "compute": found.compute,
+        "on-chip": found.on_chip,
+        "memory": found.memory,
+        "launch": found.launch,
+        "calls": found.host,
+        "copy": copy_seconds(phase, spec),
+    }
+    passes = pass_terms(unit, spec, execution, host_speed=host_speed)
+    share = _first_share([one.times * each.seconds for one, each in zip(unit.passes, passes, strict=True)])
+    return UnitSeconds(terms, interval, [*notes, *found.notes], share)
+
+
+def on_cpu_in_half(unit: Unit, phase: Phase, cpu: CpuSpec, vcpus: int, other: str = "") -> UnitSeconds | None:
+    """One unit of a model in half precision on a cloud CPU; None if the model is in another type.
+
+    What was measured here is of no use for it: this CPU may or may not have units for that type.
+
+    Args:
+        other: Type that the model is converted to; empty for its own.
+    """
+    dtype = phase.inference.weights_dtype if phase.inference is not None else ""
+    if dtype not in HALF_TYPES:
+        return None
+    dtype = other or dtype
+    found = unit_terms_on_cpu(unit, cpu, vcpus, dtype)
+    notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]
+    if dtype in HALF_TYPES and half_unit(cpu) is HalfUnit.NONE:
+        notes.append(f"no units for {dtype}: this model would be faster in float32 there")
+    host = phase.host_seconds_per_step
+    terms = {"compute": found.compute, "memory": found.memory, "calls": found.calls, "host": host}
+    share = _first_share([unit_terms_on_cpu(Unit((one,)), cpu, vcpus, dtype).seconds for one in unit.passes])
+    return UnitSeconds(terms, ABSOLUTE, notes, share)
+
+
+def _first_share(seconds: list[float]) -> float | None:
+    """The prefill's share of a unit that has decodes as well."""
+    whole = sum(seconds)
+    return seconds[0] / whole if len(seconds) > 1 and whole > 0 else None
+
+
+def unit_rows(phase: Phase) -> list[OpRow]:
+    """The rows of a phase's trace, its decodes as often as the units of the trace make them."""
+    generation = phase.inference.generation if phase.inference is not None else None
+    if generation is None or not generation.traced_decodes:
+        return phase.ops
+    factor = generation.decodes * max(1, phase.trace_steps) / generation.traced_decodes
+    return [
+        replace(row, count=max(1, round(row.count * factor))) if row.phase == "decode" else row for row in phase.ops
+    ]

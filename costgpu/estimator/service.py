@@ -1,0 +1,189 @@
+"""A script as a service at a steady rate of requests: on which machines, at what cost a month, how busy, how fast. Pure.
+
+Batches are what is served (`costgpu.estimator.inference.serving`): R / b a second, of b items each. One fills in
+(b - 1) / (2 R / machines) on average. Nothing is promised of autoscaling: all machines run all month.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from costgpu.estimator.advice.inference_changes import with_items
+from costgpu.estimator.cost import hourly_usd
+from costgpu.estimator.inference.serving import HEADROOM, HOURS_PER_MONTH
+from costgpu.estimator.inference.serving import service as machines_for
+from costgpu.estimator.predict import Workload, predict
+from costgpu.estimator.throughput import inference_phase
+from costgpu.estimator.verdict_sentence import amount, describe
+from costgpu.models.offer import PurchaseOption
+from costgpu.models.prediction import Choice, Objective, Prediction, Range, Service, ServicePlan, Verdict
+from costgpu.units import format_duration, format_frequency, format_percent, format_usd
+
+NEAR_TIE = 1.02  # of plans whose costs differ by less than this, the one with the sooner answer is the better
+ASSUMED = (
+    f"Requests are taken to come at random times, at the same rate all month ({HOURS_PER_MONTH:.0f} h); machines are planned"
+    f" for {HEADROOM:.0%} of what they can do. A load balancer, standby machines and autoscaling are not in it."
+)
+SPOT = "Spot machines may be taken away at any time: they suit batch jobs, not a service."
+
+
+def plan(prediction: Prediction, rate: float) -> ServicePlan | None:
+    """Machines of one kind for `rate` items per second; None where it cannot run, and for training."""
+    phase = inference_phase(prediction)
+    if phase is None or phase.unit is None or prediction.infeasible or phase.sustained_seconds.low <= 0:
+        return None
+    seconds, items = phase.sustained_seconds, phase.unit.items
+    price = hourly_usd(prediction.candidate)
+    usual, quick, slow = (machines_for(rate / items, 1 / s, price) for s in (seconds.value, seconds.low, seconds.high))
+    wait = usual.wait_seconds + (items - 1) * usual.machines / (2 * rate)
+    return ServicePlan(
+        prediction=prediction,
+        machines=usual.machines,
+        capacity=Range(value=items / seconds.value, low=items / seconds.high, high=items / seconds.low),
+        utilisation=usual.utilisation,
+        answer_seconds=wait + seconds.value,
+        wait_seconds=wait,
+        batch=items,
+        usd_per_month=Range(value=usual.usd_per_month, low=quick.usd_per_month, high=slow.usd_per_month),
+    )
+
+
+def service(
+    rate: float, here: Sequence[Prediction], offers: Iterable[Prediction], objective: Objective = Objective.CHEAPEST
+) -> Service | None:
+    """What it takes to answer `rate` items per second; None for training.
+
+    Args:
+        here: Predictions for this machine, one for each batch that is worth a thought.
+        offers: The same for all offers.
+    """
+    phase = inference_phase(here[0])
+    if phase is None or phase.unit is None:
+        return None
+    plans = [found for place in offers if (found := plan(place, rate)) is not None]
+    cpu = _best([one for one in plans if not one.prediction.candidate.is_gpu], objective)
+    gpu = _best([one for one in plans if one.prediction.candidate.is_gpu], objective)
+    local = [found for place in here if (found := plan(place, rate)) is not None and found.machines == 1]
+    choice, chosen = _choose(cpu, gpu, objective)
+    spot = any(
+        one is not None
+        and one.prediction.candidate.offer is not None
+        and one.prediction.candidate.offer.purchase_option is PurchaseOption.SPOT
+        for one in (cpu, gpu)
+    )
+    mine = _best(local, Objective.FASTEST)
+    return Service(
+        rate_per_second=rate,
+        item=phase.unit.item,
+        choice=choice,
+        sentence=_sentence(rate, phase.unit.item, choice, chosen, cpu, gpu, mine),
+        here=mine,
+        best_cpu=cpu,
+        best_gpu=gpu,
+        recommended=chosen,
+        notes=(ASSUMED, SPOT) if spot else (ASSUMED,),
+    )
+
+
+def serve(
+    workload: Workload,
+    rate: float,
+    here: Prediction,
+    offers: Sequence[Prediction],
+    objective: Objective = Objective.CHEAPEST,
+) -> Service | None:
+    """What it takes to answer `rate` items per second with the script's batches, or one by one where that can be done.
+
+    Args:
+        here: Prediction for this machine.
+        offers: Predictions for the offers.
+    """
+    mine, others = [here], list(offers)
+    inference = workload.profile.phases[-1].inference
+    if inference is not None and inference.independent and (inference.items_per_step or 1.0) > 1:
+        single = with_items(workload, 1 / (inference.items_per_step or 1.0))
+        mine.append(predict(single, here.candidate))
+        others += [predict(single, place.candidate) for place in offers if not place.infeasible]
+    return service(rate, mine, others, objective)
+
+
+def as_served(verdict: Verdict, answer: Service) -> Verdict:
+    """The verdict with the service's answer and machines, where that was the question."""
+    return replace(
+        verdict,
+        choice=answer.choice,
+        sentence=answer.sentence,
+        best_cpu=answer.best_cpu.prediction if answer.best_cpu is not None else None,
+        best_gpu=answer.best_gpu.prediction if answer.best_gpu is not None else None,
+        recommended=answer.recommended.prediction if answer.recommended is not None else None,
+        speedup=None,
+        premium=None,
+        break_even=None,
+        probability_gpu_cheaper=None,
+        settle="",
+        notes=(*verdict.notes, *answer.notes),
+        pays_from=(),
+    )
+
+
+def _best(plans: Sequence[ServicePlan], objective: Objective) -> ServicePlan | None:
+    if not plans:
+        return None
+    if objective is Objective.FASTEST:
+        return min(plans, key=lambda one: (one.answer_seconds, one.usd_per_month.value))
+    if objective is Objective.BALANCED:
+        return min(plans, key=lambda one: one.answer_seconds * one.usd_per_month.value)
+    least = min(one.usd_per_month.value for one in plans)
+    near = [one for one in plans if one.usd_per_month.value <= least * NEAR_TIE]
+    return min(near, key=lambda one: (one.answer_seconds, one.usd_per_month.value))
+
+
+def _choose(
+    cpu: ServicePlan | None, gpu: ServicePlan | None, objective: Objective
+) -> tuple[Choice, ServicePlan | None]:
+    """The better side; too close to call where the intervals of the costs leave it open."""
+    if cpu is None or gpu is None:
+        one = cpu or gpu
+        return (Choice.NOWHERE if one is None else Choice.CPU if one is cpu else Choice.GPU), one
+    better = _best([cpu, gpu], objective)
+    assert better is not None  # noqa: S101 - there are two
+    other = gpu if better is cpu else cpu
+    if objective is Objective.CHEAPEST and better.usd_per_month.high > other.usd_per_month.low:
+        return Choice.TOO_CLOSE, better
+    return (Choice.CPU if better is cpu else Choice.GPU), better
+
+
+def _sentence(
+    rate: float,
+    item: str,
+    choice: Choice,
+    chosen: ServicePlan | None,
+    cpu: ServicePlan | None,
+    gpu: ServicePlan | None,
+    here: ServicePlan | None,
+) -> str:
+    load = format_frequency(rate, item)
+    if chosen is None:
+        return f"No offer can serve {load}."
+    if choice is Choice.TOO_CLOSE:
+        words = f"Too close to call on cost for {load}: GPU {_words(gpu)}; CPU {_words(cpu)}."
+    else:
+        other, side = (gpu, "GPU") if choice is Choice.CPU else (cpu, "CPU")
+        words = f"Serve {load} on a {choice.value.upper()}: {_words(chosen)}."
+        words += f" The best {side} is {_words(other)}." if other is not None else f" No {side} offer is possible."
+    if here is not None:
+        words += f" This machine would carry it as well, at {format_percent(here.utilisation)} use."
+    return words
+
+
+def _words(one: ServicePlan | None) -> str:
+    """``2 x aws g4dn.xlarge (T4), us-east-1, on-demand: $790 [790-1185] a month, 41 % used, an answer in 120 ms``."""
+    if one is None:
+        return "none"
+    usd = one.usd_per_month
+    month = format_usd(usd.value) if usd.low == usd.high else amount(usd)
+    return (
+        f"{one.machines} x {describe(one.prediction)}, {month} a month, {format_percent(one.utilisation)} used,"
+        f" an answer in {format_duration(one.answer_seconds)} on average"
+    )

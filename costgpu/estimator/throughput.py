@@ -1,0 +1,159 @@
+"""What a phase of inference makes per second on a candidate, and what an item or a token costs. Pure.
+
+    items/s = items of a unit / seconds of a unit, its part of the work beside the units that recurs included
+    USD per item = price per hour / 3600 / (items/s)
+
+Price is that of the machine with its disk and address. Boot and set-up come once and are not in it. Where it is known
+how long a unit reads prompts (prefill) and makes tokens (decode), input and output tokens have their own seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costgpu.estimator.cost import cost_range, expected_usd_per_hour, hourly_usd
+from costgpu.estimator.inference.serving import items_until_it_pays
+from costgpu.models.prediction import (
+    Candidate,
+    InferenceUnit,
+    PaysFrom,
+    PhasePrediction,
+    Prediction,
+    Range,
+    Throughput,
+)
+from costgpu.models.workload import Phase
+from costgpu.units import plural_unit
+
+PREFILL, DECODE = "prefill", "decode"
+CALL = "call"
+THOUSAND, MILLION = 1e3, 1e6
+LEAST_USD = 1e-4  # a thousand items that cost less are priced by the million
+TIMES = ((1.0, "s"), (60.0, "min"), (3600.0, "h"))
+INPUT_TOKEN, OUTPUT_TOKEN = "input token", "output token"
+
+
+def inference_unit(phase: Phase, prefill_share: float | None = None) -> InferenceUnit | None:
+    """What one step of the phase makes; None for training.
+
+    Args:
+        prefill_share: Share of its seconds in which prompts are read; None to take what was measured here, if it was.
+    """
+    inference = phase.inference
+    if inference is None:
+        return None
+    known = bool(inference.items_per_step)
+    item = inference.item if known else phase.unit if phase.unit not in ("", "step") else CALL
+    items = inference.items_per_step or 1.0
+    generation = inference.generation
+    if generation is None:
+        return InferenceUnit(item=item, items=items)
+    prompts = items if known else generation.sequences  # beams compete for the tokens of one prompt
+    return InferenceUnit(
+        item=item,
+        items=items,
+        input_tokens=prompts * generation.prompt_tokens,
+        output_tokens=prompts * generation.new_tokens,
+        prefill_share=prefill_share if prefill_share is not None else measured_prefill_share(phase),
+    )
+
+
+def measured_prefill_share(phase: Phase) -> float | None:
+    """Share of a unit's op time that reads prompts, by the traced prefill and decodes; None if either was not timed."""
+    generation = phase.inference.generation if phase.inference is not None else None
+    if generation is None or generation.traced_decodes <= 0 or phase.trace_steps <= 0:
+        return None
+    prefill = sum(row.seconds for row in phase.ops if row.phase == PREFILL) / phase.trace_steps
+    decode = sum(row.seconds for row in phase.ops if row.phase == DECODE) / generation.traced_decodes
+    if prefill <= 0 or decode <= 0:
+        return None
+    return prefill / (prefill + decode * generation.decodes)
+
+
+def throughputs(prediction: Prediction, phase: PhasePrediction) -> tuple[Throughput, ...]:
+    """Items, then input and output tokens, as far as they are known; empty for training.
+
+    Tokens whose prefill and decode are not known apart are output tokens with all seconds of the unit.
+    """
+    unit, seconds, place = phase.unit, phase.sustained_seconds, prediction.candidate
+    if unit is None or seconds.low <= 0:
+        return ()
+    found = [_throughput(unit.item, seconds, unit.items, place)]
+    share = unit.prefill_share
+    if unit.output_tokens <= 0:
+        return tuple(found)
+    if share is not None and 0 < share < 1 and unit.input_tokens > 0:
+        found.append(_throughput(INPUT_TOKEN, seconds.times(share), unit.input_tokens, place))
+        found.append(_throughput(OUTPUT_TOKEN, seconds.times(1 - share), unit.output_tokens, place))
+    else:
+        found.append(_throughput(OUTPUT_TOKEN, seconds, unit.output_tokens, place))
+    return tuple(found)
+
+
+def inference_phase(prediction: Prediction) -> PhasePrediction | None:
+    """The last phase of inference; None if there is none."""
+    return next((phase for phase in reversed(prediction.phases) if phase.unit is not None), None)
+
+
+def main_throughput(prediction: Prediction) -> Throughput | None:
+    """The throughput by which an answer is told: output tokens of what generates, items of anything else."""
+    phase = inference_phase(prediction)
+    found = throughputs(prediction, phase) if phase is not None else ()
+    return found[-1] if found else None
+
+
+def pays_from(place: Prediction, against: Prediction) -> PaysFrom | None:
+    """From how many items on a rented machine saves money against another, or time against this machine, which is free.
+
+    N = (fixed there - fixed here) / (an item here - an item there), in seconds or in USD; None without inference.
+    """
+    phase, other = inference_phase(place), inference_phase(against)
+    if phase is None or other is None or phase.unit is None or other.unit is None:
+        return None
+    each = phase.sustained_seconds.value / phase.unit.items
+    other_each = other.sustained_seconds.value / other.unit.items
+    fixed, other_fixed = place.fixed_seconds, against.fixed_seconds
+    if against.candidate.offer is not None:
+        rate, other_rate = expected_usd_per_hour(place.candidate), expected_usd_per_hour(against.candidate)
+        each, other_each, fixed, other_fixed = (
+            each * rate,
+            other_each * other_rate,
+            fixed * rate,
+            other_fixed * other_rate,
+        )
+    items = items_until_it_pays(fixed - other_fixed, each, other_each)
+    return PaysFrom(place=place, against=against, items=items, item=phase.unit.item)
+
+
+def fixed_usd(place: Prediction) -> float:
+    """What boot and set-up cost; 0 on this machine."""
+    return place.fixed_seconds / 3600 * hourly_usd(place.candidate)
+
+
+def time_of(rates: Sequence[float]) -> tuple[float, str]:
+    """The shortest time in which the slowest of these rates per second makes one; its seconds and name."""
+    return next((time for time in TIMES if min(rates) * time[0] >= 1), TIMES[-1])
+
+
+def together(found: Sequence[Throughput]) -> float:
+    """How many are priced together: a million tokens; 1,000 items, or a million of the cheapest."""
+    if any(is_token(one) for one in found):
+        return MILLION
+    priced = [one.usd_each.value for one in found if one.usd_each.value > 0]
+    return MILLION if priced and min(priced) * THOUSAND < LEAST_USD else THOUSAND
+
+
+def together_words(name: str, number: float) -> str:
+    """``1,000 images``, ``million output tokens``."""
+    return f"{'million' if number == MILLION else f'{number:,.0f}'} {plural_unit(name)}"
+
+
+def is_token(one: Throughput) -> bool:
+    """Whether it counts tokens."""
+    return one.name in (INPUT_TOKEN, OUTPUT_TOKEN)
+
+
+def _throughput(name: str, seconds: Range, count: float, place: Candidate) -> Throughput:
+    rate = Range(value=count / seconds.value, low=count / seconds.high, high=count / seconds.low)
+    usd = cost_range(place, seconds, whole=False).times(1 / count)
+    return Throughput(name=name, per_second=rate, usd_each=usd)

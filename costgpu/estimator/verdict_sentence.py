@@ -1,0 +1,139 @@
+"""The sentence of a verdict: where to run it, what that costs, and what the other side would be. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from costgpu.estimator.scope import WHOLE_JOB
+from costgpu.estimator.throughput import inference_phase, is_token, throughputs, together, together_words
+from costgpu.models.prediction import Choice, Prediction, Range, Verdict
+from costgpu.units import format_duration, format_frequency, format_number, format_ratio, format_usd, plural_unit
+
+FASTER = 0.9  # another offer is worth a word if it takes less than this of this machine's time
+
+
+def verdict_sentence(verdict: Verdict, *, limits: str, why_no_gpu: str, rented: Prediction | None) -> str:
+    """The sentence of a verdict.
+
+    Args:
+        verdict: Complete but for its sentence.
+        limits: The user's limits in words; empty without any.
+        why_no_gpu: Why no GPU will do, if there is one reason for all; else empty.
+        rented: The better one of the best CPU and the best GPU; None if no offer is possible.
+    """
+    chosen, cpu, gpu = verdict.recommended, verdict.best_cpu, verdict.best_gpu
+    if chosen is None:
+        here = format_duration(verdict.here.wall_seconds.value)
+        return f"No offer meets {limits or 'what the script needs'}. Here it would take {here}."
+    if verdict.choice is Choice.HERE:
+        return _here(verdict, rented)
+    per = "" if verdict.unit == WHOLE_JOB else f" for {verdict.unit}"
+    where = f"{describe(chosen)}: {format_duration(chosen.wall_seconds.value)}, {money(chosen)}{per}."
+    if rates := rate_words(chosen, priced=verdict.unit == WHOLE_JOB):
+        where = f"{where[:-1]}: {rates}."
+    if pays := _pays_words(verdict):
+        where += f" {pays}"
+    if cpu is None or gpu is None or verdict.speedup is None or verdict.premium is None or verdict.break_even is None:
+        side, missing = ("GPU", "CPU") if cpu is None else ("CPU", "GPU")
+        reason = f"No GPU will do: {why_no_gpu}" if why_no_gpu else f"No {missing} offer is possible within the limits"
+        return f"Run it on a {side}: {where} {reason}."
+    even = verdict.break_even
+    pays = "no speed-up would make it pay" if math.isinf(even) else f"it would pay from {format_ratio(even)}"
+    faster = _compared(verdict.speedup, cpu)
+    premium = format_ratio(verdict.premium)
+    if verdict.choice is Choice.GPU:
+        return f"Run it on a GPU: {where} {faster} for {premium} the price; {pays}."
+    if verdict.choice is Choice.CPU:
+        return (
+            f"Run it on a CPU: {where} The best GPU ({describe(gpu)}) is only {format_ratio(verdict.speedup)} as fast"
+            f" for {premium} the price and would cost {money(gpu)}; {pays}."
+        )
+    advice = f" {verdict.settle[:1].upper()}{verdict.settle[1:]}." if verdict.settle else ""
+    return (
+        f"Too close to call on cost: GPU {describe(gpu)} {money(gpu)} in {format_duration(gpu.wall_seconds.value)},"
+        f" CPU {describe(cpu)} {money(cpu)} in {format_duration(cpu.wall_seconds.value)}{per};"
+        f" the GPU is cheaper with a probability of {verdict.probability_gpu_cheaper:.0%}, and {faster}.{advice}"
+    )
+
+
+def describe(prediction: Prediction) -> str:
+    """``gcp g2-standard-4 (L4), us-central1, on-demand``."""
+    offer = prediction.candidate.offer
+    if offer is None:
+        return "this machine"
+    gpu = ""
+    if offer.accelerator is not None:
+        count = offer.accelerator.count
+        times = "" if count == 1 else f"{count:g}x "
+        gpu = f" ({times}{offer.accelerator.name})"
+    option = offer.purchase_option.value.replace("_", "-")
+    return f"{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {option}"
+
+
+def money(prediction: Prediction) -> str:
+    """``$0.92 [0.74-1.15]``."""
+    return amount(prediction.cost_usd)
+
+
+def amount(usd: Range) -> str:
+    """An amount with its interval, as `money`."""
+    return f"{format_usd(usd.value)} [{format_usd(usd.low)[1:]}-{format_usd(usd.high)[1:]}]"
+
+
+def rate_words(prediction: Prediction, *, priced: bool = True) -> str:
+    """``210 images/s, $0.0070 [0.0060-0.0081] per 1,000 images``; empty for training.
+
+    Args:
+        priced: Whether to say the cost of items; that of tokens always is.
+    """
+    phase = inference_phase(prediction)
+    found = throughputs(prediction, phase) if phase is not None else ()
+    if not found:
+        return ""
+    if len(found) > 1:
+        found = found[:0:-1]  # tokens say more than the prompts that they belong to; the new ones first
+    number = together(found)
+    words = [", ".join(format_frequency(one.per_second.value, one.name) for one in found)]
+    if prediction.candidate.offer is not None and (priced or is_token(found[0])):
+        words += [f"{amount(one.usd_each.times(number))} per {together_words(one.name, number)}" for one in found]
+    return ", ".join(words)
+
+
+def _pays_words(verdict: Verdict) -> str:
+    """From how many items on a rented machine is worth its boot, where their number is not known; else empty."""
+    words = []
+    for one in verdict.pays_from:
+        if math.isinf(one.items) or (one.against.candidate.offer is not None and one.items < 1):
+            continue
+        items = f"{format_number(math.ceil(one.items))} {plural_unit(one.item)}"
+        if one.against.candidate.offer is None:
+            words.append(f"From {items} on it is done sooner than this machine, boot included.")
+        else:
+            words.append(f"From {items} on the best GPU costs less than the best CPU, boot and set-up included.")
+    return " ".join(words)
+
+
+def _here(verdict: Verdict, rented: Prediction | None) -> str:
+    """This machine, compared with the best offer to rent, and with a much faster one if there is."""
+    here = verdict.here.wall_seconds.value
+    whole = verdict.unit == WHOLE_JOB
+    per = "" if whole else f" for {verdict.unit}"
+    rates = rate_words(verdict.here)
+    sentence = f"Just run it here: {format_duration(here)}, $0{per}{f': {rates}' if rates else ''}."
+    if rented is None:
+        return sentence
+    boot = ", boot included" if whole else ""
+    time = format_duration(rented.wall_seconds.value)
+    sentence += f" The best offer to rent ({describe(rented)}) would take {time} and cost {money(rented)}{boot}"
+    fastest = min(verdict.table, key=lambda p: p.wall_seconds.value, default=rented)
+    if fastest.wall_seconds.value < FASTER * min(here, rented.wall_seconds.value):
+        time = format_duration(fastest.wall_seconds.value)
+        sentence += f"; the fastest ({describe(fastest)}) {time} and {money(fastest)}"
+    return f"{sentence}."
+
+
+def _compared(speedup: float, cpu: Prediction) -> str:
+    name = cpu.candidate.offer.instance_type if cpu.candidate.offer else "this machine"
+    if speedup >= 1:
+        return f"{format_ratio(speedup)} faster than the best CPU ({name})"
+    return f"{format_ratio(1 / speedup)} slower than the best CPU ({name})"

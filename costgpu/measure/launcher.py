@@ -1,0 +1,338 @@
+"""Command lines of launchers: which script they start, with which arguments, and in how many processes. Pure.
+
+One process is measured, the first one of those that the launcher would start. Options are read as the launchers read
+them: those that take no value are listed here, every other takes one (torch 2.13, accelerate 1.15, DeepSpeed 0.17; read
+2026-11).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+
+from costgpu.errors import UsageError
+
+TORCH_FLAGS = frozenset({"standalone", "module", "no-python", "run-path", "virtual-local-rank", "use-env", "help"})
+ACCELERATE_FLAGS = frozenset(
+    [
+        "help",
+        "quiet",
+        "cpu",
+        "multi-gpu",
+        "tpu",
+        "enable-cpu-affinity",
+        "dynamo-use-fullgraph",
+        "dynamo-use-dynamic",
+        "dynamo-use-regional-compilation",
+        "use-deepspeed",
+        "use-fsdp",
+        "use-parallelism-config",
+        "use-megatron-lm",
+        "same-network",
+        "module",
+        "no-python",
+        "tpu-cluster",
+        "no-tpu-cluster",
+        "tpu-use-sudo",
+        "downcast-bf16",
+        "fp8-use-autocast-during-eval",
+        "debug",
+    ]
+)
+DEEPSPEED_FLAGS = frozenset(
+    [
+        "help",
+        "no-python",
+        "no-local-rank",
+        "module",
+        "force-multi",
+        "save-pid",
+        "bind-cores-to-rank",
+        "no-ssh-check",
+        "no-ssh",
+        "elastic-training",
+    ]
+)
+SHORT = {"-m": "module", "-h": "help", "-q": "quiet", "-i": "include", "-e": "exclude", "-H": "hostfile"}
+# How many processes a rented machine can hold is its own business: a run leaves these to the launcher there.
+SIZES = frozenset(
+    [
+        "nproc-per-node",
+        "nnodes",
+        "num-processes",
+        "num-machines",
+        "multi-gpu",
+        "num-gpus",
+        "num-accelerators",
+        "num-nodes",
+        "include",
+        "exclude",
+        "hostfile",
+        "machine-rank",
+        "main-process-ip",
+        "main-process-port",
+        "gpu-ids",
+    ]
+)
+_PYTHON = re.compile(r"python(3(\.\d+)?)?(\.exe)?")
+_PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
+_SETTING = re.compile(r"^(\w+):[ \t]*['\"]?([^'\"#\n]*?)['\"]?[ \t]*(?:#.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A script, and the processes in which a launcher would start it."""
+
+    launcher: str  # for people: ``torchrun``, ``accelerate launch``, ``python``
+    runner: str = ""  # module with which a run starts the script; empty for plain Python or torchrun
+    kept: tuple[str, ...] = ()  # the launcher's options for a run, without those for numbers of processes
+    script: str | None = None  # None with `module`
+    module: str | None = None
+    arguments: tuple[str, ...] = ()
+    processes: int | None = 1  # over all machines; None for one per GPU
+    machines: int = 1
+    python: str | None = None  # the interpreter that the command names
+    ranked: bool = False  # whether each process finds its rank in its environment
+    local_rank: bool = False  # whether each process is also given its rank as an argument
+    environment: dict[str, str] = field(default_factory=dict)  # what else the launcher sets
+    config: str | None = None  # the launcher's file of settings; empty for its default one
+
+    @property
+    def note(self) -> str:
+        """What a reader should know of it; empty if there is nothing to know."""
+        if self.processes == 1:
+            return ""
+        machines = f" on {self.machines} machines" if self.machines > 1 else ""
+        return processes_note(self.processes, f"{machines} ({self.launcher})")
+
+
+def processes_note(processes: int | None, how: str) -> str:
+    """That one of several processes was measured. None stands for one per GPU."""
+    asked = "one process per GPU" if processes is None else f"{processes} processes"
+    return f"It asks for {asked}{how}; one was measured, and the prediction is for that one on one GPU."
+
+
+def find_launch(command: Sequence[str], module: str | None = None) -> Launch | None:
+    """The launch that a command line is; None if it is none, but a script, a module or another program.
+
+    Raises:
+        UsageError: It names a launcher and no script.
+    """
+    if module is not None:
+        return _by_module(module, command)
+    if not command:
+        return None
+    name = PurePath(command[0]).name
+    if name == "torchrun":
+        return _torch("torchrun", command[1:])
+    if name == "accelerate" and "launch" in command[1:2]:
+        return _accelerate(command[2:])
+    if name == "accelerate-launch":
+        return _accelerate(command[1:])
+    if name in ("deepspeed", "ds"):
+        return _deepspeed(command[1:])
+    if _PYTHON.fullmatch(name):
+        return _python(command)
+    return None
+
+
+def with_settings(launch: Launch, text: str) -> Launch:
+    """The launch with what accelerate's file of settings says; the command line comes first."""
+    settings = dict(_SETTING.findall(text))
+    environment = dict(launch.environment)
+    mixed = settings.get("mixed_precision", "no")
+    if mixed != "no":
+        environment.setdefault("ACCELERATE_MIXED_PRECISION", mixed)
+    processes, machines = settings.get("num_processes", ""), settings.get("num_machines", "")
+    if launch.processes is None and processes.isdigit():
+        launch = replace(launch, processes=int(processes))
+    if launch.machines == 1 and machines.isdigit():
+        launch = replace(launch, machines=max(1, int(machines)))
+    return replace(launch, environment=environment)
+
+
+def _by_module(module: str, words: Sequence[str]) -> Launch | None:
+    if module == "torch.distributed.run":
+        return _torch(module, words)
+    if module == "torch.distributed.launch":
+        return _torch(module, words, local_rank=True)
+    if module in ("accelerate.commands.launch", "accelerate.commands.accelerate_cli"):
+        return _accelerate(words[1:] if "launch" in words[:1] else words)
+    if module == "deepspeed.launcher.runner":
+        return _deepspeed(words)
+    return None
+
+
+def _python(command: Sequence[str]) -> Launch | None:
+    words = list(command[1:])
+    while words:
+        word = words[0]
+        if word == "-m" and len(words) > 1:
+            found = _by_module(words[1], words[2:])
+            plain = Launch(launcher="python", module=words[1], arguments=tuple(words[2:]))
+            return replace(found or plain, python=command[0])
+        if _PYTHON_FLAGS.fullmatch(word):
+            words = words[1:]
+        elif word in ("-W", "-X"):
+            words = words[2:]
+        elif word.startswith(("-W", "-X")):
+            words = words[1:]
+        elif word.startswith("-"):  # -c, or standard input
+            return None
+        else:
+            return Launch(launcher="python", script=word, arguments=tuple(words[1:]), python=command[0])
+    return None
+
+
+@dataclass(slots=True)
+class _Line:
+    """A launcher's command line: its options by their long names, and what they are followed by."""
+
+    options: dict[str, str]
+    kept: tuple[str, ...]
+    script: str
+    arguments: tuple[str, ...]
+
+    @property
+    def module(self) -> str | None:
+        return self.script if "module" in self.options else None
+
+    @property
+    def file(self) -> str | None:
+        return None if "module" in self.options else self.script
+
+
+def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
+    options: dict[str, str] = {}
+    kept: list[str] = []
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        word, equals, value = words[at].partition("=")
+        name = SHORT.get(word, word.lstrip("-").replace("_", "-"))
+        if not word.startswith("--") and len(word) > 2 and word[:2] in SHORT and not equals:
+            name, value, equals = SHORT[word[:2]], word[2:], "="
+        is_flag = name in flags or (len(name) > 2 and any(flag.startswith(name) for flag in flags))
+        size = 1 if is_flag or equals else 2
+        if size == 2:
+            value = words[at + 1] if at + 1 < len(words) else ""
+        if name == "" and word == "--":
+            at += 1
+            break
+        options[name] = value
+        if not _is(name, SIZES):
+            kept += words[at : at + size]
+        at += size
+    if at >= len(words):
+        raise UsageError(f"{launcher}: which script?", hint=f"costgpu estimate {launcher} ... train.py")
+    return _Line(options, tuple(kept), words[at], tuple(words[at + 1 :]))
+
+
+def _is(name: str, names: frozenset[str]) -> bool:
+    """Whether an option is one of these, perhaps cut short as argparse allows."""
+    return name in names or (len(name) > 4 and any(known.startswith(name) for known in names))
+
+
+def _option(line: _Line, *names: str) -> str | None:
+    """The value of the first of these options that is given, perhaps by a name cut short."""
+    for full in names:
+        for name, value in line.options.items():
+            if name == full or (len(name) > 4 and full.startswith(name)):
+                return value
+    return None
+
+
+def _number(text: str | None, default: int | None) -> int | None:
+    """A number; of a range (``1:4``) its end; None for ``auto`` and ``gpu``."""
+    if text is None:
+        return default
+    last = text.rpartition(":")[2]
+    return max(1, int(last)) if last.isdigit() else None
+
+
+def _refuse_programs(launcher: str, line: _Line) -> None:
+    if "no-python" in line.options:
+        raise UsageError(
+            f"{launcher} is told to start {line.script} without Python.",
+            hint="Name the Python script that it starts.",
+        )
+
+
+def _torch(launcher: str, words: Sequence[str], *, local_rank: bool = False) -> Launch:
+    line = _read(launcher, words, TORCH_FLAGS)
+    _refuse_programs(launcher, line)
+    each, machines = _number(_option(line, "nproc-per-node"), 1), _number(_option(line, "nnodes"), 1) or 1
+    return Launch(
+        launcher=launcher,
+        script=line.file,
+        module=line.module,
+        arguments=line.arguments,
+        processes=each * machines if each is not None else None,
+        machines=machines,
+        ranked=True,
+        local_rank=local_rank and "use-env" not in line.options,
+    )
+
+
+def _accelerate(words: Sequence[str]) -> Launch:
+    launcher = "accelerate launch"
+    line = _read(launcher, words, ACCELERATE_FLAGS)
+    _refuse_programs(launcher, line)
+    environment = {}
+    for option, variable in (
+        ("mixed-precision", "ACCELERATE_MIXED_PRECISION"),
+        ("dynamo-backend", "ACCELERATE_DYNAMO_BACKEND"),
+        ("gradient-accumulation-steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"),
+    ):
+        value = _option(line, option)
+        if value is not None:
+            environment[variable] = value.upper() if option == "dynamo-backend" else value
+    one = 1 if "cpu" in line.options else None
+    return Launch(
+        launcher=launcher,
+        runner="accelerate.commands.launch",
+        kept=line.kept,
+        script=line.file,
+        module=line.module,
+        arguments=line.arguments,
+        processes=_number(_option(line, "num-processes"), one),
+        machines=_number(_option(line, "num-machines"), 1) or 1,
+        environment=environment,
+        config=_option(line, "config-file") or "",
+    )
+
+
+def _deepspeed(words: Sequence[str]) -> Launch:
+    launcher = "deepspeed"
+    line = _read(launcher, words, DEEPSPEED_FLAGS)
+    _refuse_programs(launcher, line)
+    machines = _number(_option(line, "num-nodes"), 1) or 1
+    each = _number(_option(line, "num-gpus", "num-accelerators"), None)
+    processes = each * machines if each is not None else None
+    included = _option(line, "include")
+    if included is not None:
+        hosts = [host for host in included.split("@") if host]
+        counts = [host.partition(":")[2].split(",") for host in hosts if ":" in host]
+        machines = max(1, len(hosts))
+        processes = sum(map(len, counts)) if len(counts) == len(hosts) else None
+    return Launch(
+        launcher=launcher,
+        runner="deepspeed.launcher.runner",
+        kept=line.kept,
+        script=line.file,
+        module=line.module,
+        arguments=line.arguments,
+        processes=processes,
+        machines=machines,
+        ranked=True,
+        local_rank="no-local-rank" not in line.options,
+    )
+
+
+def local_rank_argument(source: str) -> str:
+    """The argument by which a script that reads its rank from the command line is told it; empty if it has none."""
+    for name in ("--local-rank", "--local_rank"):
+        if re.search(re.escape(name) + r"\b", source):
+            return f"{name}=0"
+    return ""

@@ -1,0 +1,192 @@
+"""One rank of a script that trains in several processes: its first is run in this one, where its steps are seen.
+
+- ``torch.multiprocessing.spawn`` and ``start_processes`` call their function for rank 0, and start no process.
+- ``multiprocessing.Process``, where the target trains (a backward pass can be reached from its code), runs it here; the
+  others of the same target are not started, and seem to have ended.
+- A process group has one member, whatever size is asked for; the size is noted.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import types
+
+from ..loops.script_frames import PROBE_ROOT
+from ..patching import wrap
+
+MOST_FUNCTIONS = 300  # that are looked at to see whether a process trains
+COLLECTIVES = ("nccl", "gloo")
+
+
+class Ended:
+    """The place of a process that is not started: it has ended, and well."""
+
+    pid, returncode, sentinel, processes = None, 0, -1, ()
+
+    def poll(self, flag=0):
+        return 0
+
+    def wait(self, timeout=None):
+        return 0
+
+    def join(self, timeout=None, grace_period=None):
+        return True
+
+    def pids(self):
+        return []
+
+    def close(self):
+        pass
+
+    terminate = kill = interrupt = close
+
+
+class OneRank:
+    """What the script asks for in several processes, answered in one."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+        self.processes = 1  # that train, as asked for
+        self.started = 0  # other processes for the script's own functions
+        self.for_no_gpu = False  # it starts one process per GPU, and so none here
+        self.here = None  # code of the process that runs in this one
+        self.libraries = ()
+
+    def attach(self, torch, libraries):
+        self.libraries = tuple(libraries) + (PROBE_ROOT, "<")
+        shared = getattr(torch, "multiprocessing", None)
+        module = sys.modules.get("torch.multiprocessing.spawn")
+        for owner in (shared, module):
+            if not isinstance(getattr(owner, "spawn", None), types.ModuleType):
+                wrap(owner, "spawn", self.spawn)
+            wrap(owner, "start_processes", self.spawn)
+        process = sys.modules.get("multiprocessing.process")
+        wrap(getattr(process, "BaseProcess", None), "start", self.start)
+        dist = getattr(torch, "distributed", None)
+        if dist is None or not dist.is_available() or not hasattr(dist, "HashStore"):
+            return
+        owners = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
+        for owner in owners:
+            wrap(sys.modules.get(owner), "init_process_group", functools.partial(self.init_process_group, torch))
+
+    def attach_accelerate(self, module):
+        def launch(inner, function, args=(), num_processes=None, mixed_precision="no", *others, **kwargs):
+            self.asked(num_processes)
+            if str(mixed_precision) != "no":
+                os.environ["ACCELERATE_MIXED_PRECISION"] = str(mixed_precision)
+            return function(*args)
+
+        def debug(inner, function, args=(), num_processes=2):
+            return launch(inner, function, args, num_processes)
+
+        wrap(module, "notebook_launcher", launch)
+        wrap(module, "debug_launcher", debug)
+
+    def asked(self, processes):
+        if isinstance(processes, int):
+            self.processes = max(self.processes, processes)
+
+    def spawn(self, inner, fn, args=(), nprocs=1, join=True, *others, **kwargs):
+        if nprocs == 0:
+            self.for_no_gpu = True
+        if os.getpid() != self.pid or nprocs < 1:
+            return inner(fn, args, nprocs, join, *others, **kwargs)
+        self.asked(nprocs)
+        fn(0, *args)
+        return None if join else Ended()
+
+    def start(self, inner, process):
+        target = getattr(process, "_target", None) or process.run
+        if os.getpid() != self.pid or not self.trains(target):
+            self.started += not self.is_library(getattr(code_of(target), "co_filename", None))
+            return inner(process)
+        code = code_of(target)
+        if self.here is not None and self.here is not code:
+            return inner(process)
+        process._popen = Ended()
+        if self.here is code:
+            self.processes += 1
+            return None
+        self.here = code
+        return run_child(process)
+
+    def trains(self, target):
+        """Whether a backward pass can be reached from the code of a function of the script's."""
+        waiting, seen = [target], set()
+        while waiting and len(seen) < MOST_FUNCTIONS:
+            value = waiting.pop()
+            if isinstance(value, functools.partial):
+                value = value.func
+            if isinstance(value, types.MethodType):
+                waiting.append(type(value.__self__))
+                value = value.__func__
+            if id(value) in seen:
+                continue
+            seen.add(id(value))
+            if isinstance(value, type):
+                if not self.is_library(getattr(sys.modules.get(value.__module__), "__file__", None)):
+                    waiting += [one for one in vars(value).values() if isinstance(one, types.FunctionType)]
+            elif isinstance(value, types.FunctionType) and not self.is_library(value.__code__.co_filename):
+                names = names_in(value.__code__)
+                if "backward" in names:
+                    return True
+                for name in names:
+                    found = value.__globals__.get(name)
+                    if isinstance(found, types.ModuleType):
+                        waiting += [vars(found)[one] for one in names if one in vars(found)]
+                    else:
+                        waiting.append(found)
+        return False
+
+    def is_library(self, path):
+        return path is None or path.startswith(self.libraries)
+
+    def init_process_group(
+        self,
+        torch,
+        inner,
+        backend=None,
+        init_method=None,
+        timeout=None,
+        world_size=-1,
+        rank=-1,
+        store=None,
+        *others,
+        **kwargs,
+    ):
+        known = [one for one in COLLECTIVES if one in str(backend or COLLECTIVES).lower()]
+        if os.getpid() != self.pid or not known:  # a child of the script's own, or MPI
+            return inner(backend, init_method, timeout, world_size, rank, store, *others, **kwargs)
+        self.asked(world_size)
+        if not torch.cuda.is_available() or not torch.distributed.is_nccl_available():
+            backend = "gloo"
+            kwargs.pop("device_id", None)
+            kwargs.pop("pg_options", None)
+        if timeout is not None:
+            kwargs["timeout"] = timeout
+        return inner(backend, world_size=1, rank=0, store=torch.distributed.HashStore(), **kwargs)
+
+
+def run_child(process):
+    return process.run()
+
+
+def code_of(target):
+    while isinstance(target, (functools.partial, types.MethodType)):
+        target = target.func if isinstance(target, functools.partial) else target.__func__
+    return getattr(target, "__code__", target)
+
+
+def names_in(code):
+    """Names that a function and those inside it use."""
+    names, waiting = set(), [code]
+    while waiting:
+        one = waiting.pop()
+        names.update(one.co_names)
+        waiting += [inner for inner in one.co_consts if isinstance(inner, types.CodeType)]
+    return names
+
+
+ONE_RANK = OneRank()  # one per process; the result takes what it holds

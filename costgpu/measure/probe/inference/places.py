@@ -1,0 +1,74 @@
+"""Where a model is called from: the place in the script, the loops around it, and whether those train."""
+
+from __future__ import annotations
+
+import sys
+
+from ..loops.script_frames import PROBE_ROOT, outwards
+from ..loops.source import Source, training_functions
+
+
+class Places:
+    """Reads the live stack around calls of modules."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+
+    def callers(self, frame):
+        """The place outside of torch that called a module, and the same outside of a `forward` that was called itself."""
+        inside = (self.recorder.loop_stack.torch_root, PROBE_ROOT)
+        found = [live for live in outwards(frame) if not live.f_code.co_filename.startswith(inside)]
+        near = best = found[0] if found else None
+        for live in found[1:]:
+            if best.f_code.co_name != "forward" or not isinstance(
+                best.f_locals.get("self"), self.recorder.torch.nn.Module
+            ):
+                break
+            best = live
+        return near, best
+
+    def outermost_loop(self, frame):
+        """Frame and lines of the outermost loop around a call, and whether there is one."""
+        frames = self.recorder.loop_stack.frames(frame)
+        for live in frames:
+            loops = loops_of(live)
+            if loops:
+                return live, (loops[0].lineno, loops[0].end_lineno), True
+        own = [live for live in frames if not self.recorder.loop_stack.is_library(live.f_code.co_filename)]
+        return (own or frames or [None])[0], (0, 1 << 30), False
+
+    def nest(self, frame):
+        frames = self.recorder.loop_stack.frames(frame)
+        return tuple((live.f_code.co_filename, loop.lineno) for live in frames for loop in loops_of(live))
+
+    def read_ahead(self, phase, frame):
+        """Whether the source says that it trains, around this place or after it."""
+        phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader)
+        phase.may_train = self.trains_around(frame)
+
+    def may_train(self, phase):
+        """Whether what was seen so far may be no more than preparation."""
+        return bool(phase.may_train or (self.recorder.optimizers_made and self.recorder.progress.names_training()))
+
+    def trains_around(self, frame):
+        stack, upcoming = self.recorder.loop_stack, self.recorder.upcoming_work
+        for live in stack.frames(frame):
+            path = live.f_code.co_filename
+            source = Source.of(path) if not stack.is_library(path) else None
+            loops = loops_of(live) if source is not None else []
+            training = training_functions(source.tree) if loops else ()
+            if any(upcoming.trains(one, training, None) for loop in loops[:1] for one in loop.body):
+                return True
+        return False
+
+
+def loops_of(live):
+    """The loops of a live frame around its line; those of libraries that cannot be read are none."""
+    source = Source.of(live.f_code.co_filename)
+    scope = source.scope(live.f_code) if source is not None else None
+    return source.loops(scope, live.f_lineno) if scope is not None else []
+
+
+def is_live(frame):
+    """Whether a frame is still running in this thread."""
+    return frame is not None and any(live is frame for live in outwards(sys._getframe(1)))

@@ -1,0 +1,104 @@
+"""How many steps a progress series makes in all, by its own settings and by what is around it. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from costgpu.measure.probe.record import Intervals, PlainLoop, ProbeRecord, SeriesRecord, SurroundingLoop
+from costgpu.measure.profile.loop_bounds import number
+from costgpu.measure.profile.total_steps import FOREVER_STEPS, total_steps
+from costgpu.models.workload import Total, TotalKind
+
+ONCE = ("fit", "call")  # units that the loops around them repeat, and nothing else
+
+
+def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended: bool) -> Total:
+    """The total of a series; if it `ended`, its steps are simply known."""
+    facts, seen = series["facts"], float(series["steps"])
+    per_epoch = facts.get("per_epoch")
+    if ended:
+        return Total(kind=TotalKind.EXACT, steps=seen, steps_per_epoch=per_epoch, how="it ran to its end")
+    if series["source"] == "tqdm":
+        return _bars_total(series, record)
+    each = series["total"]
+    if each is None and series["snapshots"]:
+        return total_steps(raw, ended=False)
+    if each is None and series["unit"] in ONCE:
+        each = 1.0
+    if each is not None and each >= FOREVER_STEPS:
+        how = f"{each:.3g} by its own settings: it has no end of its own"
+        return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=per_epoch, how=how)
+    around = [loop for loop in series["around"] if loop["trips"] not in (None, 1)]
+    unread = any(loop["trips"] is None or loop["trips"] == "inf" for loop in series["around"])
+    times = 1.0 if unread else math.prod(number(loop["trips"]) or 1.0 for loop in around)
+    unknown = ""
+    if each is None:
+        unknown = "the data do not say how long they are"
+    elif unread:
+        unknown = "the loop around it has no length that can be read"
+    elif series["openings"] > times and not unread:
+        begun = f"begun {series['openings']} times so far"
+        unknown = f"{each:,.0f} by its own settings, {begun}; what repeats it cannot be read"
+    if each is None or unknown:
+        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=unknown)
+    where = "" if unread else " × ".join(f"{loop['trips']:,} ({place_of(loop)})" for loop in around)
+    if series["unit"] in ONCE and where:  # nothing inside of a whole fit counts
+        how, inner = where, None
+    else:
+        own = f"epochs={facts['epochs']} × {per_epoch:,} steps" if facts.get("epochs") and per_epoch else ""
+        how = (own or f"{each:,.0f} by its own settings") + (f" × {where}" if where else "")
+        inner = each if times > 1 else None
+    kind = TotalKind.EXACT
+    if facts.get("may_stop") or any((loop.get("position") or (None, None, False))[2] for loop in around):
+        kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early"
+    elif any(loop.get("trials") for loop in around):
+        kind, how = TotalKind.APPROXIMATE, how + "; a trial may choose another length"
+    return Total(kind=kind, steps=max(float(each) * times, seen), steps_per_epoch=per_epoch or inner, how=how)
+
+
+def place_of(loop: SurroundingLoop | PlainLoop) -> str:
+    """``train.py:31``, or the library's function that repeats."""
+    return f"{loop['file']}:{loop['line']}" if loop["line"] else loop["file"]
+
+
+def _bars_total(series: SeriesRecord, record: ProbeRecord) -> Total:
+    """The bar's own total, as often as the loops around it come round."""
+    each = series["facts"].get("total")
+    if each is None:
+        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=None, how="the progress bar has no total")
+    how, inner = f"the progress bar's total of {each:,}", float(each)
+    if series["steps"] > each * series["openings"]:
+        how += f", and {series['steps']:,} were counted"
+        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=None, how=how)
+    outer = next((s for s in record["series"] if s["label"] == series["facts"].get("outer")), None)
+    times, around = _rounds(series, outer)
+    if around:
+        how = f"{around} × {each:,} ({series['label']}), by its progress bars"
+    if times is None:
+        return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=inner, how=how)
+    stop = series["facts"].get("may_stop_at")
+    if stop or any((loop.get("position") or (None, None, False))[2] for loop in series["around"]):
+        how += f"; it may stop early ({stop})" if stop else "; it may stop early"
+        kind = TotalKind.UPPER_BOUND
+    elif series["facts"].get("told"):
+        kind, how = TotalKind.APPROXIMATE, how + "; only the bar says so"
+    else:
+        kind = TotalKind.EXACT
+    return Total(kind=kind, steps=inner * times, steps_per_epoch=inner if around else None, how=how)
+
+
+def _rounds(series: SeriesRecord, outer: SeriesRecord | None) -> tuple[float | None, str]:
+    """How often a bar is opened, by the loops (or the bar) around it, and these in words; None if that is not known."""
+    known = [loop for loop in series["around"] if number(loop["trips"]) not in (None, 1.0)]
+    if any(loop["trips"] is None for loop in series["around"]) or (outer is not None and not known):
+        if outer is None or len(series["around"]) > 1:
+            return (None, "?") if series["around"] else (1.0, "")
+        total = outer["facts"].get("total")
+        if total is None or abs(outer["steps"] - (series["openings"] - 1)) > 1:  # it counts something else
+            return None, f"{total or '?'} ({outer['label']})"
+        return float(total), f"{total:,} ({outer['label']})"
+    times = math.prod(number(loop["trips"]) or 1.0 for loop in known)
+    words = " × ".join(f"{loop['trips']:,} ({place_of(loop)})" if loop["trips"] != "inf" else "?" for loop in known)
+    if math.isinf(times) or series["openings"] > times:
+        return None, words or "?"
+    return times, words

@@ -1,0 +1,69 @@
+"""How much of the time nothing of a program computes: it sleeps, or waits for network, disk or other programs. Pure.
+
+No machine makes that shorter, and no number of cores. Time in which the program was ready and had no core is not in it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from costgpu.measure.probe.record import ActivityRecord, PhaseRecord
+from costgpu.measure.profile.step_times import SPIKE
+
+LEAST_LOOKS = 5  # with fewer, CPU seconds have to tell
+BUSY_SHARE = 0.25  # of the time without a core, from which on a reader should know of it
+LEAST_SHARE = 0.05  # of a step; less is what barriers between threads and other machines on the same host cost
+
+
+def queued_by_all(activity: ActivityRecord | None) -> float:
+    """Seconds in which threads of the script were ready and had no core, added up."""
+    return activity["queued"] if activity is not None else 0.0
+
+
+def notes_of_queue(activity: ActivityRecord | None) -> list[str]:
+    """What to say of a machine that had no core for the script for much of the time."""
+    share = activity["main_queued"] / activity["wall"] if activity is not None and activity["wall"] > 0 else 0.0
+    if share < BUSY_SHARE:
+        return []
+    text = (
+        f"The script was ready to run and had no core for {min(share, 1):.0%} of the time, since other programs or"
+        " processes of its own kept this machine busy: its times are too long."
+    )
+    return [text]
+
+
+def waiting_of_phase(raw: PhaseRecord, used: Sequence[int], activity: ActivityRecord | None) -> float:
+    """Seconds of a plain step (of the intervals `used`) in which the script's process waits.
+
+    With a GPU the script's thread waits for that, too, and the two cannot be told apart: 0.
+    """
+    blocked = raw.get("blocked") or []
+    some = [i for i in used if i < len(blocked)]
+    if raw["device"] != "cpu" or activity is None or not some:
+        return 0.0
+    off = max(0.0, activity["wall"] - activity["main_cpu"])
+    queued = min(1.0, activity["main_queued"] / off) if off > 0 else 0.0
+    ceiling = SPIKE * statistics.median(raw["seconds"][i] for i in some)
+    seconds = statistics.fmean(min(blocked[i], ceiling) for i in some)
+    seconds *= (1 - queued) * _share_of_off(activity, activity["alone"])
+    step = statistics.fmean(min(raw["seconds"][i], ceiling) for i in some)
+    return seconds if seconds > LEAST_SHARE * step else 0.0
+
+
+def waiting_share(activity: ActivityRecord | None) -> float:
+    """Share of the time in which neither the process nor what it has started computes."""
+    if activity is None or activity["wall"] <= 0:
+        return 0.0
+    off = max(0.0, activity["wall"] - activity["main_cpu"] - activity["main_queued"])
+    share = off / activity["wall"] * _share_of_off(activity, activity["quiet"])
+    return min(1.0, share) if share > LEAST_SHARE else 0.0
+
+
+def _share_of_off(activity: ActivityRecord, idle_looks: int) -> float:
+    """Share of the time off its core in which the script's thread waited for nothing that computes here."""
+    if activity["off"] >= LEAST_LOOKS:
+        return idle_looks / activity["off"]
+    off = activity["wall"] - activity["main_cpu"] - activity["main_queued"]
+    others = activity["cpu"] - activity["main_cpu"]
+    return min(1.0, max(0.0, 1 - others / off)) if off > 0 else 0.0

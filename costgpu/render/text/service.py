@@ -1,0 +1,82 @@
+"""A script as a service at a steady rate, as text and as a part of a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from costgpu.models.prediction import Service, ServicePlan
+from costgpu.render.document import json_object, picked
+from costgpu.render.phrases import offer_name, short_offer_name
+from costgpu.render.text.layout import Column, table
+from costgpu.units import format_duration, format_frequency, format_percent, format_usd
+
+NAME_WIDTH = 31
+
+
+def service_plans(service: Service) -> list[ServicePlan]:
+    """This machine, if it carries the load, and the best offers."""
+    return [one for one in (service.here, service.best_cpu, service.best_gpu) if one is not None]
+
+
+def month_words(one: ServicePlan) -> tuple[str, str]:
+    """The cost a month and its interval, which is empty where the number of machines is certain."""
+    usd = one.usd_per_month
+    if one.prediction.candidate.offer is None:
+        return "$0", ""
+    span = "" if usd.low == usd.high else f"{format_usd(usd.low)}-{format_usd(usd.high)[1:]}"
+    return format_usd(usd.value), span
+
+
+def service_text(service: Service) -> str:
+    """The machines for the load, how busy they are, how long an answer takes, and what they cost a month."""
+
+    def mark(one: ServicePlan) -> str:
+        return "*" if one is service.recommended else " "
+
+    def batch(one: ServicePlan) -> str:
+        return (
+            f"{one.batch:,.0f}" if service_plans(service) and any(p.batch > 1 for p in service_plans(service)) else ""
+        )
+
+    columns: Sequence[Column[ServicePlan]] = (
+        Column("", lambda one: f"{mark(one)} {short_offer_name(one.prediction)}"),
+        Column("machines", lambda one: str(one.machines), right=True),
+        Column("used", lambda one: format_percent(one.utilisation), right=True),
+        Column("batch", batch, right=True),
+        Column("answer", lambda one: format_duration(one.answer_seconds), right=True),
+        Column("a month", lambda one: month_words(one)[0], right=True),
+        Column("80 %", lambda one: month_words(one)[1], right=True),
+    )
+    plans = service_plans(service)
+    if not plans:
+        return ""
+    head = f"For {format_frequency(service.rate_per_second, service.item)}, boot and set-up apart:"
+    return "\n".join([head, *table(columns, plans)])
+
+
+def service_value(service: Service) -> dict[str, Any]:
+    """The service as a part of a document; amounts in US dollars a month, times in seconds."""
+    return json_object(
+        {
+            **picked(service, "rate_per_second", "item", "choice", "sentence"),
+            "here": _plan_value(service.here),
+            "best_cpu": _plan_value(service.best_cpu),
+            "best_gpu": _plan_value(service.best_gpu),
+            "recommended": _plan_value(service.recommended),
+            **picked(service, "notes"),
+        }
+    )
+
+
+def _plan_value(one: ServicePlan | None) -> dict[str, Any] | None:
+    if one is None:
+        return None
+    offer = one.prediction.candidate.offer
+    return {
+        "where": offer_name(one.prediction),
+        "price_as_of": offer.price_as_of.isoformat() if offer is not None else None,
+        **picked(
+            one, "machines", "capacity", "utilisation", "answer_seconds", "wait_seconds", "batch", "usd_per_month"
+        ),
+    }

@@ -1,0 +1,79 @@
+"""Half precision on CPUs with and without units for it, and decoding by memory bandwidth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.estimator.inference.cpu import HalfUnit, engine_decode_gbps, half_gain, half_unit, unit_terms_on_cpu
+from costgpu.estimator.inference.steps import on_cpu_in_half
+from costgpu.estimator.inference.unit import unit_of
+from costgpu.pricing.hardware import cpu
+from tests.unit.estimator.inference.builders import generating, linear, phase
+
+LARGE = phase([linear(4096, 4096, count=20)])
+
+
+@pytest.mark.parametrize(
+    ("provider", "family", "unit"),
+    [
+        ("aws", "c7i", HalfUnit.AMX),
+        ("aws", "c8i", HalfUnit.AMX),
+        ("gcp", "c3", HalfUnit.AMX),
+        ("gcp", "n4", HalfUnit.AMX),
+        ("aws", "c7a", HalfUnit.AVX512_BF16),
+        ("gcp", "c3d", HalfUnit.AVX512_BF16),
+        ("aws", "c8g", HalfUnit.ARM_BF16),
+        ("gcp", "c4a", HalfUnit.ARM_BF16),
+        ("aws", "c6i", HalfUnit.NONE),
+        ("aws", "c6g", HalfUnit.NONE),
+        ("gcp", "n2", HalfUnit.NONE),
+    ],
+)
+def test_families_and_their_units(provider: str, family: str, unit: HalfUnit) -> None:
+    assert half_unit(cpu(provider, family)) is unit
+
+
+def test_bf16_gains_on_amx_and_loses_without_units() -> None:
+    unit = unit_of(LARGE)
+    assert half_gain(unit, cpu("aws", "c7i"), 16) > 2.5
+    assert half_gain(unit, cpu("aws", "c6i"), 16) < 0.5
+
+
+def test_half_models_are_not_scaled_from_here_and_fp32_ones_are() -> None:
+    half = replace(LARGE, ops=[linear(4096, 4096, dtype="bfloat16")])
+    assert half.inference is not None
+    half = replace(half, inference=replace(half.inference, weights_dtype="bfloat16"))
+    amx = on_cpu_in_half(unit_of(half), half, cpu("aws", "c7i"), 16)
+    none = on_cpu_in_half(unit_of(half), half, cpu("aws", "c6i"), 16)
+    assert amx is not None
+    assert none is not None
+    assert sum(none.terms.values()) > 5 * sum(amx.terms.values())
+    assert any("float32" in note for note in none.notes)
+    assert on_cpu_in_half(unit_of(LARGE), LARGE, cpu("aws", "c7i"), 16) is None
+
+
+@given(vcpus=st.integers(min_value=2, max_value=96))
+def test_more_cores_never_take_longer(vcpus: int) -> None:
+    unit, family = unit_of(LARGE), cpu("aws", "c7i")
+    for dtype in ("float32", "bfloat16"):
+        assert unit_terms_on_cpu(unit, family, 2 * vcpus, dtype).seconds <= unit_terms_on_cpu(
+            unit, family, vcpus, dtype
+        ).seconds * (1 + 1e-9)
+
+
+def test_decoding_is_limited_by_memory() -> None:
+    terms = unit_terms_on_cpu(unit_of(generating()), cpu("aws", "c7i"), 32, "bfloat16")
+    assert terms.memory > terms.compute
+
+
+def test_an_engine_reads_by_cores_and_then_by_the_socket() -> None:
+    few, many, most = (engine_decode_gbps(cpu("aws", "c7a"), vcpus) for vcpus in (4, 32, 48))
+    assert few is not None
+    assert many is not None
+    assert most is not None
+    assert few < many < most < 0.56 * 461
+    assert engine_decode_gbps(cpu("aws", "a1"), 4) is None

@@ -1,0 +1,137 @@
+"""The seconds of a forward pass: terms that add up, and what more work, bandwidth or precision does to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.estimator.gpu import Precision
+from costgpu.estimator.inference.forward_work import ForwardWork, forward_work
+from costgpu.estimator.inference.gpu import (
+    COEFFICIENTS,
+    Execution,
+    Runtime,
+    device_sums,
+    forward_interval,
+    forward_terms,
+    host_seconds,
+)
+from costgpu.pricing.hardware import accelerator, accelerators
+from tests.unit.estimator.inference.builders import PLAIN, convolution, linear, relu
+
+AUTOCAST = Execution(Precision(half="float16", matmul_tf32=False, conv_tf32=True))
+BATCHES = st.integers(min_value=1, max_value=4096)
+CARDS = st.sampled_from(sorted(accelerators()))
+
+
+def _net(batch: int) -> ForwardWork:
+    return forward_work([convolution(batch), linear(batch), relu(batch), convolution(batch, groups=64)])
+
+
+@given(batch=BATCHES, card=CARDS)
+def test_named_terms_add_up_to_the_seconds(batch: int, card: str) -> None:
+    terms = forward_terms(_net(batch), accelerator(card), PLAIN)
+    named = terms.compute + terms.on_chip + terms.memory + terms.launch + terms.host
+    assert named == pytest.approx(terms.seconds)
+    assert terms.seconds >= max(terms.device, terms.host_alone)
+    assert 0 < terms.gpu_use <= 1
+
+
+@given(batch=BATCHES, more=st.floats(min_value=1.0, max_value=64.0), card=CARDS)
+def test_more_items_never_take_less_and_never_lower_the_throughput(batch: int, more: float, card: str) -> None:
+    work, spec = _net(batch), accelerator(card)
+    one, many = forward_terms(work, spec, PLAIN).seconds, forward_terms(work.scaled(more), spec, PLAIN).seconds
+    assert many >= one * (1 - 1e-9)
+    assert more / many >= 1 / one * (1 - 1e-9)
+
+
+@given(batch=BATCHES, factor=st.floats(min_value=1.0, max_value=10.0), card=CARDS)
+def test_more_bandwidth_never_takes_longer(batch: int, factor: float, card: str) -> None:
+    spec = accelerator(card)
+    faster = replace(spec, memory_bandwidth_gbps=spec.memory_bandwidth_gbps * factor)
+    assert forward_terms(_net(batch), faster, PLAIN).seconds <= forward_terms(_net(batch), spec, PLAIN).seconds * (
+        1 + 1e-9
+    )
+
+
+@given(batch=BATCHES, card=CARDS, half=st.sampled_from([None, "float16", "bfloat16"]))
+def test_every_sum_has_a_coefficient(batch: int, card: str, half: str | None) -> None:
+    execution = Execution(Precision(half=half, matmul_tf32=True, conv_tf32=True))
+    assert set(device_sums(_net(batch), accelerator(card), execution)) <= set(COEFFICIENTS)
+
+
+@given(times=st.floats(min_value=1.0, max_value=1000.0))
+def test_passes_in_a_row_take_the_sum_of_their_seconds(times: float) -> None:
+    spec = accelerator("T4")
+    first, second = forward_terms(_net(1), spec, PLAIN), forward_terms(_net(64), spec, PLAIN)
+    assert first.plus(second, times).seconds == pytest.approx(first.seconds + times * second.seconds)
+    assert first.times(times).seconds == pytest.approx(times * first.seconds)
+
+
+def test_a_single_item_is_limited_by_the_host_and_a_large_batch_by_the_device() -> None:
+    spec = accelerator("A100")
+    assert forward_terms(_net(1), spec, PLAIN).gpu_use < 0.3
+    assert forward_terms(_net(1024), spec, PLAIN).gpu_use > 0.95
+
+
+def test_half_precision_is_faster_where_there_are_units_for_it() -> None:
+    work = forward_work([linear(8192, 4096)])
+    half = replace(PLAIN, weights="float16")
+    fast, slow = accelerator("T4"), accelerator("P100")
+    assert forward_terms(work, fast, half).seconds < 0.5 * forward_terms(work, fast, PLAIN).seconds
+    assert forward_terms(work, slow, half).compute == pytest.approx(forward_terms(work, slow, PLAIN).compute)
+
+
+def test_bf16_without_units_is_said() -> None:
+    terms = forward_terms(forward_work([linear(64, dtype="bfloat16")]), accelerator("V100"), PLAIN)
+    assert any("bf16" in note for note in terms.notes)
+
+
+def test_channels_last_helps_convolutions_in_half_precision_alone() -> None:
+    work, spec = forward_work([convolution(256)]), accelerator("A100")
+    half = replace(PLAIN, weights="float16")
+    gain = (
+        forward_terms(work, spec, half).seconds / forward_terms(work, spec, replace(half, channels_last=True)).seconds
+    )
+    assert gain > 1.05
+    traced = forward_work([convolution(256, channels_last=True)])
+    assert forward_terms(traced, spec, half).on_chip < forward_terms(work, spec, half).on_chip
+
+
+def test_autocast_costs_the_host_more_than_a_model_in_half_precision() -> None:
+    work, spec = _net(1), accelerator("A100")
+    assert forward_terms(work, spec, AUTOCAST).seconds > forward_terms(work, spec, PLAIN).seconds
+
+
+def test_compiled_and_graphs_shorten_what_the_host_does() -> None:
+    work, spec = _net(1), accelerator("A100")
+    seconds = [forward_terms(work, spec, replace(PLAIN, runtime=runtime)).seconds for runtime in Runtime]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_own_python_replaces_the_assumed_cost_of_a_launch() -> None:
+    work = _net(1)
+    assert host_seconds(work, PLAIN, own=0.5) == pytest.approx(0.5 + 10e-6 * work.kernels)
+
+
+def test_evaluated_batch_norm_is_one_pass_over_its_input() -> None:
+    row = replace(relu(8), op="aten::native_batch_norm")
+    assert forward_work([row]).total_bytes == pytest.approx(forward_work([relu(8)]).total_bytes)
+
+
+def test_intervals_widen_with_the_reason_said() -> None:
+    spec = accelerator("A100")
+    base, _ = forward_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, year=2026)
+    host, reasons = forward_interval(forward_terms(_net(1), spec, PLAIN), spec, PLAIN, year=2026)
+    assert host.high > base.high
+    assert "host" in reasons[0]
+    new, reasons = forward_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, year=spec.year)
+    assert new.high > base.high
+    assert "too new" in reasons[0]
+    amd = accelerator("MI300X")
+    wide, reasons = forward_interval(forward_terms(_net(1024), amd, PLAIN), amd, PLAIN, year=2026)
+    assert wide.high > base.high
+    assert any("AMD" in reason for reason in reasons)

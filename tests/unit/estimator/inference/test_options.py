@@ -1,0 +1,72 @@
+"""What a larger batch brings, and what a service and an engine need."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.estimator.inference.engines import engine_decode_seconds, engine_prefill_seconds
+from costgpu.estimator.inference.options import best_batch, saturating_batch, throughput
+from costgpu.estimator.inference.serving import items_until_it_pays, service
+from costgpu.estimator.inference.unit import unit_of
+from costgpu.pricing.hardware import accelerator
+from tests.unit.estimator.inference.builders import PLAIN, convolution, linear, phase, relu
+
+UNIT = unit_of(phase([convolution(8), linear(8), relu(8)]))
+SMALL = unit_of(phase([linear(8, 256, count=50), relu(8, 256, count=50)]))
+SPEC = accelerator("T4")
+
+
+@given(batch=st.floats(min_value=0.125, max_value=512.0), more=st.floats(min_value=1.0, max_value=16.0))
+def test_throughput_never_falls_with_the_batch(batch: float, more: float) -> None:
+    assert throughput(UNIT, SPEC, PLAIN, batch * more) >= throughput(UNIT, SPEC, PLAIN, batch) * (1 - 1e-9)
+
+
+def test_the_saturating_batch_reaches_89_percent_of_the_best() -> None:
+    batch = saturating_batch(UNIT, SPEC, PLAIN)
+    best = throughput(UNIT, SPEC, PLAIN, 2.0**16)
+    assert throughput(UNIT, SPEC, PLAIN, batch) == pytest.approx(0.89 * best, rel=0.02)
+
+
+def test_the_best_batch_is_a_power_of_two_that_fits() -> None:
+    free = best_batch(SMALL, SPEC, PLAIN)
+    assert math.log2(free.batch * 8) == int(math.log2(free.batch * 8))
+    assert free.gain > 1
+    assert best_batch(SMALL, SPEC, PLAIN, largest=1.5).batch == 1.0
+
+
+@given(
+    rate=st.floats(min_value=0.01, max_value=1e4),
+    capacity=st.floats(min_value=0.1, max_value=1e4),
+    price=st.floats(min_value=0.05, max_value=50),
+)
+def test_a_service_has_headroom_and_the_fewest_machines(rate: float, capacity: float, price: float) -> None:
+    found = service(rate, capacity, price)
+    assert found.utilisation <= 0.65 * (1 + 1e-6)
+    assert found.machines == 1 or rate > 0.65 * capacity * (found.machines - 1)
+    assert found.usd_per_hour == pytest.approx(found.machines * price)
+    assert found.usd_per_item * rate * 3600 == pytest.approx(found.usd_per_hour)
+    assert found.usd_per_month == pytest.approx(730 * found.usd_per_hour)
+
+
+def test_the_wait_of_a_queue_with_steady_service() -> None:
+    found = service(5.0, 10.0, 1.0)
+    assert found.wait_seconds == pytest.approx(0.5 / (2 * 10 * 0.5))
+    with pytest.raises(ValueError, match="above 0"):
+        service(0.0, 1.0, 1.0)
+
+
+def test_a_fixed_cost_is_paid_back_by_items_or_never() -> None:
+    assert items_until_it_pays(1.0, 0.001, 0.002) == pytest.approx(1000)
+    assert items_until_it_pays(1.0, 0.002, 0.002) == math.inf
+
+
+def test_an_engine_reads_the_weights_once_for_a_token() -> None:
+    spec = accelerator("A100-80GB")
+    one = engine_decode_seconds(13.5e9, 0.0, 32, spec)
+    assert one == pytest.approx(1.2 * 13.5e9 / 2039e9 + 32 * 45e-6)
+    assert engine_decode_seconds(13.5e9, 13.5e9, 32, spec) > one
+    assert engine_prefill_seconds(6.7e9, 16384, spec) > engine_prefill_seconds(6.7e9, 256, spec)

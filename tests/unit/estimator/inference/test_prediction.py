@@ -1,0 +1,79 @@
+"""Inference in the prediction of a job: seconds by term, memory, and calibration by a GPU that measured it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costgpu.estimator.calibration import calibration_of
+from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.scope import scope_of
+from costgpu.models.prediction import Prediction
+from costgpu.models.workload import Framework, Inference, Phase, WorkloadProfile
+from costgpu.pricing.hardware import accelerator, cpu
+from tests.unit.estimator import builders
+from tests.unit.estimator.inference.builders import convolution, generating, linear, phase, relu
+
+NET = phase([convolution(8), linear(8), relu(8)])
+
+
+def _profile(measured: Phase) -> WorkloadProfile:
+    return builders.profile(measured, framework=Framework(version="2.6.0", python="3.11", cuda_build="12.4"))
+
+
+def _on(measured: Phase, gpu: str = "T4", family: str = "g4dn") -> Prediction:
+    spec = accelerator(gpu)
+    place = builders.offer(gpu=gpu, gpu_memory_gib=spec.memory_gib, memory_gib=64)
+    whole = _profile(measured)
+    workload = prepare(whole, scope_of(whole), year=2026)
+    return predict(workload, builders.candidate(place, cpu("aws", family), accelerator=spec))
+
+
+def test_a_unit_on_a_gpu_is_the_sum_of_its_terms() -> None:
+    found = _on(NET)
+    assert not found.infeasible
+    assert sum(found.terms.values()) == pytest.approx(found.step_seconds)
+    assert found.run_seconds.value == pytest.approx(100 * found.step_seconds)
+    assert found.run_seconds.low < found.run_seconds.value < found.run_seconds.high
+
+
+def test_a_slower_host_takes_longer_where_it_is_the_limit() -> None:
+    single = phase([linear(1, 64, count=200)])
+    assert _on(single, family="p3").step_seconds > 1.05 * _on(single, family="g5").step_seconds
+
+
+def test_a_generation_counts_every_decode() -> None:
+    few, many = _on(generating(decodes=10), "A100"), _on(generating(decodes=1000), "A100")
+    assert many.step_seconds > 50 * few.step_seconds
+
+
+def test_what_does_not_fit_is_told_with_the_need_of_inference() -> None:
+    assert "GiB of accelerator memory" in _on(generating(), "P4").infeasible
+    assert not _on(generating(), "A100").infeasible
+
+
+def test_a_half_model_on_a_cpu_is_fast_only_where_it_has_units() -> None:
+    measured = phase(
+        [linear(4096, 4096, dtype="bfloat16", count=20)],
+        inference=Inference(items_per_step=8, weights_dtype="bfloat16", activation_bytes=1),
+    )
+    whole = _profile(measured)
+    workload = prepare(whole, scope_of(whole), year=2026)
+    seconds = {
+        family: predict(workload, builders.candidate(builders.offer(), cpu("aws", family))).step_seconds
+        for family in ("c6i", "c7i")
+    }
+    assert seconds["c6i"] > 5 * seconds["c7i"]
+
+
+def test_a_gpu_that_measured_it_calibrates_the_device() -> None:
+    spec = accelerator("T4")
+    modelled = _on(NET).step_seconds
+    twice = replace(NET, step=builders.step_times(2 * modelled))
+    whole = _profile(twice)
+    whole = replace(whole, framework=replace(whole.framework, device="cuda"))
+    workload = prepare(whole, scope_of(whole), year=2026)
+    found = calibration_of(whole, workload.works, spec)
+    assert found is not None
+    assert found.ratios[0] > 1.5

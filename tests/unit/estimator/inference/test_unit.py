@@ -1,0 +1,76 @@
+"""What one unit computes, and the passes of a generation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from costgpu.estimator.inference.steps import unit_rows
+from costgpu.estimator.inference.unit import mean_context, pass_terms, traced_context, unit_of, unit_terms
+from costgpu.models.workload import GpuPath, OpRow, StepTotals
+from costgpu.pricing.hardware import accelerator
+from tests.unit.estimator.inference.builders import PLAIN, generating, linear, phase, relu, tensor
+
+
+def test_a_batch_is_one_pass_of_its_trace() -> None:
+    unit = unit_of(replace(phase([linear(8, count=4)]), trace_steps=2))
+    (one,) = unit.passes
+    assert (one.work.kernels, one.times, unit.items) == (2.0, 1.0, 8.0)
+
+
+def test_own_python_counts_only_where_it_was_measured() -> None:
+    assert unit_of(phase([linear(8)])).own_seconds is None
+    assert unit_of(phase([linear(8)], host_seconds_per_step=0.01)).own_seconds == 0.01
+
+
+def test_a_scaled_unit_reads_its_weights_once() -> None:
+    unit = unit_of(phase([linear(8), relu(8)]))
+    work, more = unit.passes[0].work, unit.scaled(4).passes[0].work
+    assert more.weight_bytes == work.weight_bytes > 0
+    assert more.total_flops == 4 * work.total_flops
+    assert more.kernels == work.kernels
+    assert unit.scaled(4).items == 32
+
+
+def test_sums_alone_make_a_unit_too() -> None:
+    totals = StepTotals(flops=1e12, bytes_moved=1e9, kernels=100, convolutions=0.5)
+    unit = unit_of(phase([], gpu=GpuPath.COUNTED, totals=totals))
+    assert unit.passes[0].work.total_flops == pytest.approx(1e12)
+    assert unit_terms(unit, accelerator("T4"), PLAIN).seconds > 0
+
+
+def test_a_generation_is_a_prefill_and_its_decodes() -> None:
+    spec = accelerator("A100")
+    unit = unit_of(generating(decodes=100, traced=2))
+    prefill, decode = pass_terms(unit, spec, PLAIN)
+    assert unit_terms(unit, spec, PLAIN).seconds == pytest.approx(prefill.seconds + 100 * decode.seconds)
+    assert unit.passes[1].work.kernels == 96
+
+
+def test_rows_of_a_unit_hold_every_decode() -> None:
+    rows = unit_rows(generating(decodes=100, traced=2))
+    assert [row.count for row in rows] == [32, 32 * 100, 64 * 100]
+    training = phase([linear(8)])
+    assert unit_rows(training) == training.ops
+
+
+def test_the_cache_of_a_decode_is_that_of_the_middle_of_the_answer() -> None:
+    attention = OpRow(
+        op="aten::_scaled_dot_product_flash_attention",
+        phase="decode",
+        inputs=[tensor(2, 32, 1, 128, dtype="float16"), *[tensor(2, 32, 257, 128, dtype="float16")] * 2],
+        outputs=[tensor(2, 32, 1, 128, dtype="float16")],
+        count=32,
+    )
+    made = generating(decodes=100)
+    there = replace(made, ops=[*made.ops, attention])
+    assert traced_context([attention]) == 257
+    inference = there.inference
+    assert inference is not None
+    assert inference.generation is not None
+    assert mean_context(inference.generation) == 256 + 101 / 2
+    extra = 3 * 524_288 * 2 * (256 + 101 / 2 - 257)
+    with_cache = unit_of(there).passes[1].work.total_bytes
+    no_cache = replace(inference, generation=replace(inference.generation, cache_bytes_per_token=0.0))
+    assert with_cache - unit_of(replace(there, inference=no_cache)).passes[1].work.total_bytes == pytest.approx(extra)

@@ -1,0 +1,96 @@
+"""What trainers say of their own length, and who may end them."""
+
+import sys
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from costgpu.measure.probe.frameworks import trainers
+from costgpu.measure.probe.record import Told
+from costgpu.measure.profile.profile_builder import told_total
+from costgpu.models.workload import TotalKind
+
+probe: Any = trainers  # for Python 3.8, without types
+
+
+def ppo(**other: Any) -> Any:
+    settings = {"n_steps": 2048, "n_envs": 1, "n_epochs": 10, "batch_size": 64, "_total_timesteps": 100_000}
+    return SimpleNamespace(**settings | other)
+
+
+@pytest.mark.parametrize(
+    ("model", "steps"),
+    [
+        (ppo(), 49 * 10 * 32),
+        (ppo(n_envs=4, batch_size=100), 13 * 10 * 82),
+        (ppo(n_epochs=1, batch_size=None), 49),  # A2C
+        (ppo(_num_timesteps_at_start=50_000), 25 * 320),
+    ],
+)
+def test_rollouts_are_read_so_many_times(model: Any, steps: int) -> None:
+    assert probe.on_policy(model)["total"] == steps
+
+
+@pytest.mark.parametrize(("gradient_steps", "steps"), [(2, 1450), (-1, 725 * 4), (0, 0)])
+def test_steps_after_every_few_moves(gradient_steps: int, steps: int) -> None:
+    model = SimpleNamespace(train_freq=(4, "step"), n_envs=1, learning_starts=100, _total_timesteps=3000)
+    model.gradient_steps = gradient_steps
+    assert probe.off_policy(model)["total"] == steps
+    model.train_freq = (1, "TrainFrequencyUnit.EPISODE")
+    assert probe.off_policy(model) is None
+
+
+class EarlyStopping:
+    """By its name."""
+
+
+class Ends:
+    def on_step_end(self, control: Any) -> None:
+        control.should_training_stop = True
+
+
+class Logs:
+    def on_step_end(self, control: Any) -> None:
+        control.should_log = True
+
+
+def test_what_may_stop_a_training() -> None:
+    assert probe.stoppers([EarlyStopping(), Ends(), Logs(), None]) == ["EarlyStopping", "Ends"]
+    code = Ends.on_step_end.__code__.replace(co_filename="/lib/site-packages/transformers/trainer_callback.py")
+    flow = type("DefaultFlowCallback", (), {"on_step_end": FunctionType(code, {})})
+    assert probe.stoppers([flow()]) == [], "a library's own keeps to the limits that the trainer tells"
+
+
+def ends(engine: Any) -> None:
+    engine.terminate()
+
+
+def test_what_may_stop_an_engine_of_ignite(monkeypatch: pytest.MonkeyPatch) -> None:
+    hanging = EarlyStopping()
+    engine: Any = SimpleNamespace(
+        state=SimpleNamespace(epoch_length=50, max_epochs=3),
+        _event_handlers={"started": [(Logs().on_step_end, (), {})], "completed": [(ends, (), {})]},
+    )
+    assert probe.ignite(engine)["may_stop"] == ["ends"]
+    monkeypatch.setitem(sys.modules, "ignite.handlers.early_stopping", SimpleNamespace(EarlyStopping=EarlyStopping))
+    hanging.trainer = engine  # type: ignore[attr-defined]
+    assert probe.ignite(engine)["may_stop"] == ["EarlyStopping", "ends"], "on the evaluator, of which nothing is known"
+    hanging.trainer = None  # type: ignore[attr-defined]
+    assert (probe.ignite(engine)["may_stop"], probe.ignite(engine)["total"]) == (["ends"], 150)
+
+
+@pytest.mark.parametrize(
+    ("total", "kind"),
+    [
+        ("inf", TotalKind.UNBOUNDED),
+        (1e10, TotalKind.UNBOUNDED),
+        (float(sys.maxsize), TotalKind.UNBOUNDED),
+        (700.0, TotalKind.EXACT),
+    ],
+)
+def test_a_limit_that_is_never_reached_is_no_total(total: Any, kind: TotalKind) -> None:
+    told = Told(trainer="Trainer", total=total, per_epoch=1e10, may_stop=[], how="max_steps")
+    found = told_total(told, 10)
+    assert found is not None
+    assert (found.kind, found.steps_per_epoch) == (kind, None)

@@ -1,0 +1,106 @@
+"""What waits is told from what computes, and from what has no core."""
+
+from typing import Any
+
+import pytest
+
+from costgpu.measure.log import command
+from costgpu.measure.probe.activity import Activity
+from costgpu.measure.profile.progress_series import share_of_cores
+from costgpu.measure.profile.waiting import notes_of_queue, waiting_of_phase, waiting_share
+from costgpu.models.workload import Phase, StepTimes, Total, TotalKind
+from tests.unit.measure.records import MACHINE, build, phase, record, result, shot
+
+
+def activity(**other: Any) -> Any:
+    """Ten seconds, of which one on a core, unless said otherwise."""
+    looks = {"looks": 50, "off": 45, "alone": 45, "quiet": 45}
+    return {"wall": 10.0, "cpu": 1.0, "main_cpu": 1.0, "main_queued": 0.0, "queued": 0.0} | looks | other
+
+
+def test_a_machine_without_a_free_core_is_told() -> None:
+    assert notes_of_queue(activity(main_queued=1.0)) == notes_of_queue(None) == []
+    assert "for 84% of the time" in notes_of_queue(activity(main_queued=8.4))[0]
+
+
+FEW = {"looks": 2, "off": 2, "alone": 1, "quiet": 1}
+SHARES = [
+    (activity(), 0.9),
+    (activity(main_queued=4.0), 0.5),  # a busy neighbour
+    (activity(alone=0, quiet=0, cpu=9.0), 0.0),  # other threads compute
+    (activity(quiet=0), 0.0),  # a pool of processes does
+    (activity(quiet=9), 0.18),
+    (activity(cpu=5.5, **FEW), 0.45),
+    (activity(cpu=30.0, **FEW), 0.0),
+    (activity(main_cpu=9.8, cpu=9.8), 0.0),  # barriers
+    (activity(wall=0.0), 0.0),
+    (None, 0.0),
+]
+
+
+@pytest.mark.parametrize(("seen", "share"), SHARES)
+def test_share_of_the_time_in_which_nothing_computes(seen: Any, share: float) -> None:
+    assert waiting_share(seen) == pytest.approx(share)
+
+
+def raw(**other: Any) -> Any:
+    return phase(shot(11), seconds=[0.1] * 10, blocked=[0.08] * 10) | other
+
+
+@pytest.mark.parametrize(
+    ("step", "seen", "seconds"),
+    [
+        (raw(), activity(), 0.08),
+        (raw(), activity(main_cpu=2.0, main_queued=4.0), 0.04),
+        (raw(), activity(alone=9), 0.016),
+        (raw(blocked=[0.004] * 10), activity(), 0.0),
+        (raw(blocked=[0.08] * 9 + [9.0], seconds=[0.1] * 9 + [9.0]), activity(), (0.08 * 9 + 0.3) / 10),
+        (raw(device="cuda"), activity(), 0.0),
+        (raw(), None, 0.0),
+        (raw(blocked=[]), activity(), 0.0),
+    ],
+)
+def test_what_a_step_waits(step: Any, seen: Any, seconds: float) -> None:
+    assert waiting_of_phase(step, range(10), seen) == pytest.approx(seconds)
+
+
+def test_a_phase_of_torch_says_what_it_waits() -> None:
+    profile = build(result(raw(), activity=activity()))
+    assert profile.phases[0].waiting_seconds_per_step == pytest.approx(0.08)
+
+
+def test_a_series_splits_into_waiting_and_one_core() -> None:
+    fit = record("series", seconds=[0.1] * 12)
+    profile = build(record("series_result", series=[fit], activity=activity(), cpu_seconds=1.0, peak_rss_bytes=1))
+    (found,) = profile.phases
+    assert found.waiting_seconds_per_step == pytest.approx(0.09)
+    assert found.host_seconds_per_step == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "cores", "share"),
+    [(1.0, 4, 0.0), (4.0, 4, 1.0), (2.5, 4, 0.5), (0.5, 4, 0.0), (1.0, 1, 1.0), (0.1, 1, 0.0)],
+)
+def test_cpu_seconds_tell_what_more_cores_would_shorten(cpu: float, cores: int, share: float) -> None:
+    assert share_of_cores(cpu, 1.0, cores) == pytest.approx(share)
+
+
+def test_a_program_known_by_its_lines_waits_and_works_on_one_core() -> None:
+    times = StepTimes(count=9, median_seconds=0.2, mean_seconds=0.2, low_seconds=0.2, high_seconds=0.2)
+    total = Total(kind=TotalKind.EXACT, steps=9.0, steps_per_epoch=None, how="")
+    plain = Phase(label="", total=total, steps_observed=9, step=times)
+    seen = activity(main_cpu=0.0, off=50, alone=0, quiet=45)
+    found = command._with_waiting(plain, seen, MACHINE)
+    assert found.waiting_seconds_per_step == pytest.approx(0.18)
+    assert found.host_seconds_per_step == pytest.approx(0.02)
+    assert command._with_waiting(plain, None, MACHINE) is plain
+
+
+def test_the_activity_of_this_process_is_read() -> None:
+    seen = Activity()
+    sum(range(100_000))
+    seen.look()
+    found = seen.record()
+    assert found["wall"] > 0
+    assert found["looks"] == 1
+    assert found["looks"] >= found["off"] >= found["alone"] >= found["quiet"]

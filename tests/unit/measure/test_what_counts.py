@@ -1,0 +1,110 @@
+"""Which of several series of a script is the job, and what around it repeats it: of the probe, without frameworks."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from costgpu.measure.probe.frameworks import jax_hooks, predict_hooks
+from costgpu.measure.probe.loops import progress_series, script_frames
+
+predictions: Any = predict_hooks  # for Python 3.8, without types
+progress: Any = progress_series
+frames: Any = script_frames
+
+
+def call_from(path: str, name: str, function: Any, **local: Any) -> Any:
+    """The answer of a function that is called by a function of this name in a file of this path."""
+    names = "".join(f"    {key} = {value!r}\n" for key, value in local.items())
+    space: dict[str, Any] = {"function": function}
+    exec(compile(f"def {name}():\n{names}    return function()\n", path, "exec"), space)
+    return space[name]()
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "within"),
+    [
+        ("/lib/site-packages/xgboost/training.py", "train", True),  # a custom objective or metric
+        ("/lib/site-packages/xgboost/core.py", "update", True),
+        ("/lib/site-packages/lightgbm/engine.py", "cv", True),
+        ("/lib/site-packages/xgboost/sklearn.py", "predict", False),
+        ("/home/me/training.py", "train", False),
+    ],
+)
+def test_predictions_inside_of_a_training_are_part_of_it(path: str, name: str, within: bool) -> None:
+    def predict() -> bool:
+        return bool(predictions.in_training())
+
+    assert call_from(path, name, predict) is within
+
+
+@pytest.fixture
+def tracker(monkeypatch: pytest.MonkeyPatch) -> Any:
+    made = progress.ProgressTracker(SimpleNamespace())
+    made.now = 0.0
+    monkeypatch.setattr(progress, "clock", lambda: made.now)
+    return made
+
+
+def work(tracker: Any, source: str, unit: str, begins: float, steps: list[float], **facts: Any) -> Any:
+    tracker.now = begins
+    made = tracker.open(source, unit, None, key=(source, unit), around=[], **facts)
+    for now in steps:
+        tracker.now = made_at = now
+        made.step(made_at)
+        made.last = made_at
+    return made
+
+
+def test_what_is_trained_again_and_again_and_then_used_is_training(tracker: Any) -> None:
+    rounds = work(tracker, "lightgbm", "round", 0.0, [0.1, 0.2])
+    used = work(tracker, "lightgbm", "call", 0.3, [5.0], inference=True, busy=4.7)
+    assert tracker.ranked()[0] is used, "trained quickly, then used for long"
+    used.facts["busy"] = 0.05
+    assert tracker.ranked()[0] is rounds, "what is between its calls is not in it"
+    used.facts["busy"] = 4.7
+    work(tracker, "lightgbm", "round", 5.1, [5.2])
+    assert tracker.ranked()[0] is rounds, "it trains again"
+
+
+def test_a_search_repeats_what_its_trials_do() -> None:
+    path = "/lib/site-packages/optuna/study/_optimize.py"
+    seen = call_from(path, "_optimize_sequential", frames.library_loops, n_trials=100, timeout=None)
+    assert [(loop["trips"], loop["file"], loop["position"][2]) for loop in seen] == [(100, "optuna", False)]
+    timed = call_from(path, "_optimize_sequential", frames.library_loops, n_trials=100, timeout=60)
+    assert timed[0]["position"][2], "the time may end it"
+    assert call_from(path, "_optimize", frames.library_loops, n_trials=100) == []
+    other = call_from("/lib/site-packages/hyperopt/fmin.py", "fmin", frames.library_loops)
+    assert [loop["trips"] for loop in other] == [None]
+
+
+def test_curves_of_scikit_learn_say_how_many_fits_they_are() -> None:
+    class Splits:
+        def get_n_splits(self, *_: Any) -> int:
+            return 3
+
+    path = "/lib/site-packages/sklearn/model_selection/_validation.py"
+    space: dict[str, Any] = {"function": frames.library_loops, "splits": Splits()}
+    text = "def validation_curve(X, y):\n    cv, param_range = splits, range(1, 11)\n    return function()\n"
+    exec(compile(text, path, "exec"), space)
+    assert [loop["trips"] for loop in space["validation_curve"]([], [])] == [30]
+    proportions = [(0, 1)] * 15
+    seen = call_from(path, "learning_curve", frames.library_loops, train_test_proportions=proportions)
+    assert [loop["trips"] for loop in seen] == [15]
+
+
+def test_gradients_taken_by_hand_are_training(tracker: Any) -> None:
+    tracing: Any = SimpleNamespace(clean=False)
+    tracing.trace_state_clean = lambda: tracing.clean
+    jax = SimpleNamespace(
+        core=tracing, jit=len, pmap=len, grad=lambda fun: lambda x: 2 * fun(x), value_and_grad=lambda fun: fun
+    )
+    made: Any = jax_hooks
+    hooks = made.JaxHooks(tracker)
+    hooks.attach(jax)
+    used = work(tracker, "jax", "step", 0.0, [1.0, 2.0, 3.0], inference=True)
+    gradient = jax.grad(abs)
+    assert (gradient(-3), hooks.by_hand) == (6, False), "inside of a jitted function, whose own step it is"
+    tracing.clean = True
+    assert (gradient(-3), hooks.by_hand) == (6, True)
+    assert ("inference" in used.facts, used.rank) == (False, progress.RANKS["jax"])

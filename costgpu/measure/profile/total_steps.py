@@ -160,16 +160,20 @@ def iterations_per_step(snapshots: list[Snapshot], micro_batches: float = 1.0) -
         raised = _raised(inner, later)
         if first is not None and second is not None and (second - first) / inner[-1]["stride"] > 0:
             within.append((steps, (second - first) / inner[-1]["stride"] / steps))
-        elif first is None and raised:
-            within.append((steps, raised / steps))
-        elif first is None and inner[-1]["kind"] == "for" and batches >= 1:
-            within.append((steps, batches))
+        elif first is None and (raised or (inner[-1]["kind"] == "for" and batches >= 1)):
+            (across if _new_lap(before, after) else within).append((steps, raised / steps if raised else batches))
     found = within or across  # one step per epoch is only seen from one epoch to the next
     if not found:
         return 1.0
     shortest = min(steps for steps, _ in found)
     rates = sorted(rate for steps, rate in found if steps == shortest)
     return rates[len(rates) // 2] or 1.0
+
+
+def _new_lap(before: Snapshot, after: Snapshot) -> bool:
+    """Whether the innermost loop's loader ran out between the two: what it had left over came on top of a step."""
+    trips = number(_loops([after])[-1]["trips"])
+    return trips is not None and trips > 0 and before["batches"] // trips < (after["batches"] - 1) // trips
 
 
 def _position(loops: list[Loop]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ def wrap(text: str, first: str = "", rest: str | None = None) -> str:
         rest: Beginning of the other lines; None for as many spaces as `first` is long.
     """
     return textwrap.fill(
-        text.replace(" %", "\N{NO-BREAK SPACE}%"),
+        re.sub(r"(?<=\d) %(?=[.,;:)]{0,2}(\s|$))", "\N{NO-BREAK SPACE}%", text),
         WIDTH,
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,

@@ -261,6 +261,13 @@ ONE_STEP_PER_EPOCH = Shape(outer="for", epochs=5, inner="range", trips=4, accumu
         (replace(EPOCHS_BY_COUNTER, order=("step", "inc", "check"), limit=31, trips=12), 10),
         # 17 micro-batches in epochs of 11: 3 steps (2 are left over), and 6 that make 2
         (replace(EPOCHS_BY_COUNTER, order=("step", "inc", "check"), limit=17, trips=11), 5),
+        # three epochs of 9 micro-batches: 2 steps each, and what is left over belongs to none
+        (
+            replace(
+                STEPS_BY_COUNTER, inner="loader", trips=9, order=("inc", "step"), operator="<=", limit=26, accumulate=4
+            ),
+            6,
+        ),
         # all of an epoch is one step
         (ONE_STEP_PER_EPOCH, 5),
         (replace(ONE_STEP_PER_EPOCH, trips=5), 5),

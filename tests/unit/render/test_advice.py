@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Range
@@ -77,6 +77,7 @@ def test_several_do_not_add_up_and_none_is_no_line() -> None:
 @given(
     st.text(st.characters(categories=["L", "N", "P"]), max_size=60).map(lambda word: f"{word} " * 5), st.floats(0, 1e6)
 )
+@example("%0000000000000 " * 5, 0.0)
 def test_no_line_is_wider_than_80_columns(words: str, saved: float) -> None:
     for line in advice_lines([advice(saved, 7560, action=words[:70], notes=(words, words))]):
         assert len(line) <= WIDTH

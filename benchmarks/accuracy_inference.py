@@ -90,7 +90,7 @@ class Measured:
 
     @property
     def gpu(self) -> str:
-        """The board, as `benchmarks.accuracy.family` wants it."""
+        """The board."""
         return self.raw["device"]
 
     def host(self) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ def _limit(row: Measured) -> str:
 
 CUTS: dict[str, Callable[[Measured], str]] = {
     "precision and layout": lambda row: f"{row.raw['precision']} {row.raw['layout']}".strip(),
-    "chip family": family,  # type: ignore[arg-type]
+    "chip family": family,
     "batch": lambda row: "1 to 4" if row.batch <= 4 else "5 to 16" if row.batch <= 16 else "above 16",
     "limit": _limit,
     "task": lambda row: row.raw["task"],
@@ -300,7 +300,7 @@ CUTS: dict[str, Callable[[Measured], str]] = {
 def both_out(rows: list[Measured], table: Table, speed: np.ndarray | float) -> np.ndarray:
     """Each row by constants that were fitted without its chip family and without its model."""
     found = np.zeros(len(rows))
-    keys = [(family(row), row.raw["model"]) for row in rows]  # type: ignore[arg-type]
+    keys = [(family(row), row.raw["model"]) for row in rows]
     for key in sorted(set(keys)):
         kept = [at for at, other in enumerate(keys) if other[0] != key[0] and other[1] != key[1]]
         part = [rows[at] for at in kept]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -132,7 +133,16 @@ def find_spec(name: str) -> AcceleratorSpec:
     raise SystemExit(f"no specs for {name!r}")
 
 
-def family(row: Row) -> str:
+class OnBoard(Protocol):
+    """A measurement that names its board."""
+
+    @property
+    def gpu(self) -> str:
+        """The board."""
+        ...
+
+
+def family(row: OnBoard) -> str:
     """Chips that share a die count as one: leaving out one card of them leaves nothing to learn from."""
     return row.gpu.split("-")[0]
 

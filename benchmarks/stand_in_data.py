@@ -26,6 +26,12 @@ import numpy as np
 WORDS = [
     a + b for a in ("ka", "lo", "mi", "ne", "pu", "sa", "ti", "vo") for b in ("ra", "len", "do", "mus", "ti", "nok")
 ]
+SMALL_BERT: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 128,
+}
 TRAINING, TEST = 2000, 500
 """Images of the stand-in for MNIST; the real one has 60,000 and 10,000."""
 
@@ -208,13 +214,7 @@ def bert(folder: Path) -> None:
     from transformers import BertConfig, BertForMaskedLM
 
     tokenizer(folder)
-    shape: dict[str, Any] = {
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 128,
-    }
-    BertForMaskedLM(BertConfig(vocab_size=128, **shape)).save_pretrained(folder)
+    BertForMaskedLM(BertConfig(vocab_size=128, **SMALL_BERT)).save_pretrained(folder)
 
 
 def gpt2(folder: Path) -> None:
@@ -240,13 +240,7 @@ def cross_encoder(folder: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification
 
     tokenizer(folder)
-    shape: dict[str, Any] = {
-        "hidden_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 128,
-    }
-    BertForSequenceClassification(BertConfig(vocab_size=128, num_labels=1, **shape)).save_pretrained(folder)
+    BertForSequenceClassification(BertConfig(vocab_size=128, num_labels=1, **SMALL_BERT)).save_pretrained(folder)
 
 
 def texts(folder: Path, count: int = 400) -> None:

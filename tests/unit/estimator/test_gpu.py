@@ -2,6 +2,8 @@
 
 device = 1.02 F/(P g) + sum k Fw/(S g) + 1.08 B/BW + 0.40 B/(32 SM_GHz) + 3.1 U/BW + d Fd/P32 + 10e-6 K
 step = (device^4 + host^4)^(1/4),   S = sqrt(BW * 1e10 * SM_GHz)
+
+One file of more than 400 lines: every term of the form stands beside the others, and the properties hold for all.
 """
 
 import math

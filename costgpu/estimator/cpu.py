@@ -161,12 +161,11 @@ def step_there(
     here, there = rates_here(machine), rates_there(cpu, vcpus)
     library = spreads and not work.kernels
     sigma = library_sigma((step.compute + step.memory) * here.cores) if library else step.sigma
-    core, thread = here.core_gflops / there.core_gflops, 1.0
+    core, thread = here.core_gflops / there.core_gflops, thread_ratio(machine, cpu)
     memory = here.memory_gbps / there.memory_gbps
     if same_chip(machine, cpu):
         core, memory = 1.0, read_gbps(cpu, here.cores) / there.memory_gbps
     elif machine.single_thread_mbps:
-        thread = machine.single_thread_mbps / thread_mbps(cpu)
         core = thread if library else core  # trees and the like are no matrix multiply
     terms = {
         "compute": step.compute * core * speedup_of(here.cores, sigma) / speedup_of(there.cores, sigma),
@@ -176,6 +175,13 @@ def step_there(
     }
     share = undisturbed_share(machine)
     return {name: share * seconds for name, seconds in terms.items()}
+
+
+def thread_ratio(machine: Machine, cpu: CpuSpec) -> float:
+    """Seconds of one thread on a cloud CPU for a second here; 1 where this machine's thread was not measured."""
+    if same_chip(machine, cpu) or not machine.single_thread_mbps:
+        return 1.0
+    return machine.single_thread_mbps / thread_mbps(cpu)
 
 
 def host_cores(candidate: Candidate) -> float:

@@ -122,25 +122,39 @@ def gpu_interval(
     if terms.unruled_share > 0.2:
         interval = interval.covering(UNRULED)
         reasons.append(f"{terms.unruled_share:.0%} of the bytes are in ops without a rule")
-    if as_of_year - spec.year < 1:
-        interval = interval.stretched(high=1.6)
-        reasons.append(f"{spec.architecture} is too new for public measurements")
-    elif spec.vendor == "NVIDIA" and not spec.architecture.startswith(MEASURED_ARCHITECTURES):
-        interval = interval.stretched(low=0.9, high=UNMEASURED)
-        reasons.append(f"no measurement of {spec.architecture} is among those that the model was fitted on")
-    elif terms.unusual_half_share > 0.5:
+    board, why = of_board(spec, MEASURED_ARCHITECTURES, as_of_year=as_of_year)
+    interval = interval.stretched(low=board.low, high=board.high)
+    reasons += why
+    if terms.unusual_half_share > 0.5:
         interval = interval.stretched(high=1.6)
         reasons.append("one- or three-dimensional convolutions at half precision")
-    if spec.vendor == "AMD":
-        interval = interval.stretched(high=1.4)
-        reasons.append("AMD: few public measurements")
     if spec.architecture.startswith(NEWEST_MEASURED):
         interval = interval.stretched(high=NEWEST)
-    if spec.tdp_watts <= 75:
-        interval = interval.stretched(high=1.1)
     if compiled:
         interval = interval.stretched(low=0.6)
         reasons.append("torch.compile may be faster than what was traced")
+    return interval, reasons
+
+
+def of_board(spec: AcceleratorSpec, measured: tuple[str, ...], *, as_of_year: int) -> tuple[Interval, list[str]]:
+    """What a GPU adds to the interval of any work on it, as multipliers of its ends, and the reasons.
+
+    Args:
+        measured: Beginnings of the names of NVIDIA's architectures that the model was fitted on.
+        as_of_year: Year of the prediction, to tell a new architecture.
+    """
+    interval, reasons = Interval(1.0, 1.0), []
+    if as_of_year - spec.year < 1:
+        interval = interval.stretched(high=1.6)
+        reasons.append(f"{spec.architecture} is too new for public measurements")
+    elif spec.vendor == "NVIDIA" and not spec.architecture.startswith(measured):
+        interval = interval.stretched(low=0.9, high=UNMEASURED)
+        reasons.append(f"no measurement of {spec.architecture} is among those that the model was fitted on")
+    if spec.vendor == "AMD":
+        interval = interval.stretched(high=1.4)
+        reasons.append("AMD: few public measurements")
+    if spec.tdp_watts <= 75:
+        interval = interval.stretched(high=1.1)
     return interval, reasons
 
 

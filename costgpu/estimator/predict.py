@@ -32,7 +32,7 @@ from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.throughput import inference_unit
 from costgpu.models.offer import AcceleratorSpec, Speedup
 from costgpu.models.prediction import Candidate, MeasuredSpeed, PhasePrediction, Prediction, Provenance
-from costgpu.models.workload import ExtraKind, GpuPath, Phase, Rhythm, StepTimes, TotalKind, WorkloadProfile
+from costgpu.models.workload import ExtraKind, GpuPath, Machine, Phase, Rhythm, StepTimes, TotalKind, WorkloadProfile
 
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
 FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were timed: assumed
@@ -328,6 +328,8 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
 def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec) -> _Step:
     phase, unit = workload.profile.phases[index], workload.units[index]
     if unit is not None:
+        if unit.own_seconds is not None:
+            unit = replace(unit, own_seconds=_script_seconds(workload.profile.machine, phase, candidate))
         step = on_gpu(unit, phase, workload.execution, spec, year=workload.year, host_speed=_host_speed(candidate))
     else:
         step = _training_step(workload, index, candidate, spec)
@@ -352,7 +354,7 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
 def _training_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec) -> UnitSeconds:
     """One step of training on a GPU."""
     framework, phase = workload.profile.framework, workload.profile.phases[index]
-    host = Host(_host_speed(candidate), phase.host_seconds_per_step)
+    host = Host(_host_speed(candidate), _script_seconds(workload.profile.machine, phase, candidate))
     found = gpu_terms(workload.works[index], phase.optimizers, precision_of(framework), spec, host)
     interval, notes = gpu_interval(found, spec, compiled=framework.compiled > 0, as_of_year=workload.year)
     modelled = {
@@ -372,6 +374,12 @@ def _host_speed(candidate: Candidate) -> float:
     """One core of the offer's CPU over one of a current GPU instance's, by their clocks."""
     ghz = candidate.cpu.all_core_ghz if candidate.cpu is not None else None
     return ghz / HOST_GHZ if ghz else 1.0
+
+
+def _script_seconds(machine: Machine, phase: Phase, candidate: Candidate) -> float:
+    """Seconds of the script's own Python in a step on the offer's CPU, as on offers without a GPU."""
+    ratio = cpu_model.thread_ratio(machine, candidate.cpu) if candidate.cpu is not None else 1.0
+    return phase.host_seconds_per_step * cpu_model.undisturbed_share(machine) * ratio
 
 
 def _loading(phase: Phase, step_seconds: float, cores: float) -> float:

@@ -13,11 +13,12 @@ from costgpu.estimator.advice.inference_changes import with_items
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.inference.serving import HEADROOM, HOURS_PER_MONTH
 from costgpu.estimator.inference.serving import service as machines_for
+from costgpu.estimator.interval import CPU_OTHER_FAMILY
 from costgpu.estimator.predict import Workload, predict
 from costgpu.estimator.throughput import inference_phase
 from costgpu.estimator.verdict_sentence import amount, describe
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Choice, Objective, Prediction, Range, Service, ServicePlan, Verdict
+from costgpu.models.prediction import Choice, Objective, Prediction, Provenance, Range, Service, ServicePlan, Verdict
 from costgpu.units import format_duration, format_frequency, format_percent, format_usd
 
 NEAR_TIE = 1.02  # of plans whose costs differ by less than this, the one with the sooner answer is the better
@@ -95,17 +96,58 @@ def serve(
 ) -> Service | None:
     """What it takes to answer `rate` items per second with the script's batches, or one by one where that can be done.
 
+    Only the last phase of inference is served: what the script trains or infers before need not fit the machines.
+
     Args:
         here: Prediction for this machine.
         offers: Predictions for the offers.
     """
+    served = _served(workload)
+    if served is None:
+        return None
     mine, others = [here], list(offers)
-    inference = workload.profile.phases[-1].inference
+    if served is not workload:
+        mine, others = [predict(served, here.candidate)], [predict(served, place.candidate) for place in offers]
+    inference = served.profile.phases[-1].inference
     if inference is not None and inference.independent and (inference.items_per_step or 1.0) > 1:
-        single = with_items(workload, 1 / (inference.items_per_step or 1.0))
-        mine.append(predict(single, here.candidate))
-        others += [predict(single, place.candidate) for place in offers if not place.infeasible]
+        single = with_items(served, 1 / (inference.items_per_step or 1.0))
+        mine.append(_never_measured(predict(single, here.candidate)))
+        others += [predict(single, place.candidate) for place in offers]
     return service(rate, mine, others, objective)
+
+
+def _served(workload: Workload) -> Workload | None:
+    """The workload with its last phase of inference alone; None without one."""
+    profile, scope, calibration = workload.profile, workload.scope, workload.calibration
+    last = max((n for n, phase in enumerate(profile.phases) if phase.inference is not None), default=None)
+    if last is None or len(profile.phases) == 1:
+        return None if last is None else workload
+    return replace(
+        workload,
+        profile=replace(profile, phases=[profile.phases[last]]),
+        scope=replace(scope, steps=(scope.steps[last],), epochs=(scope.epochs[last],)),
+        works=[workload.works[last]],
+        splits=[workload.splits[last]],
+        units=(workload.units[last],),
+        calibration=None if calibration is None else replace(calibration, ratios=(calibration.ratios[last],)),
+    )
+
+
+def _never_measured(here: Prediction) -> Prediction:
+    """The prediction for this machine with a batch that it did not run: by the model, as for another CPU."""
+    return replace(
+        here,
+        provenance=Provenance.MODELLED,
+        phases=tuple(
+            replace(phase, step_seconds=_wider(phase.step_seconds), sustained_seconds=_wider(phase.sustained_seconds))
+            for phase in here.phases
+        ),
+    )
+
+
+def _wider(seconds: Range) -> Range:
+    modelled = CPU_OTHER_FAMILY.around(seconds.value)
+    return replace(seconds, low=min(seconds.low, modelled.low), high=max(seconds.high, modelled.high))
 
 
 def as_served(verdict: Verdict, answer: Service) -> Verdict:
@@ -173,7 +215,9 @@ def _sentence(
         words = f"Serve {load} on a {choice.value.upper()}: {_words(chosen)}."
         words += f" The best {side} is {_words(other)}." if other is not None else f" No {side} offer is possible."
     if here is not None:
-        words += f" This machine would carry it as well, at {format_percent(here.utilisation)} use."
+        modelled = here.prediction.provenance is Provenance.MODELLED
+        single = " (one by one, which was not measured)" if modelled else ""
+        words += f" This machine would carry it as well, at {format_percent(here.utilisation)} use{single}."
     return words
 
 

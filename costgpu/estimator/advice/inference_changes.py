@@ -16,32 +16,26 @@ from costgpu.models.workload import Inference, Phase, Rhythm
 
 
 def with_items(workload: Workload, factor: float) -> Workload:
-    """The workload with `factor` times the items in each unit of inference, and as many units fewer.
+    """The workload with `factor` times the items in each unit of its last phase, and as many units fewer.
 
     Arithmetic, data and the bytes of activations are taken per item; launches, framework calls, the script's own Python
-    and the bytes of weights per unit. Phases of training stay as they are.
+    and the bytes of weights per unit. Other phases stay as they are, and so does a last one that is training.
     """
     profile, scope = workload.profile, workload.scope
-    phases, works, splits = list(profile.phases), list(workload.works), list(workload.splits)
-    units, steps = list(workload.units), list(scope.steps)
-    for index, (phase, unit) in enumerate(zip(profile.phases, workload.units, strict=True)):
-        if phase.inference is None or unit is None:
-            continue
-        weights = sum(one.times * one.work.weight_bytes for one in unit.passes)
-        works[index] = scaled_work(works[index], size=factor, same_bytes=weights)
-        splits[index] = _larger_split(splits[index], workload.works[index], weights, factor)
-        before = _seconds(workload.splits[index])
-        ratio = _seconds(splits[index]) / before if before > 0 else 1.0  # all of it waits
-        phases[index] = _larger_phase(phase, phase.inference, factor, ratio)
-        units[index] = unit.scaled(factor)
-        steps[index] = steps[index] / factor
+    phase, unit, work, split = profile.phases[-1], workload.units[-1], workload.works[-1], workload.splits[-1]
+    if phase.inference is None or unit is None:
+        return workload
+    weights = sum(one.times * one.work.weight_bytes for one in unit.passes)
+    larger = _larger_split(split, work, weights, factor)
+    before = _seconds(split)
+    ratio = _seconds(larger) / before if before > 0 else 1.0  # all of it waits
     return replace(
         workload,
-        profile=replace(profile, phases=phases),
-        scope=replace(scope, steps=tuple(steps)),
-        works=works,
-        splits=splits,
-        units=tuple(units),
+        profile=replace(profile, phases=[*profile.phases[:-1], _larger_phase(phase, phase.inference, factor, ratio)]),
+        scope=replace(scope, steps=(*scope.steps[:-1], scope.steps[-1] / factor)),
+        works=[*workload.works[:-1], scaled_work(work, size=factor, same_bytes=weights)],
+        splits=[*workload.splits[:-1], larger],
+        units=(*workload.units[:-1], unit.scaled(factor)),
     )
 
 

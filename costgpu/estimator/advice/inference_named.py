@@ -14,7 +14,7 @@ from costgpu.estimator.inference.engines import (
 from costgpu.estimator.inference.memory import QUANTIZED_BYTES
 from costgpu.estimator.inference.options import QUANTIZED_SPEED
 from costgpu.estimator.inference.unit import mean_context
-from costgpu.estimator.throughput import main_throughput
+from costgpu.estimator.throughput import inference_phase
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.models.workload import Generation, Phase
@@ -56,12 +56,14 @@ def _engine(phase: Phase, made: Generation, before: Prediction, spec: Accelerato
     """What an engine with CUDA graphs would make of the same prompts, one batch at a time."""
     dtype = phase.inference.weights_dtype if phase.inference is not None else ""
     parameters = phase.model_bytes / BYTES_PER_PARAMETER.get(dtype, 2.0)
-    cache = made.cache_bytes_per_token * made.sequences * mean_context(made)
+    narrower = 2.0 / BYTES_PER_PARAMETER.get(dtype, 2.0)
+    cache = narrower * made.cache_bytes_per_token * made.sequences * mean_context(made)
     decode = engine_decode_seconds(2.0 * parameters, cache, made.layers, spec)
     prefill = engine_prefill_seconds(parameters, made.sequences * made.prompt_tokens, spec)
-    rate = made.sequences * made.new_tokens / (prefill + made.decodes * decode)
-    now = main_throughput(before)
-    as_now = f" instead of {format_number(now.per_second.value)} while it makes them" if now is not None else ""
+    tokens = made.sequences * made.new_tokens
+    rate = tokens / (prefill + made.decodes * decode)
+    now = inference_phase(before)
+    as_now = f" instead of {format_number(tokens / now.sustained_seconds.value)}" if now is not None else ""
     return _named(
         AdviceKind.ENGINE,
         f"An engine such as vLLM, in half precision: about {format_number(rate)} output tokens/s with the same batch on the"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from costgpu.estimator.advice.changes import traced
 from costgpu.estimator.advice.context import AdviceContext, Option
@@ -203,7 +204,8 @@ def cpu_type(context: AdviceContext) -> list[Option]:
         return [_cpu_option("bfloat16", "bf16 on the CPU: the model and its inputs .to(torch.bfloat16)", _in_bfloat16)]
     if not _any_wide(workload):
         return [
-            _cpu_option("float32", "fp32 on this CPU, which has no units for half precision: .float()", _in_float32)
+            _cpu_option("float32", "fp32 on this CPU, which has no units for the model's type: .float()", _in_float32),
+            _cpu_option("bfloat16", "bf16 instead of float16 on this CPU: .to(torch.bfloat16)", _from_float16),
         ]
     return []
 
@@ -221,13 +223,25 @@ def _cpu_option(dtype: str, action: str, change: Callable[[Workload, Candidate],
 
 
 def _in_bfloat16(base: Workload, place: Candidate) -> Workload | None:
-    if place.is_gpu or place.cpu is None or place.offer is None or half_unit(place.cpu) is HalfUnit.NONE:
+    if place.is_gpu or place.cpu is None or place.offer is None or half_unit(place.cpu, "bfloat16") is HalfUnit.NONE:
         return None
     return with_cpu_bfloat16(base, place.cpu, place.offer.vcpus)
 
 
+def _from_float16(base: Workload, place: Candidate) -> Workload | None:
+    if place.cpu is None or _half_types(base) != {"float16"} or half_unit(place.cpu, "bfloat16") is HalfUnit.NONE:
+        return None
+    return replace(base, cpu_dtype="bfloat16")
+
+
 def _in_float32(base: Workload, place: Candidate) -> Workload | None:
-    return with_cpu_float32(base) if place.cpu is not None and half_unit(place.cpu) is HalfUnit.NONE else None
+    if place.cpu is None or any(half_unit(place.cpu, dtype) is not HalfUnit.NONE for dtype in _half_types(base)):
+        return None
+    return with_cpu_float32(base)
+
+
+def _half_types(workload: Workload) -> set[str]:
+    return {phase.inference.weights_dtype for phase in _inferences(workload) if phase.inference is not None}
 
 
 def _torch(workload: Workload) -> bool:

@@ -24,6 +24,7 @@ CALL_SECONDS = 22e-6
 SIGMA = 0.015  # of large matrix products, for s(n) of `estimator.cpu`
 MOST_CORES = 20.0  # half-precision matrix products do not get faster beyond so many cores
 ABSOLUTE = Interval(0.50, 2.00)  # nothing measured there, nor here in that precision: assumed
+ABSOLUTE_UNMEASURED = Interval(0.33, 3.00)  # as fast as without units, or as bf16
 DECODE_GBPS_PER_CORE, DECODE_GBPS_AT_MOST = 6.0, 80.0  # PyTorch in bf16; 50-110 at most
 ENGINE_GBPS_PER_GHZ_AND_CORE, ENGINE_SHARE_OF_SOCKET = 2.9, 0.56  # llama.cpp
 ENGINE_CORES, ENGINE_DECLINE = 48.0, 0.36
@@ -54,20 +55,29 @@ class HalfUnit(StrEnum):
     AMX = "amx"
     AVX512_BF16 = "avx512_bf16"
     ARM_BF16 = "arm_bf16"
+    UNMEASURED = "unmeasured"  # float16 on CPUs with vector instructions for it
     NONE = ""
 
 
-# GFLOP/s of one core in bf16 matrix products, as PyTorch reaches them; 15-30 without units.
-HALF_GFLOPS = {HalfUnit.AMX: 600.0, HalfUnit.AVX512_BF16: 170.0, HalfUnit.ARM_BF16: 190.0, HalfUnit.NONE: 22.0}
+# GFLOP/s of one core in half-precision matrix products, as PyTorch reaches them: bf16, or float16 without units, 15-30
+# (25 on a Zen 5 core with 463 in bf16, torch 2.13, 2026-11-23). Float16 elsewhere is taken to lie between.
+HALF_GFLOPS = {
+    HalfUnit.AMX: 600.0,
+    HalfUnit.AVX512_BF16: 170.0,
+    HalfUnit.ARM_BF16: 190.0,
+    HalfUnit.UNMEASURED: 65.0,
+    HalfUnit.NONE: 22.0,
+}
 
 
-def half_unit(cpu: CpuSpec) -> HalfUnit:
-    """What a CPU has for half precision."""
+def half_unit(cpu: CpuSpec, dtype: str) -> HalfUnit:
+    """What a CPU has for matrix products in ``bfloat16`` or ``float16``."""
+    arm, rapids = cpu.model.startswith("Neoverse"), "Rapids" in cpu.microarchitecture
     if not cpu.bf16_in_hardware:
         return HalfUnit.NONE
-    if cpu.model.startswith("Neoverse"):
-        return HalfUnit.ARM_BF16
-    return HalfUnit.AMX if "Rapids" in cpu.microarchitecture else HalfUnit.AVX512_BF16
+    if dtype == "float16":
+        return HalfUnit.UNMEASURED if arm or rapids else HalfUnit.NONE
+    return HalfUnit.ARM_BF16 if arm else HalfUnit.AMX if rapids else HalfUnit.AVX512_BF16
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +136,7 @@ def _compute(work: ForwardWork, cpu: CpuSpec, rates: CpuRates, dtype: str) -> fl
     if dtype not in HALF_TYPES:
         return work.total_flops / (rates.core_gflops * 1e9 * speedup_of(rates.cores, SIGMA))
     cores = speedup_of(min(rates.cores, MOST_CORES), SIGMA)
-    return work.total_flops / (HALF_GFLOPS[half_unit(cpu)] * 1e9 * cores)
+    return work.total_flops / (HALF_GFLOPS[half_unit(cpu, dtype)] * 1e9 * cores)
 
 
 def _bytes(work: ForwardWork, dtype: str) -> float:

@@ -34,7 +34,7 @@ from costgpu.estimator.inference.forward_work import (
     WEIGHTS,
     ForwardWork,
 )
-from costgpu.estimator.interval import UNRULED, Interval
+from costgpu.estimator.interval import UNRULED, Interval, of_board
 from costgpu.estimator.op_costs import HALF_TYPES, ITEM_BYTES
 from costgpu.models.offer import AcceleratorSpec
 
@@ -92,6 +92,7 @@ COMPILED_HOST = {"compiled": 0.6, "graphs": 0.3}
 BASE = Interval(0.86, 1.28)
 HOST_BOUND = Interval(0.65, 1.50)
 COMPILED = Interval(0.80, 1.55)
+MEASURED_ARCHITECTURES = ("Pascal", "Volta", "Turing", "Ampere", "Ada")  # of the 405 rows
 HOST_BOUND_FROM = 1.0  # host seconds over device seconds
 
 
@@ -180,7 +181,7 @@ def forward_terms(
     """The model above for one forward pass of `work` on `spec`.
 
     Args:
-        own: Seconds of the script's own Python in it, if they were measured.
+        own: Seconds of the script's own Python in it on that host, if they were measured.
         host_speed: Speed of one core of the GPU's host, of a current GPU instance's.
         coefficients: Others than the shipped ones, for a fit.
     """
@@ -199,7 +200,7 @@ def forward_terms(
         on_chip=terms[ON_CHIP],
         memory=terms[MEMORY],
         launch=terms[LAUNCH],
-        host_alone=host_seconds(work, execution, own=own) / host_speed,
+        host_alone=host_seconds(work, execution, own=own, host_speed=host_speed),
         unruled_share=work.unruled_bytes / work.total_bytes if work.total_bytes else 0.0,
         notes=("no bf16 units: bf16 work runs at the fp32 rate",) if no_units else (),
     )
@@ -248,17 +249,22 @@ def moved_bytes(work: ForwardWork, execution: Execution) -> dict[str, float]:
     return dict(moved)
 
 
-def host_seconds(work: ForwardWork, execution: Execution, *, own: float | None = None) -> float:
+def host_seconds(
+    work: ForwardWork, execution: Execution, *, own: float | None = None, host_speed: float = 1.0
+) -> float:
     """Seconds that the host needs to launch the kernels of a pass, one after the other.
 
+    What launches cost was measured with the Python of modules in it; a script whose own Python was found to take longer
+    takes that and a dispatch for each kernel.
+
     Args:
-        own: Seconds of the script's own Python between them, if they were measured.
+        own: Seconds of the script's own Python between them on that host, if they were measured.
+        host_speed: Speed of one core of the host, of a current GPU instance's.
     """
     others = (work.autocast_kernels if _autocasts(execution) else work.kernels) - work.module_kernels
+    seconds = (MODULE_SECONDS * work.module_kernels + OP_SECONDS * others) / host_speed
     if own is not None:
-        seconds = own + DISPATCH_SECONDS * work.kernels
-    else:
-        seconds = MODULE_SECONDS * work.module_kernels + OP_SECONDS * others
+        seconds = max(seconds, own + DISPATCH_SECONDS * work.kernels / host_speed)
     return seconds * (AUTOCAST_HOST if _autocasts(execution) else 1.0) * COMPILED_HOST.get(execution.runtime, 1.0)
 
 
@@ -280,15 +286,8 @@ def forward_interval(
     if execution.runtime is not Runtime.EAGER:
         interval = interval.covering(COMPILED)
         reasons.append("torch.compile: its gain is only roughly known")
-    if year - spec.year < 1:
-        interval = interval.stretched(high=1.6)
-        reasons.append(f"{spec.architecture} is too new for public measurements")
-    if spec.vendor == "AMD":
-        interval = interval.stretched(high=1.4)
-        reasons.append("AMD: few public measurements")
-    if spec.tdp_watts <= 75:
-        interval = interval.stretched(high=1.1)
-    return interval, reasons
+    board, why = of_board(spec, MEASURED_ARCHITECTURES, as_of_year=year)
+    return interval.stretched(low=board.low, high=board.high), reasons + why
 
 
 def _conv_name(kind: str, mode: str, last: bool, spec: AcceleratorSpec) -> str:

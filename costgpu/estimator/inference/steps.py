@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.gpu import copy_seconds
-from costgpu.estimator.inference.cpu import ABSOLUTE, HalfUnit, half_unit, unit_terms_on_cpu
+from costgpu.estimator.inference.cpu import ABSOLUTE, ABSOLUTE_UNMEASURED, HalfUnit, half_unit, unit_terms_on_cpu
 from costgpu.estimator.inference.gpu import Execution, forward_interval
 from costgpu.estimator.inference.unit import Unit, pass_terms, unit_terms
 from costgpu.estimator.interval import Interval
@@ -63,12 +63,16 @@ def on_cpu_in_half(unit: Unit, phase: Phase, cpu: CpuSpec, vcpus: int, other: st
     dtype = other or dtype
     found = unit_terms_on_cpu(unit, cpu, vcpus, dtype)
     notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]
-    if dtype in HALF_TYPES and half_unit(cpu) is HalfUnit.NONE:
+    interval, has = ABSOLUTE, half_unit(cpu, dtype) if dtype in HALF_TYPES else None
+    if has is HalfUnit.NONE:
         notes.append(f"no units for {dtype}: this model would be faster in float32 there")
+    elif has is HalfUnit.UNMEASURED:
+        interval = ABSOLUTE_UNMEASURED
+        notes.append(f"how fast {dtype} is on such a CPU was not measured")
     host = phase.host_seconds_per_step
     terms = {"compute": found.compute, "memory": found.memory, "calls": found.calls, "host": host}
     share = _first_share([unit_terms_on_cpu(Unit((one,)), cpu, vcpus, dtype).seconds for one in unit.passes])
-    return UnitSeconds(terms, ABSOLUTE, notes, share)
+    return UnitSeconds(terms, interval, notes, share)
 
 
 def _first_share(seconds: list[float]) -> float | None:

@@ -1,5 +1,6 @@
 """Advice on inference: each change where it applies, priced by the model; training's advice does not appear."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -49,6 +50,15 @@ def test_a_small_batch_is_advised_to_grow_and_the_idle_gpu_is_the_reason() -> No
 def test_a_batch_that_saturates_the_gpu_is_left_alone() -> None:
     assert AdviceKind.BATCH_SIZE not in advised(scoring(256), T4)
     assert batch_factor(workload_of(scoring(256)), T4) == 1.0
+
+
+def test_only_the_loop_whose_batch_is_advised_is_changed() -> None:
+    before = inferring.chat(1, 2000, label="gen.py:3")
+    workload = workload_of(inferring.profile(before, inferring.scoring(1, 200_000)))
+    larger = with_items(workload, 8)
+    assert larger.profile.phases[0] is before
+    assert list(larger.scope.steps) == [2000, 25_000]
+    assert predict(larger, A100).phases[0] == predict(workload, A100).phases[0]
 
 
 def test_a_larger_batch_scores_the_same_images() -> None:
@@ -136,6 +146,28 @@ def test_fp32_is_advised_on_cpus_without_units_for_half_precision() -> None:
     assert AdviceKind.CPU_PRECISION not in advised(chat, on_cpu(0.3, AMX))
     more = with_cpu_float32(workload_of(chat)).profile.peak_rss_bytes
     assert more == (chat.peak_rss_bytes or 0) + chat.phases[0].model_bytes
+
+
+def test_float16_is_left_for_bf16_where_only_that_has_units() -> None:
+    zen = replace(CPU, microarchitecture="Zen 4 (Genoa)", bf16_in_hardware=True, family="m7a")
+    chat = inferring.profile(inferring.chat(16, 20_000, seconds=2000.0, dtype="float16"))
+    assert "bf16 instead of float16" in advised(chat, on_cpu(0.3, zen))[AdviceKind.CPU_PRECISION].action
+
+
+def test_an_engine_is_compared_with_the_same_tokens_in_the_same_time() -> None:
+    """A long prompt and a short answer: reading the prompt belongs to both figures, or to neither."""
+    made = inferring.chat(8, 20_000, seconds=200.0)
+    assert made.inference is not None
+    assert made.inference.generation is not None
+    short = replace(made.inference.generation, new_tokens=8.0, decodes=7.0)
+    short_chat = replace(made, inference=replace(made.inference, generation=short))
+    found = advised(inferring.profile(short_chat), A100)[AdviceKind.ENGINE]
+    rates = re.search(r"about ([\d,.]+) output tokens/s .* instead of ([\d,.]+)$", found.action)
+    assert rates is not None, found.action
+    assert found.before is not None
+    now = 8 * 8 / found.before.phases[-1].sustained_seconds.value
+    assert float(rates[2].replace(",", "")) == pytest.approx(now, rel=0.05)
+    assert float(rates[1].replace(",", "")) > now
 
 
 @pytest.mark.parametrize("phase", [inferring.scoring(1, 40_000_000), inferring.chat(1, 50_000)])

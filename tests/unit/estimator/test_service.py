@@ -1,5 +1,7 @@
 """A script as a service at a steady rate: machines, cost a month, use and waiting."""
 
+from dataclasses import replace
+
 import pytest
 
 from costgpu.estimator.cost import hourly_usd
@@ -7,7 +9,7 @@ from costgpu.estimator.predict import predict, prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, plan, serve
 from costgpu.estimator.verdict import Preferences, decide
-from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Service
+from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Service
 from costgpu.models.workload import Phase
 from tests.unit.estimator import inferring
 from tests.unit.estimator.advisable import gpu, host, product
@@ -101,6 +103,40 @@ def test_the_fastest_answers_soonest() -> None:
     found = answered(1.0, inferring.scoring(1), T4, gpu("A100", 4.0), CPU, objective=Objective.FASTEST)
     assert found.best_gpu is not None
     assert found.recommended is found.best_gpu
+
+
+def test_a_batch_that_does_not_fit_is_served_one_by_one() -> None:
+    large = inferring.scoring(512)
+    assert large.inference is not None
+    large = replace(large, inference=replace(large.inference, activation_bytes=512 * 60_000_000))
+    assert one(large).infeasible
+    found = answered(5.0, large, T4)
+    assert found.best_gpu is not None
+    assert (found.best_gpu.batch, found.best_gpu.prediction.infeasible) == (1, "")
+
+
+def test_what_is_trained_before_need_not_fit_the_service_s_machines() -> None:
+    profile = inferring.profile(training_phase(product(512, 10), saved_tensor_bytes=10**12), inferring.scoring(1))
+    workload = prepare(profile, scope_of(profile, per_items=True), year=2026)
+    offer = predict(workload, T4)
+    assert offer.infeasible
+    found = serve(workload, 5.0, predict(workload, HERE), [offer])
+    assert found is not None
+    assert found.recommended is not None
+    assert len(found.recommended.prediction.phases) == 1
+
+
+def test_a_batch_that_never_ran_here_is_not_told_as_measured() -> None:
+    found = answered(0.5, inferring.scoring(64))
+    assert found.here is not None
+    assert found.here.batch == 1
+    assert found.here.prediction.provenance is Provenance.MODELLED
+    assert found.here.capacity.high > 1.3 * found.here.capacity.value
+    assert "(one by one, which was not measured)" in found.sentence
+    measured = answered(0.5, inferring.scoring(1))
+    assert measured.here is not None
+    assert measured.here.prediction.provenance is Provenance.MEASURED
+    assert "not measured" not in measured.sentence
 
 
 def test_spot_machines_are_said_to_be_for_batch_jobs() -> None:

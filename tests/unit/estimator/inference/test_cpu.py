@@ -34,7 +34,28 @@ LARGE = phase([linear(4096, 4096, count=20)])
     ],
 )
 def test_families_and_their_units(provider: str, family: str, unit: HalfUnit) -> None:
-    assert half_unit(cpu(provider, family)) is unit
+    assert half_unit(cpu(provider, family), "bfloat16") is unit
+
+
+@pytest.mark.parametrize(
+    ("family", "unit"),
+    [
+        ("c7i", HalfUnit.UNMEASURED),
+        ("c8g", HalfUnit.UNMEASURED),
+        ("c7a", HalfUnit.NONE),
+        ("c6i", HalfUnit.NONE),
+    ],
+)
+def test_units_for_bf16_are_none_for_float16(family: str, unit: HalfUnit) -> None:
+    assert half_unit(cpu("aws", family), "float16") is unit
+    half = replace(LARGE, ops=[linear(4096, 4096, dtype="float16")])
+    assert half.inference is not None
+    half = replace(half, inference=replace(half.inference, weights_dtype="float16"))
+    found = on_cpu_in_half(unit_of(half), half, cpu("aws", family), 16)
+    assert found is not None
+    assert any("faster in float32" in note for note in found.notes) == (unit is HalfUnit.NONE)
+    assert any("not measured" in note for note in found.notes) == (unit is HalfUnit.UNMEASURED)
+    assert (found.interval.high > 2) == (unit is HalfUnit.UNMEASURED)
 
 
 def test_bf16_gains_on_amx_and_loses_without_units() -> None:

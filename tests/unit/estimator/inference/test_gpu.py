@@ -115,6 +115,16 @@ def test_compiled_and_graphs_shorten_what_the_host_does() -> None:
 def test_own_python_replaces_the_assumed_cost_of_a_launch() -> None:
     work = _net(1)
     assert host_seconds(work, PLAIN, own=0.5) == pytest.approx(0.5 + 10e-6 * work.kernels)
+    assert host_seconds(work, PLAIN, own=0.5, host_speed=0.5) == pytest.approx(0.5 + 20e-6 * work.kernels)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0.3, 3))
+def test_more_of_the_script_s_own_python_is_never_faster(one: float, other: float, speed: float) -> None:
+    """And none that was measured is as none that was not."""
+    work, (few, many) = _net(1), sorted((one, other))
+    assert host_seconds(work, PLAIN, own=few, host_speed=speed) <= host_seconds(work, PLAIN, own=many, host_speed=speed)
+    none = host_seconds(work, PLAIN, host_speed=speed)
+    assert host_seconds(work, PLAIN, own=0.0, host_speed=speed) == pytest.approx(none)
 
 
 def test_evaluated_batch_norm_is_one_pass_over_its_input() -> None:
@@ -135,3 +145,13 @@ def test_intervals_widen_with_the_reason_said() -> None:
     wide, reasons = forward_interval(forward_terms(_net(1024), amd, PLAIN), amd, PLAIN, year=2026)
     assert wide.high > base.high
     assert any("AMD" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["H100", "B200", "K80", "M60"])
+def test_an_architecture_without_rows_of_inference_widens_too(name: str) -> None:
+    known, spec = accelerator("A100"), accelerator(name)
+    base, _ = forward_interval(forward_terms(_net(1024), known, PLAIN), known, PLAIN, year=2030)
+    wide, reasons = forward_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, year=2030)
+    assert wide.low < base.low
+    assert wide.high > base.high
+    assert any(f"no measurement of {spec.architecture}" in reason for reason in reasons)

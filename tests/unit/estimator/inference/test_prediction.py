@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from costgpu.estimator.calibration import calibration_of
+from costgpu.estimator.cpu import thread_mbps
 from costgpu.estimator.predict import predict, prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.models.prediction import Prediction
@@ -77,3 +78,22 @@ def test_a_gpu_that_measured_it_calibrates_the_device() -> None:
     found = calibration_of(whole, workload.works, spec)
     assert found is not None
     assert found.ratios[0] > 1.5
+
+
+@pytest.mark.parametrize("measured", [NET, builders.phase(host_seconds_per_step=0.0)], ids=["inference", "training"])
+def test_the_script_s_own_python_is_as_fast_on_a_gpu_s_host_as_on_that_cpu(measured: Phase) -> None:
+    """Here a thread is half as fast as there: on either kind of offer its Python takes half as long."""
+    host, spec = cpu("aws", "g4dn"), accelerator("T4")
+    card = builders.offer(gpu="T4", gpu_memory_gib=spec.memory_gib, memory_gib=64)
+    gpu, plain = builders.candidate(card, host, accelerator=spec), builders.candidate(builders.offer(), host)
+
+    def seconds(mbps: float) -> tuple[float, float]:
+        whole = _profile(replace(measured, host_seconds_per_step=100.0, step=builders.step_times(200.0)))
+        whole = replace(whole, machine=replace(whole.machine, single_thread_mbps=mbps))
+        workload = prepare(whole, scope_of(whole), year=2026)
+        return predict(workload, gpu).step_seconds, predict(workload, plain).terms["host"]
+
+    there = thread_mbps(host)
+    (gpu_slow, cpu_slow), (gpu_same, cpu_same) = seconds(there / 2), seconds(there)
+    assert cpu_slow == pytest.approx(cpu_same / 2)
+    assert gpu_slow == pytest.approx(gpu_same / 2, rel=0.01)

@@ -169,8 +169,8 @@ def test_from_how_many_items_on_a_boot_pays_by_hand() -> None:
         seconds = place.fixed_seconds + items * place.phases[-1].step_seconds.value / 8
         return seconds * hourly_usd(place.candidate)
 
-    if cheaper.items > 0:
-        assert usd(there, cheaper.items) == pytest.approx(usd(cpu, cheaper.items))
+    assert cheaper.items > 0
+    assert usd(there, cheaper.items) == pytest.approx(usd(cpu, cheaper.items))
     slower = pays_from(cpu, there)
     assert slower is not None
     assert slower.items == math.inf

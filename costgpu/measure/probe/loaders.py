@@ -39,6 +39,13 @@ class Loaders:
             self.looks[id(loader)] = self.looks.get(id(loader), 0) + 1
             self.note_line(loader, sys._getframe(3), libraries)  # of the code that asked the iterator
 
+    def batches_of(self, loader):
+        """Batches that were drawn of a loader, and of those that were made anew for the same data; of any, the most."""
+        if loader is None:
+            return max(self.batches_by_loader.values(), default=0)
+        same = {id(one) for one in self.by_iterator.values() if one is loader or is_same_data(one, loader)}
+        return sum(self.batches_by_loader.get(one, 0) for one in same | {id(loader)})
+
     def note_line(self, loader, frame, libraries):
         for _, live in zip(range(MOST_FRAMES), outwards(frame)):
             if not live.f_code.co_filename.startswith(libraries):
@@ -62,3 +69,11 @@ class Loaders:
     def forget(self):
         """A counted step ended the interval."""
         self.opened, self.drawn = [], {}
+
+
+def is_same_data(one, other):
+    """Whether two loaders give the same items: one data set, and as many batches of it."""
+    try:
+        return one.dataset is other.dataset and len(one) == len(other)
+    except (AttributeError, TypeError):
+        return False

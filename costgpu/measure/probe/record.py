@@ -91,13 +91,14 @@ class Loop(_Loop, total=False):
     target: str
     position: tuple[Trips, float | None, bool]
     loader: bool
+    skips: int  # line of a test before the step that passes an iteration by, for another reason than its number
 
 
 class Snapshot(TypedDict):
     """The loops around one step, outermost first, and what was counted up to it."""
 
     anchor: int
-    batches: int  # of the loader that gave most
+    batches: int  # of the loader that feeds the steps; of the one that gave most, where that is not known
     all_batches: int
     loops: list[Loop]
 

@@ -300,7 +300,7 @@ class Recorder:
     def take_snapshot(self, phase, frame):
         loops = self.loop_stack.snapshot(frame)
         phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
-        batches = max(self.loaders.batches_by_loader.values(), default=0)
+        batches = self.loaders.batches_of(phase.loader)
         phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, self.loaders.batches))
         if phase.outer is None:
             self.choose_outer(phase, frame, loops)

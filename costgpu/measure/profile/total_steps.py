@@ -69,6 +69,13 @@ def total_steps(phase: Intervals, *, ended: bool, micro_batches: float = 1.0) ->
     elif not sure:
         kind = TotalKind.APPROXIMATE
         how += "; by how many steps it may go on could not be read"
+    elif kind is TotalKind.EXACT and cap is None and abs(per_iteration - round(per_iteration)) > 1e-6:
+        kind = TotalKind.APPROXIMATE
+        how += "; on average"
+    skips = _skips(loops, snapshots, micro_batches) if cap is None else None
+    if skips is not None and kind is TotalKind.EXACT:
+        kind = TotalKind.APPROXIMATE if per_iteration > 1 else TotalKind.UPPER_BOUND
+        how += f"; it may be fewer: line {skips} passes some by"
     if epoch is not None and epoch > count:
         epoch = None
     return Total(kind=kind, steps=count, steps_per_epoch=epoch, how=how, loops=texts)
@@ -137,10 +144,29 @@ def _inner_epoch(levels: list[float | None]) -> float | None:
     return inner
 
 
+def _skips(loops: list[Loop], snapshots: list[Snapshot], micro_batches: float) -> int | None:
+    """The line of a test that passes iterations by; None without one, or where every iteration was seen to step."""
+    around = [loop["skips"] for loop in loops[:-1] if "skips" in loop and not loop["library"]]
+    if around or "skips" not in loops[-1]:
+        return around[0] if around else None
+    rates = _rates(snapshots)
+    return None if rates and all(rate <= max(1.0, micro_batches) for _, rate in rates) else loops[-1]["skips"]
+
+
 def iterations_per_step(snapshots: list[Snapshot], micro_batches: float = 1.0) -> float:
     """Iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
     if len({shot["anchor"] for shot in snapshots}) == 1 and _first_step(snapshots[0]) == micro_batches:
         return micro_batches
+    found = _rates(snapshots)
+    if not found:
+        return 1.0
+    shortest = min(steps for steps, _ in found)
+    rates = sorted(rate for steps, rate in found if steps == shortest)
+    return rates[len(rates) // 2] or 1.0
+
+
+def _rates(snapshots: list[Snapshot]) -> list[tuple[int, float]]:
+    """Iterations of the innermost loop per step between two snapshots, with the steps between them."""
     within: list[tuple[int, float]] = []
     across: list[tuple[int, float]] = []
     for before, after in pairwise(snapshots):
@@ -162,12 +188,7 @@ def iterations_per_step(snapshots: list[Snapshot], micro_batches: float = 1.0) -
             within.append((steps, (second - first) / inner[-1]["stride"] / steps))
         elif first is None and (raised or (inner[-1]["kind"] == "for" and batches >= 1)):
             (across if _new_lap(before, after) else within).append((steps, raised / steps if raised else batches))
-    found = within or across  # one step per epoch is only seen from one epoch to the next
-    if not found:
-        return 1.0
-    shortest = min(steps for steps, _ in found)
-    rates = sorted(rate for steps, rate in found if steps == shortest)
-    return rates[len(rates) // 2] or 1.0
+    return within or across  # one step per epoch is only seen from one epoch to the next
 
 
 def _new_lap(before: Snapshot, after: Snapshot) -> bool:

@@ -1,6 +1,7 @@
 """Which of a script's processes train, told from their code without running it."""
 
 import functools
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,3 +85,30 @@ def test_spawned_functions_run_once_for_rank_0(rank: Any) -> None:
     assert (ranks, rank.processes) == ([0, 0], 4)
     rank.spawn(lambda *_: None, pytest.fail, (), 0)
     assert rank.for_no_gpu
+
+
+settings = SimpleNamespace(train=True)
+
+
+def feed(queue: Any) -> None:
+    while settings.train:
+        queue.put(0)
+
+
+class Trainer:
+    """Its own process only feeds it."""
+
+    def feed(self) -> None:
+        while self.steps:
+            act(0, self)
+
+    steps = 3
+
+    def train(self) -> None:
+        train(0, self)
+
+
+@pytest.mark.parametrize("target", [feed, Trainer().feed], ids=["that reads a setting called train", "of a trainer"])
+def test_a_process_that_feeds_the_training_is_not_run_here(rank: Any, target: Any) -> None:
+    assert not rank.trains(target)
+    assert rank.trains(Trainer().train)

@@ -1,6 +1,7 @@
 """What the probe reads of loops: trip counts without running the user's code, and how far live loops have come."""
 
 import ast
+import functools
 import itertools
 import math
 import sys
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.measure.probe.loops import script_loops
+from costgpu.measure.probe.loaders import Loaders
+from costgpu.measure.probe.loops import script_loops, upcoming_work
 from costgpu.measure.probe.loops.call_binding import generator_trips
 from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
 
@@ -108,6 +110,126 @@ def test_known_counts(text: str, count: float) -> None:
 def test_unknown_counts_run_nothing(text: str) -> None:
     with pytest.raises(Unknown):
         trips(text)
+
+
+class Noisy:
+    """Anything that runs a method of it other than `__len__` is told."""
+
+    limit = 3
+
+    @functools.cached_property
+    def length(self) -> int:
+        explode()
+        return 4
+
+    @functools.cached_property
+    def plain(self) -> int:
+        return self.limit * 2
+
+    def __getattr__(self, name: str) -> Any:
+        explode()
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("__"):
+            explode()
+        return object.__getattribute__(self, name)
+
+
+class Renamed:
+    def __init__(self) -> None:
+        self.values = {"steps": 8}
+
+    def __getattr__(self, name: str) -> Any:
+        return self.values[name]
+
+
+class Counts(dict[str, int]):
+    """Looking for what is not there changes it."""
+
+    def __missing__(self, key: str) -> int:
+        explode()
+        return 0
+
+    def __getitem__(self, key: str) -> int:
+        explode()
+        return 0
+
+
+@pytest.mark.parametrize("text", ["noisy.length", "noisy.nothing", "counts['none']", "counts.none"])
+def test_looking_up_runs_nothing_of_the_user_s(text: str) -> None:
+    names: dict[str, Any] = {"noisy": Noisy(), "counts": Counts(some=2)}
+    with pytest.raises((Unknown, KeyError)):
+        Evaluator(names, {}).value(ast.parse(text, mode="eval").body)
+    assert not names["noisy"].__dict__, "a cached property is not cached"
+    assert dict(names["counts"]) == {"some": 2}
+
+
+def test_what_looking_up_would_say_is_read_from_the_source() -> None:
+    names: dict[str, Any] = {
+        "noisy": Noisy(),
+        "renamed": Renamed(),
+        "counts": Counts(some=2),
+        "options": Options(steps=40),
+    }
+    for text, value in {
+        "noisy.limit": 3,
+        "noisy.plain": 6,
+        "renamed.steps": 8,
+        "counts['some']": 2,
+        "options.steps": 40,
+    }.items():
+        assert Evaluator(names, {}).value(ast.parse(text, mode="eval").body) == value
+    assert not names["noisy"].__dict__
+
+
+FILLS = """
+def run(model, found, loader, epochs):
+    for x in loader:
+        found.append(model(x))
+    for e in range(30):
+        for y in found:
+            y.backward()
+    for e in range(epochs):
+        model.loss.backward()
+"""
+
+
+def test_what_is_still_being_filled_has_no_length_yet() -> None:
+    tree = ast.parse(FILLS).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    first, second, third = tree.body
+    here: Any = upcoming_work
+    reader = here.UpcomingWork(None, None)
+    evaluator = Evaluator({"found": [1], "epochs": 5}, {})
+    evaluator.changing = here.changed_by([first])
+    with pytest.raises(Unknown, match="found changes"):
+        reader.static_trips([second], evaluator, (), 0)
+    assert reader.static_trips([third], evaluator, (), 0) == 5
+    evaluator.changing = frozenset()
+    assert reader.static_trips([second], evaluator, (), 0) == 30
+
+
+class Batches:
+    def __init__(self, dataset: Any, count: int) -> None:
+        self.dataset, self.count = dataset, count
+
+    def __len__(self) -> int:
+        return self.count
+
+
+def test_batches_of_another_loader_do_not_count() -> None:
+    """A validation before the training draws more than the training's first epoch does."""
+    loaders: Any = Loaders()
+    training, anew, validation = Batches("a", 3), Batches("a", 3), Batches("b", 90)
+    for loader in (validation, training, anew):
+        iterator = object()
+        loaders.by_iterator[id(iterator)] = loader
+        for _ in range(len(loader)):
+            loaders.draw(iterator, validates=False, libraries=("/",))
+        loaders.keep = [*getattr(loaders, "keep", []), iterator]  # so that no other gets its id
+    assert loaders.batches_of(training) == 6
+    assert loaders.batches_of(validation) == 90
+    assert loaders.batches_of(None) == 90
 
 
 def test_a_shadowed_builtin_is_not_trusted() -> None:

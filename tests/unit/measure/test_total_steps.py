@@ -18,7 +18,7 @@ DEADLINE = PATIENCE | {"clock": True}
 STOPS: dict[str, Any] = {"early_exit": [PATIENCE]}
 
 
-def seen(make: Callable[[int], list[Any]], *, batches: int = 0, anchors: Any = (1, 2, 3), **other: Any) -> Any:
+def seen(make: Callable[[int], list[Any]], *, batches: float = 0, anchors: Any = (1, 2, 3), **other: Any) -> Any:
     """A phase with the loops that `make` gives at each of these steps, which draw so many batches each."""
     return phase(*(shot(n, *make(n), batches=batches * n) for n in anchors), **other)
 
@@ -105,6 +105,7 @@ def accumulated(per_step: int, trips: int, **inner: Any) -> Any:
     )
 
 
+SKIPS = [loop(10, 7, index=0), loop(11, 40, skips=12)]
 UNREAD = [loop(10, 7, index=0), loop(11, source="stream()")]
 UNREAD_EPOCHS = [loop(10, source="forever_maybe()"), loop(11, 40)]
 LOADER = [loop(10, 7, index=0), loop(11, 43)]
@@ -127,6 +128,16 @@ CASES: dict[str, Case] = {
     "an epoch as long as the one seen": (seen(lambda n: UNREAD, special=OPENED), EXACT, 175, 25, ""),
     "a replay buffer that fills for 100 iterations": (seen(begins_late), EXACT, 900, None, ""),
     "a curriculum": (nested(5, 40, varies=True), TotalKind.APPROXIMATE, 200, 40, "train.py:11"),
+    "a test that passes some by": (seen(lambda n: SKIPS), UPPER, 280, 40, "line 12 passes some by"),
+    "one that was seen to pass none": (accumulated(1, 40, skips=12), EXACT, 280, 40, ""),
+    "some of each": (accumulated(3, 30, skips=12), TotalKind.APPROXIMATE, 70, 10, "line 12 passes some by"),
+    "an average of batches drawn": (
+        seen(lambda n: LOADER, batches=2.5, loader={"length": 43}),
+        TotalKind.APPROXIMATE,
+        119,
+        17,
+        "on average",
+    ),
     "no loop": (seen(lambda n: []), UNKNOWN, None, None, "no loop"),
     "a length that cannot be read": (seen(lambda n: UNREAD_EPOCHS), UNKNOWN, None, 40, "train.py:10 (forever_maybe())"),
     "the script's, not the library's": (seen(lambda n: OWN_IN_LIBRARY), UNKNOWN, None, None, "train.py:11 (stream())"),

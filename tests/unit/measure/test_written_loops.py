@@ -381,6 +381,17 @@ def train(step, loader, state):
         watch(state)
 """,
     ),
+    "items that are passed by": (
+        TotalKind.UPPER_BOUND,
+        """
+def train(step, loader, state):
+    for e in range(20):
+        for name in ["a.png", "b.txt", "c.png", "d.txt", "e.png"]:
+            if not name.endswith(".png"):
+                continue
+            step(0)
+""",
+    ),
     "modulo stop": (
         TotalKind.APPROXIMATE,
         """

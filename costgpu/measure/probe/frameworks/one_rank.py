@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import dis
 import functools
 import os
 import sys
@@ -18,6 +19,9 @@ from ..patching import wrap
 
 MOST_FUNCTIONS = 300  # that are looked at to see whether a process trains
 COLLECTIVES = ("nccl", "gloo")
+MADE = ("__init__", "__call__", "__iter__", "run")  # of a class, which code that names it may call without naming them
+GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
+ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD")
 
 
 class Ended:
@@ -113,32 +117,48 @@ class OneRank:
         return run_child(process)
 
     def trains(self, target):
-        """Whether a backward pass can be reached from the code of a function of the script's."""
-        waiting, seen = [target], set()
+        """Whether a backward pass can be reached from the code of a function of the script's.
+
+        Followed is what its code names: functions and classes of the script, and of those, of its modules and of a
+        method's own class the attributes that it names. A process that feeds the training names nothing of it.
+        """
+        waiting, seen = [(target, None)], set()
         while waiting and len(seen) < MOST_FUNCTIONS:
-            value = waiting.pop()
+            value, owner = waiting.pop()
             if isinstance(value, functools.partial):
                 value = value.func
             if isinstance(value, types.MethodType):
-                waiting.append(type(value.__self__))
+                value, owner = value.__func__, type(value.__self__)
+            if isinstance(value, (staticmethod, classmethod)):
                 value = value.__func__
-            if id(value) in seen:
+            if not isinstance(value, types.FunctionType) or (value, owner) in seen:
                 continue
-            seen.add(id(value))
-            if isinstance(value, type):
-                if not self.is_library(getattr(sys.modules.get(value.__module__), "__file__", None)):
-                    waiting += [one for one in vars(value).values() if isinstance(one, types.FunctionType)]
-            elif isinstance(value, types.FunctionType) and not self.is_library(value.__code__.co_filename):
-                names = names_in(value.__code__)
-                if "backward" in names:
-                    return True
-                for name in names:
-                    found = value.__globals__.get(name)
-                    if isinstance(found, types.ModuleType):
-                        waiting += [vars(found)[one] for one in names if one in vars(found)]
-                    else:
-                        waiting.append(found)
+            seen.add((value, owner))
+            if self.is_library(value.__code__.co_filename):
+                continue
+            names, attributes = names_in(value.__code__)
+            if "backward" in attributes or "backward" in names:
+                return True
+            for found in [owner, *map(value.__globals__.get, sorted(names))]:
+                if isinstance(found, (type, types.ModuleType)):
+                    called = (
+                        attributes if found is owner or isinstance(found, types.ModuleType) else {*attributes, *MADE}
+                    )
+                    waiting += self.members(found, called)
+                else:
+                    waiting.append((found, None))
         return False
+
+    def members(self, owner, names):
+        """Attributes of a module or a class of the script's, each with the class that it belongs to."""
+        found = []
+        for base in owner.__mro__ if isinstance(owner, type) else (owner,):
+            module = sys.modules.get(base.__module__) if isinstance(base, type) else base
+            if not self.is_library(getattr(module, "__file__", None)):
+                space = vars(base)
+                of_class = owner if isinstance(owner, type) else None
+                found += [(space[name], of_class) for name in sorted(names) if name in space]
+        return found
 
     def is_library(self, path):
         return path is None or path.startswith(self.libraries)
@@ -180,13 +200,16 @@ def code_of(target):
 
 
 def names_in(code):
-    """Names that a function and those inside it use."""
-    names, waiting = set(), [code]
+    """Names of globals and of attributes that a function and those inside it read."""
+    names, attributes, waiting = set(), set(), [code]
     while waiting:
         one = waiting.pop()
-        names.update(one.co_names)
+        for instruction in dis.get_instructions(one):
+            kind = names if instruction.opname in GLOBALS else attributes if instruction.opname in ATTRIBUTES else None
+            if kind is not None and isinstance(instruction.argval, str):
+                kind.add(instruction.argval)
         waiting += [inner for inner in one.co_consts if isinstance(inner, types.CodeType)]
-    return names
+    return names, attributes
 
 
 ONE_RANK = OneRank()  # one per process; the result takes what it holds

@@ -305,7 +305,7 @@ class InferenceFollower:
         recorder = self.recorder
         loops = recorder.loop_stack.snapshot(frame)
         phase.told = told_by_driver(frame) or phase.told
-        batches = max(recorder.loaders.batches_by_loader.values(), default=0)
+        batches = recorder.loaders.batches_of(phase.loader)
         phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, recorder.loaders.batches))
         if phase.outer is None:
             recorder.choose_outer(phase, frame, loops)

@@ -14,7 +14,7 @@ from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
 from .safe_eval import FOREVER, Evaluator, Unknown
 from .script_frames import PROBE_ROOT, outwards
-from .source import Source, depends_on_outer, encloses_any, is_bool, literal_values, own_statements
+from .source import Source, depends_on_outer, encloses, encloses_any, is_bool, literal_values, own_statements
 from .syntax import dotted
 
 OUTERMOST = ("run_script", "run_child")  # our functions that call the script; a loop that starts ranks is no repetition
@@ -115,6 +115,9 @@ class LoopStack:
             if isinstance(node.test, ast.Constant) and node.test.value:
                 record["trips"], record["why"] = "inf", "while True"
         find_exits(record, node, place)
+        skips = skipping(node.body, place.line)
+        if skips is not None:
+            record["skips"] = skips
         for statement in own_statements(node.body):
             if isinstance(statement, ast.If) and is_bool(statement.test, ast.Or):
                 if encloses_any(statement.body, place.line):
@@ -206,6 +209,23 @@ def only_some(record, node, place):
                     record["trips"] = sum(map(bool, taken))
                 except Exception:  # noqa: BLE001 - not a plain comparison: all of them count
                     return
+
+
+def skipping(body, line):
+    """The line of the first `if ...: continue` of a loop's body before `line`, but for those by a remainder; or None."""
+    for statement in body:
+        if statement.lineno >= line:
+            return None
+        if isinstance(statement, ast.If) and not encloses(statement, line):
+            by_number = any(isinstance(node, ast.Mod) for node in ast.walk(statement.test))
+            if isinstance(statement.body[-1], ast.Continue) and not by_number:
+                return statement.lineno
+        elif encloses(statement, line) and not isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
+            for name in ("body", "orelse", "finalbody"):
+                found = skipping(getattr(statement, name, None) or [], line)
+                if found is not None:
+                    return found
+    return None
 
 
 def find_index(record, node, evaluator):

@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import inspect
 import math
 import types
 
@@ -12,6 +13,8 @@ from .syntax import dotted, is_docstring, is_none
 PLAIN = (int, float, str, bool, type(None))
 SETTINGS_PACKAGES = ("omegaconf", "ml_collections", "easydict", "addict", "box", "munch", "yacs")
 MOST_DEEP = 4  # properties that read properties
+READ_FREELY = ("torch", "numpy", "pathlib", *SETTINGS_PACKAGES)  # their attributes run none of the user's code
+MISSING = object()
 FOREVER = 10**9  # a trip count of this size means "until stopped"
 
 
@@ -20,7 +23,7 @@ class Unknown(Exception):
 
 
 class Evaluator:
-    """Evaluates an expression in a live frame's variables without calling anything of the user's."""
+    """Evaluates an expression in a live frame's variables; of the user's code it calls `__len__` alone."""
 
     BINARY = {
         ast.Add: lambda a, b: a + b,
@@ -45,6 +48,7 @@ class Evaluator:
 
     def __init__(self, local, globals_, torch=None):
         self.local, self.globals, self.torch, self.depth = local, globals_, torch, 0
+        self.changing = frozenset()  # names whose values will not be these when the expression's turn comes
 
     def name(self, name):
         for space in (self.local, self.globals, vars(builtins)):
@@ -65,13 +69,11 @@ class Evaluator:
             if isinstance(index, ast.Slice):
                 parts = [None if n is None else self.value(n) for n in (index.lower, index.upper, index.step)]
                 return range(*slice(*parts).indices(len(base)))
-            if (
-                isinstance(base, (dict, list, tuple))
-                or package_of(base) in SETTINGS_PACKAGES
-                or (isinstance(node.value, ast.Attribute) and hasattr(base, "shape"))
+            if package_of(base) in SETTINGS_PACKAGES or (
+                isinstance(node.value, ast.Attribute) and hasattr(type(base), "shape")
             ):
                 return base[self.value(index)]
-            raise Unknown("subscript")
+            return item(base, self.value(index))
         if isinstance(node, ast.BinOp) and type(node.op) in self.BINARY:
             return self.BINARY[type(node.op)](self.number(node.left), self.number(node.right))
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
@@ -102,26 +104,48 @@ class Evaluator:
         raise Unknown(type(node).__name__)
 
     def attribute(self, base, name):
-        # A property runs the user's code: only plain attributes, and the sizes of tensors, are read.
-        found = getattr(type(base), name, None)
-        if isinstance(found, property) and package_of(base) not in ("torch", "numpy", "pathlib"):
-            return self.read_property(base, found.fget)
-        return getattr(base, name)
+        """A plain attribute, or what a property would say: neither it nor `__getattr__` of the user's is called."""
+        if package_of(base) in READ_FREELY:
+            return getattr(base, name)
+        found = inspect.getattr_static(base, name, MISSING)
+        if found is MISSING:
+            return self.missing(base, name)
+        if isinstance(found, property):
+            return self.read_property(found.fget, base)
+        if type(found).__name__ == "cached_property":
+            return self.read_property(found.func, base)
+        if not hasattr(type(found), "__get__") or (not isinstance(base, type) and found is own_value(base, name)):
+            return found
+        if type(found).__module__ in ("builtins", "enum", "types"):  # slots, functions, members
+            return type(found).__get__(found, None if isinstance(base, type) else base, type(base))
+        raise Unknown("a descriptor")
 
-    def read_property(self, base, getter):
+    def missing(self, base, name):
+        """What `__getattr__` would give: modules and parameters of torch's, keys of a dictionary, or by its source."""
+        getter = inspect.getattr_static(type(base), "__getattr__", None)
+        if isinstance(base, dict) and getter is not None:
+            return item(base, name)
+        if getattr(getter, "__module__", "").startswith("torch."):
+            return getter(base, name)
+        if not isinstance(getter, types.FunctionType):
+            raise Unknown("no attribute " + name)
+        return self.read_property(getter, base, name)
+
+    def read_property(self, getter, *given):
         """A property of one `return`: what it would say, from its source."""
         source = Source.of(getattr(getattr(getter, "__code__", None), "co_filename", ""))
         scope = source.scope(getter.__code__) if source is not None else None
         body = [node for node in scope.body if not is_docstring(node)] if scope is not None else []
         if len(body) != 1 or not isinstance(body[0], ast.Return) or self.depth >= MOST_DEEP:
             raise Unknown("property")
-        inside = Evaluator({scope.args.args[0].arg: base}, getter.__globals__, self.torch)
+        names = [one.arg for one in scope.args.args]
+        inside = Evaluator(dict(zip(names, given)), getter.__globals__, self.torch)
         inside.depth = self.depth + 1
         return inside.value(body[0].value)
 
     def number(self, node):
         value = self.value(node)
-        if hasattr(value, "numel") and value.numel() == 1 and getattr(value, "device", None) is not None:
+        if hasattr(type(value), "numel") and value.numel() == 1 and getattr(value, "device", None) is not None:
             value = value.item()
         if isinstance(value, (int, float)):
             return value
@@ -140,7 +164,7 @@ class Evaluator:
         if name not in self.PURE or node.keywords:
             if name.endswith(".get") and 1 <= len(node.args) <= 2 and not node.keywords:
                 return self.get(node)
-            if name.endswith(".size") and not node.keywords and hasattr(self.value(node.func.value), "stride"):
+            if name.endswith(".size") and not node.keywords and hasattr(type(self.value(node.func.value)), "stride"):
                 return self.value(node.func.value).size(*[self.value(a) for a in node.args])
             raise Unknown("call of " + name)
         if name == "len":
@@ -283,16 +307,36 @@ class Evaluator:
             if type(value).__name__ in ("count", "cycle"):
                 return math.inf
             raise Unknown(type(value).__name__)
-        inner = getattr(value, "iterable", None)
         if module == "tqdm":
             total = getattr(value, "total", None)
-            return total if total is not None else self.length(inner)
+            return total if total is not None else self.length(getattr(value, "iterable", None))
         if isinstance(value, types.GeneratorType):
             raise Unknown("a generator")
         try:
             return len(value)
         except Exception:
             raise Unknown("no length") from None
+
+
+def item(base, key):
+    """What a dictionary or a sequence holds, asked past the methods of a class of the user's."""
+    if isinstance(base, dict):
+        found = dict.get(base, key, MISSING)
+        if found is MISSING:
+            raise Unknown("no such key")
+        return found
+    for plain in (list, tuple):
+        if isinstance(base, plain):
+            return plain.__getitem__(base, key)
+    raise Unknown("subscript")
+
+
+def own_value(base, name):
+    """What an object itself, not its class, holds under a name; MISSING for nothing."""
+    try:
+        return object.__getattribute__(base, "__dict__").get(name, MISSING)
+    except AttributeError:
+        return MISSING
 
 
 def package_of(value):

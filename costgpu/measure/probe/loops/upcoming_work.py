@@ -14,6 +14,7 @@ SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time 
     " round zero_grad step unscale_ update clip_grad_norm_ str float int perf_counter avg mean sum debug flush"
     " range exp max min get_last_lr"
 ).split()
+FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
 SAVING_CALLS = ("save", "save_checkpoint", "save_model")
 
 
@@ -36,9 +37,13 @@ class UpcomingWork:
             evaluator = Evaluator(live.f_locals, live.f_globals, self.torch)
             training = training_functions(source.tree)
             end = loops[0].end_lineno if loops else live.f_lineno
+            changing = changed_by(loops[:1])
             for statement in following(scope.body, end):
                 if self.trains(statement, training, evaluator):
+                    evaluator.changing = changing
                     later.append(self.later_phase(statement, source, path, evaluator, training))
+                    evaluator.changing = frozenset()
+                changing = changing | changed_by([statement])
             for loop, inner in zip(loops, [*loops[1:], None]):
                 for statement in loop.body:
                     around = encloses(statement, live.f_lineno) and not isinstance(statement, ast.If)
@@ -92,8 +97,10 @@ class UpcomingWork:
                         local = dict(evaluator.local)
                         local[statement.target.id] = value
                         inner = Evaluator(local, evaluator.globals, self.torch)
+                        inner.changing = evaluator.changing
                         total += self.static_trips(statement.body, inner, training, depth)
                     continue
+                unless_changing(statement.iter, evaluator)
                 trips = evaluator.trips(statement.iter)
                 if math.isinf(trips):
                     raise Unknown("unbounded")
@@ -116,6 +123,8 @@ class UpcomingWork:
         return total
 
     def call_trips(self, call, evaluator, training, depth):
+        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+            unless_changing(given, evaluator, filled_only=True)
         _, scope, inside = bind_call(call, evaluator)
         return self.static_trips(scope.body, inside, training, depth + 1)
 
@@ -152,6 +161,27 @@ class UpcomingWork:
                 except Exception:  # noqa: BLE001, S112 - not a loader
                     continue
         return list(found.values())
+
+
+def changed_by(statements):
+    """Names that statements bind or fill: what is looked up in them now is not what they hold afterwards."""
+    bound, filled = set(), set()
+    for node in (one for statement in statements for one in ast.walk(statement)):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+            bound.add(dotted(node))
+        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            filled.add(dotted(node.value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLING:
+            filled.add(dotted(node.func.value))
+    return frozenset([(name, False) for name in bound] + [(name, True) for name in filled])
+
+
+def unless_changing(node, evaluator, filled_only=False):
+    """Raises Unknown for an expression with a name that a statement before its turn changes."""
+    names = {dotted(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
+    for name, filled in evaluator.changing:
+        if name in names and (filled or not filled_only):
+            raise Unknown("{} changes before that".format(name))
 
 
 def modulus(test, evaluator):

@@ -141,6 +141,8 @@ def parse_count(text: str, *, what: str) -> float:
 
 _DECIMAL = re.compile(r"\d+(?:\.\d+)?|\.\d+")
 _RATE = re.compile(r"([^/]+)/\s*(?:1\s*)?([a-z]+)", re.IGNORECASE)
+MOST_DECIMALS = 12  # of an amount of dollars
+LEAST_PERCENT = 0.01
 LEAST_RATE, MOST_RATE = 1 / (30 * 86400.0), 1e9  # per second: one a month, and more than any service gets
 
 
@@ -158,7 +160,10 @@ def parse_rate(text: str) -> float:
         raise UsageError(f"{text!r} is not a rate: a number of items, a slash, and a unit of time.", hint=hint)
     number = match.group(1).strip()
     # A small m is a million here as anywhere; fractions of an item, such as 0.5/s, are rates too.
-    rate = (float(number) if _DECIMAL.fullmatch(number) else parse_count(number, what="a rate")) / seconds
+    try:
+        rate = (float(number) if _DECIMAL.fullmatch(number) else parse_count(number, what="a rate")) / seconds
+    except UsageError:
+        raise UsageError(f"{text!r} is not a rate: {number!r} is not a number of items.", hint=hint) from None
     if not LEAST_RATE <= rate <= MOST_RATE:
         raise UsageError(
             f"{text!r} is no rate of a service: one a month is the least, a billion a second the most.", hint=hint
@@ -199,7 +204,7 @@ def format_usd(amount: Decimal | float) -> str:
         return f"${value:,.0f}"
     if value >= 0.1 or value == 0:
         return f"${value:.2f}"
-    digits = min(6, 1 - math.floor(math.log10(abs(value))))
+    digits = min(MOST_DECIMALS, 1 - math.floor(math.log10(value)))
     return f"${value:.{digits}f}"
 
 
@@ -272,6 +277,8 @@ def format_number(value: float) -> str:
 def format_percent(share: float) -> str:
     """``41 %``, ``0.3 %``; never a rounded-away share."""
     percent = 100 * share
+    if 0 < percent < LEAST_PERCENT:
+        return f"<{LEAST_PERCENT:g} %"
     return (
         f"{percent:.0f} %"
         if percent >= 9.5 or percent == 0

@@ -26,6 +26,10 @@ ASSUMED = (
     f"Requests are taken to come at random times, at the same rate all month ({HOURS_PER_MONTH:.0f} h); machines are planned"
     f" for {HEADROOM:.0%} of what they can do. A load balancer, standby machines and autoscaling are not in it."
 )
+FULL_BATCHES = (
+    "An answer waits until the script's batch is full: that its items can be taken one by one could not be seen. At a low rate"
+    " that is most of the time."
+)
 SPOT = "Spot machines may be taken away at any time: they suit batch jobs, not a service."
 
 
@@ -113,7 +117,9 @@ def serve(
         single = with_items(served, 1 / (inference.items_per_step or 1.0))
         mine.append(_never_measured(predict(single, here.candidate)))
         others += [predict(single, place.candidate) for place in offers]
-    return service(rate, mine, others, objective)
+    answer = service(rate, mine, others, objective)
+    alone = inference is None or inference.independent or (inference.items_per_step or 1.0) <= 1
+    return answer if alone or answer is None else replace(answer, notes=(*answer.notes, FULL_BATCHES))
 
 
 def _served(workload: Workload) -> Workload | None:

@@ -14,6 +14,8 @@ from pathlib import PurePath
 
 from costgpu.errors import UsageError
 
+DEVICES = ("auto", "gpu", "cpu", "xpu", "-1")  # instead of a number of processes
+MOST_DIGITS = 6
 TORCH_FLAGS = frozenset({"standalone", "module", "no-python", "run-path", "virtual-local-rank", "use-env", "help"})
 ACCELERATE_FLAGS = frozenset(
     [
@@ -244,11 +246,21 @@ def _option(line: _Line, *names: str) -> str | None:
 
 
 def _number(text: str | None, default: int | None) -> int | None:
-    """A number; of a range (``1:4``) its end; None for ``auto`` and ``gpu``."""
+    """A number; of a range (``1:4``) its end; None for as many as there are devices.
+
+    Raises:
+        UsageError: Neither.
+    """
     if text is None:
         return default
+    if text in DEVICES:
+        return None
     last = text.rpartition(":")[2]
-    return max(1, int(last)) if last.isdigit() else None
+    if not (last.isascii() and last.isdigit() and len(last) <= MOST_DIGITS and int(last) > 0):
+        raise UsageError(
+            f"{text!r} is not a number of processes or machines for a launcher.", hint="Write one such as 4, or auto."
+        )
+    return int(last)
 
 
 def _refuse_programs(launcher: str, line: _Line) -> None:

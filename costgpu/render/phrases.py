@@ -98,6 +98,8 @@ def unit_phrase(phase: Phase) -> str:
         return ""
     items, item = inference.items_per_step, inference.item
     words = f" of {_number(items)} {item if items == 1 else plural_unit(item)}"
+    if items == 1 and item == phase.unit:
+        words = ""
     generation = inference.generation
     return words if generation is None else f"{words}, {_number(generation.new_tokens)} new tokens each"
 

@@ -24,7 +24,7 @@ class Phase:
         self.blocked = array("d")  # per interval: the script's thread was not on a core, but for next(loader)
         self.gap_seconds = 0.0
         self.special = {}  # interval -> {"save": s, "validation": s, "loader_start": n, "traced": True, ...}
-        self.snapshots, self.upcoming = [], ([], [])
+        self.snapshots, self.upcoming = [], ([], [], [])
         self.loader = self.batch = None
         self.trace, self.trace_steps, self.untraceable = None, 0, ""
         self.backwards = self.micro_batches = self.saved_tensor_bytes = 0

@@ -137,9 +137,18 @@ class PeriodicWork(TypedDict):
     path: str
 
 
+class CodePlace(TypedDict):
+    """A statement of the script's."""
+
+    file: str
+    line: int
+    source: str
+
+
 class Upcoming(TypedDict):
     later: list[LaterWork]
     periodic: list[PeriodicWork]
+    applied: list[CodePlace]  # loops that come later and only run a model
 
 
 class Loader(TypedDict, total=False):

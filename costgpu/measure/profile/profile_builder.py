@@ -346,6 +346,11 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
     if not last.optimizers and last.inference is None:
         notes.append("No optimizer steps: backward passes were counted.")
     notes += [_trains_again(phase, "step") for phase in later]
+    if record["status"] != "ended":
+        notes += [
+            f"It runs a model again at {one['file']}:{one['line']} ({one['source']}): not reached, and not in these figures."
+            for one in _stepped(record)[-1]["upcoming"]["applied"]
+        ]
     if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:

@@ -336,7 +336,7 @@ def _intervals(series: SeriesRecord) -> Intervals:
         "waits": [0.0] * len(series["seconds"]),
         "special": series["special"],
         "snapshots": series["snapshots"],
-        "upcoming": {"periodic": [], "later": []},
+        "upcoming": {"periodic": [], "later": [], "applied": []},
         "loader": None,
         "batch": None,
         "optimizers": [],

@@ -55,18 +55,15 @@ def _throughput_lines(
         number = together([rate for _, rate in shown])
         seconds, time = time_of([rate.per_second.value for _, rate in shown])
         plural = plural_unit(name)
-        lines.append(_line("  ", cut(f"{plural}", NAME_WIDTH), f"per {time}", "80 %", _short(number), "80 %"))
+        lines += _row("  ", cut(f"{plural}", NAME_WIDTH), f"per {time}", "80 %", _short(number), "80 %")
         for place, rate in shown:
             made, usd = rate.per_second.times(seconds), rate.usd_each.times(number)
             cost, span = format_usd(usd.value), f"{format_usd(usd.low)}-{format_usd(usd.high)[1:]}"
             if place.candidate.offer is None:
                 cost, span = "$0", ""
             mark, title = ("* " if place is verdict.recommended else "  "), short_offer_name(place)
-            if len(title) > NAME_WIDTH:
-                lines.append(f"{mark}{title}")
-                mark, title = "", ""
             between = f"{format_number(made.low)}-{format_number(made.high)}"
-            lines.append(_line(mark, title, format_number(made.value), between, cost, span))
+            lines += _row(mark, title, format_number(made.value), between, cost, span)
     return lines
 
 
@@ -74,8 +71,13 @@ def _short(number: float) -> str:
     return "per 1M" if number >= 1e6 else f"per {number:,.0f}"
 
 
-def _line(mark: str, name: str, rate: str, between: str, cost: str, span: str) -> str:
-    return f"{mark:2}{name:{NAME_WIDTH}} {rate:>7} {between:>13} {cost:>9} {span:>17}".rstrip()
+def _row(mark: str, name: str, rate: str, between: str, cost: str, span: str) -> list[str]:
+    """A line of the table; wide figures take their room from the name, which has a line of its own where it needs more."""
+    figures = f" {rate:>7} {between:>13} {cost:>9} {span:>17}"
+    room = min(NAME_WIDTH, WIDTH - len(f"{mark:2}{figures}"))
+    if len(name) <= room:
+        return [f"{mark:2}{name:{room}}{figures}".rstrip()]
+    return [f"{mark}{name}", (" " * min(2 + NAME_WIDTH, WIDTH - len(figures)) + figures).rstrip()]
 
 
 def fixed_words(verdict: Verdict) -> str:

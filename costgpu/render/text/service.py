@@ -8,7 +8,7 @@ from typing import Any
 from costgpu.models.prediction import Service, ServicePlan
 from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name, short_offer_name
-from costgpu.render.text.layout import Column, table
+from costgpu.render.text.layout import WIDTH, Column, table
 from costgpu.units import format_duration, format_frequency, format_percent, format_usd
 
 NAME_WIDTH = 31
@@ -52,7 +52,10 @@ def service_text(service: Service) -> str:
     if not plans:
         return ""
     head = f"For {format_frequency(service.rate_per_second, service.item)}, boot and set-up apart:"
-    return "\n".join([head, *table(columns, plans)])
+    lines = table(columns, plans)
+    if max(map(len, lines)) > WIDTH:  # amounts in millions; their intervals stand in the sentence
+        lines = table(columns[:-1], plans)
+    return "\n".join([head, *lines])
 
 
 def service_value(service: Service) -> dict[str, Any]:

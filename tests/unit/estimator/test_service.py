@@ -65,6 +65,14 @@ def test_a_batch_is_filled_before_it_is_computed_unless_items_can_come_alone() -
     assert found.best_gpu.answer_seconds < 1
 
 
+def test_where_items_cannot_come_alone_the_wait_for_a_full_batch_is_explained() -> None:
+    together = inferring.scoring(64)
+    assert together.inference is not None
+    together = replace(together, inference=replace(together.inference, independent=False))
+    assert any("waits until" in note for note in answered(2.0, together).notes)
+    assert not any("waits until" in note for note in answered(2.0, inferring.scoring(64)).notes)
+
+
 def test_a_load_that_needs_its_batches_keeps_them() -> None:
     found = answered(20_000.0, inferring.scoring(64))
     assert found.best_gpu is not None

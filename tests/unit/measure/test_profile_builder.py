@@ -108,7 +108,7 @@ def test_training_that_was_not_reached() -> None:
         {"file": "train.py", "line": 40, "source": "finetune(model)", "trips": 400},
         {"file": "train.py", "line": 50, "source": "while improving:", "trips": None},
     ]
-    stopped = raw_phase(upcoming={"later": later, "periodic": []}, micro_batches=4)
+    stopped = raw_phase(upcoming={"later": later, "periodic": [], "applied": []}, micro_batches=4)
     profile = build(raw(stopped))
     assert profile.later_phases == [
         LaterPhase(label="train.py:40", source="finetune(model)", steps=100.0),

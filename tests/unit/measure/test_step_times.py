@@ -25,7 +25,7 @@ def phase(
 ) -> Any:
     """A phase with one batch per step."""
     shots = [shot(n, *loops, batches=n) for n in (1, 2, 3)]
-    work = {"later": [], "periodic": list(upcoming)}
+    work = {"later": [], "periodic": list(upcoming), "applied": []}
     return record_of_phase(*shots, seconds=seconds, special=special, upcoming=work, **({"model": {}} | other))
 
 

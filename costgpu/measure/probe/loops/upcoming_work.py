@@ -4,7 +4,7 @@ import ast
 import math
 import os
 
-from .call_binding import bind_call
+from .call_binding import bind_call, evaluated
 from .safe_eval import Evaluator, Unknown
 from .source import Source, encloses, encloses_step, following, literal_values, training_functions
 from .syntax import dotted
@@ -14,6 +14,8 @@ SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time 
     " round zero_grad step unscale_ update clip_grad_norm_ str float int perf_counter avg mean sum debug flush"
     " range exp max min get_last_lr"
 ).split()
+LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+MOST_CALLS_DEEP = 2
 FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
 SAVING_CALLS = ("save", "save_checkpoint", "save_model")
 
@@ -25,8 +27,8 @@ class UpcomingWork:
         self.torch, self.loop_stack = torch, loop_stack
 
     def read(self, frame, training_loader):
-        """Later training phases, and periodic work of the loops around the step."""
-        later, periodic = [], []
+        """Later training phases, periodic work of the loops around the step, and later loops that only run a model."""
+        later, periodic, applied = [], [], []
         for live in self.loop_stack.frames(frame):
             path = live.f_code.co_filename
             source = Source.of(path) if not self.loop_stack.is_library(path) else None
@@ -43,6 +45,8 @@ class UpcomingWork:
                     evaluator.changing = changing
                     later.append(self.later_phase(statement, source, path, evaluator, training))
                     evaluator.changing = frozenset()
+                elif self.applies(statement, evaluator):
+                    applied.append(self.place(statement, source, path))
                 changing = changing | changed_by([statement])
             for loop, inner in zip(loops, [*loops[1:], None]):
                 for statement in loop.body:
@@ -52,7 +56,28 @@ class UpcomingWork:
                     for found in self.periodic_work(statement, source, evaluator, training_loader):
                         found["loop_line"], found["path"] = loop.lineno, path
                         periodic.append(found)
-        return later, periodic
+        return later, periodic, applied
+
+    def applies(self, statement, evaluator, depth=0):
+        """Whether a loop in these statements, or in a function of the script's that they call, runs a model."""
+        for loop in ast.walk(statement):
+            if isinstance(loop, LOOPS):
+                called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
+                if any(isinstance(evaluated(evaluator, one), self.torch.nn.Module) for one in called):
+                    return True
+        for call in ast.walk(statement) if depth < MOST_CALLS_DEEP else ():
+            if isinstance(call, ast.Call):
+                try:
+                    _, scope, inside = bind_call(call, evaluator)
+                except Exception:  # noqa: BLE001, S112 - not a plain function
+                    continue
+                path = str(inside.globals.get("__file__", "<"))
+                if not self.loop_stack.is_library(path) and self.applies(scope, inside, depth + 1):
+                    return True
+        return False
+
+    def place(self, statement, source, path):
+        return {"file": os.path.basename(path), "line": statement.lineno, "source": source.segment(statement)}
 
     def trains(self, statement, training, evaluator):
         for node in ast.walk(statement):
@@ -74,8 +99,7 @@ class UpcomingWork:
         return getattr(type(owner), "train", None) is not self.torch.nn.Module.train
 
     def later_phase(self, statement, source, path, evaluator, training):
-        found = {"file": os.path.basename(path), "line": statement.lineno, "source": source.segment(statement)}
-        found["trips"] = None
+        found = dict(self.place(statement, source, path), trips=None)
         try:
             found["trips"] = self.static_trips([statement], evaluator, training, 0)
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here

@@ -258,7 +258,8 @@ def table(answers: list[Answer]) -> str:
     verdicts = Counter(answer.verdict for answer in known)
     counts = [f"{verdicts[name]} {name}" for name in ("not known", "refused", "wrong", "invented")]
     told = Counter(f"{answer.version} ({answer.date})" for answer in known)
-    when = f"Asked of costgpu at states of its development, which the history need not hold: {', '.join(f'{commit}: {count} rows' for commit, count in told.most_common())}."
+    rows = ", ".join(f"{commit}: {count} rows" for commit, count in told.most_common())
+    when = f"Asked of costgpu at states of its development, which the history need not hold: {rows}."
     share = verdicts["right"] / max(len(known), 1)
     summary = (
         f"{len(scripts)} scripts in {len(known)} rows, {len({answer.script.kind for answer in known})} kinds, "

@@ -27,8 +27,8 @@ ASSUMED = (
     f" for {HEADROOM:.0%} of what they can do. A load balancer, standby machines and autoscaling are not in it."
 )
 FULL_BATCHES = (
-    "An answer waits until the script's batch is full: that its items can be taken one by one could not be seen. At a low rate"
-    " that is most of the time."
+    "An answer waits until the script's batch is full: that its items can be taken one by one could not be seen. At a low"
+    " rate that is most of the time."
 )
 SPOT = "Spot machines may be taken away at any time: they suit batch jobs, not a service."
 

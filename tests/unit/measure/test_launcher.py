@@ -78,6 +78,22 @@ def test_a_launcher_without_a_python_script_is_an_error(line: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("number", ["0", "-4", "", "nan", "1e308", "٣", "1:", "9" * 6000])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torchrun --nproc-per-node={} train.py",
+        "torchrun --nnodes={} train.py",
+        "accelerate launch --num_processes={} train.py",
+        "deepspeed --num_gpus={} train.py",
+    ],
+)
+def test_what_is_no_number_of_processes_is_an_error(line: str, number: str) -> None:
+    with pytest.raises(UsageError, match="is not a number of processes") as caught:
+        find_launch(line.format(number).split())
+    assert caught.value.hint
+
+
 SETTINGS = """
 compute_environment: LOCAL_MACHINE
 fsdp_config:

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,6 +208,43 @@ def test_what_is_still_being_filled_has_no_length_yet() -> None:
     assert reader.static_trips([third], evaluator, (), 0) == 5
     evaluator.changing = frozenset()
     assert reader.static_trips([second], evaluator, (), 0) == 30
+
+
+class Model:
+    """Stands for `torch.nn.Module`."""
+
+    def __call__(self, value: Any) -> Any:
+        return value
+
+
+def evaluate(net: Any, values: list[int]) -> list[Any]:
+    return [net(value) for value in values]
+
+
+def report(values: list[int]) -> None:
+    for value in values:
+        print(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("for x in data: model(x)", True),
+        ("out = [model(x) for x in data]", True),
+        ("print(evaluate(model, data))", True),
+        ("model(data)", False),
+        ("evaluate(report, data)", False),
+        ("report(data)", False),
+        ("for x in data: report(x)", False),
+        ("nothing(model)", False),
+    ],
+)
+def test_a_later_loop_that_runs_a_model_is_found(text: str, found: bool) -> None:
+    here: Any = upcoming_work
+    torch = SimpleNamespace(nn=SimpleNamespace(Module=Model))
+    reader = here.UpcomingWork(torch, SimpleNamespace(is_library=lambda path: False))
+    names = {"model": Model(), "data": [1, 2], "evaluate": evaluate, "report": report}
+    assert reader.applies(ast.parse(text).body[0], Evaluator(names, {}, torch)) is found
 
 
 class Batches:

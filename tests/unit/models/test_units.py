@@ -153,6 +153,7 @@ def test_formatted_values(written: Callable[[float], str], value: str, text: str
 
 
 def test_exact_amounts() -> None:
+    assert (format_usd(0.0000012), format_usd(4.7e-9)) == ("$0.0000012", "$0.0000000047")
     assert (format_usd(Decimal("1234.5")), format_usd(Decimal("-12.5"))) == ("$1,234", "-$12.50")
 
 
@@ -232,7 +233,7 @@ def test_what_is_no_rate_is_told_with_an_example(text: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_rate(text)
     assert text in error.value.message or "number" in error.value.message
-    assert error.value.hint
+    assert error.value.hint == "Write it as 5/s, 300/min, 1000/h or 1M/day."
 
 
 @pytest.mark.parametrize(
@@ -267,7 +268,8 @@ def test_frequencies_are_told_in_the_time_in_which_there_is_one(per_second: floa
 
 
 @pytest.mark.parametrize(
-    ("share", "words"), [(0.414, "41 %"), (0.0251, "2.5 %"), (0.0031, "0.3 %"), (0.00012, "0.01 %"), (0.0, "0 %")]
+    ("share", "words"),
+    [(0.414, "41 %"), (0.0251, "2.5 %"), (0.0031, "0.3 %"), (0.00012, "0.01 %"), (2e-7, "<0.01 %"), (0.0, "0 %")],
 )
 def test_shares_are_never_rounded_away(share: float, words: str) -> None:
     assert format_percent(share) == words

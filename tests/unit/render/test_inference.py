@@ -51,6 +51,27 @@ def document_of(profile: WorkloadProfile) -> dict[str, Any]:
     return loaded
 
 
+def test_a_prompt_of_one_prompt_is_a_prompt() -> None:
+    profile = inferring.profile(inferring.chat(1, 300, unit="prompt"))
+    assert steps_phrase(profile.phases[0]) == "300 prompts, 128 new tokens each"
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+@pytest.mark.parametrize("price", [1e-6, 0.5, 99_999.0])
+def test_wide_amounts_leave_the_table_in_80_columns(batch: int, price: float) -> None:
+    profile = inferring.profile(inferring.scoring(batch))
+    scope = scope_of(profile)
+    workload = prepare(profile, scope, year=2026)
+    here, offers = predict(workload, Candidate(offer=None)), [predict(workload, gpu("T4", price))]
+    text = verdict_text(decide(scope, here, offers, Preferences(), ()), profile, TODAY)
+    assert "Once it runs" in text
+    assert max(map(len, text.splitlines())) <= 80, text
+
+
+def test_the_greatest_rate_of_a_service_fits_too() -> None:
+    text_of(SCORING, 1e9)
+
+
 @pytest.mark.parametrize("profile", [SCORING, CHAT, ENDLESS, MIXED])
 @pytest.mark.parametrize("rate", [None, 3.0])
 def test_everything_fits_a_terminal_and_the_page_is_harmless(profile: WorkloadProfile, rate: float | None) -> None:

@@ -279,7 +279,8 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> _Step:
     assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
     cores = offer.vcpus / cpu.vcpus_per_core
     unit = workload.units[index]
-    half = on_cpu_in_half(unit, phase, cpu, offer.vcpus, workload.cpu_dtype) if unit is not None else None
+    own = _script_seconds(machine, phase, candidate)
+    half = on_cpu_in_half(unit, phase, cpu, offer.vcpus, workload.cpu_dtype, own=own) if unit is not None else None
     if half is not None:
         loading = _loading(phase, sum(half.terms.values()), max(1.0, cores - 1))
         beside = {"waiting": phase.waiting_seconds_per_step, "loading": loading}

@@ -63,7 +63,8 @@ def _engine(phase: Phase, made: Generation, before: Prediction, spec: Accelerato
     tokens = made.sequences * made.new_tokens
     rate = tokens / (prefill + made.decodes * decode)
     now = inference_phase(before)
-    as_now = f" instead of {format_number(tokens / now.sustained_seconds.value)}" if now is not None else ""
+    seconds = now.sustained_seconds.value if now is not None else 0.0
+    as_now = f" instead of {format_number(tokens / seconds)}" if seconds > 0 else ""
     return _named(
         AdviceKind.ENGINE,
         f"An engine such as vLLM, in half precision: about {format_number(rate)} output tokens/s with the same batch on the"

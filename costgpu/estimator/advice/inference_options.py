@@ -229,7 +229,9 @@ def _in_bfloat16(base: Workload, place: Candidate) -> Workload | None:
 
 
 def _from_float16(base: Workload, place: Candidate) -> Workload | None:
-    if place.cpu is None or _half_types(base) != {"float16"} or half_unit(place.cpu, "bfloat16") is HalfUnit.NONE:
+    if place.is_gpu or place.cpu is None or half_unit(place.cpu, "bfloat16") is HalfUnit.NONE:
+        return None
+    if _half_types(base) != {"float16"}:
         return None
     return replace(base, cpu_dtype="bfloat16")
 

@@ -49,13 +49,16 @@ def on_gpu(
     return UnitSeconds(terms, interval, [*notes, *found.notes], share)
 
 
-def on_cpu_in_half(unit: Unit, phase: Phase, cpu: CpuSpec, vcpus: int, other: str = "") -> UnitSeconds | None:
+def on_cpu_in_half(
+    unit: Unit, phase: Phase, cpu: CpuSpec, vcpus: int, other: str = "", *, own: float | None = None
+) -> UnitSeconds | None:
     """One unit of a model in half precision on a cloud CPU; None if the model is in another type.
 
     What was measured here is of no use for it: this CPU may or may not have units for that type.
 
     Args:
         other: Type that the model is converted to; empty for its own.
+        own: Seconds of the script's own Python in it there; None for as many as here.
     """
     dtype = phase.inference.weights_dtype if phase.inference is not None else ""
     if dtype not in HALF_TYPES:
@@ -69,7 +72,7 @@ def on_cpu_in_half(unit: Unit, phase: Phase, cpu: CpuSpec, vcpus: int, other: st
     elif has is HalfUnit.UNMEASURED:
         interval = ABSOLUTE_UNMEASURED
         notes.append(f"how fast {dtype} is on such a CPU was not measured")
-    host = phase.host_seconds_per_step
+    host = phase.host_seconds_per_step if own is None else own
     terms = {"compute": found.compute, "memory": found.memory, "calls": found.calls, "host": host}
     share = _first_share([unit_terms_on_cpu(Unit((one,)), cpu, vcpus, dtype).seconds for one in unit.passes])
     return UnitSeconds(terms, interval, notes, share)

@@ -80,7 +80,13 @@ def test_a_gpu_that_measured_it_calibrates_the_device() -> None:
     assert found.ratios[0] > 1.5
 
 
-@pytest.mark.parametrize("measured", [NET, builders.phase(host_seconds_per_step=0.0)], ids=["inference", "training"])
+HALF = phase(
+    [linear(8, dtype="bfloat16")],
+    inference=Inference(items_per_step=8, weights_dtype="bfloat16", activation_bytes=1),
+)
+
+
+@pytest.mark.parametrize("measured", [NET, HALF, builders.phase()], ids=["inference", "in bf16", "training"])
 def test_the_script_s_own_python_is_as_fast_on_a_gpu_s_host_as_on_that_cpu(measured: Phase) -> None:
     """Here a thread is half as fast as there: on either kind of offer its Python takes half as long."""
     host, spec = cpu("aws", "g4dn"), accelerator("T4")

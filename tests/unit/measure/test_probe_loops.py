@@ -183,6 +183,21 @@ def test_what_looking_up_would_say_is_read_from_the_source() -> None:
     assert not names["noisy"].__dict__
 
 
+LIBRARY = """
+class Flags:
+    def __getattr__(self, name):
+        found = {"epochs": 9}
+        return found[name]
+"""
+
+
+def test_settings_of_a_library_are_asked(tmp_path: Path) -> None:
+    space: dict[str, Any] = {"__name__": "flags"}
+    exec(compile(LIBRARY, str(tmp_path / "site-packages" / "flags.py"), "exec"), space)
+    evaluator = Evaluator({"FLAGS": space["Flags"]()}, {})
+    assert evaluator.trips(ast.parse("range(FLAGS.epochs)", mode="eval").body) == 9
+
+
 FILLS = """
 def run(model, found, loader, epochs):
     for x in loader:

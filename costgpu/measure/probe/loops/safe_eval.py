@@ -14,6 +14,7 @@ PLAIN = (int, float, str, bool, type(None))
 SETTINGS_PACKAGES = ("omegaconf", "ml_collections", "easydict", "addict", "box", "munch", "yacs")
 MOST_DEEP = 4  # properties that read properties
 READ_FREELY = ("torch", "numpy", "pathlib", *SETTINGS_PACKAGES)  # their attributes run none of the user's code
+INSTALLED = ("site-packages", "dist-packages")  # in the path of a library
 MISSING = object()
 FOREVER = 10**9  # a trip count of this size means "until stopped"
 
@@ -121,14 +122,14 @@ class Evaluator:
         raise Unknown("a descriptor")
 
     def missing(self, base, name):
-        """What `__getattr__` would give: modules and parameters of torch's, keys of a dictionary, or by its source."""
+        """What `__getattr__` would give: a library's class is asked, a user's is read; a dictionary's keys are looked up."""
         getter = inspect.getattr_static(type(base), "__getattr__", None)
         if isinstance(base, dict) and getter is not None:
             return item(base, name)
-        if getattr(getter, "__module__", "").startswith("torch."):
-            return getter(base, name)
         if not isinstance(getter, types.FunctionType):
             raise Unknown("no attribute " + name)
+        if getter.__module__.startswith("torch.") or any(part in getter.__code__.co_filename for part in INSTALLED):
+            return getter(base, name)
         return self.read_property(getter, base, name)
 
     def read_property(self, getter, *given):

@@ -162,7 +162,8 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
         return _needs_cuda(name, "it starts one process for each, and here that is none", record)
     return NothingToMeasure(
         _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
-        hint="Does it need arguments to train, or to work through its items? No model was called again and again.",
+        hint="Does it need arguments to train, or to work through its items? In its main thread no model was called again"
+        " and again.",
     )
 
 

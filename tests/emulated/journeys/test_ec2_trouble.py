@@ -1,5 +1,6 @@
 """What goes wrong on AWS: each a clear error with its exit code, and no machine left."""
 
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -211,7 +212,11 @@ def switched_off_with_a_bucket(person: Person) -> None:
     """The machine goes down in the middle of the job: its checkpoint comes home all the same."""
     bucket(person, "costgpu-last")
     client = person.begun("--bucket", "s3://costgpu-last/team", script="train.py 3")
+    client.process.send_signal(signal.SIGSTOP)  # it would end the machine if it saw the job's end before the machine's
+    client.until_stopped()
     person.guest().run("systemctl", "poweroff", check=False)
+    person.until_state("terminated")
+    client.go_on()
     assert client.wait() == 50, str(client)
     assert client.says("The job was ended before it was done. The machine was shut down or restarted."), str(client)
     assert person.holds("checkpoint", "saved")

@@ -24,7 +24,7 @@ test: lint
 	  -m "not (emulator or wire or frameworks or slow or packaging)" $(PYTEST_ARGS)
 
 test-all: $(VENV)/.ready-test-all testbed
-	$(BIN)/python -m tests.two_lanes $(PYTEST_ARGS)
+	$(BIN)/python -m tests.lanes $(PYTEST_ARGS)
 
 # As root on Debian or Ubuntu: the packages and the root file system of the emulated cloud's guests (once, about a minute),
 # and PostgreSQL for the tests of a team's ledger.
@@ -46,6 +46,8 @@ bench: $(VENV)/.ready-test
 	$(BIN)/python -m benchmarks.ledger_speed
 	$(BIN)/python -m benchmarks.budget_speed
 	$(BIN)/python -m benchmarks.termination
+	$(BIN)/python -m benchmarks.simulation --seeds 2000
+	$(BIN)/python -m benchmarks.simulation --planted
 
 # A venv without ensurepip (Debian without python3-venv) gets its pip from the system's pip.
 $(BIN)/python:

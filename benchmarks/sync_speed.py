@@ -25,6 +25,7 @@ from costgpu.models.job import FileEntry
 from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.runner.files.select import select
 from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.runner.machine.host import RemoteFile
 from costgpu.runner.machine.install_agent import agent_file
 from costgpu.runner.machine.transport.ssh import SshTransport
 from costgpu.units import format_binary_size
@@ -93,7 +94,7 @@ def fetching(folder: Path, server: Server) -> None:
     (folder / "large").write_bytes(os.urandom(LARGE_BYTES))
     transport = SshTransport(server.endpoint, server.keys)
     transport.open()
-    took = seconds(lambda: transport.download([(str(folder / "large"), folder / "copy")]))
+    took = seconds(lambda: transport.download([RemoteFile(str(folder / "large"), folder / "copy", LARGE_BYTES)]))
     print(
         f"download: one file of {format_binary_size(LARGE_BYTES)}: {took:.2f} s, {LARGE_BYTES / took / 2**20:.0f} MiB/s"
     )
@@ -101,7 +102,9 @@ def fetching(folder: Path, server: Server) -> None:
     there, here = folder / "work", folder / "here"
     here.mkdir()
     took = seconds(
-        lambda: transport.download([(str(there / e.path), here / str(n)) for n, e in enumerate(small.files)])
+        lambda: transport.download(
+            [RemoteFile(str(there / e.path), here / str(n), e.size) for n, e in enumerate(small.files)]
+        )
     )
     print(f"download: {len(small.files)} files: {took:.2f} s")
     transport.close()

@@ -89,6 +89,7 @@ def estimate(
     max_cost: Amount | None = None,
     value_of_time: Amount | None = None,
     measure_for: TimeSpan = MEASURE_FOR,
+    isolation: str | None = None,
     python: Script | None = None,
     workdir: Script | None = None,
     like: str | None = None,
@@ -114,6 +115,7 @@ def estimate(
         max_cost: Highest cost of the job.
         value_of_time: Value of an hour of waiting.
         measure_for: Time to measure after the first step.
+        isolation: ``"copy-on-write"``, ``"write-protected"`` or ``"in-process"``; None for the strongest that there is.
         python: Interpreter for the script.
         workdir: Folder to run in.
         like: Kind of work instead of a measurement.

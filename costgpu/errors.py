@@ -117,7 +117,7 @@ class KilledBySignal(ScriptError, exit_code=31):
 
 
 class WouldHarmFiles(ScriptError, exit_code=32):
-    """The script insists on changing a file that is too large to copy."""
+    """The script's writes cannot be kept away from the files that are there."""
 
 
 class NoProgressLines(ScriptError, exit_code=33):
@@ -202,7 +202,7 @@ class SetupFailed(RunError, exit_code=57):
 
 
 class OutputsMissing(RunError, exit_code=58):
-    """Requested outputs are missing, or cannot be read on the machine, which then waits with them."""
+    """Requested outputs are missing, or cannot be brought home from the machine, which then waits with them."""
 
 
 class OutputsDamaged(RunError, exit_code=59):

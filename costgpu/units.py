@@ -1,6 +1,7 @@
 """Parsing and formatting of amounts, times, sizes and accelerator requests. Imports only `errors`.
 
-Money is `decimal.Decimal` in US dollars, time is seconds, memory is GiB.
+Money is `decimal.Decimal` in US dollars, time is seconds, memory is GiB. The ranges of everything that a user can say are
+here, and nowhere else: past the parsers nothing overflows.
 """
 
 from __future__ import annotations
@@ -8,9 +9,53 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
 from costgpu.errors import UsageError
+
+SHORTENED = 60  # characters of somebody's text in a message
+
+
+@dataclass(frozen=True, slots=True)
+class NumberRange:
+    """An inclusive range of a quantity; `high` None means no upper end."""
+
+    low: float
+    high: float | None
+
+    def __contains__(self, value: float) -> bool:
+        return value >= self.low and (self.high is None or value <= self.high)
+
+
+SECONDS = NumberRange(0.001, 100 * 365.25 * 86400)  # a time span: a millisecond to a century
+USD = NumberRange(1e-9, 1e9)  # an amount: the least that the ledger can keep, to a billion
+COUNT = NumberRange(1, 1e18)  # parameters, tokens
+WORK = NumberRange(1e-6, 1e15)  # epochs, steps; there are parts of an epoch
+ACCELERATORS = NumberRange(0, 1e6)
+HARDWARE = NumberRange(0, 1e9)  # vCPUs, GiB
+SYNC_MIB = NumberRange(0, 1e9)  # size of a folder
+ANY = NumberRange(0, None)
+LARGEST_WHOLE = 10**9  # rows of a table, timed steps
+FIRST_YEAR, LAST_YEAR = 1970, 2199  # of a time that is said or kept
+
+
+def parse_time(text: object) -> datetime:
+    """The time that a file of ours says, with its zone.
+
+    Raises:
+        ValueError: It is none, or years off.
+    """
+    at = datetime.fromisoformat(text) if isinstance(text, str) else None
+    if at is None or at.tzinfo is None or not FIRST_YEAR <= at.year <= LAST_YEAR:
+        raise ValueError(f"{shortened(str(text))} is no time between the years {FIRST_YEAR} and {LAST_YEAR}")
+    return at
+
+
+def shortened(text: str) -> str:
+    """Somebody's text in a message: without what is not printable, and not longer than a line."""
+    return repr(text if len(text) <= SHORTENED else f"{text[:SHORTENED]}...")
+
 
 SECONDS_PER_HOUR = 3600.0
 _TIME_UNITS = {
@@ -29,14 +74,18 @@ _TIME_UNITS = {
     "w": 604800.0,
     "week": 604800.0,
 }
-_TIME_PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*")
+_TIME_PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.ASCII)
 
 
-def parse_duration(text: str) -> float:
+def parse_duration(text: str, what: str = "") -> float:
     """Seconds of a time span such as ``90``, ``90s``, ``1.5h``, ``1h30m`` or ``2 days``.
 
+    Args:
+        text: Text of the user.
+        what: The option that it was given for; empty if there is none.
+
     Raises:
-        UsageError: The text is not a positive, finite time span.
+        UsageError: The text is not a time span from a millisecond to a century.
     """
     rest, total = text.strip().lower(), 0.0
     position = 0
@@ -48,59 +97,64 @@ def parse_duration(text: str) -> float:
             break
         total += float(match.group(1)) * seconds
         position = match.end()
-    if position < len(rest) or not rest or total <= 0 or not math.isfinite(total):
-        raise UsageError(f"{text!r} is not a time span.", hint="Write it as 90s, 15m, 2h, 1h30m or 3d.")
+    said = f"{what} {shortened(text)}".strip()
+    if position < len(rest) or not rest or total <= 0:
+        raise UsageError(f"{said} is not a time span.", hint="Write it as 90s, 15m, 2h, 1h30m or 3d.")
+    if total not in SECONDS:
+        raise UsageError(f"{said} is out of range: a time span is from a millisecond to 100 years.")
     return total
 
 
-def parse_usd(text: str) -> Decimal:
+_USD = re.compile(r"[0-9][0-9_]{0,40}(?:\.[0-9]{0,60})?(?:[eE][+-]?[0-9]{1,6})?|\.[0-9]{1,60}")
+
+
+def parse_usd(text: str, what: str = "", within: NumberRange = USD) -> Decimal:
     """A positive amount of US dollars: ``5``, ``$5``, ``0.25``, ``5 USD``.
 
+    Args:
+        text: Text of the user.
+        what: The option that it was given for; empty if there is none.
+        within: The amounts that make sense.
+
     Raises:
-        UsageError: Not an amount, not positive, or another currency.
+        UsageError: Not a positive amount, out of range, or another currency.
     """
     cleaned = text.strip().removeprefix("$").strip()
     if cleaned[-3:].lower() == "usd":
         cleaned = cleaned[:-3].strip()
+    said = f"{what} {shortened(text)}".strip()
     try:
-        amount = Decimal(cleaned)
+        amount = Decimal(cleaned) if _USD.fullmatch(cleaned) else Decimal(0)
     except InvalidOperation:
-        amount = Decimal("NaN")
-    if not amount.is_finite() or amount <= 0:
+        amount = Decimal(0)
+    if amount <= 0:
         raise UsageError(
-            f"{text!r} is not a positive amount of US dollars.",
+            f"{said} is not a positive amount of US dollars.",
             hint="Write it as 5, $5 or 0.25; costgpu knows only USD.",
         )
+    if float(amount) not in within:
+        raise UsageError(f"{said} is out of range: an amount is from $0.000000001 to ${within.high:,.0f}.")
     return amount
 
 
-@dataclass(frozen=True, slots=True)
-class NumberRange:
-    """An inclusive range of a quantity; `high` None means no upper end."""
-
-    low: float
-    high: float | None
-
-    def __contains__(self, value: float) -> bool:
-        return value >= self.low and (self.high is None or value <= self.high)
-
-
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 _RANGE = re.compile(rf"{_NUMBER}(?:(\+)|\.\.{_NUMBER}?)?")
 
 
-def parse_range(text: str, *, what: str) -> NumberRange:
+def parse_range(text: str, *, what: str, within: NumberRange = HARDWARE) -> NumberRange:
     """``8`` (exactly), ``8+`` or ``8..`` (at least), ``8..16`` (from, to).
 
     Raises:
-        UsageError: Not a range, or its ends are the wrong way round.
+        UsageError: Not a range, not `within` that one, or its ends are the wrong way round.
     """
     match = _RANGE.fullmatch(text.strip().replace(" ", ""))
     if match is None:
-        raise UsageError(f"{text!r} is not a number or range for {what}.", hint="Write 8, 8+ or 8..16.")
+        raise UsageError(f"{shortened(text)} is not a number or range for {what}.", hint="Write 8, 8+ or 8..16.")
     low, plus, high = float(match.group(1)), match.group(2), match.group(3)
     open_ended = plus is not None or (".." in text and high is None)
     upper = None if open_ended else float(high) if high is not None else low
+    if low not in within or (upper is not None and upper not in within):
+        raise UsageError(f"{shortened(text)} is out of range: {what} is at most {within.high:,.0f}.")
     if upper is not None and upper < low:
         raise UsageError(f"The range {text!r} for {what} ends before it starts.", hint=f"Write {high}..{low:g}.")
     return NumberRange(low, upper)
@@ -120,26 +174,31 @@ _COUNT = re.compile(rf"{_NUMBER}(?:e(\d{{1,2}}))?([kmgbt]?)", re.IGNORECASE)
 _COUNT_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 
 
-def parse_count(text: str, *, what: str) -> float:
+def parse_count(text: str, *, what: str, within: NumberRange = COUNT) -> float:
     """A positive number of things: ``7B``, ``124M``, ``1.5e9``, ``300k``, ``1_000_000``, ``1,000,000``.
 
     Args:
         text: Text of the user. B and G are 10**9, T is 10**12.
+        what: The option that it was given for.
+        within: The numbers that make sense.
 
     Raises:
-        UsageError: Not such a number, or not positive.
+        UsageError: Not such a number, or out of range.
     """
     cleaned = text.strip().replace("_", "").replace(" ", "")
-    if re.fullmatch(r"\d{1,3}(,\d{3})+", cleaned):
+    if re.fullmatch(r"[0-9]{1,3}(,[0-9]{3})+", cleaned):
         cleaned = cleaned.replace(",", "")
     match = _COUNT.fullmatch(cleaned)
     number = float(match.group(1)) * 10.0 ** int(match.group(2) or 0) if match else 0.0
     if match is None or number <= 0:
-        raise UsageError(f"{text!r} is not a number for {what}.", hint="Write it as 7B, 124M, 300k or 1.5e9.")
-    return number * _COUNT_UNITS[match.group(3).lower()]
+        raise UsageError(f"{shortened(text)} is not a number for {what}.", hint="Write it as 7B, 124M, 300k or 1.5e9.")
+    number *= _COUNT_UNITS[match.group(3).lower()]
+    if number not in within:
+        raise UsageError(f"{shortened(text)} is out of range: {what} is from {within.low:g} to {within.high:g}.")
+    return number
 
 
-_DECIMAL = re.compile(r"\d+(?:\.\d+)?|\.\d+")
+_DECIMAL = re.compile(r"[0-9]+(?:\.[0-9]+)?|\.[0-9]+")
 _RATE = re.compile(r"([^/]+)/\s*(?:1\s*)?([a-z]+)", re.IGNORECASE)
 MOST_DECIMALS = 12  # of an amount of dollars
 LEAST_PERCENT = 0.01
@@ -156,17 +215,20 @@ def parse_rate(text: str) -> float:
     unit = match.group(2).lower() if match else ""
     seconds = _TIME_UNITS.get(unit, _TIME_UNITS.get(unit.removesuffix("s")))
     hint = "Write it as 5/s, 300/min, 1000/h or 1M/day."
+    said = shortened(text)
     if match is None or seconds is None:
-        raise UsageError(f"{text!r} is not a rate: a number of items, a slash, and a unit of time.", hint=hint)
+        raise UsageError(f"{said} is not a rate: a number of items, a slash, and a unit of time.", hint=hint)
     number = match.group(1).strip()
     # A small m is a million here as anywhere; fractions of an item, such as 0.5/s, are rates too.
     try:
-        rate = (float(number) if _DECIMAL.fullmatch(number) else parse_count(number, what="a rate")) / seconds
+        rate = (
+            float(number) if _DECIMAL.fullmatch(number) else parse_count(number, what="a rate", within=ANY)
+        ) / seconds
     except UsageError:
-        raise UsageError(f"{text!r} is not a rate: {number!r} is not a number of items.", hint=hint) from None
+        raise UsageError(f"{said} is not a rate: {shortened(number)} is not a number of items.", hint=hint) from None
     if not LEAST_RATE <= rate <= MOST_RATE:
         raise UsageError(
-            f"{text!r} is no rate of a service: one a month is the least, a billion a second the most.", hint=hint
+            f"{said} is no rate of a service: one a month is the least, a billion a second the most.", hint=hint
         )
     return rate
 
@@ -185,10 +247,10 @@ def parse_accelerator(text: str) -> AcceleratorRequest:
         return AcceleratorRequest(none=True)
     if not name or (colon and not count_text):
         raise UsageError(
-            f"{text!r} is not an accelerator request.",
+            f"{shortened(text)} is not an accelerator request.",
             hint="Write A100, A100:1, 24GB:1..2 or none.",
         )
-    count = parse_range(count_text, what="the number of accelerators") if colon else None
+    count = parse_range(count_text, what="the number of accelerators", within=ACCELERATORS) if colon else None
     memory = _MEMORY.fullmatch(name)
     if memory:
         return AcceleratorRequest(memory_gib=float(memory.group(1)), count=count)

@@ -21,10 +21,16 @@ from datetime import datetime
 from pathlib import Path
 
 from costgpu.errors import ConfigError, PriceNotFound
+from costgpu.files import FileKind, parse_json, read_bytes, read_json, write_whole
 from costgpu.models.offer import Offer
 from costgpu.pricing import snapshot
 from costgpu.providers import registry
+from costgpu.units import parse_time
 
+STORED = FileKind(
+    most_bytes=128 * 2**20,
+    write_hint="Refreshed prices are stored there. Make room, or set XDG_CACHE_HOME to a folder that you may write.",
+)
 MARK = "# costgpu.live-prices 1 "
 Warn = Callable[[str], None]
 _SYSTEM: str = sys.platform  # a variable: the type checker knows only its own
@@ -81,10 +87,10 @@ def offers(
         if spec.offers_file is not None:
             brought.append(spec.offers_file)
         try:
-            _read_header(path, provider, shipped)
+            if _read_header(path, provider, shipped) is None:
+                continue
             rows = snapshot.read_offers(path, keep)
-        except FileNotFoundError:
-            continue
+            _check_hardware(provider, rows)
         except (_Unusable, OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
             if warn is not None:
                 warn(_words(provider, path, error))
@@ -110,19 +116,16 @@ def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices 
     """What is stored of a provider; None if there is nothing that can be used."""
     try:
         return _read_header(_prices_file(provider, folder), provider, snapshot.newest())
-    except (_Unusable, OSError):
+    except (_Unusable, ConfigError):
         return None
 
 
 def last_failure(provider: str, *, folder: Path | None = None) -> FailedRefresh | None:
     """The last refresh, if it failed."""
-    import json  # noqa: PLC0415  (reading prices does not pay for it)
-
     try:
-        document = json.loads(_failure_file(provider, folder).read_text(encoding="utf-8"))
-        at = datetime.fromisoformat(document["at"])
-        return FailedRefresh(provider=provider, at=at, why=str(document["why"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        document = read_json(_failure_file(provider, folder), STORED)
+        return FailedRefresh(provider=provider, at=parse_time(document["at"]), why=str(document["why"]))
+    except (ConfigError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -131,7 +134,7 @@ def record_failure(failure: FailedRefresh, *, folder: Path | None = None) -> Non
     import json  # noqa: PLC0415
 
     document = {"at": failure.at.isoformat(), "why": failure.why}
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, ConfigError):
         _write(_failure_file(failure.provider, folder), json.dumps(document).encode())
 
 
@@ -174,7 +177,7 @@ def store_prices(
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror or error}.",
-            hint="Refreshed prices are stored there. Make room, or set XDG_CACHE_HOME to a folder that you may write.",
+            hint=STORED.write_hint,
         ) from error
     return path
 
@@ -191,20 +194,32 @@ def _failure_file(provider: str, folder: Path | None) -> Path:
     return (folder or cache_folder()) / f"failed-{provider}.json"
 
 
-def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices:
-    """The first line of a file, checked with the rest of it."""
-    raw = path.read_bytes()
+def _check_hardware(provider: str, rows: Sequence[Offer]) -> None:
+    """Whether all offers are of this provider, and of machines whose hardware is known: nothing else can be predicted."""
+    from costgpu.pricing import hardware  # noqa: PLC0415  (only whoever has refreshed prices pays for it)
+
+    known, gpus = hardware.cpus(), hardware.accelerators()
+    for offer in rows:
+        if offer.provider != provider or (provider, offer.family) not in known:
+            raise _Unusable(f"{offer.instance_type} of {offer.provider} is no machine of {provider} that is known")
+        if offer.accelerator is not None and offer.accelerator.name not in gpus:
+            raise _Unusable(f"the accelerator {offer.accelerator.name} is not known")
+
+
+def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | None:
+    """The first line of a file, checked with the rest of it; None if there is no file."""
+    raw = read_bytes(path, STORED)
+    if raw is None:
+        return None
     head, _, body = raw.partition(b"\n")
     if not head.startswith(MARK.encode()):
         raise _Unusable("it does not begin as it should")
-    import json  # noqa: PLC0415  (only whoever has refreshed prices pays for it)
-
     try:
-        document = json.loads(head[len(MARK) :])
+        document = parse_json(head[len(MARK) :])
         known = StoredPrices(
             provider=document["provider"],
             snapshot=document["snapshot"],
-            regions={region: datetime.fromisoformat(at) for region, at in document["regions"].items()},
+            regions={region: parse_time(at) for region, at in document["regions"].items()},
         )
         checksum = document["crc32"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -241,15 +256,7 @@ def _body(path: Path, rows: Sequence[Offer]) -> bytes:
 def _write(path: Path, content: bytes) -> None:
     """Writes the file atomically: a reader sees the old one or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_suffix(f".{os.getpid()}.new")
-    try:
-        with draft.open("wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(path, [content], STORED)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 DATA = Path(__file__).parent / "data"
+MOST = 1e6  # vCPUs, GiB, accelerators of one machine
+MOST_USD_PER_HOUR = Decimal(100_000)
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "costgpu.pricing-data"
 MANIFEST_VERSION = 1
@@ -103,7 +105,7 @@ def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[O
         PriceNotFound: A row has no price, or one that is not above zero.
     """
     options = {option.value: option for option in PurchaseOption}
-    number, day, accelerator = cache(float), cache(date.fromisoformat), cache(_accelerator)
+    whole, number, day, accelerator = cache(_whole), cache(_positive), cache(date.fromisoformat), cache(_accelerator)
     offers = []
     for row in read_table(path, OFFER_COLUMNS, keep):
         (provider, region, zone, instance_type, family, option, price, vcpus, memory, architecture) = row[:10]
@@ -117,7 +119,7 @@ def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[O
                     zone=intern(zone) if zone else None,
                     purchase_option=options[option],
                     price_usd_per_hour=_price(price, row, path),
-                    vcpus=int(vcpus),
+                    vcpus=whole(vcpus),
                     memory_gib=number(memory),
                     architecture=intern(architecture),
                     accelerator=accelerator(row[10:13]) if row[10] else None,
@@ -215,7 +217,7 @@ def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
         price = Decimal(text)
     except InvalidOperation:
         price = Decimal(0)
-    if not price.is_finite() or price <= 0:
+    if not price.is_finite() or not 0 < price <= MOST_USD_PER_HOUR:
         raise PriceNotFound(
             f"{path.name} has no price for {row[3]} in {row[0]}/{row[1]} ({row[5]}): {text!r}.",
             hint=_REINSTALL,
@@ -225,4 +227,15 @@ def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
 
 def _accelerator(cells: tuple[str, ...]) -> Accelerator:
     name, count, memory = cells
-    return Accelerator(name=intern(name), count=float(count), memory_gib=float(memory))
+    return Accelerator(name=intern(name), count=_positive(count), memory_gib=_positive(memory))
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value <= MOST:
+        raise ValueError(f"{text} is out of range")
+    return value
+
+
+def _whole(text: str) -> int:
+    return int(_positive(text))

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from costgpu.models.diagnostics import Check
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, OrphanedResource, Safeguard
@@ -69,6 +69,8 @@ class OwnedResources:
     unreachable: tuple[tuple[str, str], ...] = ()
     # instance id -> US dollars per hour of its disks and its address, whether it runs or is stopped
     attached: Mapping[str, float] = field(default_factory=dict)
+    # by the provider's own clock, when it answered: leases are held against it. None if it does not say
+    told_at: datetime | None = None
 
     @property
     def all_instances_known(self) -> bool:
@@ -129,6 +131,14 @@ class Provider(Protocol):
 
     def console(self, ref: InstanceRef) -> str:
         """The machine's boot messages; empty if there are none (yet)."""
+
+
+@runtime_checkable
+class TimeSource(Protocol):
+    """A provider with a clock of its own, which leases can be held against."""
+
+    def time_now(self) -> datetime | None:
+        """What its clock says, from the date of an answer; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

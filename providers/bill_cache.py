@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,9 +14,13 @@ from typing import Any
 import platformdirs
 
 from costgpu.clock import Clock
-from costgpu.errors import InvalidRequest
+from costgpu.errors import ConfigError, InvalidRequest
+from costgpu.files import FileKind, read_json, write_whole
 from costgpu.providers.base import Bill, BilledRow
+from costgpu.units import parse_time
 
+STORED = FileKind(most_bytes=64 * 2**20)
+MOST_USD = 1e9  # of one run and day
 KEEP = timedelta(hours=6)
 DAY = timedelta(days=1)
 
@@ -80,8 +82,8 @@ class CachedBilling(ABC):
     def _read(self, account: str, start: datetime, end: datetime) -> Bill | None:
         """The answer about exactly these days that is not older than six hours; None if there is none."""
         try:
-            bill = self._bill(json.loads(self._path(account, start, end).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, KeyError, InvalidOperation):
+            bill = self._bill(read_json(self._path(account, start, end), STORED))
+        except (ConfigError, ValueError, TypeError, KeyError, InvalidOperation):
             return None
         age = self._clock.now() - bill.asked_at
         same = (bill.account, bill.start, bill.end) == (account, start, end)
@@ -90,15 +92,9 @@ class CachedBilling(ABC):
     def _write(self, bill: Bill) -> None:
         """Keeps it. An answer that cannot be kept costs as much again the next time, and nothing else."""
         path = self._path(bill.account, bill.start, bill.end)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, ConfigError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(_document(bill), file)
-                Path(name).replace(path)
-            finally:
-                Path(name).unlink(missing_ok=True)
+            write_whole(path, [json.dumps(_document(bill))], STORED, mode=0o600)
 
     def days(self, start: datetime, end: datetime) -> tuple[datetime, datetime]:
         """Whole UTC days, not beyond today: no bill knows the future.
@@ -119,7 +115,7 @@ class CachedBilling(ABC):
         return self._folder / f"{self.name}-{account}-{start:%Y%m%d}-{end:%Y%m%d}.json"
 
     def _bill(self, document: Mapping[str, Any]) -> Bill:
-        when = datetime.fromisoformat
+        when = parse_time
         return Bill(
             provider=self.name,
             account=str(document["account"]),
@@ -130,7 +126,7 @@ class CachedBilling(ABC):
                     run_id=str(run_id),
                     start=when(start),
                     end=when(end),
-                    amount_usd=Decimal(amount),
+                    amount_usd=_amount(amount),
                     estimated=bool(estimated),
                 )
                 for run_id, start, end, amount, estimated in document["rows"]
@@ -140,6 +136,13 @@ class CachedBilling(ABC):
             requests=0,
             note=str(document["note"]),
         )
+
+
+def _amount(text: object) -> Decimal:
+    amount = Decimal(str(text))
+    if not amount.is_finite() or float(abs(amount)) > MOST_USD:
+        raise ValueError(f"{text} is no amount")
+    return amount
 
 
 def _document(bill: Bill) -> dict[str, Any]:

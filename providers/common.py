@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 
 LOGIN = "root"  # the boot script lets the run's key in as root
+MOST_USD_PER_HOUR = 100_000  # of a machine; more is read wrongly
+MOST_NUMBER = 1e18
 NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
 
 
@@ -32,11 +35,36 @@ def our_tags(request: CreateRequest) -> dict[str, str]:
     }
 
 
+def number_in(text: str) -> float | None:
+    """The finite number that a text is; None if it is none."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) <= MOST_NUMBER else None
+
+
+def part(document: object, *keys: str) -> Mapping[str, Any]:
+    """The object at some keys of somebody's JSON; empty if there is none."""
+    for key in keys:
+        document = document.get(key) if isinstance(document, Mapping) else None
+    return document if isinstance(document, Mapping) else {}
+
+
 def lease_in(tags: Mapping[str, str]) -> datetime | None:
     """The end of the lease; None if the tag is missing or no Unix time."""
     try:
         return datetime.fromtimestamp(int(tags.get(TAG_LEASE, "")), UTC)
     except (ValueError, OverflowError, OSError):
+        return None
+
+
+def date_in(header: str) -> datetime | None:
+    """The time of an HTTP ``Date``; None if it is none."""
+    try:
+        found = parsedate_to_datetime(header)
+        return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, TypeError, OverflowError):
         return None
 
 

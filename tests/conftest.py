@@ -53,11 +53,14 @@ def root() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
+MANY_CASES = ("simulation", "fuzz", "destructive")
 WIRE_FIXTURES = {"cloud_process", "gce_process"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What speaks to an emulated cloud is marked ``wire`` by the fixtures that it uses."""
+    """What speaks to an emulated cloud is marked ``wire`` by the fixtures that it uses; ``bulk`` goes by folders."""
     for item in items:
+        if item.path.parent.name in MANY_CASES and item.get_closest_marker("slow"):
+            item.add_marker("bulk")
         if WIRE_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker("wire")

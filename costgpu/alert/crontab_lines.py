@@ -43,7 +43,7 @@ class Schedule:
         Raises:
             UsageError: Cron cannot express it.
         """
-        seconds = parse_duration(text)
+        seconds = parse_duration(text, "--every")
         minutes = seconds / 60
         if minutes in STEPS:
             return cls(int(minutes))

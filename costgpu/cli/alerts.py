@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from costgpu.cli.terminal_reporter import say
 from costgpu.errors import AlertFailed, ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def test_alert() -> None:
     for position, delivery in enumerate(done, 1):
         what = "delivered" if delivery.ok else "NOT delivered"
         detail = f": {delivery.detail}" if delivery.detail else ""
-        typer.echo(f"{ordinal(position)} address, {delivery.service}: {what}{detail}")
+        say(f"{ordinal(position)} address, {delivery.service}: {what}{detail}")
     failed = sum(not delivery.ok for delivery in done)
     if failed:
         raise AlertFailed(
@@ -70,9 +71,9 @@ def cron(
     if remove:
         change = workflow.remove()
         if change.changed:
-            typer.echo(f"Taken out of your crontab. A copy of what it was: {change.copy}")
+            say(f"Taken out of your crontab. A copy of what it was: {change.copy}")
         else:
-            typer.echo("Your crontab has no lines of costgpu.")
+            say("Your crontab has no lines of costgpu.")
         return
     plan = workflow.plan_cron(every, reap=reap, enforce=enforce)
     if not install:
@@ -83,9 +84,9 @@ def cron(
     change = workflow.install(plan)
     if change.changed:
         kept = f" A copy of what it was: {change.copy}" if change.copy else ""
-        typer.echo(f"Installed in your crontab: {plan.schedule.words}.{kept}")
+        say(f"Installed in your crontab: {plan.schedule.words}.{kept}")
     else:
-        typer.echo(f"Your crontab has these lines already: {plan.schedule.words}.")
+        say(f"Your crontab has these lines already: {plan.schedule.words}.")
     for line in plan.texts:
         typer.echo(b"  " + line)
     _print_notes(change.notes)
@@ -93,4 +94,4 @@ def cron(
 
 def _print_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        typer.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)

@@ -6,13 +6,18 @@ import contextlib
 import errno
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from costgpu.cli.lazy_group import LazyGroup
+from costgpu.cli.terminal_reporter import print_error, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
+from costgpu.render import safe_text
 from costgpu.version import __version__
+
+_SHOWN = 200  # characters of a path that is too long
 
 app = typer.Typer(
     name="costgpu",
@@ -27,7 +32,7 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"costgpu {__version__}")
+        say(f"costgpu {__version__}")
         raise typer.Exit
 
 
@@ -42,26 +47,60 @@ def _main(
 
 def main() -> None:
     """Entry point of the `costgpu` command."""
+    _open_standard_streams()
+    with safe_text.protected():
+        _run()
+
+
+def _open_standard_streams() -> None:
+    """Opens what the caller has closed: no file that is opened later becomes stdout, neither here nor in a child."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # the lowest free descriptor is the one that was closed
+            null = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(null, null <= 2)
+            setattr(sys, name, os.fdopen(null, "r" if name == "stdin" else "w", encoding="utf-8"))
+
+
+def _run() -> None:
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # here, where an error of it has words and an exit code
     except CostGpuError as error:
-        typer.echo(f"costgpu: {error.message}", err=True)
-        if error.hint:
-            typer.echo(f"hint: {error.hint}", err=True)
+        print_error(error)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
         sys.exit(_nobody_reads())
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
-            raise
-        typer.echo(f"costgpu: the disk or terminal cannot be written: {error.strerror}", err=True)
+        with contextlib.suppress(OSError):
+            print_note(*_words(error))
         sys.exit(_nobody_reads())
 
 
+def _words(error: OSError) -> tuple[str, str]:
+    """What the system has refused, and what to do about it."""
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return "The current folder is not there any more.", "Change to another one, and repeat the command."
+    except OSError:
+        pass
+    where = "the disk or terminal" if error.filename is None else os.fsdecode(str(error.filename))
+    if error.errno == errno.ENAMETOOLONG:
+        where = f"{where[:_SHOWN]}..."
+    return f"{where} cannot be read or written: {error.strerror or error}", ""
+
+
 def _nobody_reads() -> int:
-    """The reader of stdout has gone, as `head` does: the interpreter is not to try again when it ends."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Nobody takes what is said, as after `head`, or on a full disk: the interpreter does not try again when it ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     return CostGpuError.exit_code

@@ -9,7 +9,7 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.alerts import cron, test_alert
-from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, print_error, print_note, say
 from costgpu.errors import CostGpuError, UsageError
 from costgpu.workflows.context import AppContext
 
@@ -72,7 +72,7 @@ def set_(
     with AppContext(TerminalReporter(), strict=True) as context:
         written = set_budget(context.ledger, wanted, context.clock.now(), replace=replace)
     what = "Set" if written else "It is so already"
-    typer.echo(line(f"{what}: {definition(wanted)}. Time zone: {wanted.time_zone}."))
+    say(line(f"{what}: {definition(wanted)}. Time zone: {wanted.time_zone}."))
 
 
 @budget.command()
@@ -90,7 +90,7 @@ def show(
 
     with AppContext(TerminalReporter()) as context:
         found, problems = standings(context, name)
-        typer.echo(show_json(found, problems, context.clock.now()) if json else show_text(found, problems))
+        say(show_json(found, problems, context.clock.now()) if json else show_text(found, problems))
         note_problems(context, problems)
     if problems:
         raise typer.Exit(problems[0].exit_code)
@@ -103,7 +103,7 @@ def remove(name: BudgetName) -> None:
 
     with AppContext(TerminalReporter(), strict=True) as context:
         remove_budget(context.ledger, name, context.clock.now())
-    typer.echo(f"The budget {name} is removed.")
+    say(f"The budget {name} is removed.")
 
 
 @budget.command()
@@ -132,16 +132,16 @@ def check(
             hint="costgpu ledger billed --json prints the providers' figures; --stored shows those of the last time.",
         )
 
-    def say(text: str) -> None:
+    def tell(text: str) -> None:
         if not json:
-            typer.echo(line(text))
+            say(line(text))
             sys.stdout.flush()
 
     with AppContext(TerminalReporter()) as context:
         show_all = (verbose or sys.stdout.isatty()) and not json
-        found = BudgetCheck(context, say, offline=offline, verbose=show_all).carry_out(enforce=enforce)
+        found = BudgetCheck(context, tell, offline=offline, verbose=show_all).carry_out(enforce=enforce)
         if json:
-            typer.echo(
+            say(
                 check_json(
                     found.standings,
                     not_asked=found.not_asked,
@@ -157,7 +157,7 @@ def check(
 
             now = context.clock.now()
             try:
-                typer.echo("\n".join(billed_lines(context, now.replace(day=1), now)))
+                say("\n".join(billed_lines(context, now.replace(day=1), now)))
             except CostGpuError as error:  # how the budgets stand is known, and the exit code says it
                 print_error(error)
     raise typer.Exit(found.exit_code)

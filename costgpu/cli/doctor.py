@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter
+from costgpu.cli.terminal_reporter import TerminalReporter, say
 from costgpu.workflows.context import AppContext
 
 
@@ -42,7 +42,7 @@ def doctor(
         places = examine(context, infra or [], instance_type, gpus, spot=spot)
         kind = gravest([check for place in places for check in place.checks])
         exit_code = kind.exit_code if kind else 0
-        typer.echo(doctor_json(places, context.clock.now(), exit_code) if json else doctor_text(places))
+        say(doctor_json(places, context.clock.now(), exit_code) if json else doctor_text(places))
     if kind is not None:
         count = sum(check.status is Status.FAILED for place in places for check in place.checks)
         raise kind(f"{count} check{'s' if count > 1 else ''} failed.", hint="The lines marked FAIL say what to do.")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, UsageError
+from costgpu.units import LARGEST_WHOLE
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, START_LIMIT, TABLE_ROWS, EstimateRequest
 from costgpu.workflows.requests import request_of
@@ -29,8 +30,14 @@ def estimate(
     python: opt.Python = None,
     workdir: opt.Workdir = None,
     measure_for: opt.MeasureFor = MEASURE_FOR,
+    isolation: Annotated[
+        str | None,
+        typer.Option(help="How its writes are kept off your files: copy-on-write, write-protected, in-process."),
+    ] = None,
     start_limit: Annotated[str, typer.Option(help="Longest wait for the first step.")] = START_LIMIT,
-    steps: Annotated[int | None, typer.Option(min=1, help="Number of timed steps after which to stop.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=LARGEST_WHOLE, help="Number of timed steps after which to stop.")
+    ] = None,
     epochs: Annotated[float | None, typer.Option(help="Number of epochs to predict.")] = None,
     total_steps: Annotated[float | None, typer.Option(help="Number of optimizer steps to predict.")] = None,
     like: Annotated[
@@ -53,7 +60,7 @@ def estimate(
     gpus: opt.Gpus = None,
     infra: opt.Infra = None,
     spot: opt.Spot = False,
-    top: Annotated[int, typer.Option(min=1, help="Number of rows of the table.")] = TABLE_ROWS,
+    top: Annotated[int, typer.Option(min=1, max=LARGEST_WHOLE, help="Number of rows of the table.")] = TABLE_ROWS,
     own: Annotated[str | None, typer.Option(help="GPU of your own to compare with, e.g. RTX 3090.")] = None,
     own_price: Annotated[str | None, typer.Option(help="Purchase price of --own in USD.")] = None,
     power_price: Annotated[str | None, typer.Option(help="Price of electricity in USD per kWh.")] = None,
@@ -68,7 +75,7 @@ def estimate(
     """Measure a script that trains or infers and say where to run it.
 
     The script runs unmodified with its own arguments, which follow its name; options of
-    costgpu stand before it. Its files stay as they were: saves go to a scratch folder.
+    costgpu stand before it. Whatever it writes is thrown away: your files stay as they were.
     Of what torchrun, accelerate launch or deepspeed start, one process is measured.
     Any other program is measured by the progress that it prints: costgpu estimate -- caffe train.
     """
@@ -89,10 +96,10 @@ def estimate(
         write_file(Path(report), [_page(found)], force=force)
         print_note(f"The page: {report}")
     if as_json:
-        typer.echo(verdict_json(found.verdict, found.profile, found.today, besides=_extra_documents(found)))
+        say(verdict_json(found.verdict, found.profile, found.today, besides=_extra_documents(found)))
     else:
         blocks = _extra_texts(found, chart=chart)
-        typer.echo(
+        say(
             verdict_text(
                 found.verdict,
                 found.profile,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.errors import RunBusy, RunError
 from costgpu.workflows.context import AppContext
 
@@ -31,9 +31,9 @@ def jobs(
 
     with AppContext(TerminalReporter()) as context:
         found = list_runs(context, closed=everything, by_tag=by_tag)
-        typer.echo((jobs_json if json else jobs_text)(found.runs, found.tagged, context.clock.now()))
+        say((jobs_json if json else jobs_text)(found.runs, found.tagged, context.clock.now()))
         for line in [] if json else waiting_runs(context, found.runs):
-            typer.echo(line, err=True)
+            say(line, err=True)
 
 
 def logs(
@@ -64,14 +64,18 @@ def logs(
 
 
 def _print_logs(folder: Path, run_id: str) -> None:
+    from costgpu.render.safe_text import LogFilter, is_terminal
+    from costgpu.runner.files.safe_move import open_regular
+
     shown = False
     for name, sink in (("stderr.log", sys.stderr.buffer), ("stdout.log", sys.stdout.buffer)):
         path = folder / name
-        if path.exists():
+        if path.is_file():
             shown = True
-            with path.open("rb") as file:
+            show = LogFilter().feed if is_terminal(sink) else bytes
+            with open_regular(path) as file:
                 while chunk := file.read(1 << 16):
-                    sink.write(chunk)
+                    sink.write(show(chunk))
             sink.flush()
     if not shown:
         raise RunError(
@@ -127,7 +131,7 @@ def fetch(
     with AppContext(TerminalReporter()) as context:
         remarks, problem = fetch_outputs(context, run, to)
         for remark in remarks:
-            typer.echo(remark, err=True)
+            say(remark, err=True)
         if problem is not None:
             raise problem
 
@@ -153,7 +157,7 @@ def cancel(
         if isinstance(found, TaggedInstance):
             ref = found.instance.ref
             left = cancel_by_tag(context, ref, found.instance.run_id, found.instance.launched_at)
-            typer.echo(f"{ref.instance_id} in {ref.region} is terminated; {ref.provider} confirms.")
+            say(f"{ref.instance_id} in {ref.region} is terminated; {ref.provider} confirms.")
             if left:
                 print_note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
             return
@@ -170,7 +174,7 @@ def cancel(
         finally:
             terminal.close()
         if driver is not None and driver.view.receipt is not None:
-            typer.echo(receipt_text(driver.view.receipt, driver.view), err=True)
+            say(receipt_text(driver.view.receipt, driver.view), err=True)
         if driver is not None and driver.context.journal.broken is not None:
             raise driver.context.journal.broken
 
@@ -216,7 +220,7 @@ def reap(
         now = context.clock.now()
         text = reap_json(found, now) if json else reap_text(found, now, done=yes)
         if text:
-            typer.echo(text)
+            say(text)
         error = error_for(found, ended=yes)
         if error is not None:
             raise error

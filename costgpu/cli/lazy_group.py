@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -40,7 +41,25 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
         group.command(name, cls=ScriptCommand if takes_script else None, context_settings=settings)(found)
     command = typer.main.get_command(group)
     assert isinstance(command, TyperCommand | TyperGroup)  # noqa: S101 - typer makes nothing else
+    _refuse_empty_values(command)
     return command
+
+
+def _refuse_empty_values(command: Any) -> None:
+    """No option of a command takes an empty value, which is what a variable of the shell is that is not set."""
+    for below in getattr(command, "commands", {}).values():
+        _refuse_empty_values(below)
+    for param in command.params:
+        if param.param_type_name == "option" and not param.is_flag:
+            param.process_value = partial(_process_value, param.process_value, param.opts)
+
+
+def _process_value(process: Callable[[Any, Any], Any], names: Sequence[str], ctx: Any, value: Any) -> Any:
+    if value == "" or (isinstance(value, list | tuple) and "" in value):
+        from costgpu.workflows.requests import refuse_empty
+
+        refuse_empty(next((name for name in names if name.startswith("--")), names[0]))
+    return process(ctx, value)
 
 
 class ScriptCommand(TyperCommand):

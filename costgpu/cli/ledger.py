@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_note, say
 from costgpu.errors import AuthError, NotConfirmed, UsageError
+from costgpu.units import LARGEST_WHOLE
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
 from costgpu.workflows.tags import split_tag
@@ -45,7 +46,7 @@ def history(
     by: Annotated[
         str | None, typer.Option(metavar="GROUP", help=f"Totals by group instead of runs: {GROUPS}, tag:KEY.")
     ] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Number of runs; 0 for all.")] = ROWS,
+    limit: Annotated[int, typer.Option(min=0, max=LARGEST_WHOLE, help="Number of runs; 0 for all.")] = ROWS,
     since: opt.Since = None,
     until: opt.Until = None,
     provider: opt.Provider = None,
@@ -79,12 +80,12 @@ def history(
             return
         runs = tuple(closed_runs(app.ledger, chosen, since=low, until=high, newest_first=True, limit=limit or None))
         if json:
-            typer.echo(history_json(runs, now))
+            say(history_json(runs, now))
             return
         selected = bool(chosen.provider or chosen.owner or chosen.name or chosen.tags or low or high)
-        typer.echo(history_text(runs, selected=selected, limit=limit))
+        say(history_text(runs, selected=selected, limit=limit))
         if count := len(app.ledger.open_runs()):
-            typer.echo(f"{'1 run is' if count == 1 else f'{count} runs are'} not closed yet: costgpu jobs", err=True)
+            say(f"{'1 run is' if count == 1 else f'{count} runs are'} not closed yet: costgpu jobs", err=True)
 
 
 def _print_totals(
@@ -95,7 +96,7 @@ def _print_totals(
 
     group, key = _group(by)
     found = totals(app.ledger, chosen, group, tag=key, since=low, until=high)
-    typer.echo(totals_json(found, by, low, high, app.clock.now()) if as_json else totals_text(found, by, low, high))
+    say(totals_json(found, by, low, high, app.clock.now()) if as_json else totals_text(found, by, low, high))
 
 
 @ledger.command()
@@ -137,7 +138,7 @@ def billed(
             if not bills.bills:
                 _raise_first(bills)
         found = compare(app, bills.bills, start, end)
-        typer.echo(_billed(found, app.clock.now(), billed_json if json else billed_text))
+        say(_billed(found, app.clock.now(), billed_json if json else billed_text))
         _raise_first(bills)
 
 
@@ -241,7 +242,7 @@ def export(
 
 @ledger.command()
 def accuracy(
-    limit: Annotated[int, typer.Option(min=0, help="Number of runs to show; 0 for all.")] = ROWS,
+    limit: Annotated[int, typer.Option(min=0, max=LARGEST_WHOLE, help="Number of runs to show; 0 for all.")] = ROWS,
     since: opt.Since = None,
     until: opt.Until = None,
     provider: opt.Provider = None,
@@ -264,9 +265,9 @@ def accuracy(
         low, high = period(since, until, now)
         found = comparisons(app.ledger, _selection(provider, person, name, tag), since=low, until=high)
         if json:
-            typer.echo(accuracy_json(summary(found), found, now))
+            say(accuracy_json(summary(found), found, now))
         else:
-            typer.echo(accuracy_text(summary(found), found[::-1][: limit or None]))
+            say(accuracy_text(summary(found), found[::-1][: limit or None]))
 
 
 def _selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> Selection:
@@ -315,4 +316,4 @@ def _write(target: str, chunks: Iterable[str], *, force: bool) -> None:
             sys.stdout.write(chunk)
         return
     write_file(Path(target), chunks, force=force)
-    typer.echo(f"Written: {target}", err=True)
+    say(f"Written: {target}", err=True)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.errors import UsageError
+from costgpu.units import LARGEST_WHOLE
 
 if TYPE_CHECKING:
     from costgpu.models.offer import Speedup
@@ -29,7 +30,9 @@ def offers(
     ] = None,
     max_price: Annotated[str | None, typer.Option(help="Highest price of the machine in USD per hour.")] = None,
     sort: Annotated[str, typer.Option(help="Order: price, gpu-price, memory or name.")] = "price",
-    top: Annotated[int, typer.Option(min=0, help="Number of offers to list; 0 for all.")] = DEFAULT_ROWS,
+    top: Annotated[
+        int, typer.Option(min=0, max=LARGEST_WHOLE, help="Number of offers to list; 0 for all.")
+    ] = DEFAULT_ROWS,
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:
@@ -48,7 +51,7 @@ def offers(
     )
     found = query_current(query, warn=print_note)
     render = offers_json if as_json else offers_table
-    typer.echo(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))
+    say(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))
 
 
 def speedups(
@@ -69,9 +72,9 @@ def speedups(
     as_json = opt.wants_json(json, output)
     rows = select(table(), kind, gpus)
     if as_json:
-        typer.echo(speedups_json(rows))
+        say(speedups_json(rows))
     else:
-        typer.echo(speedups_summary(rows) if kind is None and gpus is None else speedups_table(rows))
+        say(speedups_summary(rows) if kind is None and gpus is None else speedups_table(rows))
 
 
 def select(rows: tuple[Speedup, ...], kind: str | None, gpu: str | None) -> tuple[Speedup, ...]:
@@ -113,7 +116,7 @@ def show(context: typer.Context, json: opt.Json = False) -> None:
     offers = price_store.offers(warn=TerminalReporter().note)
     kept = [found for name in price_sources() if (found := price_store.stored_prices(name))]
     failed = [tried for name in price_sources() if (tried := price_store.last_failure(name))]
-    typer.echo(
+    say(
         (prices_json if json else prices_text)(
             offers,
             datetime.now(UTC),
@@ -143,7 +146,7 @@ def refresh(
     now = datetime.now(UTC)
     results, errors = refresh_prices(infra or [], now, TerminalReporter(), accept=accept)
     if results or json:
-        typer.echo((refresh_json if json else refresh_text)(results, now))
+        say((refresh_json if json else refresh_text)(results, now))
     for error in errors[1:]:
         print_note(error.message)
     if errors:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
-from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note
+from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.estimate.request import MEASURE_FOR
 from costgpu.workflows.requests import request_of
@@ -85,9 +85,9 @@ def run(
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):
             if dry_run:
-                typer.echo((plan_json if as_json else plan_text)(planned.plan, planned.at))
+                say((plan_json if as_json else plan_text)(planned.plan, planned.at))
                 return
-            typer.echo(plan_text(planned.plan, planned.at), err=True)
+            say(plan_text(planned.plan, planned.at), err=True)
             if planned.refusal is not None:
                 raise planned.refusal
             if not yes and not is_free(planned.plan):
@@ -133,7 +133,7 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
 def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostGpuError | None) -> None:
     from costgpu.render.text.run import launched_json
 
-    typer.echo(launched_json(plan, view, error, context.clock.now()))
+    say(launched_json(plan, view, error, context.clock.now()))
 
 
 def finish(driver: Driver, *, as_json: bool = False) -> None:
@@ -143,7 +143,7 @@ def finish(driver: Driver, *, as_json: bool = False) -> None:
 
     view = driver.view
     if view.receipt is not None and not as_json:
-        typer.echo(receipt_text(view.receipt, view), err=True)
+        say(receipt_text(view.receipt, view), err=True)
     if driver.context.journal.broken is not None:
         print_error(driver.context.journal.broken, before="The ledger could not be written: ")
     error = driver.error or error_for(view)
@@ -161,7 +161,7 @@ def print_detached(view: RunView, received: list[int], *, as_json: bool = False)
     from costgpu.render.text.run import detached_text, run_json
 
     with contextlib.suppress(OSError):  # the terminal may be gone
-        typer.echo(run_json(view) if as_json else detached_text(view), err=not as_json)
+        say(run_json(view) if as_json else detached_text(view), err=not as_json)
     if received:
         raise typer.Exit(128 + received[0])
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState
+from costgpu.render import safe_text
 from costgpu.runner.drive.context import CAN_DETACH
 from costgpu.runner.drive.loop import StopSignal
 from costgpu.runner.state.observer import Answer
@@ -42,6 +43,9 @@ class Terminal:
         self._sinks: dict[LogStream, BinaryIO] = {
             LogStream.STDOUT: sys.stderr.buffer if data_to_stderr else sys.stdout.buffer,
             LogStream.STDERR: sys.stderr.buffer,
+        }
+        self._filters = {
+            stream: safe_text.LogFilter() for stream, sink in self._sinks.items() if safe_text.is_terminal(sink)
         }
         self._live = sys.stderr.isatty()
         self._status: Status | None = None
@@ -77,21 +81,28 @@ class Terminal:
             return
         seconds, cost = view.metered(self.clock.now())
         money = f"  ${cost:.4f}" if cost else ""
+        from rich.text import Text
+
         try:
             if self._status is None:
                 from rich.console import Console
 
-                self._status = Console(stderr=True).status("")
+                self._status = Console(file=safe_text.unprotected(sys.stderr)).status("")
                 self._status.start()
-            self._status.update(f"{view.state.value}: {what}  {seconds:.0f} s{money}")
+            self._status.update(Text(safe_text.escaped(f"{view.state.value}: {what}  {seconds:.0f} s{money}")))
         except OSError:
             self._live = False
 
     def output(self, stream: LogStream, data: bytes) -> None:
-        """Unchanged. A reader that has gone away, or a full disk, does not end the run."""
+        """To a terminal without what it would obey, elsewhere unchanged.
+
+        A reader that has gone away, or a full disk, does not end the run.
+        """
         if not data or stream in self._closed:
             return
         self._quiet()
+        if stream in self._filters:
+            data = self._filters[stream].feed(data)
         try:
             self._sinks[stream].write(data)
             self._sinks[stream].flush()
@@ -105,7 +116,7 @@ class Terminal:
         """A line on stderr."""
         self._quiet()
         with contextlib.suppress(OSError, ValueError):  # a terminal that is gone keeps no machine alive
-            sys.stderr.write(f"costgpu: {text}\n")
+            sys.stderr.write(f"costgpu: {safe_text.escaped(text)}\n")
             sys.stderr.flush()
 
     def interrupted(self, view: RunView) -> Answer:

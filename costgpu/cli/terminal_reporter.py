@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 import typer
 
 from costgpu.errors import CostGpuError, NotConfirmed
+from costgpu.render import safe_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+LONGEST_NOTE = 4000  # characters
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Prints text on stdout or stderr; whatever is in it, the terminal obeys none of it."""
+    typer.echo(safe_text.escaped(text), err=err)
 
 
 def print_error(error: CostGpuError, before: str = "") -> None:
@@ -21,9 +30,11 @@ def print_error(error: CostGpuError, before: str = "") -> None:
 
 def print_note(text: str, hint: str = "") -> None:
     """Prints a line, and what to do about it, on stderr."""
-    typer.echo(f"costgpu: {text}", err=True)
+    if len(text) > LONGEST_NOTE:  # it repeats what somebody has written
+        text = f"{text[:LONGEST_NOTE]}..."
+    say(f"costgpu: {text}", err=True)
     if hint:
-        typer.echo(f"hint: {hint}", err=True)
+        say(f"hint: {hint}", err=True)
 
 
 def confirm(question: str, *, alone: NotConfirmed, otherwise: str) -> None:
@@ -57,14 +68,14 @@ class TerminalReporter:
         self, what: str, measure_seconds: float, limit_seconds: float
     ) -> Iterator[Callable[[float, bool], None]]:
         """A live line on a terminal, a plain line elsewhere."""
-        typer.echo(what, err=True)
+        say(what, err=True)
         if not sys.stderr.isatty():
             yield lambda *_: None
             return
         from rich.console import Console
 
         reached: list[float] = []
-        with Console(stderr=True).status("starting") as status:
+        with Console(file=safe_text.unprotected(sys.stderr)).status("starting") as status:
 
             def tick(seconds: float, stepping: bool) -> None:
                 if not stepping:

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, Pydant
 from costgpu.config.settings_files import PREFIX, SettingsFile, check_variables, project_file, user_file
 from costgpu.errors import ConfigError
 from costgpu.providers import registry
+from costgpu.units import SYNC_MIB
 
 LONGEST_LEASE_HOURS = 168.0  # 7 days
 # Networks that one organisation may have; wider ones mean everybody.
@@ -69,7 +70,7 @@ class Settings(BaseSettings):
     # CIDR that may reach the machines' port 22; None to find the user's own address out
     caller_address: Annotated[str, AfterValidator(_address)] | None = None
     # the largest working folder that is sent without asking, MiB
-    sync_limit_mib: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 500.0
+    sync_limit_mib: Annotated[float, Field(gt=0, le=SYNC_MIB.high, allow_inf_nan=False)] = 500.0
     # the longest life that an instance may be given, hours; at most 168
     max_lease_hours: Annotated[float, Field(gt=0, le=LONGEST_LEASE_HOURS, allow_inf_nan=False)] = LONGEST_LEASE_HOURS
     # as ``--infra``: ``aws/us-east-1``, ``local``, ...

@@ -19,12 +19,14 @@ from typing import Any
 
 from costgpu.config.paths import config_file
 from costgpu.errors import ConfigError
+from costgpu.files import FileKind, parse_toml, read_text
 from costgpu.providers import registry
 from costgpu.providers.spec import Trust
 
 PREFIX = "COSTGPU_"
 PROJECT_FILE = "costgpu.toml"
 PYPROJECT = "pyproject.toml"
+SETTINGS = FileKind(most_bytes=2**20)
 _LINE = re.compile(r"\(at line (\d+), column \d+\)|\(at end of document\)")
 
 
@@ -92,7 +94,7 @@ def project_file(folder: Path) -> SettingsFile:
             return SettingsFile(path, _allowed(_known(_parse(path, raw), path), path))
         path = place / PYPROJECT
         raw = _read(path)
-        if raw is not None and b"costgpu" in raw:
+        if raw is not None and "costgpu" in raw:
             tool = _parse(path, raw).get("tool", {})
             values = tool.get("costgpu") if isinstance(tool, dict) else None
             if isinstance(values, dict):
@@ -142,36 +144,24 @@ def ledger_url_at_any_rate(environment: Mapping[str, str]) -> str | None:
     if chosen:
         return chosen
     path = config_file()
-    value = _parse(path, _read(path) or b"").get("ledger_url")
+    value = _parse(path, _read(path) or "").get("ledger_url")
     return value if isinstance(value, str) else None
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path) -> str | None:
     """What a file holds; None if there is none."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as exc:
-        raise ConfigError(
-            f"{path} cannot be read: {os.strerror(exc.errno) if exc.errno else exc}.",
-            hint="Make it readable, or take it away.",
-        ) from exc
+    return read_text(path, SETTINGS)
 
 
-def _parse(path: Path, raw: bytes) -> dict[str, Any]:
+def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(raw.decode())
-    except UnicodeDecodeError as exc:
-        line = raw.count(b"\n", 0, exc.start) + 1
-        raise ConfigError(f"{path}, line {line}: not UTF-8 text.", hint="Save the file as UTF-8.") from exc
-    except tomllib.TOMLDecodeError as exc:
+        return parse_toml(text)
+    except ValueError as exc:
         found = _LINE.search(str(exc))
-        line = int(found.group(1)) if found and found.group(1) else raw.count(b"\n") + 1
+        line = int(found.group(1)) if found and found.group(1) else text.count("\n") + 1
         words = _LINE.sub("", str(exc)).strip()
-        raise ConfigError(
-            f"{path}, line {line}: {words}.", hint="Values are written as TOML: texts in quotes."
-        ) from exc
+        where = f"{path}, line {line}" if isinstance(exc, tomllib.TOMLDecodeError) else f"{path}"
+        raise ConfigError(f"{where}: {words}.", hint="Values are written as TOML: texts in quotes.") from exc
 
 
 def _known(values: Mapping[str, Any], path: Path, where: str = "") -> Mapping[str, Any]:

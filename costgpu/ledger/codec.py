@@ -1,4 +1,4 @@
-"""Frozen dataclasses to JSON values and back, by their type hints. Imports only `errors`.
+"""Frozen dataclasses to JSON values and back, by their type hints. Imports only `errors` and `units`.
 
 Money and times become strings, enums their values, tuples lists. Unknown keys in what was stored are ignored and
 missing ones take the field's default, so that rows of older and newer versions can be read.
@@ -23,8 +23,10 @@ from functools import cache
 from typing import Any, TypeVar
 
 from costgpu.errors import LedgerDamaged
+from costgpu.units import FIRST_YEAR, LAST_YEAR, shortened
 
 T = TypeVar("T")
+LARGEST = 10**18
 
 
 def to_json(value: Any) -> Any:
@@ -60,15 +62,22 @@ def to_json(value: Any) -> Any:
     raise TypeError(f"A value of type {type(value).__name__} cannot be stored.")
 
 
-def from_json(cls: type[T], data: Any) -> T:
+def from_json(cls: type[T], data: Any, *, bounded: bool = False) -> T:
     """The value of this type (a dataclass, or what a field of one may hold) that `to_json` made the JSON value of.
+
+    Args:
+        bounded: Also refuse numbers and times that nobody can count with: not finite, beyond 10**18, without a zone, or
+            not between the years 1970 and 2199.
 
     Raises:
         LedgerDamaged: A key without a default is missing, or a value is not what its field holds.
         TypeError: The type has no JSON form.
     """
     try:
-        return typing.cast("T", _read(cls, data, ""))
+        value = _read(cls, data, "")
+        if bounded:
+            _check_bounds(value, "")
+        return typing.cast("T", value)
     except _UnreadableError as exc:
         raise LedgerDamaged(
             f"What was stored of a {getattr(cls, '__name__', cls)} cannot be read: {exc}",
@@ -146,6 +155,27 @@ def _dataclass(cls: type, data: dict[str, Any], where: str) -> Any:
     return cls(**values)
 
 
+def _check_bounds(value: Any, where: str) -> None:
+    if isinstance(value, datetime):
+        if value.tzinfo is None or not FIRST_YEAR <= value.year <= LAST_YEAR:
+            raise _UnreadableError(f"{where}: {value} is not a time between {FIRST_YEAR} and {LAST_YEAR} with its zone")
+    elif isinstance(value, Decimal):
+        if not value.is_finite() or abs(value) > LARGEST:
+            raise _UnreadableError(f"{where}: an amount is beyond 10**18")
+    elif isinstance(value, int | float):
+        if not abs(value) <= LARGEST:  # NaN is not, either
+            raise _UnreadableError(f"{where}: a number is beyond 10**18")
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            _check_bounds(item, f"{where}[{key!r}]")
+    elif isinstance(value, tuple | list):
+        for index, item in enumerate(value):
+            _check_bounds(item, f"{where}[{index}]")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for name, _, _ in _fields(type(value)):
+            _check_bounds(getattr(value, name), f"{where}.{name}")
+
+
 def _expect(kind: type[T], data: Any, where: str) -> T:
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
         raise _UnreadableError(f"{where}: {kind.__name__} is expected, not {type(data).__name__}")
@@ -155,8 +185,8 @@ def _expect(kind: type[T], data: Any, where: str) -> T:
 def _parsed(kind: type, parse: Callable[[Any], Any], data: Any, where: str) -> Any:
     try:
         return parse(data)
-    except (ValueError, InvalidOperation):
-        raise _UnreadableError(f"{where}: {data!r} is not a valid {kind.__name__}") from None
+    except (ValueError, InvalidOperation, OverflowError):
+        raise _UnreadableError(f"{where}: {shortened(str(data))} is not a valid {kind.__name__}") from None
 
 
 def _float(data: Any, where: str) -> float:
@@ -164,4 +194,4 @@ def _float(data: Any, where: str) -> float:
         return float(data)
     if isinstance(data, bool) or not isinstance(data, int | float):
         raise _UnreadableError(f"{where}: a number is expected, not {type(data).__name__}")
-    return float(data)
+    return _parsed(float, float, data, where)  # type: ignore[no-any-return]

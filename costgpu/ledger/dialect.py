@@ -89,7 +89,10 @@ def connectable(url: URL, *, immutable: bool = False) -> Engine:
         return _postgresql(url)
     path = file_of(url)
     if path is None:
-        engine = create_engine(url, poolclass=StaticPool, hide_parameters=True)
+        # one connection for all threads: what is in memory is only there
+        engine = create_engine(
+            url, poolclass=StaticPool, hide_parameters=True, connect_args={"check_same_thread": False}
+        )
     else:
         target = f"file:{quote(str(path))}?{'immutable=1' if immutable else 'mode=rw'}"
         engine = create_engine(
@@ -202,8 +205,13 @@ def _postgresql(url: URL) -> Engine:
 
 def _set_up_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where we say so, and no sooner
+    connection.text_factory = _text  # one damaged text must not hide all others
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _begin_sqlite(connection: Connection) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError, SQLAlchemyError
 
 from costgpu.errors import LedgerDamaged, LedgerError
+from costgpu.ledger.schema import DamagedCellError
 
 MACHINES_ARE_SAFE = "Machines are found and terminated without the ledger, too: costgpu reap."
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT, sqlite3.SQLITE_SCHEMA}
@@ -28,6 +29,10 @@ def translated(place: str) -> Iterator[None]:
     """
     try:
         yield
+    except DamagedCellError as exc:
+        raise damaged(place, str(exc)) from exc
+    except UnicodeDecodeError as exc:  # of SQLite's own words about a damaged schema
+        raise damaged(place, "its schema is not readable") from exc
     except IntegrityError:
         raise  # only the caller knows what two rows at once mean
     except (SQLAlchemyError, sqlite3.Error, OSError) as exc:

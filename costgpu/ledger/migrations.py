@@ -76,7 +76,7 @@ def pending(connection: Connection, place: str) -> tuple[Migration, ...]:
 
 def refuse_newer(applied: set[str], place: str) -> None:
     """Raises `LedgerTooNew` if there are steps that this version does not know."""
-    unknown = sorted(applied - {step.name for step in MIGRATIONS})
+    unknown = sorted({schema.text(name) for name in applied} - {step.name for step in MIGRATIONS})
     if unknown:
         raise LedgerTooNew(
             f"The ledger {place} was written by a newer costgpu than this one, {__version__} "

@@ -18,10 +18,14 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, Table, Text, UniqueConstraint
 from sqlalchemy.types import TypeEngine
 
+from costgpu.units import FIRST_YEAR, LAST_YEAR
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 NANO = Decimal("1e-9")
 LARGEST = 2**63 - 1
+EARLIEST_US = (datetime(FIRST_YEAR, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
+LATEST_US = (datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC) - EPOCH) // MICROSECOND
 
 # Counts up in the order of writing: SQLite does that only for its own INTEGER.
 Serial = BigInteger().with_variant(Integer(), "sqlite")
@@ -228,9 +232,63 @@ def to_microseconds(at: datetime) -> int:
     return (at - EPOCH) // MICROSECOND
 
 
-def from_microseconds(value: int) -> datetime:
-    """The UTC time that was kept."""
-    return EPOCH + value * MICROSECOND
+class DamagedCellError(ValueError):
+    """A cell that does not hold what is written there: SQLite keeps any value in any column, and disks fail."""
+
+
+def from_microseconds(value: object) -> datetime:
+    """The UTC time that was kept; exact, whatever it is.
+
+    Raises:
+        DamagedCellError: It is none.
+    """
+    try:
+        return EPOCH + whole(value) * MICROSECOND
+    except OverflowError:
+        raise DamagedCellError("a time is beyond the calendar") from None
+
+
+def instant(value: object) -> datetime:
+    """The UTC time that was kept, for everything that counts with it.
+
+    Raises:
+        DamagedCellError: It is none, or years off.
+    """
+    if not EARLIEST_US <= whole(value) < LATEST_US:
+        raise DamagedCellError(f"a time is not between the years {FIRST_YEAR} and {LAST_YEAR}")
+    return from_microseconds(value)
+
+
+def whole(value: object) -> int:
+    """The whole number in a cell."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise DamagedCellError(f"a whole number is expected, not {type(value).__name__}")
+    return value
+
+
+def total(value: object) -> int:
+    """The sum of whole numbers; 0 of none. SQLite makes another number of it if one of them was none."""
+    if value is None:
+        return 0
+    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
+        return int(value)  # PostgreSQL
+    return whole(value)
+
+
+def number(value: object) -> float | None:
+    """The finite number in a cell; None if it is empty."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        raise DamagedCellError(f"a number is expected, not {type(value).__name__}")
+    return float(value)
+
+
+def text(value: object) -> str:
+    """The text in a cell."""
+    if not isinstance(value, str):
+        raise DamagedCellError(f"a text is expected, not {type(value).__name__}")
+    return value
 
 
 def to_nano(usd: Decimal) -> int | None:
@@ -240,6 +298,10 @@ def to_nano(usd: Decimal) -> int | None:
     return int((usd / NANO).to_integral_value(ROUND_HALF_EVEN))
 
 
-def from_nano(value: int) -> Decimal:
-    """The amount in US dollars."""
-    return value * NANO
+def from_nano(value: object) -> Decimal:
+    """The amount in US dollars.
+
+    Raises:
+        DamagedCellError: It is none.
+    """
+    return whole(value) * NANO

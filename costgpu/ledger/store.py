@@ -10,19 +10,30 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, Row, Table, func, select
+from sqlalchemy import URL, Connection, Engine, Row, Select, Table, func, select
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerTooNew
+from costgpu.files import parse_json
 from costgpu.ledger import dialect, failures, migrations, projections
 from costgpu.ledger.codec import to_json
-from costgpu.ledger.schema import closings, events, from_microseconds, outcomes, run_tags, runs, to_microseconds
+from costgpu.ledger.schema import (
+    DamagedCellError,
+    closings,
+    events,
+    from_microseconds,
+    outcomes,
+    run_tags,
+    runs,
+    text,
+    to_microseconds,
+)
 from costgpu.ledger.schema import migrations as steps
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.version import __version__
@@ -52,6 +63,7 @@ class Ledger:
         self._process = 0
         self._identity: tuple[int, int] | None = None
         self._current = False  # whether the tables are known to be those of this version
+        self.damage: dict[str, LedgerDamaged] = {}  # what was left out of answers, since it cannot be read
 
     @classmethod
     def open(cls, url: str | None = None, *, folder: Path | None = None) -> Self:
@@ -108,21 +120,41 @@ class Ledger:
             for some in dialect.batches(known):
                 query = select(*FACTS).where(events.c.run_id.in_(some))
                 for row in connection.execute(query.order_by(events.c.run_id, events.c.sequence)):
+                    if row.run_id not in found:
+                        raise DamagedCellError(f"an event of run {row.run_id!r} stands where those of another run do")
                     found[row.run_id].append(self._event(row))
 
         self.read(read, None)
         return {run_id: tuple(rows) for run_id, rows in found.items() if rows}
 
+    def readable(
+        self, rows: Iterable[Row[*tuple[Any, ...]]], convert: Callable[[Any], T], what: Callable[[Any], str]
+    ) -> Iterator[T]:
+        """Rows as values. One that is damaged is left out and kept in `damage`, so that it does not hide the others.
+
+        Args:
+            convert: Raises `DamagedCellError` for a damaged row.
+            what: Names a row.
+        """
+        for row in rows:
+            try:
+                yield convert(row)
+            except DamagedCellError as exc:
+                self.leave_out(what(row), str(exc))
+
+    def leave_out(self, what: str, why: str) -> None:
+        """Keeps in mind that an answer lacks something damaged."""
+        self.damage.setdefault(what, failures.damaged(self._place, f"{what} cannot be read: {why}"))
+
     def open_runs(self) -> tuple[str, ...]:
         """The runs without a CLOSED event, oldest first."""
         closed = select(closings.c.run).where(closings.c.run == runs.c.run).exists()
         query = select(runs.c.run_id).where(~closed).order_by(runs.c.run)
-        return self.read(lambda connection: tuple(connection.scalars(query)), ())
+        return self._ids(query)
 
     def recent_runs(self, limit: int = 50) -> tuple[str, ...]:
         """The newest runs, newest first."""
-        query = select(runs.c.run_id).order_by(runs.c.run.desc()).limit(limit)
-        return self.read(lambda connection: tuple(connection.scalars(query)), ())
+        return self._ids(select(runs.c.run_id).order_by(runs.c.run.desc()).limit(limit))
 
     def resolve(self, text: str) -> tuple[str, ...]:
         """The runs that a person means by the beginning of a run id or the name of a job, newest first.
@@ -134,8 +166,15 @@ class Ledger:
         after = text[:-1] + chr(min(ord(text[-1]) + 1, sys.maxunicode))
         begins = (runs.c.run_id >= text) & (runs.c.run_id < after) if _can_be_asked(after) else runs.c.run_id == text
         query = select(runs.c.run_id).where(begins | (runs.c.name == text)).order_by(runs.c.run.desc())
-        found = self.read(lambda connection: tuple(connection.scalars(query)), ())
+        found = self._ids(query)
         return (text,) if text in found else found
+
+    def _ids(self, query: Select[Any]) -> tuple[str, ...]:
+        def read(connection: Connection) -> tuple[str, ...]:
+            rows = connection.execute(query)
+            return tuple(self.readable(rows, lambda row: text(row.run_id), lambda _: "the id of a run"))
+
+        return self.read(read, ())
 
     def close(self) -> None:
         """Lets go of the file. A closed ledger opens again on its next use."""
@@ -187,10 +226,12 @@ class Ledger:
                 hint="pip install --upgrade costgpu",
             ) from exc
         try:
-            data = json.loads(row.data)
+            data = parse_json(text(row.data))
             at = from_microseconds(row.at_us)
-        except (ValueError, TypeError, OverflowError) as exc:
-            raise failures.damaged(self._place, f"event {row.sequence} of run {row.run_id} is not readable") from exc
+        except (ValueError, TypeError) as exc:
+            raise failures.damaged(
+                self._place, f"event {row.sequence} of run {row.run_id} is not readable: {exc}"
+            ) from exc
         if not isinstance(data, dict):
             raise failures.damaged(self._place, f"event {row.sequence} of run {row.run_id} is not an object")
         return RunEvent(run_id=row.run_id, sequence=row.sequence, at=at, kind=kind, data=data)

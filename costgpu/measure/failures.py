@@ -23,12 +23,16 @@ from costgpu.errors import (
 )
 from costgpu.measure.cuda_errors import only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.isolation.levels import Isolation
+from costgpu.measure.isolation.refusals import refused_write
 from costgpu.measure.probe.record import ProbeRecord, SeriesRecord
 from costgpu.measure.profile.profile_builder import trained_by_torch
 from costgpu.measure.profile.progress_series import usable
 from costgpu.measure.session import Outcome, Request
+from costgpu.units import format_size
 
 QUOTED_LINES, QUOTED_CHARS = 8, 200
+LINES_OF_PROGRAMS = 60  # among which a program says what it may not write; a traceback follows
 LEAST_OWN_SHARE = 0.25  # of a core: a script that computes less beside the programs that it starts only waits for them
 MOST_QUOTED = 3  # progress bars in one message
 # A script or a module that a Python runs, but for the tools that come with it; or a launcher.
@@ -36,12 +40,48 @@ _TRAINS_ELSEWHERE = re.compile(
     r"python[\d.]*(?:\s+-[a-zA-Z]\b)*\s+(?:\S+\.py\b|-m\s+(?!pip\b|venv\b|ensurepip\b))"
     r"|\b(?:torchrun|accelerate launch|deepspeed)\b"
 )
+_STARTS = re.compile(r"\b_execute_child\b|\bos\.exec|\bposix_spawn")  # what may not be executed is no write
+_AFTER_PROGRAMS = ("CalledProcessError", "FileNotFoundError")  # what ends a script when a program could not write
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
 
 
 def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
     """The error of a measurement that cannot be used; None for one that can."""
+    error = _explain(outcome, request, interpreter)
+    if error is not None and outcome.isolation is Isolation.WRITE_PROTECTED:
+        return _refused(outcome, request) or error
+    return error
+
+
+def _refused(outcome: Outcome, request: Request) -> ScriptError | None:
+    """The error of a script that a refused write has ended; None for one that ended in another way."""
+    record, said = outcome.record, _printed(outcome.log)[-LINES_OF_PROGRAMS:]
+    if record is not None and record["status"] == "crashed":
+        own = record["message"].splitlines()
+        said = [*said, *own] if record["kind"] in _AFTER_PROGRAMS else own
+        if _STARTS.search(record["trail"]) and record["kind"] != "CalledProcessError":
+            return None
+    elif outcome.returncode == 0 if record is None else record["status"] != "exited":
+        return None
+    return write_refused(request.name, said, request.workdir, outcome.scratch)
+
+
+def write_refused(name: str, said: Iterable[str], folder: Path, scratch: Path) -> WouldHarmFiles | None:
+    """The error of a program that a refused write has ended, by the lines that it printed; None if none tells of one."""
+    place = refused_write(said, folder, scratch.parent)
+    if not place:
+        return None
+    return WouldHarmFiles(
+        f"{name} ended because it may not write here while it is measured: {place}",
+        hint="On this machine only what Python code writes can be kept apart from your files. Measure on a copy, or where"
+        " namespaces are allowed (costgpu doctor); --isolation in-process lets other writes be real.",
+    )
+
+
+def _explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
     record, name = outcome.record, request.name
+    if outcome.too_large is not None:
+        return writes_too_much(name, outcome.too_large)
     if record is None:
         return _without_record(outcome, name)
     status = record["status"]
@@ -89,6 +129,14 @@ def _works_elsewhere(record: ProbeRecord, outcome: Outcome, name: str) -> Script
             hint=_where(record) + "Measure what one of them does: let the script call its function directly.",
         )
     return None
+
+
+def writes_too_much(name: str, limit_bytes: int) -> WouldHarmFiles:
+    """The error of a program that writes more than may be kept away from the user's files."""
+    return WouldHarmFiles(
+        f"{name} wrote more than {format_size(limit_bytes)} while it was measured, where its writes are kept for a while.",
+        hint="Make room where the cache is (costgpu doctor shows it), or let the script write less: fewer checkpoints.",
+    )
 
 
 def quote_last_lines(message: str, lines: Iterable[str]) -> str:
@@ -266,7 +314,7 @@ def _crashed(
             f"{name} is not Python that {interpreter.path} ({interpreter.version}) can compile: {message}",
             hint="Is it the right file, and the right --python?",
         )
-    if kind == "EOFError" and re.search(r"\binput\(|stdin|EOF when reading a line", trail):
+    if kind == "EOFError" and re.search(r"\binput\(|stdin|getpass|EOF when reading a line", trail):
         return WaitsForInput(
             f"{name} waits for input on stdin, and a measurement gives it none.",
             hint="Pass what it asks for as an argument, or give it a default.",
@@ -283,6 +331,6 @@ def _crashed(
         )
     asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
-        _with_tail(f"{name} crashed with {kind}: {message[:300]}.", outcome),
+        _with_tail(f"{name} crashed with {f'{kind}: {message[:300]}' if message else kind}.", outcome),
         hint=f"{asked if ran_on_fake_cuda(record) else ''}Its whole output is in {outcome.log}",
     )

@@ -7,7 +7,6 @@ from the CPU's vector units and clock, which `HostSpeed.how` says. The memory co
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import subprocess
@@ -19,6 +18,7 @@ from typing import Any
 import psutil
 
 from costgpu.errors import InterpreterError
+from costgpu.files import parse_json
 from costgpu.measure.interpreter import Interpreter, default_interpreter
 from costgpu.models.workload import Machine
 
@@ -134,7 +134,9 @@ def _run_json(command: list[str], limit_seconds: float, environment: dict[str, s
         check=True,
         stdin=subprocess.DEVNULL,
     )
-    found: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    found = parse_json(answer.stdout.splitlines()[-1])
+    if not isinstance(found, dict):
+        raise ValueError("it is no object")
     return found
 
 
@@ -144,7 +146,7 @@ def usable_cores() -> int:
     physical = psutil.cpu_count(logical=False) or logical
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else logical
     cores = max(1, min(physical, round(allowed * physical / logical)))
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, ArithmeticError):
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
         if quota != "max":
             cores = max(1, min(cores, int(quota) // int(period)))
@@ -175,7 +177,7 @@ def flops_per_cycle(info: str) -> float:
 
 def _cpu_info() -> str:
     try:
-        return Path("/proc/cpuinfo").read_text()
+        return Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
         return ""
 

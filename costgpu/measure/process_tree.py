@@ -7,13 +7,15 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 MARKER = "COSTGPU_MEASUREMENT"  # an environment variable of everything that a measured program starts
-KILL_ROUNDS, ROUND_SECONDS = 20, 0.5
+KILL_ROUNDS, ROUND_SECONDS, QUIET_SECONDS = 20, 0.5, 0.02
 SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 END_SIGNALS = (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
@@ -75,15 +77,43 @@ def end_everything(pid: int, marker: str, before: set[int]) -> int:
     """
     ended: set[int] = set()
     for _ in range(KILL_ROUNDS):
+        ended.update(_end_adopted({*before, pid}))
         living = _living(pid, marker, before)
         if not living:
             break
+        ended.update(process.pid for process in living)  # one may end with another, as all of a PID namespace do
         for process in living:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-                ended.add(process.pid)
         psutil.wait_procs([p for p in living if p.pid != pid], timeout=ROUND_SECONDS)
     return len(ended - {pid})
+
+
+def _end_adopted(others: set[int]) -> set[int]:
+    """Kills our children but for these, as fast as it can; returns them.
+
+    A process that forks and ends at once, again and again, is gone whenever a slow look has found it. But each of them
+    becomes our child (`adopting`), and those are told in one read.
+    """
+    ended: set[int] = set()
+    until, seen_at = time.monotonic() + ROUND_SECONDS, time.monotonic()
+    while time.monotonic() < min(until, seen_at + QUIET_SECONDS):
+        for pid in _children() - others:
+            seen_at = time.monotonic()
+            ended.add(pid)
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+    return ended
+
+
+def _children() -> set[int]:
+    """Process ids of our children, dead ones included; none where the system does not tell them (not Linux)."""
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for thread in Path("/proc/self/task").iterdir():
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
 
 
 def _living(pid: int, marker: str, before: set[int]) -> list[psutil.Process]:

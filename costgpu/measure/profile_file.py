@@ -5,10 +5,9 @@ Unknown keys are ignored (a newer costgpu may have written them); a missing or m
 
 from __future__ import annotations
 
-import contextlib
+import errno
 import json
 import os
-import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,21 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from costgpu.errors import ProfileError
+from costgpu.files import FileKind, read_json, write_whole
 from costgpu.models.workload import WorkloadProfile
 
 FORMAT = "costgpu.workload-profile"
 VERSION = 1
+LEAST, MOST = 1e-30, 1e30  # of every number but 0: products of some of them are finite
+_MORE_THAN_NOTHING = ("cores", "gemm_gflops", "copy_gbps")
+AGAIN = "Measure again: costgpu estimate SCRIPT --save profile.json"
+PROFILE = FileKind(
+    most_bytes=64 * 2**20,
+    error=ProfileError,
+    name="the profile",
+    hint=AGAIN,
+    write_hint="Choose another place with --save.",
+)
 
 
 def to_document(profile: WorkloadProfile) -> dict[str, Any]:
@@ -33,21 +43,21 @@ def save_profile(profile: WorkloadProfile, path: Path) -> None:
     Raises:
         ProfileError: The file cannot be written.
     """
-    part = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}")
-    try:
-        with part.open("x", encoding="utf-8") as file:
-            file.write(json.dumps(to_document(profile), indent=1) + "\n")
-        os.replace(part, path)  # noqa: PTH105 - the pair of calls is the point
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
-        raise ProfileError(
-            f"Cannot write the profile {path}: {error.strerror}.", hint="Choose another place with --save."
-        ) from error
+    text = json.dumps(to_document(profile), indent=1) + "\n"
+    write_whole(path, [text], PROFILE)
 
 
-def _refuse(word: str) -> float:
-    raise ValueError(f"{word} is not a number")
+def _out_of_range(document: Any) -> str:
+    """Where a number is that nobody can count with; empty if there is none."""
+    below: list[tuple[str, Any]] = [("", document)]
+    while below:
+        where, value = below.pop()
+        if isinstance(value, dict | list | tuple):
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            below += [(f"{where}.{key}", item) for key, item in items]
+        elif isinstance(value, int | float) and value and not LEAST <= abs(value) <= MOST:
+            return where.removeprefix(".")
+    return ""
 
 
 def load_profile(path: Path) -> WorkloadProfile:
@@ -56,15 +66,11 @@ def load_profile(path: Path) -> WorkloadProfile:
     Raises:
         ProfileError: Not readable, not JSON, not a profile, from a newer version, or damaged.
     """
-    again = "Measure again: costgpu estimate SCRIPT --save profile.json"
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse)
-    except OSError as error:
-        raise ProfileError(f"Cannot read the profile {path}: {error.strerror}.", hint=again) from error
-    except (ValueError, RecursionError) as error:
-        raise ProfileError(f"{path} is not JSON: {error}.", hint=again) from error
+    document = read_json(path, PROFILE)
+    if document is None and not path.exists():
+        raise PROFILE.unreadable(path, os.strerror(errno.ENOENT))
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise ProfileError(f"{path} is not a costgpu workload profile.", hint=again)
+        raise ProfileError(f"{path} is not a costgpu workload profile.", hint=AGAIN)
     version = document.get("version")
     if not isinstance(version, int) or version > VERSION or version < 1:
         raise ProfileError(
@@ -76,7 +82,12 @@ def load_profile(path: Path) -> WorkloadProfile:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise ProfileError(f"{path} is damaged at {where}: {first['msg']}.", hint=again) from error
+        raise ProfileError(f"{path} is damaged at {where}: {first['msg']}.", hint=AGAIN) from error
+    if where := _out_of_range(asdict(profile)):
+        raise ProfileError(f"{path} is damaged at {where}: no number that a measurement can give.", hint=AGAIN)
+    for name in _MORE_THAN_NOTHING:
+        if getattr(profile.machine, name) <= 0:
+            raise ProfileError(f"{path} is damaged at machine.{name}: every machine has some.", hint=AGAIN)
     if not profile.phases or any(phase.steps_observed < 1 for phase in profile.phases):
-        raise ProfileError(f"{path} is damaged: it has no measured training phase.", hint=again)
+        raise ProfileError(f"{path} is damaged: it has no measured training phase.", hint=AGAIN)
     return profile

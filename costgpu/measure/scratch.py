@@ -1,73 +1,107 @@
-"""The folder of one measurement: its logs, the files that were diverted into it, and the journal of both."""
+"""The folder of one measurement: its log, the layers of its copy-on-write world, and the journal of what was diverted."""
 
 from __future__ import annotations
 
 import contextlib
-import filecmp
 import json
-import re
-import shutil
-import tempfile
+import os
+import stat
 import time
 import uuid
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is left there is not the user's output
-TEMPORARY = re.compile(r"__autograph_generated_file[a-z0-9_]{8}\.py")  # TensorFlow removes them when Python ends
+from costgpu.measure.isolation.layers import KEEP_BYTES, Changes, read_changes, remove_layers
+
 KEEP_SECONDS = 6 * 3600.0
+MAX_READ_BYTES = 256 << 20  # of what a program may have written in the place of the probe's record
+MOST_NAME = 40  # characters of a script's name in that of a folder: file systems allow 255 bytes
 KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
 
 
-def new_scratch(cache: Path, name: str) -> Path:
-    """A folder of its own for one measurement; old ones are removed."""
-    root = cache / "measurements"
-    root.mkdir(parents=True, exist_ok=True)
-    old = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
-    old = [p for p in old if time.time() - p.stat().st_mtime > KEEP_SECONDS]  # a younger one may still be measuring
-    for folder in old[: max(0, len(old) - KEEP_SCRATCH + 1)]:
-        shutil.rmtree(folder, ignore_errors=True)
-    scratch = root / f"{time.strftime('%Y%m%d-%H%M%S')}-{name}-{uuid.uuid4().hex[:6]}"
-    scratch.mkdir(mode=0o700)
-    return scratch
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """Where it is, and what is in it."""
 
+    folder: Path
 
-def read_journal(scratch: Path) -> dict[str, list[str]]:
-    """Paths by what the file guard did with them: ``diverted``, ``created``, ``program``, ..."""
-    paths: dict[str, set[str]] = {}
-    for entry in _entries(scratch):
-        paths.setdefault(entry["kind"], set()).add(entry["path"])
-    return {kind: sorted(found) for kind, found in paths.items()}
+    @classmethod
+    def make(cls, cache: Path, name: str) -> Scratch:
+        """A folder of its own for one measurement; old ones are removed."""
+        root = cache / "measurements"
+        root.mkdir(parents=True, exist_ok=True)
+        old = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
+        old = [p for p in old if time.time() - p.stat().st_mtime > KEEP_SECONDS]  # a younger one may still be measuring
+        for folder in old[: max(0, len(old) - KEEP_SCRATCH + 1)]:
+            remove_layers(folder)
+        folder = root / f"{time.strftime('%Y%m%d-%H%M%S')}-{name[:MOST_NAME]}-{uuid.uuid4().hex[:6]}"
+        folder.mkdir(mode=0o700)
+        scratch = cls(folder)
+        scratch.open.mkdir()
+        return scratch
 
+    @property
+    def open(self) -> Path:
+        """What a measured program really writes; what is beside it is out of its reach."""
+        return self.folder / "open"
 
-def _entries(scratch: Path) -> list[dict[str, str]]:
-    entries = []
-    with contextlib.suppress(OSError):
-        for line in (scratch / "journal.jsonl").read_text().splitlines():
-            with contextlib.suppress(ValueError):
-                entries.append(json.loads(line))
-    return entries
+    @property
+    def stepping(self) -> bool:
+        """Whether the probe has seen a step."""
+        return os.path.lexists(self.open / "stepping")
 
+    @property
+    def log(self) -> Path:
+        """The program's own output."""
+        return self.folder / "output.log"
 
-def left_behind(path: Path, scratch: Path) -> bool:
-    """Whether a file that the script made is still there; TensorFlow's temporary ones are removed."""
-    if not path.is_file() or scratch in path.parents or SHARED_MEMORY in path.parents:
-        return False
-    if path.parent == Path(tempfile.gettempdir()).resolve() and TEMPORARY.fullmatch(path.name):
-        with contextlib.suppress(OSError):
-            path.unlink()
-    return path.exists()
+    def close(self, layers: Path | None) -> Changes:
+        """What the program changed; removes what is not worth keeping. Without layers, the journal tells."""
+        if layers is None:
+            files = self.open / "files"
+            diverted = sorted(path for path in set(self._journal("diverted")) if os.path.lexists(f"{files}{path}"))
+            return Changes(
+                changed=[path for path in diverted if os.path.lexists(path)],
+                created=[path for path in diverted if not os.path.lexists(path)],
+                removed=sorted(set(self._journal("removed")) - set(diverted)),
+                folder=files,
+            )
+        changes = read_changes(layers)
+        if changes.written_bytes > KEEP_BYTES or layers.parent != self.folder:
+            remove_layers(layers)
+            return replace(changes, folder=None)
+        remove_layers(layers / "work")
+        return changes
 
+    def programs(self) -> list[str]:
+        """Command lines of the programs that it started."""
+        return sorted(set(self._journal("program")))
 
-def restore(scratch: Path) -> list[str]:
-    """Puts back files that were changed past the guard, and returns their paths."""
-    restored = []
-    for entry in _entries(scratch):
-        if entry["kind"] != "backup":
-            continue
-        path, backup = Path(entry["path"]), Path(entry["other"])
-        if not backup.exists() or (path.exists() and filecmp.cmp(path, backup, shallow=False)):
-            continue
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(backup, path)
-        restored.append(str(path))
-    return restored
+    def read_result(self) -> object:
+        """What the probe has written at its end, as it is; None if that is nothing, or no JSON."""
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(self._read("result.json"))
+        return None
+
+    def _journal(self, kind: str) -> list[str]:
+        """Paths, or texts, that the probe has noted; what a program has written over is left out."""
+        found = []
+        for line in self._read("journal.jsonl").splitlines():
+            with contextlib.suppress(ValueError, RecursionError):
+                entry = json.loads(line)
+                if isinstance(entry, dict) and entry.get("kind") == kind and isinstance(entry.get("path"), str):
+                    found.append(entry["path"])
+        return found
+
+    def _read(self, name: str) -> str:
+        """A file that a measured program may have replaced by anything; empty if it is none, or endless."""
+        try:
+            descriptor = os.open(self.open / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            return ""
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            return ""
+        with os.fdopen(descriptor, "rb") as file:
+            data = file.read(MAX_READ_BYTES + 1)
+        return data.decode("utf-8", "replace") if len(data) <= MAX_READ_BYTES else ""

@@ -12,9 +12,11 @@ from costgpu.measure.cuda_errors import only_on_a_gpu, wants_launcher
 from costgpu.measure.failures import explain
 from costgpu.measure.host_info import measure_host, measure_host_with_torch
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.isolation.levels import isolation_notes
 from costgpu.measure.launcher import processes_note
 from costgpu.measure.probe.record import ProbeRecord
 from costgpu.measure.profile.profile_builder import build_profile, trained_by_torch
+from costgpu.measure.read_record import check_record
 from costgpu.measure.session import Outcome, Request, run_probe
 from costgpu.measure.workload_key import workload_key
 from costgpu.models.workload import WorkloadProfile
@@ -55,7 +57,9 @@ def measure_script(
         version=__version__,
     )
     notes = [note for note in (request.launch.note if request.launch else "", _processes_note(record)) if note]
-    return replace(profile, workload=key, notes=[*profile.notes, *notes[:1]]), outcome
+    return replace(
+        profile, workload=key, notes=[*profile.notes, *notes[:1], *isolation_notes(outcome.isolation)]
+    ), outcome
 
 
 def _processes_note(record: ProbeRecord) -> str:
@@ -72,6 +76,8 @@ def _run_until_measured(
     options: dict[str, bool] = {}
     while True:
         outcome = run_probe(request, interpreter, cache, progress, **options)
+        if outcome.record is not None:
+            check_record(outcome.record)
         option = _missing_option(outcome, request, interpreter)
         if option is None or option[0] in options:
             return outcome

@@ -1,4 +1,4 @@
-"""One measurement: start the probe, wait, end everything that it started, and put back what must be put back."""
+"""One measurement: start the probe out of reach of the user's files, wait, and end everything that it started."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import cast
 
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.isolation.layers import Changes, SizeLimit
+from costgpu.measure.isolation.levels import Isolation
+from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
-from costgpu.measure.scratch import left_behind, new_scratch, read_journal, restore
+from costgpu.measure.scratch import Scratch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
@@ -58,6 +61,7 @@ class Request:
     start_limit_seconds: float = START_LIMIT_SECONDS  # to reach the first step
     steps: int | None = None  # stop after so many timed steps; None for the time limit
     launch: Launch | None = None  # how a launcher would start it; None for plain Python
+    isolation: Isolation | None = None  # the only level to measure at; None for the strongest that this machine gives
 
     @property
     def python(self) -> str | None:
@@ -79,11 +83,10 @@ class Outcome:
     timed_out: bool  # we had to end it
     log: Path  # the script's own output
     probe: Path  # the probe that ran
-    scratch: Path  # where diverted files are
-    restored: list[str] = field(default_factory=list)  # files that were changed past the guard and have been put back
-    # Files whose new content is in `scratch`; the originals are as they were.
-    diverted: list[str] = field(default_factory=list)
-    created: list[str] = field(default_factory=list)  # new files that the script left
+    scratch: Path  # the measurement's own folder
+    isolation: Isolation  # what kept the user's files as they are
+    changes: Changes = field(default_factory=Changes)  # what the script did to files; the real ones are as they were
+    too_large: int | None = None  # bytes that it may write, if it was ended because it wrote more
     programs: list[str] = field(default_factory=list)  # other programs that it started
     survivors: int = 0  # processes of it that had to be ended
 
@@ -108,10 +111,12 @@ def run_probe(
         launched: With the environment of the only process that torchrun has started.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C (or SIGTERM, SIGHUP); everything has been ended and put back before.
+        KeyboardInterrupt: Ctrl-C (or SIGTERM, SIGHUP); everything has been ended before.
+        ConfigError: This machine does not give the isolation that is asked for.
     """
-    scratch = new_scratch(cache.absolute(), request.name)
-    log, config, result = scratch / "output.log", scratch / "config.json", scratch / "result.json"
+    scratch = Scratch.make(cache.absolute(), request.name)
+    folder = scratch.folder
+    log, config, result = scratch.log, folder / "config.json", scratch.open / "result.json"
     settings = ProbeConfig(
         script=str(request.script) if request.script else None,
         module=request.module,
@@ -121,33 +126,41 @@ def run_probe(
         start_limit=request.start_limit_seconds,
         steps=request.steps,
         result=str(result),
-        scratch=str(scratch),
+        scratch=str(scratch.open),
+        divert=False,
         saved_hooks=saved_hooks,
         fake_cuda=fake_cuda,
     )
-    config.write_text(json.dumps(settings))
-    before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(scratch / "probe.pyz")
+
+    def prepare(level: Isolation) -> None:
+        config.write_text(json.dumps({**settings, "divert": level is not Isolation.COPY_ON_WRITE}))
+
+    before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(folder / "probe.pyz")
     launch = request.launch
     environment = {**(LAUNCHED if launched or (launch and launch.ranked) else {}), **child_environment(marker)}
     if launch is not None:
         environment.update(launch.environment)
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS
-    start, timed_out, survivors = time.monotonic(), False, 0
+    timed_out = too_large = False
     with log.open("wb") as output, interruptible(), adopting():
-        child = subprocess.Popen(
+        started = start_isolated(
             [interpreter.path, str(probe), "run", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            cwd=request.workdir,
-            start_new_session=True,
+            folder=request.workdir,
+            environment=environment,
+            output=output.fileno(),
+            scratch=scratch,
+            named=request.arguments,
+            wanted=request.isolation,
+            prepare=prepare,
         )
+        child, start = started.process, time.monotonic()
+        size = SizeLimit(folder, *started.elsewhere(folder))
         try:
             while child.poll() is None:
-                elapsed, stepping = time.monotonic() - start, (scratch / "stepping").exists()
-                if elapsed > (limit if stepping else request.start_limit_seconds + GRACE_SECONDS):
-                    timed_out = True
+                elapsed, stepping = time.monotonic() - start, scratch.stepping
+                timed_out = elapsed > (limit if stepping else request.start_limit_seconds + GRACE_SECONDS)
+                too_large = size.exceeded()
+                if timed_out or too_large:
                     break
                 progress(elapsed, stepping)
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -156,19 +169,18 @@ def run_probe(
             with uninterrupted():
                 survivors = end_everything(child.pid, marker, before)
                 child.wait()
-                restored = restore(scratch)
-    journal = read_journal(scratch)
+                changes = scratch.close(started.layers)
     return Outcome(
-        record=_read_record(result),
+        record=_record(scratch.read_result()),
         returncode=child.returncode,
         timed_out=timed_out,
         log=log,
         probe=probe,
-        scratch=scratch,
-        restored=restored,
-        diverted=journal.get("diverted", []),
-        created=[path for path in journal.get("created", []) if left_behind(Path(path), scratch)],
-        programs=journal.get("program", []),
+        scratch=folder,
+        isolation=started.isolation,
+        changes=changes,
+        too_large=size.limit_bytes if too_large else None,
+        programs=scratch.programs(),
         survivors=survivors,
     )
 
@@ -182,9 +194,5 @@ def _pack_probe(target: Path) -> Path:
     return target
 
 
-def _read_record(path: Path) -> ProbeRecord | None:
-    try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return cast("ProbeRecord", record) if isinstance(record, dict) else None
+def _record(written: object) -> ProbeRecord | None:
+    return cast("ProbeRecord", written) if isinstance(written, dict) else None

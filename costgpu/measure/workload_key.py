@@ -74,7 +74,7 @@ def _add(digest: hashlib._Hash, part: bytes) -> None:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _content(path: Path) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Mapping
 
@@ -10,15 +11,16 @@ from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobPhase, JobStatus
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers.base import Provider
+from costgpu.runner.drive.collect import bring_unrecorded_home
 from costgpu.runner.drive.context import Detached, RunContext, Services
 from costgpu.runner.drive.loop import Driver
+from costgpu.runner.drive.provision import create_request, record_instance
 from costgpu.runner.find_run import RunStore, load_run
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.machine.keys import load_keys
 from costgpu.runner.state.journal import EventStore, RunJournal
 from costgpu.runner.state.lock import is_driven, lock_run
 from costgpu.runner.state.observer import NullObserver, Observer
-from costgpu.runner.state.states import IllegalEvent
 
 
 def adopt(
@@ -76,9 +78,9 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
     done: list[str] = []
     for run_id in ledger.open_runs():
         folder = services.folder / run_id
-        if not folder.exists() or is_driven(folder):
-            continue
         try:
+            if not folder.exists() or is_driven(folder):
+                continue
             view = load_run(ledger, run_id)
             with lock_run(folder):
                 driver = adopt(view, ledger, services, observer, None)
@@ -86,7 +88,7 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
                     driver.drive()
                 if driver.view.state is RunState.CLOSED:
                     done.append(run_id)
-        except (RunBusy, Detached, IllegalEvent):
+        except (RunBusy, Detached):
             continue
         except CostGpuError as error:
             observer.note(f"Run {run_id}: {error.message}")
@@ -98,10 +100,8 @@ def _take_over(driver: Driver) -> bool:
     context, view = driver.context, driver.view
     if view.state is RunState.CLOSED:
         return False  # another process was quicker
-    if view.state is RunState.SYNCING and (started := _job_started(context)) is not False:
-        if started is None:
-            return _is_gone(context)
-        context.journal.add(EventKind.STARTED)
+    if catch_up(context) is None and driver.view.state is RunState.SYNCING:
+        return _is_gone(context)
     if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
         driver.give_up(EndReason.UNCLAIMED)
         return True
@@ -110,14 +110,34 @@ def _take_over(driver: Driver) -> bool:
     return driver.view.state in (RunState.TERMINATING, RunState.COLLECTING) or _job_over(context)
 
 
-def _job_started(context: RunContext) -> bool | None:
-    """Whether the client that was killed has started the job; None if the machine does not say."""
+def catch_up(context: RunContext) -> bool | None:
+    """Learns from the machine how far a client had come that was killed, or could not write: to its machine, or its job.
+
+    The job's start is recorded. If the run is recorded as ending, that is too late, and what it has made comes home.
+
+    Returns:
+        Whether the job has started; None if the machine does not say.
+    """
+    if context.view.state is RunState.PROVISIONING:
+        with contextlib.suppress(CostGpuError):
+            if found := context.provider().find(create_request(context.view, context.keys())):
+                record_instance(context, found)
+    before = context.view.state
+    if before is RunState.TERMINATING and context.view.started_at is None and context.view.confirmed_at is None:
+        bring_unrecorded_home(context)
+    if before not in (RunState.BOOTING, RunState.SYNCING):
+        return context.view.started_at is not None
     try:
-        return context.connection().status().phase is not JobPhase.WAITING
+        started = context.connection().status().phase is not JobPhase.WAITING
     except MachineUnusable:
         return False  # not even the agent is there
     except CostGpuError:
         return None
+    if started:
+        if before is RunState.BOOTING:
+            context.journal.add(EventKind.REACHED)
+        context.journal.add(EventKind.STARTED)
+    return started
 
 
 def _job_over(context: RunContext) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError, TerminationUnconfirmed
@@ -64,6 +64,9 @@ def wait_until_terminated(
         TerminationUnconfirmed: It does not say so.
     """
     started, wait, last = clock.monotonic(), 0.25, "nothing"
+    # monotonic: the clock may be set meanwhile, and may have been set back before
+    since = max(0.0, (clock.now() - known_since).total_seconds())
+    unproven_until = started + VISIBLE_SECONDS - since
     while True:
         try:
             instance = retry_provider_call(clock, lambda: provider.describe(ref), limit_seconds=CONFIRM_SECONDS)
@@ -73,7 +76,7 @@ def wait_until_terminated(
                 hint=f"Look, and end it by hand if it is there: {_by_hand(provider, ref)}",
             ) from error
         if instance is None:
-            if clock.now() - known_since > timedelta(seconds=VISIBLE_SECONDS):
+            if clock.monotonic() > unproven_until:
                 return None
             last = "unknown"
         elif not instance.state.alive:

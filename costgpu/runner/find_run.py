@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from costgpu.errors import ConfigError, CostGpuError, LedgerError, ProviderError, RunNotFound
+from costgpu.errors import (
+    ConfigError,
+    CostGpuError,
+    LedgerError,
+    ProviderError,
+    RunNotFound,
+)
 from costgpu.models.instance import Instance
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
@@ -57,16 +63,17 @@ def resolve_run(
 
     Raises:
         RunNotFound: Nobody knows it, or several are meant.
+        LedgerError, ConfigError: No machine bears its tag, and the ledger cannot be read.
     """
     if not text.strip():
         raise RunNotFound("Which run?", hint=HINT)
-    hint = HINT
+    unread: CostGpuError | None = None
     try:
         if (view := _in_ledger(text, ledger)) is not None:
             return view
     except (ConfigError, LedgerError) as error:
-        hint = f"The ledger cannot be read ({error.message}). {HINT}"
-    instance = _by_tag(text, providers(), owner, hint)
+        unread = error
+    instance = _by_tag(text, providers(), owner, unread)
     with contextlib.suppress(CostGpuError):
         return load_run(ledger, instance.run_id)
     return TaggedInstance(instance=instance)
@@ -84,7 +91,9 @@ def _in_ledger(text: str, ledger: RunStore) -> RunView | None:
     return meant[0] if meant else None
 
 
-def _by_tag(text: str, providers: Sequence[Provider], owner: Callable[[], str], hint: str) -> Instance:
+def _by_tag(
+    text: str, providers: Sequence[Provider], owner: Callable[[], str], unread: CostGpuError | None
+) -> Instance:
     not_asked: dict[str, str] = {}
     like = [i for p in providers for i in _owned(p, not_asked) if i.state.alive and _is_meant(text, i)]
     mine = owner() if like else ""
@@ -99,10 +108,13 @@ def _by_tag(text: str, providers: Sequence[Provider], owner: Callable[[], str], 
         raise RunNotFound(
             f"{text!r} is no run of {mine}; others have {some}.", hint="Give the whole run id, or the instance id."
         )
-    if not_asked:
-        reasons = "; ".join(f"{where}: {why}" for where, why in list(not_asked.items())[:3])
-        raise RunNotFound(f"No run {text!r} was found, but not everybody could be asked ({reasons}).", hint=hint)
-    raise RunNotFound(f"There is no run {text!r}.", hint=hint)
+    reasons = "; ".join(f"{where}: {why}" for where, why in list(not_asked.items())[:3])
+    if unread is not None:
+        others = f", but not everybody could be asked ({reasons})" if reasons else ""
+        raise type(unread)(f"{unread.message} No machine bears the tag of a run {text!r}{others}.", hint=unread.hint)
+    if reasons:
+        raise RunNotFound(f"No run {text!r} was found, but not everybody could be asked ({reasons}).", hint=HINT)
+    raise RunNotFound(f"There is no run {text!r}.", hint=HINT)
 
 
 def _is_meant(text: str, instance: Instance) -> bool:
@@ -137,15 +149,16 @@ class ExpectedMachine(NamedTuple):
 def expected_machine(events: Iterable[RunEvent]) -> ExpectedMachine | None:
     """Where a run may have a machine: also one whose create call was never answered. None: it certainly has none."""
     found: ExpectedMachine | None = None
-    identity: Mapping[str, str] = {}
-    options: Sequence[Mapping[str, Mapping[str, str]]] = ()
+    identity: Mapping[str, Any] = {}
+    options: Any = ()
     for event in events:
         data = event.data
         if event.kind is EventKind.INTENDED:
-            identity, options = data.get("identity") or {}, data.get("options") or ()
+            identity, options = _mapping(data.get("identity")), data.get("options")
         elif event.kind is EventKind.ATTEMPTED:
             number = data.get("option", 0)  # rows of older versions have no offer
-            offer = data.get("offer") or (options[number].get("offer", {}) if number < len(options) else {})
+            known = isinstance(options, list | tuple) and isinstance(number, int) and 0 <= number < len(options)
+            offer = _mapping(data.get("offer") or (_mapping(options[number]).get("offer") if known else None))
             name = str(offer.get("provider", ""))
             own = identity.get("account", "") if identity.get("provider") == name else ""
             found = ExpectedMachine(name, str(offer.get("region", "")), str(data.get("account") or own))
@@ -156,3 +169,7 @@ def expected_machine(events: Iterable[RunEvent]) -> ExpectedMachine | None:
         elif event.kind in (EventKind.REFUSED, EventKind.CONFIRMED):
             found = None
     return found
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

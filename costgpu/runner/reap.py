@@ -6,6 +6,7 @@ damaged. In doubt a thing is left where it is: a machine ends at its lease anywa
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from costgpu.errors import CostGpuError, LedgerError, ProviderError
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.models.run import RunState, RunView
-from costgpu.providers.base import OwnedResources, Provider
+from costgpu.providers.base import OwnedResources, Provider, TimeSource
 from costgpu.runner.end_instance import clean_up, request_termination, wait_until_terminated
 from costgpu.runner.timeouts import CLEAN_UP_SECONDS
 
@@ -59,6 +60,22 @@ def label_form(owner: str) -> str:
     return re.sub(r"[^a-z0-9_-]+", "-", owner.lower())[:63]
 
 
+def agreed_now(provider: Provider, clock: Clock) -> tuple[datetime, float]:
+    """The time by which a provider's things may be ended, and how many seconds this computer's clock is ahead of it.
+
+    Of this computer's clock and the provider's the one that is behind: a lease is over when both say so. A wrong clock
+    may leave something where it is, and never ends what is wanted. A provider that does not tell the time is no clock.
+    """
+    here = clock.now()
+    there: datetime | None = None
+    if isinstance(provider, TimeSource):
+        with contextlib.suppress(ProviderError):
+            there = provider.time_now()
+    if there is None:
+        return here, 0.0
+    return min(here, there), (here - there).total_seconds()
+
+
 def find_orphans(
     providers: Sequence[Provider],
     regions: Sequence[str] | None,
@@ -72,7 +89,8 @@ def find_orphans(
 
     Args:
         regions: None for all.
-        now: Leases are held against it.
+        now: Leases are held against it where the provider does not tell the time itself: a clock here that is wrong
+            must neither end what is in order nor keep what is not.
         run: Run id -> view, None if the ledger does not know it. Its `LedgerError` is ignored: tags are enough.
         prices: USD per hour of machines that run, disk and address not included, as far as they are known.
     """
@@ -85,7 +103,8 @@ def find_orphans(
             continue
         for region, why in owned.unreachable:
             found.unreachable[f"{provider.name}/{region}"] = why
-        _instances(found, owned, now, run, only, prices)
+        there = owned.told_at or now
+        _instances(found, owned, there, run, only, prices)
         wanted = {item.run_id for item in found.kept if item.ref.provider == provider.name}
         doubtful: list[OrphanedResource] = []
         for leftover in owned.leftovers:
@@ -93,7 +112,7 @@ def find_orphans(
             told = replace(leftover, owner=(view.owner if view else "") or leftover.owner)
             if leftover.run_id in wanted or not only.fits(told.created_at, told.lease_until, told.owner):
                 continue
-            verdict = _is_left(told, view, now)
+            verdict = _is_left(told, view, there)
             if verdict:
                 found.leftovers.append(told)
             elif verdict is None:

@@ -1,11 +1,13 @@
 """What has been spent and what may still be: closed runs, open ones, and machines that the ledger does not know.
 
 Everything is asked once for all budgets. What cannot be asked or read is named, and the rest is counted: a figure that
-lacks something says that it is a lower bound. Nothing here changes a run or a machine.
+lacks something says that it is a lower bound. Nothing here changes a run or a machine. It is a little longer than the
+rule for files: the three kinds are counted in one pass.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,14 +22,15 @@ from costgpu.ledger.records.budget_rules import Budget, BudgetState, bounds, clo
 from costgpu.ledger.records.budget_store import newest_entry
 from costgpu.ledger.records.unrecorded_machines import Sighting
 from costgpu.ledger.store import Ledger
+from costgpu.models.diagnostics import SKEW_FAILS
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.run import RunState, RunView
+from costgpu.providers.base import TimeSource
+from costgpu.runner.load_runs import load_runs
 from costgpu.runner.machine_cost import ZERO, Machine
-from costgpu.runner.state.states import replay
 from costgpu.runner.timeouts import POWER_OFF_SECONDS, VISIBLE_SECONDS
 
 if TYPE_CHECKING:
-    from costgpu.models.run import RunEvent
     from costgpu.providers.base import OwnedResources, Provider
 
 LOCAL = "local"
@@ -216,9 +219,28 @@ def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
             live.not_asked[provider.name] = error.message
             continue
         live.asked[provider.name] = provider
+        _compare_clocks(provider, spending)
         live.instances += [instance for instance in owned.instances if instance.run_id]
         live.not_asked.update({f"{provider.name}/{region}": why for region, why in owned.unreachable})
     return live
+
+
+def _compare_clocks(provider: Provider, spending: Spending) -> None:
+    """A clock that is minutes from a provider's own may not decide who is told, and what is ended."""
+    there = None
+    if isinstance(provider, TimeSource):
+        with contextlib.suppress(ProviderError):
+            there = provider.time_now()
+    if there is None or spending.clock_off or abs((spending.at - there).total_seconds()) <= SKEW_FAILS:
+        return
+    spending.problems.append(
+        BudgetError(
+            f"The clock of this computer says {spending.at:%Y-%m-%d %H:%M} UTC, and that of {provider.name} "
+            f"{there:%Y-%m-%d %H:%M}: nothing is recorded, told or enforced.",
+            hint="Set the clock.",
+        )
+    )
+    spending.clock_off, spending.at = True, there
 
 
 def _read_closed(ledger: Ledger, budgets: Iterable[Budget], spending: Spending) -> list[datetime]:
@@ -237,21 +259,12 @@ def _read_closed(ledger: Ledger, budgets: Iterable[Budget], spending: Spending) 
 def _open_views(ledger: Ledger, spending: Spending) -> list[RunView]:
     """The open runs; one that cannot be read does not hide the others."""
     try:
-        ids = ledger.open_runs()
+        views, damaged = load_runs(ledger, ledger.open_runs())
     except LedgerError as error:
         _add_problem(spending, error)
         return []
-    try:
-        all_events: Mapping[str, Sequence[RunEvent]] = ledger.events_of(ids)
-    except LedgerError:
-        all_events = {}
-    views = []
-    for run_id in ids:
-        try:
-            views.append(replay(all_events.get(run_id) or ledger.events(run_id)))
-        except (CostGpuError, LookupError, ValueError, TypeError) as error:
-            words = error.message if isinstance(error, CostGpuError) else "its events make no sense."
-            _add_problem(spending, LedgerError(f"Run {run_id} is open and is not counted: {words}"))
+    for run_id, problem in damaged.items():
+        _add_problem(spending, LedgerError(f"Run {run_id} is open and is not counted: {problem.message}"))
     return views
 
 

@@ -19,6 +19,7 @@ EARLY_SECONDS = 30.0  # so long before its deadline a machine may switch itself 
 # What a machine may take
 BOOT_SECONDS = 600.0  # from the id to an answer over SSH
 HOST_KEY_SECONDS = 45.0  # until its boot script has run, a machine can show the key of its image
+ASK_SECONDS = 30.0  # until a machine that does not answer is ended without its job having been asked to end
 RECONNECT_SECONDS = 600.0  # without a connection before the job has started, or while its outputs come home
 
 # Polling
@@ -26,6 +27,7 @@ QUICK_SECONDS = 15.0  # a booting machine is looked at often at first
 QUICK_POLL_SECONDS = 0.25
 POLL_SECONDS = 1.0
 RECONNECT_POLL_SECONDS = 2.0
+LEASE_CHECK_SECONDS = 60.0  # between two questions to the provider whether a lease is over that the clock here calls so
 FIND_POLL_SECONDS = 3.0  # while looking for the machine of an unanswered create call
 
 

@@ -168,6 +168,8 @@ class AppContext:
 
     def __exit__(self, *_: object) -> None:
         if "ledger" in self.__dict__:
+            for error in getattr(self.ledger, "damage", {}).values():
+                self.reporter.note(error.message, error.hint)
             self.ledger.close()
 
     def _allow_from(self, name: str) -> str:
@@ -194,6 +196,7 @@ class _UnknownLedger:
 
     def __init__(self, error: CostGpuError) -> None:
         self._error = error
+        self.damage: dict[str, CostGpuError] = {}
 
     def __getattr__(self, name: str) -> NoReturn:
         raise self._error

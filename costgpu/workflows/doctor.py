@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import platformdirs
+
 from costgpu.config import config_file, data_folder, ledger_url
 from costgpu.config.paths import data_path
 from costgpu.config.settings_files import PREFIX, user_file
@@ -153,6 +155,7 @@ def own_checks(context: AppContext) -> Sequence[Check]:
     done = Examination()
     done.add("python", _python)
     done.add("settings", lambda: _settings(context))
+    done.add("isolation", _isolation)
     done.add("data folder", _data_folder)
     done.add("ledger", _ledger)
     done.add("alerts", _alerts)
@@ -163,6 +166,23 @@ def own_checks(context: AppContext) -> Sequence[Check]:
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     return ok("python", f"{version}, costgpu {__version__}")
+
+
+def _isolation() -> Check:
+    """How far the user's files are out of reach of the programs that `costgpu estimate` measures."""
+    from costgpu.measure.isolation.levels import MEANINGS, Isolation
+    from costgpu.measure.isolation.start import examine_isolation
+
+    cache = platformdirs.user_cache_path("costgpu")
+    try:
+        level, refused = examine_isolation(cache)
+    except OSError as error:
+        raise ConfigError(f"{cache} may not be written: {error.strerror}.", hint="Set XDG_CACHE_HOME.") from error
+    detail = f"{level}. {MEANINGS[level]}"
+    if level is not Isolation.IN_PROCESS:
+        return ok("isolation", detail, "; ".join(f"Not {stronger}: {why}" for stronger, why in refused.items()))
+    why = "; ".join(f"{stronger}: {reason}" for stronger, reason in refused.items())
+    return warning("isolation", detail, f"Measure where user namespaces or Landlock are allowed ({why}).")
 
 
 def _settings(context: AppContext) -> Check:

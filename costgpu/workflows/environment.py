@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from costgpu.errors import UsageError
+from costgpu.files import FileKind, read_text
 from costgpu.models.job import JobSpec
+
+ENV_FILE = FileKind(most_bytes=2**20, error=UsageError, name="--env-file", hint="")
 
 
 def job_environment(names: Sequence[str], env_file: str | None) -> dict[str, str]:
@@ -23,12 +27,10 @@ def job_environment(names: Sequence[str], env_file: str | None) -> dict[str, str
     """
     found: dict[str, str] = {}
     if env_file is not None:
-        try:
-            lines = Path(env_file).read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            raise UsageError(f"--env-file {env_file} cannot be read: {why}.") from error
-        for number, line in enumerate(lines, 1):
+        content = read_text(Path(env_file), ENV_FILE)
+        if content is None:
+            raise ENV_FILE.unreadable(Path(env_file), os.strerror(errno.ENOENT))
+        for number, line in enumerate(content.split("\n"), 1):
             text = line.strip().removeprefix("export ").strip()
             if not text or text.startswith("#"):
                 continue
@@ -41,11 +43,12 @@ def job_environment(names: Sequence[str], env_file: str | None) -> dict[str, str
             found[_variable(key.strip())] = _value(key, value)
     for name in names:
         key, sign, value = name.partition("=")
+        _variable(key)
         if not sign:
             if key not in os.environ:
                 raise UsageError(f"-e {key}: there is no such variable here.", hint=f"Give a value: -e {key}=...")
             value = os.environ[key]
-        found[_variable(key)] = _value(key, value)
+        found[key] = _value(key, value)
     return found
 
 

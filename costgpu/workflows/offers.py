@@ -10,7 +10,7 @@ from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
 from costgpu.pricing.catalog import Catalog
-from costgpu.pricing.hardware import accelerators, cpus
+from costgpu.pricing.hardware import accelerator, cpu
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
@@ -43,7 +43,7 @@ def offer_query(
         memory=None if memory is None else parse_range(gib, what="--memory"),
         infra=(infra,) if isinstance(infra, str) else tuple(infra),
         purchase_options=PURCHASE_OPTIONS[spot],
-        max_price_usd_per_hour=None if max_price is None else parse_usd(str(max_price)),
+        max_price_usd_per_hour=None if max_price is None else parse_usd(str(max_price), "--max-price"),
         sort=SortKey(sort.lower()),
     )
 
@@ -52,7 +52,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
     """Offers with the accelerators that were asked for, and the CPUs to compare them with."""
     catalog = Catalog.current(reporter.note)
     options = PURCHASE_OPTIONS[spot]
-    wanted = parse_accelerator(gpus) if gpus else None
+    wanted = None if gpus is None else parse_accelerator(gpus)
     found = list(catalog.query(OfferQuery(accelerator=wanted, infra=infra, purchase_options=options)))
     if wanted is not None and not wanted.none:
         without = AcceleratorRequest(none=True)
@@ -63,13 +63,12 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
         for o in catalog.offers
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
-    gpu_specs, cpu_specs = accelerators(), cpus()
     costs = {name: registry.costs(name) for name in {offer.provider for offer in found}}
     return [
         Candidate(
             offer=offer,
-            cpu=cpu_specs[offer.provider, offer.family],
-            accelerator=gpu_specs[offer.accelerator.name] if offer.accelerator else None,
+            cpu=cpu(offer.provider, offer.family),
+            accelerator=accelerator(offer.accelerator.name) if offer.accelerator else None,
             on_demand_usd_per_hour=on_demand.get((offer.provider, offer.region, offer.instance_type)),
             costs=costs[offer.provider],
         )

@@ -7,10 +7,26 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from costgpu.errors import UsageError
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     Request = TypeVar("Request", bound=DataclassInstance)
+
+MAY_BE_EMPTY = frozenset({"--setup"})  # no set-up at all
+
+
+def refuse_empty(option: str) -> None:
+    """Refuses an option with an empty value: what it limits would not be limited.
+
+    Raises:
+        UsageError: Unless nothing is a value of this option.
+    """
+    if option not in MAY_BE_EMPTY:
+        raise UsageError(
+            f"{option} is empty.", hint="Give it a value, or leave it out; a variable of the shell may not be set."
+        )
 
 
 def request_of(kind: type[Request], arguments: Mapping[str, Any], **more: Any) -> Request:
@@ -23,6 +39,9 @@ def request_of(kind: type[Request], arguments: Mapping[str, Any], **more: Any) -
         more: Those that have another name there.
     """
     given = {**arguments, **more}
+    for field in fields(kind):
+        if given.get(field.name) == "":
+            refuse_empty(f"--{field.name.replace('_', '-')}")
     return kind(
         **{
             field.name: _as_field(given[field.name], str(field.type))

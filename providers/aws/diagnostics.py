@@ -7,8 +7,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from costgpu.clock import Clock
@@ -123,21 +121,15 @@ class AwsDiagnostics:
         return diagnostics.ok("credentials", words)
 
     def _time(self) -> Check:
-        """AWS says the time with every answer, a refusal included."""
         before = self._clock.now()
         try:
-            with self._clients.speaking("ask for the time"):
-                try:
-                    said = self._clients.client("sts", self._clients.home()).get_caller_identity()
-                except sdk.exceptions().ClientError as exc:
-                    said = exc.response
+            theirs = self._provider.time_now()
         except ProviderError as error:
             return diagnostics.unknown("clock", f"could not be compared: {error.message}")
-        text = said["ResponseMetadata"].get("HTTPHeaders", {}).get("date", "")
-        if not text:
+        if theirs is None:
             return diagnostics.unknown("clock", "AWS's answer does not say the time")
         middle = before + (self._clock.now() - before) / 2
-        return diagnostics.clock_check("AWS", parsedate_to_datetime(text).astimezone(UTC), middle)
+        return diagnostics.clock_check("AWS", theirs, middle)
 
     def _reached(self, region: str) -> Check:
         self._clients.require(region)

@@ -155,6 +155,7 @@ class Inventory(Instances):
                 [each for answer in owned for each in answer.unreachable], len(regions) - len(failed)
             ),
             attached={key: value for answer in owned for key, value in answer.attached.items()},
+            told_at=self._clients.told_at(),
         )
 
     def _survey(self, region: str) -> tuple[OwnedResources, ProviderError | None]:

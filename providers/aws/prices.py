@@ -7,7 +7,6 @@ extra; the filters of the request ask for the same, and are not relied on.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,9 +15,11 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from costgpu.errors import ProviderError
+from costgpu.files import parse_json
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, Key, MissingPrice, PriceUpdate, key_of
 from costgpu.providers.aws.sdk import Clients
+from costgpu.providers.common import MOST_USD_PER_HOUR, number_in, part
 
 PRICE_LIST_REGION = "us-east-1"  # the API is in three regions only, and each knows the prices of all
 PAGE = 100  # the most that GetProducts gives at once
@@ -36,6 +37,7 @@ LINUX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")  # the second is how old accou
 HOURS = ("Hrs", "hrs", "Hours")
 _MEMORY = re.compile(r"([\d,.]+) GiB", re.IGNORECASE)
 MEMORY_TOLERANCE = 0.01
+LEAST = DIGITS  # USD per hour; nothing that is kept is less
 
 
 class PriceList:
@@ -73,7 +75,9 @@ class PriceList:
         doing = f"read AWS's price list of {region}"
         for text in self._rows(doing, "pricing", PRICE_LIST_REGION, "get_products", "PriceList", question):
             try:
-                document: Mapping[str, Any] = json.loads(text)
+                document = parse_json(text)
+                if not isinstance(document, Mapping):
+                    raise TypeError("it is no object")
             except (ValueError, TypeError) as exc:
                 raise ProviderError(f"Could not {doing}: an entry is no JSON document: {str(text)[:60]!r}") from exc
             yield document
@@ -194,7 +198,7 @@ def _absent(offer: Offer, region: str) -> str:
 
 def _plain_type(product: Mapping[str, Any], region: str) -> str | None:
     """The instance type of a product that is nothing but the machine, in that region; None for others."""
-    attributes = product.get("product", {}).get("attributes", {})
+    attributes = part(product, "product", "attributes")
     plain = all(attributes.get(name) == value for name, value in PLAIN.items())
     on_demand = attributes.get("marketoption", "OnDemand") == "OnDemand"
     if not plain or not on_demand or attributes.get("regionCode") != region:
@@ -203,10 +207,10 @@ def _plain_type(product: Mapping[str, Any], region: str) -> str | None:
 
 
 def _on_demand(product: Mapping[str, Any], offer: Offer) -> Decimal:
-    attributes = product["product"]["attributes"]
-    sku = product["product"].get("sku", "?")
+    attributes = part(product, "product", "attributes")
+    sku = part(product, "product").get("sku", "?")
     vcpus, memory = attributes.get("vcpu"), _MEMORY.fullmatch(str(attributes.get("memory", "")))
-    gib = float(memory[1].replace(",", "")) if memory else None
+    gib = number_in(memory[1].replace(",", "")) if memory else None
     if str(vcpus) != str(offer.vcpus) or gib is None or abs(gib / offer.memory_gib - 1) > MEMORY_TOLERANCE:
         raise _Contradiction(
             f"SKU {sku} is a machine of {vcpus} vCPUs and {attributes.get('memory')}, not of {offer.vcpus} vCPUs and "
@@ -214,14 +218,14 @@ def _on_demand(product: Mapping[str, Any], offer: Offer) -> Decimal:
         )
     dimensions = [
         dimension
-        for term in product.get("terms", {}).get("OnDemand", {}).values()
-        for dimension in term.get("priceDimensions", {}).values()
+        for term in part(product, "terms", "OnDemand").values()
+        for dimension in part(term, "priceDimensions").values()
     ]
     if len(dimensions) != 1:
         raise _Contradiction(f"SKU {sku} has {len(dimensions)} on-demand prices, not one")
-    if dimensions[0].get("unit") not in HOURS:
-        raise _Contradiction(f"SKU {sku} is priced per {dimensions[0].get('unit')!r}, not per hour")
-    per_unit = dimensions[0].get("pricePerUnit", {})
+    unit, per_unit = part({"": dimensions[0]}, "").get("unit"), part(dimensions[0], "pricePerUnit")
+    if unit not in HOURS:
+        raise _Contradiction(f"SKU {sku} is priced per {unit!r}, not per hour")
     if "USD" not in per_unit:
         raise _Contradiction(f"SKU {sku} is priced in {', '.join(per_unit) or 'nothing'}, not in USD")
     return _positive(per_unit["USD"], f"SKU {sku}")
@@ -232,12 +236,12 @@ def _positive(text: object, what: str) -> Decimal:
         usd = Decimal(str(text))
     except InvalidOperation:
         raise _Contradiction(f"{what} says {text!r}, which is no price") from None
-    if not usd.is_finite() or usd.quantize(DIGITS) <= 0:
+    if not usd.is_finite() or not LEAST <= usd <= MOST_USD_PER_HOUR:
         raise _Contradiction(f"{what} costs {text} USD, which cannot be")
     return usd
 
 
-def _cheapest(spots: Iterable[Mapping[str, Any]], region: str) -> list[tuple[str, Decimal | str, int]]:
+def _cheapest(spots: Iterable[Any], region: str) -> list[tuple[str, Decimal | str, int]]:
     """By instance type: the lowest of its zones' latest prices, or what is wrong with them; and the number of rows.
 
     The lowest, because a run goes to the cheapest zone first and the shipped prices mean the same. Local and Wavelength
@@ -247,6 +251,8 @@ def _cheapest(spots: Iterable[Mapping[str, Any]], region: str) -> list[tuple[str
     rows: dict[str, int] = {}
     zone_of_region = re.compile(re.escape(region) + "[a-z]")
     for row in spots:
+        if not isinstance(row, Mapping) or not isinstance(row.get("Timestamp"), datetime):
+            continue
         instance_type, zone = str(row.get("InstanceType", "")), str(row.get("AvailabilityZone", ""))
         if row.get("ProductDescription") not in LINUX or not zone_of_region.fullmatch(zone) or not instance_type:
             continue

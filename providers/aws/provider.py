@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from costgpu.clock import Clock
@@ -18,6 +19,7 @@ from costgpu.providers.aws.policy import end_by_hand
 from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.base import OwnedResources
+from costgpu.providers.common import date_in
 
 NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
 
@@ -165,6 +167,15 @@ class AwsProvider(Inventory):
             raise InvalidRequest(f"{instance.ref.instance_id} has no tag of ours.")
         self._clients.require(instance.ref.region)
         self._network.open_only(instance.ref.region, instance.run_id, allow_from)
+
+    def time_now(self) -> datetime | None:
+        """AWS says the time with every answer, a refusal included."""
+        with self._clients.speaking("ask for the time"):
+            try:
+                said = self._clients.client("sts", self._clients.home()).get_caller_identity()
+            except sdk.exceptions().ClientError as exc:
+                said = exc.response
+        return date_in(said["ResponseMetadata"].get("HTTPHeaders", {}).get("date", ""))
 
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Everything with our tag."""

@@ -12,6 +12,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.models.instance import Identity
-from costgpu.providers.common import error_codes, unknown_region
+from costgpu.providers.common import date_in, error_codes, unknown_region
 
 FALLBACK_REGION = "us-east-1"  # enabled in every account of the standard partition
 USUAL = ("us-east-1", "us-west-2", "eu-west-1")
@@ -185,6 +186,7 @@ class Clients:
         self._lock = threading.RLock()
         self._clients: dict[tuple[str, str, int], Any] = {}
         self._known: set[str] = set()
+        self._date = ""
 
     def client(self, service: str, region: str, *, attempts: int = 3) -> Any:
         """A boto3 client.
@@ -213,7 +215,17 @@ class Clients:
             user_agent_extra="costgpu",
             **settings,
         )
-        return self.session().client(service, region_name=region, config=made)
+        client = self.session().client(service, region_name=region, config=made)
+        client.meta.events.register("after-call", self._note_time)
+        return client
+
+    def _note_time(self, http_response: Any, **_: Any) -> None:
+        """AWS says the time with every answer."""
+        self._date = http_response.headers.get("date") or self._date
+
+    def told_at(self) -> datetime | None:
+        """The time of AWS's last answer, by its clock; None before one."""
+        return date_in(self._date)
 
     def session(self) -> Any:
         """The ``boto3.Session``."""

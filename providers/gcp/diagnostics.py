@@ -6,8 +6,6 @@ Creates nothing, costs nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from costgpu.clock import Clock
@@ -19,13 +17,12 @@ from costgpu.providers.common import example_request
 from costgpu.providers.gcp import quotas, sdk
 from costgpu.providers.gcp.policy import role
 from costgpu.providers.gcp.provider import GcpProvider
-from costgpu.providers.gcp.session import SECONDS, Clients, endpoint
+from costgpu.providers.gcp.session import Clients, endpoint
 
 ENOUGH = "costgpu doctor --policy gcp prints a role that is enough."
 AT_ONCE = 100  # permissions in one question
 HOURS = 1.0  # of the machine whose quota is looked at
 RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
-COMPUTE = "https://compute.googleapis.com"
 NOT_NEEDED = frozenset({"compute.instances.getSerialPortOutput", "compute.projects.get"})
 """Permissions for boot messages, and for a quota that the create call tells, too."""
 
@@ -67,14 +64,11 @@ class GcpDiagnostics:
         return diagnostics.ok("credentials", f"{who.principal} in project {who.account}{source}")
 
     def _time(self) -> Check:
-        """Google says the time with every answer, to strangers, too: a wrong clock cannot even sign in."""
         before = self._clock.now()
-        reply = sdk.unsigned(endpoint() or COMPUTE, SECONDS)
+        theirs = self._provider.time_now()
         after = self._clock.now()
-        text = "" if reply is None else reply.headers.get("Date", "")
-        if not text:
+        if theirs is None:
             return diagnostics.unknown("clock", "Google did not say the time")
-        theirs = parsedate_to_datetime(text).astimezone(UTC)
         return diagnostics.clock_check("Google", theirs, before + (after - before) / 2)
 
     def _permissions(self) -> Check:

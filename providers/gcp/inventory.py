@@ -181,6 +181,7 @@ class Inventory(Instances):
             leftovers=tuple(each.leftover for each in rows if each.kind.idle(each.row) and asked(each.region)),
             unreachable=tuple((place, why) for place, why in unreachable.items() if asked(place.partition(" (")[0])),
             attached=_attached(machines, rows),
+            told_at=self._clients.told_at(),
         )
 
     def _all(self, kind: Kind, expression: str) -> tuple[list[Found], dict[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from costgpu.clock import Clock
@@ -11,6 +12,7 @@ from costgpu.errors import InvalidRequest, ProviderError, Throttled, Unreachable
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN
+from costgpu.providers.common import date_in
 from costgpu.providers.gcp import launch, quotas, sdk
 from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
@@ -18,8 +20,9 @@ from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import Network, caller
 from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
-from costgpu.providers.gcp.session import Clients, is_done, region_of, rows_in
+from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, region_of, rows_in
 
+COMPUTE = "https://compute.googleapis.com"
 CREATE_SECONDS = 120.0  # how long a create call may be undecided
 POLL_SECONDS = 0.5
 
@@ -53,6 +56,11 @@ class GcpProvider(Inventory):
     def identity(self) -> Identity:
         """Project, principal and where the credentials came from."""
         return self._clients.identity()
+
+    def time_now(self) -> datetime | None:
+        """Google says the time with every answer, to strangers, too: a wrong clock cannot even sign in."""
+        reply = sdk.unsigned(endpoint() or COMPUTE, SECONDS)
+        return None if reply is None else date_in(reply.headers.get("Date", ""))
 
     def check(self, request: CreateRequest) -> None:
         """Region, zone, image, network and quotas, without creating anything: Google has no dry run."""

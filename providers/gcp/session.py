@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -16,7 +17,7 @@ import tenacity
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import Identity
-from costgpu.providers.common import unknown_region
+from costgpu.providers.common import date_in, unknown_region
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.sdk import refusal_of, refused, translate
 
@@ -44,6 +45,7 @@ class Clients:
         self._lock = threading.RLock()
         self._clients: dict[str, Any] = {}
         self._regions: frozenset[str] = frozenset()
+        self._date = ""
 
     @property
     def project(self) -> str:
@@ -66,7 +68,18 @@ class Clients:
                 self._clients[kind] = getattr(sdk.compute(), f"{kind}Client")(
                     credentials=self._credentials, client_options=options, transport="rest"
                 )
+                http = getattr(self._clients[kind].transport, "_session", None)  # a session of requests
+                if http is not None:
+                    http.hooks["response"].append(self._note_time)
             return self._clients[kind]
+
+    def _note_time(self, response: Any, *_: Any, **__: Any) -> None:
+        """Google says the time with every answer."""
+        self._date = response.headers.get("Date") or self._date
+
+    def told_at(self) -> datetime | None:
+        """The time of Google's last answer, by its clock; None before one."""
+        return date_in(self._date)
 
     def _sign_in(self) -> None:
         if self._project:

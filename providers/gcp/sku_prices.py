@@ -24,6 +24,7 @@ from typing import Any
 from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, MissingPrice, PriceUpdate, key_of
+from costgpu.providers.common import MOST_USD_PER_HOUR, part
 
 SOURCE = "Google Cloud Billing Catalog"
 MAPPING = Path(__file__).with_name("skus.json")
@@ -151,7 +152,7 @@ def _parts(row: Mapping[str, Any], components: Mapping[str, Component], path: Pa
     return parts
 
 
-def rates_in(documents: Iterable[Mapping[str, Any]], mapping: SkuMapping) -> tuple[Rates, int]:
+def rates_in(documents: Iterable[Any], mapping: SkuMapping) -> tuple[Rates, int]:
     """The rates that SKU documents tell, and how many documents there were.
 
     Args:
@@ -162,12 +163,13 @@ def rates_in(documents: Iterable[Mapping[str, Any]], mapping: SkuMapping) -> tup
     count = 0
     for document in documents:
         count += 1
-        meant = _meaning(document, mapping)
+        meant = _meaning(document, mapping) if isinstance(document, Mapping) else None
         if meant is None:
             continue
         component, option = meant
         rate = _rate(document, component)
-        for region in document.get("serviceRegions", ()):
+        regions = document.get("serviceRegions", ())
+        for region in regions if isinstance(regions, list) else ():
             rates.setdefault((component.name, str(region), option), []).append(rate)
     return rates, count
 
@@ -180,9 +182,12 @@ def _meaning(document: Mapping[str, Any], mapping: SkuMapping) -> tuple[Componen
     component = mapping.names.get(found["name"].lower())
     if component is None:
         return None
-    category = document.get("category", {})
+    category = part(document, "category")
     option = PurchaseOption.SPOT if found["spot"] or found["attached"] else PurchaseOption.ON_DEMAND
-    if category.get("resourceGroup") not in component.groups or category.get("usageType") not in USAGE[option]:
+    if (
+        str(category.get("resourceGroup")) not in component.groups
+        or str(category.get("usageType")) not in USAGE[option]
+    ):
         return None
     return component, option
 
@@ -193,7 +198,7 @@ def _rate(document: Mapping[str, Any], component: Component) -> Rate:
         expression = document["pricingInfo"][-1]["pricingExpression"]  # the list is in order of time
         unit = str(expression["usageUnit"])
         tiers = [_usd(tier["unitPrice"]) for tier in expression["tieredRates"]]
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as error:
         return Rate(sku, Fraction(0), f"SKU {sku} has no price that can be read ({type(error).__name__}: {error})")
     if unit not in component.units:
         return Rate(sku, Fraction(0), f"SKU {sku} is priced per {unit!r}, which is not known for {component.name}")
@@ -211,8 +216,8 @@ def _usd(price: Mapping[str, Any]) -> Fraction:
     if currency != "USD":
         raise ValueError(f"it is in {currency}")
     usd = Fraction(int(price.get("units", 0))) + Fraction(int(price.get("nanos", 0)), 10**9)
-    if usd < 0:
-        raise ValueError("it is below zero")
+    if not 0 <= usd <= MOST_USD_PER_HOUR:
+        raise ValueError("it is below zero, or beyond all prices")
     return usd
 
 
@@ -229,8 +234,8 @@ def compose(offer: Offer, rates: Rates, mapping: SkuMapping) -> Decimal:
         "accelerators": accelerators,
     }
     total = Fraction(0)
-    for part in mapping.parts(offer):
-        total += _one(part.component, offer, rates) * part.times * amounts[part.of]
+    for one in mapping.parts(offer):
+        total += _one(one.component, offer, rates) * one.times * amounts[one.of]
     return (Decimal(total.numerator) / Decimal(total.denominator)).quantize(DIGITS)
 
 

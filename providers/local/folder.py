@@ -12,15 +12,25 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from costgpu.providers.local import records
 from costgpu.providers.local.processes import Belonging, Process, end_all, members, process
+from costgpu.providers.local.records import Damaged, Ending, Facts
+
+BALLAST = "ballast-of-the-host"
+_RESERVED_BYTES = 64 * 1024
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LOCK_SECONDS = 30.0  # another process that makes an instance takes much less
+_LOCK_POLL_SECONDS = 0.01
 
 KEPT = {"instance.json", "terminated.json", "end.json", "console.log", "stdout.log", "stderr.log", "exit.json"}
 """What stays of an instance whose outputs are safe."""
@@ -32,16 +42,51 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self, name: str) -> dict[str, Any] | None:
-        """A document; None if it is not there, or not whole."""
+    def facts(self) -> Facts | None:
+        """What it is; None if that is not written.
+
+        Raises:
+            Damaged: It is written, and cannot be used.
+        """
+        found = records.read(self.path / "instance.json")
+        return None if found is None else records.facts(found)
+
+    def ending(self, name: str) -> Ending | None:
+        """``end.json`` or ``terminated.json``; None if it is not there. One that is damaged says that it was."""
         try:
-            found = json.loads((self.path / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
+            found = records.read(self.path / name)
+            return None if found is None else records.ending(found)
+        except Damaged as error:
+            return Ending("unknown", f"the record is damaged: {error}", self._changed(name))
+
+    def agent_record(self, name: str) -> dict[str, object]:
+        """A document of the agent's; empty if it is missing or damaged."""
+        try:
+            return records.read(self.path / name) or {}
+        except Damaged:
+            return {}
+
+    def _changed(self, name: str) -> float:
+        """When a file was last changed, Unix time."""
+        try:
+            return max(0.0, (self.path / name).lstat().st_mtime)
+        except OSError:
+            return time.time()
 
     def write_once(self, name: str, content: dict[str, Any]) -> bool:
-        """Writes a document whole, unless it is there; returns whether this call wrote it."""
+        """Writes a document whole, unless it is there; returns whether this call wrote it.
+
+        On a full disk the space that `reserve` has set aside is given up for it.
+        """
+        try:
+            return self._write_once(name, content)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            (self.path / BALLAST).unlink(missing_ok=True)
+            return self._write_once(name, content)
+
+    def _write_once(self, name: str, content: dict[str, Any]) -> bool:
         handle, fresh = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as stream:
@@ -55,19 +100,29 @@ class Folder:
             Path(fresh).unlink(missing_ok=True)
         return True
 
+    def reserve(self) -> None:
+        """Sets some disk and a name aside, if there is room: the end must be written on a full disk, too."""
+        with contextlib.suppress(OSError), (self.path / BALLAST).open("xb") as stream:
+            stream.write(bytes(_RESERVED_BYTES))
+
     def has(self, name: str) -> bool:
-        """Whether a file is there."""
-        return (self.path / name).exists()
+        """Whether something of this name is there."""
+        return os.path.lexists(self.path / name)
 
     def say(self, text: str) -> None:
         """A line on the console."""
-        with contextlib.suppress(OSError), (self.path / "console.log").open("a", encoding="utf-8") as stream:
-            stream.write(f"costgpu: {text}\n")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+        with contextlib.suppress(OSError):
+            handle = os.open(self.path / "console.log", flags, 0o644)
+            try:
+                os.write(handle, f"costgpu: {text}\n".encode())
+            finally:
+                os.close(handle)
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[bool]:
         """The host's lock, if nobody has it: whether nobody had. A process that dies lets go of it."""
-        with (self.path / "host.lock").open("a") as stream:
+        with _open_lock(self.path / "host.lock") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -77,16 +132,22 @@ class Folder:
 
     def host(self) -> Process | None:
         """The host process, if it lives."""
-        written = self.read("host.json")
+        try:
+            found = records.read(self.path / "host.json")
+            written = None if found is None else records.host_record(found)
+        except Damaged:
+            return None
         if written is None:
             return None
-        found = process(int(written["pid"]))
-        return found if found is not None and found.started == written["started"] else None
+        lives = process(written.pid)
+        return lives if lives is not None and lives.started == written.started else None
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Writes a document whole, over what was there."""
         fresh = self.path / f".{name}.new"
-        fresh.write_text(json.dumps(content), encoding="utf-8")
+        fresh.unlink(missing_ok=True)
+        with fresh.open("x", encoding="utf-8") as stream:
+            json.dump(content, stream)
         fresh.replace(self.path / name)
 
     def members(self) -> list[Process]:
@@ -98,13 +159,30 @@ class Folder:
         return end_all(self.path, self._belonging())
 
     def _belonging(self) -> Belonging:
-        noted = (self.read("noted.json") or {}).get("processes", [])
-        return Belonging(host=self.host(), noted=[(int(pid), str(started)) for pid, started in noted])
+        return Belonging(host=self.host(), noted=records.noted(self.agent_record("noted.json")))
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Alone among all processes that use this lock file."""
-    with path.open("a") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+    with _open_lock(path) as stream:
+        until = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_LOCK_POLL_SECONDS)
         yield
+
+
+@contextlib.contextmanager
+def _open_lock(path: Path) -> Iterator[int]:
+    """A descriptor of a lock file; never waits for whatever a job has put there."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
+    try:
+        yield handle
+    finally:
+        os.close(handle)

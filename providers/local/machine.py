@@ -17,11 +17,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder
+from costgpu.providers.local.records import Damaged
 
 _WAKE_SECONDS = 2.0
+_WRITE_TRIES = 30  # then a host whose folder cannot be written leaves: all that ran in it is ended
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER. Source: Linux prctl(2), include/uapi/linux/prctl.h
 _LOCK_SECONDS = 3.0  # somebody may be looking whether the lock is free
 KEPT_VARIABLES = {
@@ -50,10 +53,13 @@ class Host:
         self._folder = folder
         self._boot = 0
         self._noted: list[tuple[int, str]] = []
+        self._unwritten = 0  # how often its end could not be written
         wall, lifetime = time.time(), 0.0
-        facts = folder.read("instance.json")
-        if facts is not None:
-            wall, lifetime = float(facts["lease_epoch"]), float(facts["lifetime_seconds"])
+        with contextlib.suppress(Damaged):
+            facts = folder.facts()
+            if facts is not None:
+                wall, lifetime = facts.lease_epoch, facts.lifetime_seconds
+        self._ending: dict[str, Any] | None = None  # why it ends, once that is so
         self._deadline, self._ends_at = wall, time.monotonic() + lifetime
 
     def run(self) -> None:
@@ -68,6 +74,7 @@ class Host:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         me = processes.process(os.getpid())
         started = me.started if me is not None else ""
+        self._folder.reserve()
         self._folder.write_once("host.json", {"pid": os.getpid(), "started": started, "boot_id": processes.boot_id()})
         if not self._folder.has("end.json"):
             self._start_boot_script()
@@ -79,15 +86,29 @@ class Host:
                 me = processes.process(os.getpid())  # the folder was removed: nothing is left to describe
                 processes.end_all(self._folder.path, processes.Belonging(host=me, noted=self._noted))
                 return
-            if left <= 0:
-                self._folder.write_once("end.json", {"by": "provider", "reason": "lease expired", "at": time.time()})
-            elif asked:
-                self._folder.write_once("end.json", {"by": "signal", "reason": f"signal {asked[0]}", "at": time.time()})
-            if self._folder.has("end.json") and finish(self._folder):
+            if self._ending is None and left <= 0:
+                self._ending = {"by": "provider", "reason": "lease expired", "at": time.time()}
+            elif self._ending is None and asked:
+                self._ending = {"by": "signal", "reason": f"signal {asked[0]}", "at": time.time()}
+            if (self._ending is not None or self._folder.has("end.json")) and self._end():
                 return
             ready, _, _ = select.select([bell], [], [], max(0.0, min(_WAKE_SECONDS, left if left > 0 else 1.0)))
             if ready:
                 os.read(bell, 4096)
+
+    def _end(self) -> bool:
+        """Ends what runs, and writes that down as well as the disk allows; whether this process is done.
+
+        Nothing keeps it from ending the instance: not a full disk, not a folder that cannot be written.
+        """
+        if self._ending is not None:
+            with contextlib.suppress(OSError):
+                self._folder.write_once("end.json", self._ending)
+        try:
+            return finish(self._folder, self._ending)
+        except OSError:
+            self._unwritten += 1
+            return self._unwritten >= _WRITE_TRIES and not self._folder.members()
 
     def _start_boot_script(self) -> None:
         path = self._folder.path
@@ -111,7 +132,8 @@ class Host:
                 if pid == 0:
                     return
                 if pid == self._boot:
-                    self._folder.write_once("booted", {"status": os.waitstatus_to_exitcode(status)})
+                    with contextlib.suppress(OSError):
+                        self._folder.write_once("booted", {"status": os.waitstatus_to_exitcode(status)})
 
     def _note(self) -> None:
         """Writes down what descends from this process: should it be killed, they are found by it."""
@@ -123,13 +145,23 @@ class Host:
             self._noted = seen
 
 
-def finish(folder: Folder) -> bool:
-    """Ends what runs and writes it down; False if something could not be ended."""
+def finish(folder: Folder, ending: dict[str, Any] | None = None) -> bool:
+    """Ends what runs and writes it down; False if something could not be ended.
+
+    Args:
+        ending: Why, if ``end.json`` does not say it.
+
+    Raises:
+        OSError: Nothing runs any more, and that could not be written down.
+    """
     left = folder.end_all()
     if left:
         folder.say(f"{len(left)} processes cannot be ended, such as {left[0].pid}")
         return False
-    why = folder.read("end.json") or {"by": "lost", "reason": "unknown"}
+    asked = folder.ending("end.json")
+    why = (
+        {"by": asked.by, "reason": asked.reason} if asked is not None else ending or {"by": "lost", "reason": "unknown"}
+    )
     folder.write_once("terminated.json", {**why, "at": time.time()})
     return True
 
@@ -141,8 +173,10 @@ def environment() -> dict[str, str]:
 
 def power_off(folder: Folder, reason: str) -> int:
     """The button. The host does it, if there is one; else this process."""
-    if folder.write_once("end.json", {"by": "instance", "reason": reason, "at": time.time()}):
-        folder.say(f"{reason}: powering off")
+    ending = {"by": "instance", "reason": reason, "at": time.time()}
+    with contextlib.suppress(OSError):  # on a full disk it is ended all the same
+        if folder.write_once("end.json", ending):
+            folder.say(f"{reason}: powering off")
     until = time.monotonic() + _LOCK_SECONDS
     while not folder.has("terminated.json"):
         host = folder.host()
@@ -152,9 +186,11 @@ def power_off(folder: Folder, reason: str) -> int:
                 processes.send(host, signal.SIGCONT)
                 processes.send(host, signal.SIGKILL)
         else:
-            with folder.holding() as alone:
-                if alone and finish(folder):
+            with contextlib.suppress(OSError), folder.holding() as alone:
+                if alone and finish(folder, ending):
                     return 0
+            if not folder.members():
+                return 0  # all that could not be done is to write it down
         time.sleep(0.1)
     return 0
 

@@ -1,7 +1,8 @@
 """Which processes belong to a local instance, and their end. Standard library only; psutil where there is no /proc.
 
 A process belongs to an instance if its environment says ``COSTGPU_HOME=<folder>``, if it descends from one that does,
-or if its session was opened by one. Process numbers are used again, so a process is its number and its start.
+if it writes the logs of its job, or if its session was opened by one. Process numbers are used again, so a process is
+its number and its start.
 """
 
 from __future__ import annotations
@@ -160,7 +161,8 @@ def _lives(one: Process) -> bool:
 def _is_marked(pid: int, folder: Path) -> bool:
     text = f"{MARK}={folder}"
     try:
-        return os.fsencode(text) in (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+        return os.fsencode(text) in environment.split(b"\0") or _writes_logs(pid, folder)
     except OSError:
         pass
     if _PROC.joinpath("self/stat").exists():
@@ -171,6 +173,16 @@ def _is_marked(pid: int, folder: Path) -> bool:
         return bool(psutil.Process(pid).environ().get(MARK) == str(folder))
     except psutil.Error:
         return False
+
+
+def _writes_logs(pid: int, folder: Path) -> bool:
+    """Whether its stdout or stderr is one of the job's logs: so is a process that has cleared its environment."""
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            target = os.readlink(_PROC / str(pid) / "fd" / str(number))  # noqa: PTH115 - not a path if it is a pipe
+            if target.removesuffix(" (deleted)") in (f"{folder}/stdout.log", f"{folder}/stderr.log"):
+                return True
+    return False
 
 
 def _elsewhere() -> dict[int, Process]:

@@ -1,14 +1,11 @@
-"""The Provider protocol on this machine."""
+"""The Provider protocol on this machine. It is as long as the protocol is: one method for each of its promises."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import getpass
-import hashlib
-import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -16,7 +13,6 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
@@ -30,11 +26,12 @@ from costgpu.providers.common import facts_in, our_tags
 from costgpu.providers.local import processes, retention
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
+from costgpu.providers.local.names import INSTANCE_ID, PREFIX, fingerprint, id_of
 from costgpu.providers.local.program import button, command
+from costgpu.providers.local.records import Damaged, Facts, open_regular
 
 STUCK_SECONDS = 5.0  # a host that has not ended its instance by then is ended itself
-_PREFIX = "local-"
-_ID = re.compile(r"local-[a-z0-9-]{1,80}")
+_CONSOLE_BYTES = 64 * 1024  # the last ones are shown
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -129,14 +126,14 @@ class LocalProvider:
     def create(self, request: CreateRequest) -> Instance:
         """Makes the folder and starts its host; the same token gets the same instance as long as its folder is there."""
         self.check(request)
-        instance_id = _id_of(request.token)
+        instance_id = id_of(request.token)
         home = Folder(self.folder / instance_id)
         with locked(self.folder / ".lock"):
-            facts = home.read("instance.json")
+            facts = self._read_facts(home)
             if facts is None:
                 retention.forget_old(self._homes())
                 self._write(home, request)
-            elif facts["fingerprint"] != _fingerprint(request):
+            elif facts.fingerprint != fingerprint(request):
                 raise InvalidRequest(f"The token {request.token} was used with other parameters.")
             if not home.has("host.json") and not home.has("terminated.json"):
                 self._start_host(home)
@@ -148,22 +145,24 @@ class LocalProvider:
     @_translated
     def find(self, request: CreateRequest) -> Instance | None:
         """By token."""
-        return self._describe(Folder(self.folder / _id_of(request.token)))
+        return self._describe(Folder(self.folder / id_of(request.token)))
 
     @_translated
     def describe(self, ref: InstanceRef) -> Instance | None:
         """By the instance's folder."""
-        return self._describe(self._home(ref)) if _ID.fullmatch(ref.instance_id) else None
+        return self._describe(self._home(ref)) if INSTANCE_ID.fullmatch(ref.instance_id) else None
 
     @_translated
     def terminate(self, ref: InstanceRef) -> None:
         """Tells the host to end it; ends it right here if there is no host any more, or it does not react."""
         home = self._home(ref)
-        if not _ID.fullmatch(ref.instance_id) or not home.path.is_dir():
+        if not INSTANCE_ID.fullmatch(ref.instance_id) or not home.path.is_dir():
             return
-        self._facts(home)
-        home.write_once("end.json", {"by": "client", "reason": "user initiated", "at": time.time()})
-        if home.has("terminated.json"):
+        facts = self._facts(home)
+        ending = {"by": "client", "reason": "user initiated", "at": time.time()}
+        with contextlib.suppress(OSError):  # on a full disk it is ended all the same
+            home.write_once("end.json", ending)
+        if _is_over(home, facts):
             return
         host = home.host()
         if host is not None and not self._is_stuck(home):
@@ -174,7 +173,7 @@ class LocalProvider:
             processes.gone(host)
         with home.holding() as alone:
             if alone:
-                finish(home)
+                _finish(home, ending)
 
     @_translated
     def open_access(self, instance: Instance, allow_from: str) -> None:  # noqa: ARG002 - there is no port to open
@@ -186,10 +185,16 @@ class LocalProvider:
         """Empties the folders of the run's terminated instances, except logs, and except outputs that nobody fetched."""
         left: list[OrphanedResource] = []
         for home in self._homes():
-            facts = home.read("instance.json")
-            if facts is None and home.path.name.startswith(f"{_PREFIX}{run_id}-"):
+            is_named = home.path.name.startswith(f"{PREFIX}{run_id}-")
+            try:
+                facts = self._read_facts(home)
+            except ProviderError:
+                if is_named:
+                    raise
+                continue  # another run's: `list_owned` names it
+            if facts is None and is_named:
                 raise _not_ours(home)
-            if facts is None or facts["tags"].get(TAG_RUN) != run_id or facts["region"] != region:
+            if facts is None or facts.tags.get(TAG_RUN) != run_id or facts.region != region:
                 continue
             instance = self._describe(home)
             if instance is not None and instance.state.alive:
@@ -222,26 +227,34 @@ class LocalProvider:
             return OwnedResources(unreachable=tuple((region, "no such region") for region in regions))
         found: list[Instance] = []
         closed = [(region, "no such region") for region in regions or () if region != self.region]
+        unreadable: list[str] = []
         for home in self._homes():
             try:
                 instance = self._describe(home)
             except InvalidRequest:
                 continue
-            except Unreachable as error:
-                closed.append((self.region, error.message))
+            except ProviderError as error:
+                unreadable.append(error.message)
+                continue
+            except (OSError, ValueError) as error:  # one that cannot be read keeps none of the others alive
+                unreadable.append(f"{home.path} cannot be read: {error}.")
                 continue
             if instance is not None:
                 found.append(instance)
+        if unreadable:
+            closed.append((self.region, " ".join(unreadable)))
         return OwnedResources(instances=tuple(found), unreachable=tuple(closed))
 
     @_translated
     def console(self, ref: InstanceRef) -> str:
         """What the boot script and the agent said."""
-        if not _ID.fullmatch(ref.instance_id):
+        if not INSTANCE_ID.fullmatch(ref.instance_id):
             return ""
         try:
-            return (self._home(ref).path / "console.log").read_bytes()[-65536:].decode(errors="replace")
-        except FileNotFoundError:
+            with open(open_regular(self._home(ref).path / "console.log"), "rb") as file:  # noqa: PTH123 - a descriptor
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _CONSOLE_BYTES))
+                return file.read(_CONSOLE_BYTES).decode(errors="replace")
+        except OSError:
             return ""
 
     # -- the folder -----------------------------------------------------------------------------------------------------
@@ -252,7 +265,7 @@ class LocalProvider:
     def _homes(self) -> Iterator[Folder]:
         if self.folder.is_dir():
             for path in sorted(self.folder.iterdir()):
-                if _ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+                if INSTANCE_ID.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
                     yield Folder(path)
 
     def _write(self, home: Folder, request: CreateRequest) -> None:
@@ -267,7 +280,7 @@ class LocalProvider:
             "launched_epoch": now.timestamp(),
             "lease_epoch": request.lease_until.timestamp(),
             "lifetime_seconds": lifetime,
-            "fingerprint": _fingerprint(request),
+            "fingerprint": fingerprint(request),
             "host": socket.gethostname(),
             "boot_id": processes.boot_id(),
         }
@@ -299,18 +312,35 @@ class LocalProvider:
                 stderr=subprocess.DEVNULL,
             )
 
-    def _facts(self, home: Folder) -> dict[str, Any]:
+    def _read_facts(self, home: Folder) -> Facts | None:
+        """What it is; None if that is not written.
+
+        Raises:
+            ProviderError: Its record is damaged.
+        """
+        try:
+            return home.facts()
+        except Damaged as error:
+            raise ProviderError(
+                f"What is known of the local instance {home.path.name} cannot be read ({error}). Its host ends it at its"
+                " lease all the same.",
+                hint=f"To end it now: sh {home.path / 'poweroff'}. If nothing of it is needed after that, remove the folder"
+                f" {home.path}.",
+            ) from error
+
+    def _facts(self, home: Folder) -> Facts:
         """What it is.
 
         Raises:
             InvalidRequest: It is not ours.
             Unreachable: Another machine's.
+            ProviderError: Its record is damaged.
         """
-        facts = home.read("instance.json")
-        if facts is None or TAG_RUN not in facts.get("tags", {}):
+        facts = self._read_facts(home)
+        if facts is None or TAG_RUN not in facts.tags:
             raise _not_ours(home)
-        if facts["host"] != socket.gethostname():
-            raise Unreachable(f"{home.path.name} lives on {facts['host']}, not on this machine: ask there.")
+        if facts.host != socket.gethostname():
+            raise Unreachable(f"{home.path.name} lives on {facts.host}, not on this machine: ask there.")
         return facts
 
     def _describe(self, home: Folder) -> Instance | None:
@@ -318,23 +348,23 @@ class LocalProvider:
             return None
         facts = self._facts(home)
         state = self._state(home, facts)
-        over = home.read("terminated.json") or {}
+        over = home.ending("terminated.json")
         running = state is InstanceState.RUNNING and home.has("booted")
         return Instance(
-            ref=InstanceRef(provider=self.name, region=facts["region"], instance_id=home.path.name),
+            ref=InstanceRef(provider=self.name, region=facts.region, instance_id=home.path.name),
             zone=None,
-            instance_type=facts["instance_type"],
+            instance_type=facts.instance_type,
             state=state,
             reason=retention.reason_of(home, over) if state is InstanceState.TERMINATED else "",
-            launched_at=datetime.fromtimestamp(facts["launched_epoch"], UTC),
-            ended_at=datetime.fromtimestamp(over["at"], UTC) if "at" in over else None,
+            launched_at=datetime.fromtimestamp(facts.launched_epoch, UTC),
+            ended_at=datetime.fromtimestamp(over.at, UTC) if over is not None else None,
             endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,
-            **facts_in(facts["tags"]),
+            **facts_in(facts.tags),
         )
 
-    def _state(self, home: Folder, facts: dict[str, Any]) -> InstanceState:
+    def _state(self, home: Folder, facts: Facts) -> InstanceState:
         """The truth, also if the host was killed, or the machine restarted."""
-        if home.has("terminated.json"):
+        if _is_over(home, facts):
             return InstanceState.TERMINATED
         ending = home.has("end.json") and not self._is_stuck(home)
         if home.host() is not None:
@@ -344,34 +374,38 @@ class LocalProvider:
         with home.holding() as alone:
             if not alone:
                 return InstanceState.TERMINATING if ending else InstanceState.PENDING  # a host begins, or ends
-            if home.has("terminated.json"):
+            if _is_over(home, facts):
                 return InstanceState.TERMINATED
-            same_boot = processes.boot_id() == facts["boot_id"]
+            same_boot = processes.boot_id() == facts.boot_id
             if same_boot and home.members():
                 return InstanceState.RUNNING  # without its host; it can be ended all the same
-            if same_boot and not home.has("host.json") and time.time() < facts["lease_epoch"]:
+            if same_boot and not home.has("host.json") and time.time() < facts.lease_epoch:
                 return InstanceState.PENDING  # nothing was started: the same create call does it
             reason = "its processes are gone" if home.has("host.json") else "lease expired"
             if not same_boot:
                 reason = "this machine was restarted"
-            home.write_once("end.json", {"by": "lost", "reason": reason, "at": time.time()})
-            finish(home)
-            return InstanceState.TERMINATED
+            lost = {"by": "lost", "reason": reason, "at": time.time()}
+            with contextlib.suppress(OSError):  # what is over is over, also on a full disk
+                home.write_once("end.json", lost)
+            return InstanceState.TERMINATED if _finish(home, lost) else InstanceState.RUNNING
 
     def _is_stuck(self, home: Folder) -> bool:
         """Whether its end was asked for too long ago."""
-        asked = home.read("end.json")
-        return asked is not None and time.time() - float(asked["at"]) > STUCK_SECONDS
+        asked = home.ending("end.json")
+        return asked is not None and time.time() - asked.at > STUCK_SECONDS
 
 
-def _id_of(token: str) -> str:
-    """The same for the same token, in every process."""
-    plain = f"{_PREFIX}{token}"
-    return plain if _ID.fullmatch(plain) else _PREFIX + hashlib.sha256(token.encode()).hexdigest()[:32]
+def _is_over(home: Folder, facts: Facts) -> bool:
+    """Whether it is written that it is over, and true: a job can write it, too."""
+    return home.has("terminated.json") and (processes.boot_id() != facts.boot_id or not home.members())
 
 
-def _fingerprint(request: CreateRequest) -> str:
-    return hashlib.sha256(json.dumps(asdict(request), sort_keys=True, default=str).encode()).hexdigest()
+def _finish(home: Folder, ending: dict[str, Any]) -> bool:
+    """Ends what runs; whether nothing runs any more. Where that cannot be written down, it is asked again next time."""
+    try:
+        return finish(home, ending)
+    except OSError:
+        return not home.members()
 
 
 def _not_ours(home: Folder) -> InvalidRequest:

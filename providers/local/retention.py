@@ -5,9 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterable
-from typing import Any
 
 from costgpu.providers.local.folder import KEPT, Folder
+from costgpu.providers.local.records import Ending
 
 KEEP_SECONDS = 7 * 86400.0  # so long outputs that nobody fetched are kept
 _OUTPUTS = {"work", "order.json", "state.json"}
@@ -15,11 +15,11 @@ _OUTPUTS = {"work", "order.json", "state.json"}
 
 def is_safe(home: Folder) -> bool:
     """Whether nothing of value is lost with the working folder: a client has fetched it, or no job was ever started."""
-    state = home.read("state.json") or {}
+    state = home.agent_record("state.json")
     if not home.has("order.json") or state.get("collected_uptime") is not None or state.get("uploaded"):
         return True
-    over = home.read("terminated.json") or {}
-    return time.time() - float(over.get("at", time.time())) > KEEP_SECONDS
+    over = home.ending("terminated.json")
+    return over is not None and time.time() - over.at > KEEP_SECONDS
 
 
 def clean(home: Folder) -> None:
@@ -37,15 +37,15 @@ def clean(home: Folder) -> None:
 def forget_old(homes: Iterable[Folder]) -> None:
     """Removes the folders of instances that have been over for long."""
     for home in homes:
-        over = home.read("terminated.json")
-        if over is not None and time.time() - float(over["at"]) > KEEP_SECONDS:
+        over = home.ending("terminated.json")
+        if over is not None and time.time() - over.at > KEEP_SECONDS:
             shutil.rmtree(home.path, ignore_errors=True)
 
 
-def reason_of(home: Folder, over: dict[str, Any]) -> str:
+def reason_of(home: Folder, over: Ending | None) -> str:
     """Why it is over, in words."""
-    words = str(over.get("reason", ""))
-    if over.get("by") == "instance":
+    words = over.reason if over is not None else "how it ended could not be written down"
+    if over is not None and over.by == "instance":
         words = f"instance initiated: {words}"
     if not is_safe(home):
         words += f"; what nobody fetched is kept in {home.path / 'work'}"

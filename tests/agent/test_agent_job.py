@@ -98,7 +98,8 @@ def test_the_environment_is_plain(machine: Machine) -> None:
     assert environment["PYTHONUNBUFFERED"] == "1"
     assert environment["COSTGPU_OUTPUTS"] == str(machine.home / "work")
     assert not [name for name in environment if name.startswith("AWS_")]
-    assert [name for name in environment if name.startswith("COSTGPU")] == ["COSTGPU_OUTPUTS"]
+    assert environment["COSTGPU_HOME"] == str(machine.home)  # the mark by which a local machine's processes are found
+    assert sorted(name for name in environment if name.startswith("COSTGPU")) == ["COSTGPU_HOME", "COSTGPU_OUTPUTS"]
 
 
 def test_a_module_runs_with_minus_m(machine: Machine) -> None:

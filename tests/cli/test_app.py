@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.core import TyperGroup
@@ -79,3 +80,43 @@ def test_only_what_a_command_needs_is_imported(here: Here, words: str, unloaded:
 def test_the_program_has_a_name_and_a_version() -> None:
     assert app.info.name == "costgpu"
     assert re.fullmatch(r"costgpu \d+\.\d+\.\d+\n", told("--version")[1])
+
+
+CLOSED = ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")
+
+
+def in_a_shell(words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Runs costgpu with what a shell can do to its streams and its folder; `@` stands for it."""
+    command = words.replace("@", f"'{sys.executable}' -m costgpu")
+    return subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize("streams", CLOSED)
+@pytest.mark.parametrize("words", ["ledger export", "ledger report --html -", "jobs"])
+def test_closed_streams_change_nothing(words: str, streams: str, here: Here, tmp_path: Path) -> None:
+    done = in_a_shell(f"@ {words} {streams}", tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_job_runs_without_streams(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("open('made', 'w').write('x')\nprint(1)\n")
+    done = in_a_shell(f"@ run -y --infra local --no-estimate --python '{sys.executable}' train.py <&- >&-", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "made").read_text() == "x"
+
+
+@pytest.mark.parametrize("words", ["ledger export", "ledger report --html -", "offers", "--version"])
+def test_what_cannot_be_written_is_said_with_an_exit_code(words: str, here: Here, tmp_path: Path) -> None:
+    done = in_a_shell(f"@ {words} > /dev/full", tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "costgpu: the disk or terminal cannot be read or written: No space left on device\n",
+    )
+    assert in_a_shell(f"@ {words} > /dev/full 2>&1", tmp_path).returncode == 1
+
+
+def test_a_folder_that_was_removed(here: Here, tmp_path: Path) -> None:
+    done = in_a_shell("mkdir gone && cd gone && rmdir ../gone && @ jobs", tmp_path)
+    assert done.returncode == 1
+    assert "costgpu: The current folder is not there any more.\nhint: Change to another one" in done.stderr

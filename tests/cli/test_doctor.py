@@ -74,7 +74,7 @@ def test_without_a_cloud_this_computer_is_examined(here: Here) -> None:
     result = here.told("doctor", "--infra", "local", "--json")
     document = json.loads(result.out)
     assert (document["schema"], document["version"], len(document["places"])) == ("costgpu.doctor", 1, 1)
-    assert list(own(result)) == ["python", "settings", "data folder", "ledger", "alerts", "cron"]
+    assert list(own(result)) == ["python", "settings", "isolation", "data folder", "ledger", "alerts", "cron"]
 
 
 @pytest.mark.parametrize("cloud", ["aws", "gcp"])

@@ -244,7 +244,13 @@ class LocalHarness(Harness):
         """An instance of another machine, in a home that both share."""
         path = self.folder / "local-elsewhere00a-1"
         path.mkdir(parents=True)
-        facts = {"tags": {"costgpu-run": "elsewhere00a"}, "host": socket.gethostname() + "-other"}
+        texts = {"region": "local", "instance_type": "this-machine", "fingerprint": "0", "boot_id": "0"}
+        facts = {
+            "tags": {"costgpu-run": "elsewhere00a"},
+            "host": socket.gethostname() + "-other",
+            **texts,
+            **dict.fromkeys(("launched_epoch", "lease_epoch", "lifetime_seconds"), 1.0),
+        }
         (path / "instance.json").write_text(json.dumps(facts))
         return True
 

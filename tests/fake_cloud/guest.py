@@ -162,7 +162,7 @@ class Guest:
                 since = max(self._agent_since, self._contact)
                 yield since + UNCLAIMED_SECONDS, self._off(EndedBy.AGENT, EndReason.UNCLAIMED)
             return
-        deadline, since = self._on_time_line(job.order.deadline_epoch), self._agent_since
+        deadline, since = min(self._on_time_line(job.order.deadline_epoch), self._watchdog_at), self._agent_since
         if job.finished_at is None:
             if job.stop_at is None:
                 for at, reason in self._limits(job, deadline):

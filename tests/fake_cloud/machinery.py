@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -196,7 +197,7 @@ class Machinery:
             machine=script,
             job_script=self.scripts.get(request.run_id, self.script),
             booted_at=instance.running_at,
-            lease_at=self.on_time_line(request.lease_until.timestamp()),
+            lease_at=self._watchdog_at(instance.running_at, request),
             preempted_at=instance.preempted_at,
             watchdog_works=lambda: self.watchdog_works,
             agent_works=lambda: self.agent_works,
@@ -204,6 +205,15 @@ class Machinery:
             on_time_line=self.on_time_line,
             bucket=self.uploaded,
         )
+
+    def _watchdog_at(self, booted_at: float, request: CreateRequest) -> float:
+        """When the boot script's watchdog acts; a request without a real script has one for its lease."""
+        told = {
+            name: float(value)
+            for name, value in re.findall(r"^(deadline|lifetime)=(\d+)$", request.boot_script, re.MULTILINE)
+        }
+        deadline = told.get("deadline", request.lease_until.timestamp())
+        return min(self.on_time_line(deadline), booted_at + told.get("lifetime", NEVER))
 
     def _advance(self, to: float) -> None:
         for instance in self.instances.values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import AuthError, InvalidRequest, NoCapacity, QuotaExceeded, Unreachable
@@ -134,6 +135,7 @@ class FakeProvider:
                 instances=tuple(one for one in seen if one is not None and one.ref.region in there),
                 leftovers=tuple(one for one in self.cloud.resources.of() if one.region in there),
                 unreachable=tuple(closed),
+                told_at=datetime.fromtimestamp(self.cloud.epoch(self.cloud.time()) + self.cloud.skew_seconds, UTC),
             )
 
         return self._call("list_owned", "", look)

@@ -1,7 +1,10 @@
 """Measures the scripts of tests/scripts with the interpreter that runs the tests."""
 
+import contextlib
 import sys
 from pathlib import Path
+
+import psutil
 
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
@@ -39,6 +42,16 @@ def request(
         start_limit_seconds=limit,
         steps=steps,
     )
+
+
+def running(words: str) -> list[int]:
+    """Processes whose command line has these words, in whatever namespace they are."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if words in " ".join(process.cmdline()):
+                found.append(process.pid)
+    return found
 
 
 def run(asked: Request, cache: Path, **way: bool) -> Outcome:

@@ -26,6 +26,11 @@ CASES: list[tuple[str, type[errors.ScriptError], str]] = [
     ("raise ValueError('no config')\n", errors.ScriptCrashed, "no config"),
     (TRAIN + "for n in range(9):\n    step()\n    assert n < 3, 'loss is NaN'\n", errors.ScriptCrashed, "loss is NaN"),
     ("import sys\nsys.exit('give me a config')\n", errors.ScriptCrashed, "exited with status 1"),
+    ("import sys\nsys.exit('give me a config')\n", errors.ScriptCrashed, "    give me a config"),
+    ("import sys\nsys.exit(10 ** 100 + 3)\n", errors.ScriptCrashed, "exited with status 3"),
+    ("import sys\nsys.exit(-1)\n", errors.ScriptCrashed, "exited with status 255"),
+    ("raise EOFError\n", errors.ScriptCrashed, "crashed with EOFError. Its last"),
+    ("import getpass\ngetpass.getpass()\n", errors.WaitsForInput, "stdin"),
     (
         "import argparse\np = argparse.ArgumentParser()\np.add_argument('data')\np.parse_args()\n",
         errors.ScriptCrashed,
@@ -80,3 +85,12 @@ def test_code_that_forbids_saved_tensor_hooks_is_measured_without_them(tmp_path:
     asked = request(TRAIN + "from torch.func import grad\n" + loop, workdir=tmp_path)
     profile, _ = measure_script(asked, HERE, tmp_path, lambda seconds, stepping: None)
     assert profile.phases[-1].total.steps == 100000
+
+
+def test_a_script_with_the_longest_name(tmp_path: Path) -> None:
+    script = tmp_path / f"{'n' * 252}.py"
+    script.write_text("raise ValueError('reached')\n")
+    asked = replace(request("", workdir=tmp_path), script=script)
+    error = explain(run(asked, tmp_path), asked, HERE)
+    assert error is not None
+    assert "reached" in error.message

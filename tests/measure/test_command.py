@@ -15,11 +15,13 @@ import pytest
 
 from costgpu import errors
 from costgpu.measure.host_info import HostSpeed, measure_host
+from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.log import command as module
-from costgpu.measure.log.command import IN_PLACE, measure_command
+from costgpu.measure.log.command import measure_command
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.measure.session import Outcome
 from costgpu.models.workload import GpuPath, TotalKind, WorkloadProfile
+from tests.measure.harness import running
 from tests.unit.measure.records import MACHINE
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="needs sh")]
@@ -91,7 +93,7 @@ def test_a_shell_loop(tmp_path: Path, no_child_left: None) -> None:
     assert phase.gpu is GpuPath.NONE
     assert "--like" in phase.gpu_reason
     assert (profile.framework.name, profile.framework.python, profile.script) == ("log lines", "", "sh")
-    assert IN_PLACE in profile.notes
+    assert outcome.isolation is not Isolation.IN_PROCESS
     assert outcome.timed_out
     assert not profile.ended
     assert profile.peak_rss_bytes
@@ -136,19 +138,25 @@ def test_the_users_pattern(tmp_path: Path) -> None:
     assert 0.02 <= profile.phases[0].step.mean_seconds < 0.06
 
 
+def written(outcome: Outcome, path: Path) -> str:
+    """What the program wrote to a file that is as it was."""
+    assert outcome.changes.folder is not None
+    return (outcome.changes.folder / path.relative_to("/")).read_text()
+
+
 STUBBORN = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-sleeper = [sys.executable, '-c', 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)']
-pids = [subprocess.Popen(sleeper).pid, subprocess.Popen(sleeper, start_new_session=True).pid]
+wait = 'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)  # ' + sys.argv[0]
+subprocess.Popen([sys.executable, '-c', wait])
+subprocess.Popen([sys.executable, '-c', wait], start_new_session=True)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         while True:
             time.sleep(1)
     os._exit(0)
-open('pids', 'w').write(' '.join(map(str, pids)))
 for n in range(10000):
     print('iter', n)
     time.sleep(0.055)
@@ -159,21 +167,24 @@ for n in range(10000):
 def test_what_ignores_sigterm_and_forks_is_ended(tmp_path: Path, no_child_left: None) -> None:
     profile, outcome = measure(*python(STUBBORN, tmp_path), place=tmp_path)
     assert outcome.survivors >= 3
-    assert not any(psutil.pid_exists(int(pid)) for pid in (tmp_path / "pids").read_text().split())
+    assert running(str(tmp_path)) == []
     assert 0.05 <= profile.phases[0].step.mean_seconds < 0.2
 
 
+@pytest.mark.usefixtures("copy_on_write")
 def test_it_is_asked_to_end_before_it_is_ended(tmp_path: Path) -> None:
     trap = "trap 'echo removed > lock; exit 1' TERM; "
-    measure("sh", "-c", trap + FOR_EVER, place=tmp_path)
-    assert (tmp_path / "lock").read_text() == "removed\n"
+    _, outcome = measure("sh", "-c", trap + FOR_EVER, place=tmp_path)
+    assert written(outcome, tmp_path / "lock") == "removed\n"
 
 
+@pytest.mark.usefixtures("copy_on_write")
 def test_it_runs_where_it_should_with_an_empty_stdin(tmp_path: Path) -> None:
     source = 'pwd > where; cat > input; for i in 1 2 3 4 5 6 7; do echo "iter $i"; sleep 0.1; done'
-    measure("sh", "-c", source, place=tmp_path)
-    assert (tmp_path / "where").read_text().strip() == str(tmp_path.resolve())
-    assert (tmp_path / "input").read_text() == ""
+    _, outcome = measure("sh", "-c", source, place=tmp_path)
+    assert written(outcome, tmp_path / "where").strip() == str(tmp_path.resolve())
+    assert written(outcome, tmp_path / "input") == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cache"]
 
 
 def test_a_program_of_the_folder_and_one_that_may_not_run(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.measure.harness import SCRIPTS, profile_of, request
+from tests.measure.harness import SCRIPTS, profile_of, request, running
 from tests.until import until
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
@@ -32,6 +32,7 @@ def state(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
+@pytest.mark.usefixtures("copy_on_write")
 def test_what_was_there_stays_byte_identical(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     (folder / "folder" / "inner").mkdir(parents=True)
@@ -46,23 +47,15 @@ def test_what_was_there_stays_byte_identical(tmp_path: Path) -> None:
     assert "refused" not in outcome.log.read_text()
     assert state(folder) == before
     assert not (folder / "new_model.pt").exists()  # a half-trained model must not look like a finished one
-    assert any(path.endswith("new_model.pt") for path in outcome.diverted)
-    assert str(folder / "by_program") in outcome.restored
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    assert str(folder / "new_model.pt") in outcome.changes.created
+    assert str(folder / "by_program") in outcome.changes.changed
+    assert str(folder / "removed") in outcome.changes.removed
 
 
 def test_nothing_that_it_started_survives(tmp_path: Path) -> None:
-    profile_of(request("daemons.py", str(tmp_path / "pids"), workdir=tmp_path), tmp_path)
-    pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
-    assert len(pids) == 3
-    assert not [pid for pid in pids if alive(pid)]
+    _, outcome = profile_of(request("daemons.py", str(tmp_path), workdir=tmp_path), tmp_path / "cache")
+    assert any(str(tmp_path) in program for program in outcome.programs)  # they were there
+    assert running(f"# {tmp_path}") == []
 
 
 # A test run in the background of a shell ignores SIGINT, and what it starts would too.
@@ -83,7 +76,7 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
             env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
             cwd=tmp_path,
         )
-        stepping = "costgpu/measurements/*/stepping"
+        stepping = "costgpu/measurements/*/open/stepping"
         until(lambda: any(tmp_path.glob(stepping)) or child.poll() is not None, 60)
         assert child.poll() is None, child.communicate()
         return child
@@ -95,13 +88,14 @@ def start(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
 def test_an_interrupt_ends_the_script_too(
     number: signal.Signals, start: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    child = start("daemons.py", str(tmp_path / "pids"))
+    child = start("daemons.py", str(tmp_path))
+    assert len(running(f"# {tmp_path}")) == 3
     child.send_signal(number)
     out, err = child.communicate(timeout=60)
     assert child.returncode == 130, err
     assert out == ""
     assert "have been ended" in err
-    assert not [pid for pid in map(int, (tmp_path / "pids").read_text().split()) if alive(pid)]
+    assert running(f"# {tmp_path}") == []
 
 
 def test_the_script_dies_with_costgpu(start: Callable[..., subprocess.Popen[str]]) -> None:
@@ -114,6 +108,7 @@ def test_the_script_dies_with_costgpu(start: Callable[..., subprocess.Popen[str]
     assert not still
 
 
+@pytest.mark.usefixtures("copy_on_write")
 def test_spawned_workers_and_native_writers_do_no_harm_either(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
@@ -121,5 +116,5 @@ def test_spawned_workers_and_native_writers_do_no_harm_either(tmp_path: Path) ->
         (folder / name).write_text("before")
     _, outcome = profile_of(request("spawned.py", str(folder), workdir=folder), tmp_path)
     assert {(folder / name).read_text() for name in ("by_spawned", "scripted.pt")} == {"before"}
-    assert len(outcome.diverted) == 2
+    assert len(outcome.changes.changed) == 2
     assert "no guard" not in outcome.log.read_text()

@@ -82,7 +82,8 @@ class Wire:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
@@ -112,5 +113,8 @@ class Wire:
         self._pairs.clear()
 
     def close(self) -> None:
+        # A number that is closed while a thread accepts at it may be another socket's when the thread looks again.
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
         self._listener.close()
         self.reset()

@@ -16,6 +16,7 @@ import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
 from costgpu.models.instance import Endpoint
+from costgpu.runner.machine.host import RemoteFile
 from costgpu.runner.machine.keys import make_keys
 from costgpu.runner.machine.transport import ssh_connect
 from costgpu.runner.machine.transport.ssh import SshTransport
@@ -234,8 +235,8 @@ def test_a_download_that_is_cut(server: Server, wire: Wire, tmp_path: Path) -> N
 
     threading.Thread(target=cut, daemon=True).start()
     with pytest.raises(HostUnreachable):
-        transport.download([(str(tmp_path / "large"), tmp_path / "copy")])
-    transport.download([(str(tmp_path / "large"), tmp_path / "copy")])
+        transport.download([RemoteFile(str(tmp_path / "large"), tmp_path / "copy", 64 << 20)])
+    transport.download([RemoteFile(str(tmp_path / "large"), tmp_path / "copy", 64 << 20)])
     assert (tmp_path / "copy").read_bytes() == (tmp_path / "large").read_bytes()
     transport.close()
 

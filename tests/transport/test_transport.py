@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
-from costgpu.runner.machine.host import Transport
+from costgpu.runner.machine.host import RemoteFile, Transport
 from costgpu.runner.machine.transport.batches import batches
 from tests.until import until
 
@@ -194,7 +194,7 @@ def test_downloads_are_exact(transport: Transport, tmp_path: Path) -> None:
     sizes = [0, 1, 32768, 32769, 5 * MIB + 3, *[100] * 50]
     for index, size in enumerate(sizes):
         (there / f"f {index}\n").write_bytes(os.urandom(size))
-    transport.download([(str(path), here / path.name) for path in there.iterdir()])
+    transport.download([RemoteFile(str(path), here / path.name, path.stat().st_size) for path in there.iterdir()])
     for path in there.iterdir():
         assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256((here / path.name).read_bytes()).digest()
     transport.download([])
@@ -203,13 +203,18 @@ def test_downloads_are_exact(transport: Transport, tmp_path: Path) -> None:
 def test_a_download_of_what_is_not_there(transport: Transport, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("x")
     with pytest.raises(OutputsMissing, match="missing"):
-        transport.download([(str(tmp_path / "there"), tmp_path / "a"), (str(tmp_path / "missing"), tmp_path / "b")])
+        transport.download(
+            [
+                RemoteFile(str(tmp_path / "there"), tmp_path / "a", 1),
+                RemoteFile(str(tmp_path / "missing"), tmp_path / "b", 1),
+            ]
+        )
 
 
 def test_a_download_that_cannot_be_written(transport: Transport, tmp_path: Path) -> None:
     (tmp_path / "there").write_text("x")
     with pytest.raises(RunError, match="no-folder/a cannot be written"):
-        transport.download([(str(tmp_path / "there"), tmp_path / "no-folder" / "a")])
+        transport.download([RemoteFile(str(tmp_path / "there"), tmp_path / "no-folder" / "a", 1)])
 
 
 def test_several_threads_share_a_transport(transport: Transport) -> None:

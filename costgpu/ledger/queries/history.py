@@ -5,32 +5,41 @@ Recorded costs are never re-priced: everything here is what was written when the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Join, Select, case, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Join, Select, Text, case, cast, func, or_, select
 
+from costgpu.errors import LedgerDamaged
 from costgpu.ledger.dialect import batches
+from costgpu.ledger.projections import plain
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.schema import (
     CLOSING_TEXTS,
+    EARLIEST_US,
     ESTIMATED_COSTS,
     ESTIMATED_SECONDS,
+    LATEST_US,
     closings,
-    from_microseconds,
     from_nano,
+    instant,
+    number,
     outcomes,
     run_tags,
     runs,
+    text,
     to_microseconds,
+    total,
+    whole,
 )
 from costgpu.ledger.store import Ledger
 from costgpu.models.job import EndReason
 
+T = TypeVar("T")
 AT_ONCE = 2000  # rows in memory
 # Why a run ended without what it was paid for. A limit that the user gave, and a cancellation, are none of these.
 WASTED = frozenset(
@@ -143,9 +152,9 @@ def closed_runs(
         if last is not None:
             page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
         rows, tags = ledger.read(partial(_page, page=page), nothing)
-        for row in rows:
-            last = row.run
-            yield _closed(row, tags.get(last, {}))
+        yield from ledger.readable(rows, partial(_closed, tags), _run_of)
+        if rows:
+            last = whole(rows[-1].run)
         if len(rows) < wanted:
             return
         left = None if left is None else left - len(rows)
@@ -156,20 +165,63 @@ def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: dat
 
     Periods that follow on each other add up exactly to the whole.
     """
-    return ledger.read(lambda connection: _spent(connection, selection, start, end), Decimal(0))
+    return without_damaged(
+        ledger,
+        lambda connection, readable: _spent(connection, [*conditions(selection), *readable], start, end),
+        Decimal(0),
+    )
 
 
-def _spent(connection: Connection, selection: Selection, start: datetime | None, end: datetime | None) -> Decimal:
+def _spent(
+    connection: Connection, chosen: Sequence[ColumnElement[bool]], start: datetime | None, end: datetime | None
+) -> Decimal:
     inside, crossing = edges(start, end)
-    where = [*conditions(selection), closings.c.metered_nano_usd > 0, *within(start, end)]
-    whole = select(func.sum(closings.c.metered_nano_usd)).select_from(joined()).where(*where, *inside)
-    total = int(connection.scalar(whole) or 0)
+    where = [*chosen, closings.c.metered_nano_usd > 0, *within(start, end)]
+    everything = select(func.sum(closings.c.metered_nano_usd)).select_from(joined()).where(*where, *inside)
+    nano = total(connection.scalar(everything))
     if crossing is not None:
         query = select(BEGAN, ENDED, closings.c.metered_nano_usd).select_from(joined()).where(*where, crossing)
         low, high = (to_microseconds(at) if at else None for at in (start, end))
         for began, ended, cost in connection.execute(query):
-            total += share(cost, began, ended, low, high)
-    return from_nano(total)
+            nano += share(whole(cost), whole(began), whole(ended), low, high)
+    return from_nano(nano)
+
+
+def without_damaged(ledger: Ledger, sums: Callable[[Connection, Sequence[ColumnElement[bool]]], T], empty: T) -> T:
+    """Sums of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
+
+    Args:
+        sums: Given a condition that closed runs must meet; `DamagedCellError` if a sum is none.
+
+    Raises:
+        LedgerDamaged: It is not these rows that are damaged.
+    """
+    try:
+        return ledger.read(lambda connection: sums(connection, ()), empty)
+    except LedgerDamaged:
+        none: dict[int, str] = {}
+        damaged = ledger.read(_damaged, none)
+        if not damaged:
+            raise
+    for run_id in damaged.values():
+        ledger.leave_out(f"run {run_id}", "its times or amounts are none")
+    numbers = list(damaged)
+    return ledger.read(lambda connection: sums(connection, (closings.c.run.not_in(numbers),)), empty)
+
+
+def _damaged(connection: Connection) -> dict[int, str]:
+    """Closed runs whose rows hold what cannot be there; only SQLite keeps any value in any column."""
+    if connection.dialect.name != "sqlite":
+        return {}
+    wrong = [~func.typeof(column).in_(("integer", "null")) for column in _WHOLE]
+    wrong.append(~func.typeof(closings.c.metered_seconds).in_(("integer", "real", "null")))
+    wrong += [~column.between(EARLIEST_US, LATEST_US) for column in _TIMES]
+    query = select(runs.c.run, cast(runs.c.run_id, Text)).select_from(joined()).where(or_(*wrong))
+    return {number: str(run_id) for number, run_id in connection.execute(query)}
+
+
+_TIMES = (closings.c.at_us, closings.c.started_us, closings.c.ended_us)
+_WHOLE = (*_TIMES, closings.c.metered_nano_usd)
 
 
 # What the statements about periods are made of; `totals` uses them, too.
@@ -215,20 +267,22 @@ def conditions(selection: Selection) -> list[ColumnElement[bool]]:
     """What a selection means in the database."""
     found: list[ColumnElement[bool]] = []
     if selection.provider:
-        found.append(closings.c.provider == selection.provider)
+        found.append(closings.c.provider == plain(selection.provider))
     if selection.owner:
-        prefix = f"{selection.owner}@"  # not LIKE: SQLite's does not tell a from A
-        found.append((runs.c.owner == selection.owner) | (func.substr(runs.c.owner, 1, len(prefix)) == prefix))
+        owner = plain(selection.owner)
+        prefix = f"{owner}@"  # not LIKE: SQLite's does not tell a from A
+        found.append((runs.c.owner == owner) | (func.substr(runs.c.owner, 1, len(prefix)) == prefix))
     if selection.name:
-        found.append(runs.c.name == selection.name)
+        found.append(runs.c.name == plain(selection.name))
     for key, value in selection.tags.items():
         tag = run_tags.alias()  # the statement around may have the table, too
-        tagged = select(tag.c.run).where(tag.c.run == runs.c.run, tag.c.key == key, tag.c.value == value)
+        tagged = select(tag.c.run).where(tag.c.run == runs.c.run, tag.c.key == plain(key), tag.c.value == plain(value))
         found.append(tagged.exists())
     return found
 
 
-_AS_KEPT = ("run_id", "name", "owner", *CLOSING_TEXTS, "accelerator_count", "metered_seconds", "job_seconds")
+_TEXTS = ("run_id", "name", "owner", *CLOSING_TEXTS)
+_NUMBERS = ("accelerator_count", "metered_seconds", "job_seconds")
 _COLUMNS = (
     runs.c.run,
     runs.c.run_id,
@@ -252,20 +306,27 @@ def _page(connection: Connection, page: Select[Any]) -> tuple[list[Any], dict[in
     tags: dict[int, dict[str, str]] = {}
     for some in batches(numbers):
         for run, key, value in connection.execute(select(run_tags).where(run_tags.c.run.in_(some))):
-            tags.setdefault(run, {})[key] = value
+            tags.setdefault(run, {})[str(key)] = str(value)
     return rows, tags
 
 
-def _closed(row: Any, tags: Mapping[str, str]) -> ClosedRun:
+def _run_of(row: Any) -> str:
+    return f"run {row.run_id}"
+
+
+def _closed(tags_of: Mapping[int, Mapping[str, str]], row: Any) -> ClosedRun:
     fields = row._mapping
     costs: dict[str, Any] = {name.replace("nano", "cost"): _usd(fields[name]) for name in ESTIMATED_COSTS}
+    texts: dict[str, Any] = {name: text(fields[name]) for name in _TEXTS}
+    numbers: dict[str, Any] = {name: number(fields[name]) for name in (*_NUMBERS, *ESTIMATED_SECONDS)}
     return ClosedRun(
-        tags=tags,
-        **{name: fields[name] for name in (*_AS_KEPT, *ESTIMATED_SECONDS)},
-        created_at=from_microseconds(row.created_us),
-        closed_at=from_microseconds(row.closed_us),
-        started_at=None if row.started_us is None else from_microseconds(row.started_us),
-        ended_at=None if row.ended_us is None else from_microseconds(row.ended_us),
+        tags=tags_of.get(row.run, {}),
+        **texts,
+        **numbers,
+        created_at=instant(row.created_us),
+        closed_at=instant(row.closed_us),
+        started_at=None if row.started_us is None else instant(row.started_us),
+        ended_at=None if row.ended_us is None else instant(row.ended_us),
         metered_cost_usd=_usd(row.metered_nano_usd),
         **costs,
     )

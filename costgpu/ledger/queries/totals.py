@@ -15,9 +15,29 @@ from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, case, func, literal_column, or_, select
 
-from costgpu.ledger.queries.history import BEGAN, ENDED, WASTED, Selection, conditions, edges, joined, within
+from costgpu.ledger.queries.history import (
+    BEGAN,
+    ENDED,
+    WASTED,
+    Selection,
+    conditions,
+    edges,
+    joined,
+    within,
+    without_damaged,
+)
 from costgpu.ledger.queries.proration import share
-from costgpu.ledger.schema import closings, from_microseconds, from_nano, run_tags, runs, to_microseconds
+from costgpu.ledger.schema import (
+    closings,
+    from_microseconds,
+    from_nano,
+    number,
+    run_tags,
+    runs,
+    to_microseconds,
+    total,
+    whole,
+)
 from costgpu.ledger.store import Ledger
 
 DAY_US = 86_400_000_000
@@ -73,7 +93,11 @@ def totals(
         tag: The key of the tag, with `By.TAG`.
     """
     nothing: dict[str, _Sum] = {}
-    sums = ledger.read(lambda connection: _sums(connection, selection, by, tag, since, until), nothing)
+    sums = without_damaged(
+        ledger,
+        lambda connection, readable: _sums(connection, [*conditions(selection), *readable], by, tag, since, until),
+        nothing,
+    )
     found = [
         Total(
             key=key,
@@ -85,12 +109,17 @@ def totals(
         for key, one in sums.items()
     ]
     if by in (By.DAY, By.MONTH):
-        return tuple(sorted(found, key=lambda total: total.key))
-    return tuple(sorted(found, key=lambda total: (-total.cost_usd, -total.runs, total.key)))
+        return tuple(sorted(found, key=lambda one: one.key))
+    return tuple(sorted(found, key=lambda one: (-one.cost_usd, -one.runs, one.key)))
 
 
 def _sums(
-    connection: Connection, selection: Selection, by: By, tag: str, since: datetime | None, until: datetime | None
+    connection: Connection,
+    chosen: Sequence[ColumnElement[bool]],
+    by: By,
+    tag: str,
+    since: datetime | None,
+    until: datetime | None,
 ) -> dict[str, _Sum]:
     source: Any = joined()
     columns: Sequence[ColumnElement[Any]]
@@ -104,26 +133,27 @@ def _sums(
     if by in (By.DAY, By.MONTH):
         inside.append(_LAST_DAY == _FIRST_DAY)
         across.append(_LAST_DAY != _FIRST_DAY)
-    where = [*conditions(selection), *within(since, until)]
+    where = [*chosen, *within(since, until)]
     cost = func.coalesce(closings.c.metered_nano_usd, 0)
     seconds = func.coalesce(closings.c.metered_seconds, 0.0)
     wasted = closings.c.reason.in_(sorted(WASTED))
     found: dict[str, _Sum] = {}
-    whole = (
+    everything = (
         select(*columns, func.count(), func.sum(seconds), func.sum(cost), func.sum(case((wasted, cost), else_=0)))
         .select_from(source)
         .where(*where, *inside)
         .group_by(*columns)
     )
-    for *keys, count, used, nano, lost in connection.execute(whole):
+    for *keys, count, used, nano, lost in connection.execute(everything):
         one = found.setdefault(_key(by, keys), _Sum())
-        one.runs, one.seconds = one.runs + count, one.seconds + float(used)
-        one.nano, one.wasted = one.nano + int(nano), one.wasted + int(lost)
+        one.runs, one.seconds = one.runs + count, one.seconds + (number(used) or 0.0)
+        one.nano, one.wasted = one.nano + total(nano), one.wasted + total(lost)
     if across:
         query = select(*columns, BEGAN, ENDED, seconds, cost, wasted).select_from(source).where(*where, or_(*across))
         low, high = (to_microseconds(at) if at else None for at in (since, until))
         for *keys, began, ended, used, nano, lost in connection.execute(query):
-            _spread(found, by, keys, (began, ended, low, high), (used, nano, bool(lost)))
+            times = whole(began), whole(ended), low, high
+            _spread(found, by, keys, times, (number(used) or 0.0, whole(nano), bool(lost)))
     return found
 
 
@@ -145,7 +175,7 @@ def _key(by: By, values: Iterable[Any]) -> str:
     if by is By.PERSON:
         return str(first).partition("@")[0]  # whatever computer it was launched from
     if by in (By.DAY, By.MONTH):
-        return _calendar(by, first * DAY_US)
+        return _calendar(by, whole(first) * DAY_US)
     return " ".join(filter(None, (str(value) for value in (first, *more))))
 
 
@@ -165,10 +195,10 @@ def _spread(
     used, nano, lost = amounts
     first, last = began if low is None else max(began, low), ended if high is None else min(ended, high)
     pieces = list(_pieces(by, first, last)) if by in (By.DAY, By.MONTH) else [(low, high)]
-    for number, (start, end) in enumerate(pieces):
+    for index, (start, end) in enumerate(pieces):
         one = found.setdefault(_calendar(by, start or 0) if by in (By.DAY, By.MONTH) else _key(by, keys), _Sum())
         part = share(nano, began, ended, start, end)
-        one.runs += number == 0
+        one.runs += index == 0
         one.nano += part
         one.wasted += part if lost else 0
         inside = min(ended, end if end is not None else ended) - max(began, start if start is not None else began)

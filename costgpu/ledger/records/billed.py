@@ -17,7 +17,7 @@ from sqlalchemy import Connection, func, select
 from costgpu.ledger.projections import plain
 from costgpu.ledger.queries.history import Selection, closed_runs
 from costgpu.ledger.queries.proration import share
-from costgpu.ledger.schema import billed, from_microseconds, from_nano, to_microseconds, to_nano
+from costgpu.ledger.schema import billed, from_nano, instant, text, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
 
 LATE = timedelta(hours=48)  # so long after a cost its bill may still be incomplete
@@ -111,7 +111,8 @@ def latest_bills(ledger: Ledger, start: datetime, end: datetime) -> tuple[Billed
     """What was said last about every run and part of a period, oldest part first; zeros are left out."""
 
     def read(connection: Connection) -> tuple[BilledCost, ...]:
-        return tuple(_cost(row) for row in _latest(connection, start, end) if row.nano_usd)
+        rows = (row for row in _latest(connection, start, end) if row.nano_usd)
+        return tuple(ledger.readable(rows, _cost, lambda row: f"row {row.id} of what was billed"))
 
     return ledger.read(read, ())
 
@@ -206,12 +207,12 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 def _cost(row: Any) -> BilledCost:
     return BilledCost(
-        provider=row.provider,
-        account=row.account,
-        run_id=row.run_id,
-        start=from_microseconds(row.start_us),
-        end=from_microseconds(row.end_us),
+        provider=text(row.provider),
+        account=text(row.account),
+        run_id=text(row.run_id),
+        start=instant(row.start_us),
+        end=instant(row.end_us),
         amount_usd=from_nano(row.nano_usd),
-        source=row.source,
-        said_at=from_microseconds(row.at_us),
+        source=text(row.source),
+        said_at=instant(row.at_us),
     )

@@ -18,7 +18,7 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from costgpu.errors import UsageError
-from costgpu.units import parse_usd
+from costgpu.units import ANY, parse_usd
 
 FULL = 100  # percent; always one of the thresholds
 DEFAULT_THRESHOLDS = (50, 80, FULL)
@@ -206,12 +206,12 @@ def parse_amount(text: str) -> Decimal:
         )
     if stripped.lstrip("$ ").startswith("-"):
         raise UsageError(f"{text!r}: a budget cannot be negative.", hint="Write 200, $200 or 99.50.")
-    amount = Decimal(f"{parse_usd(re.sub(r'^usd', '', stripped, flags=re.IGNORECASE)):f}")
+    amount = parse_usd(re.sub(r"^usd", "", stripped, flags=re.IGNORECASE), within=ANY)
     if amount < LEAST_USD:
         raise UsageError(f"{text!r}: a budget of less than a cent can only be exceeded.", hint="Write 5 or 0.25.")
     if amount > MOST_USD:
         raise UsageError(f"{text!r}: a budget of more than $10,000,000 is surely a slip.", hint="Write 200 or $200.")
-    return amount
+    return Decimal(f"{amount:f}")
 
 
 def parse_thresholds(text: str) -> tuple[int, ...]:

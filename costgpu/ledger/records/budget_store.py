@@ -7,6 +7,7 @@ once exactly one sends, and one that is killed in between is followed by another
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
 from collections.abc import Sequence
@@ -14,26 +15,31 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import IntegrityError
 
 from costgpu.errors import BudgetError, LedgerDamaged
+from costgpu.files import parse_json
 from costgpu.ledger import failures
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.ledger.dialect import insert_row
 from costgpu.ledger.records.budget_rules import Budget, Period
 from costgpu.ledger.schema import (
     EPOCH,
+    DamagedCellError,
     alert_attempts,
     alert_results,
     alerts,
     budgets,
     events,
-    from_microseconds,
     from_nano,
+    instant,
+    text,
     to_microseconds,
     to_nano,
+    whole,
 )
 from costgpu.ledger.store import Ledger
 from costgpu.version import __version__
@@ -147,9 +153,13 @@ def unknown_budget(name: str, known: Sequence[str]) -> BudgetError:
     return BudgetError(f"There is no budget {name!r}.", hint=hint)
 
 
-def all_budgets(ledger: Ledger) -> tuple[StoredBudget, ...]:
-    """What is set now, by name."""
-    return ledger.read(lambda connection: _all(connection, ledger.place), ())
+def all_budgets(ledger: Ledger, damaged: list[LedgerDamaged] | None = None) -> tuple[StoredBudget, ...]:
+    """What is set now, by name.
+
+    Args:
+        damaged: Where to put the errors of budgets that cannot be read; None to raise the first one.
+    """
+    return ledger.read(lambda connection: _all(connection, ledger.place, damaged), ())
 
 
 def alerts_of(ledger: Ledger, stored: StoredBudget, period: Period) -> tuple[Alert, ...]:
@@ -249,18 +259,16 @@ def finish_delivery(ledger: Ledger, told: Sequence[Alert], now: datetime, *, del
 def newest_entry(ledger: Ledger) -> datetime | None:
     """When the ledger was written last, by the clock of then: its last event, else its last budget; None if empty."""
 
-    def read(connection: Connection) -> int | None:
+    def read(connection: Connection) -> datetime | None:
         for table in (events, budgets):
             at_us = connection.scalar(select(table.c.at_us).order_by(table.c.id.desc()).limit(1))
             if at_us is not None:
-                return int(at_us)
+                with contextlib.suppress(DamagedCellError):
+                    return instant(at_us)
+                return None
         return None
 
-    at_us = ledger.read(read, None)
-    try:
-        return None if at_us is None else from_microseconds(at_us)
-    except OverflowError:
-        return None
+    return ledger.read(read, None)
 
 
 def _alone(connection: Connection) -> None:
@@ -273,7 +281,15 @@ def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
     return {"at_us": to_microseconds(at), "name": name, "data": data, "writer": __version__}
 
 
-def _all(connection: Connection, place: str) -> tuple[StoredBudget, ...]:
+def _budget(row: Any) -> Budget:
+    budget = from_json(Budget, parse_json(text(row.data)), bounded=True)
+    if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
+        raise ValueError("It is not what costgpu writes.")
+    ZoneInfo(budget.time_zone)
+    return budget
+
+
+def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None = None) -> tuple[StoredBudget, ...]:
     found: dict[str, list[StoredBudget]] = {}
     for row in connection.execute(select(budgets).order_by(budgets.c.name, budgets.c.id)):
         so_far = found.setdefault(row.name, [])
@@ -281,10 +297,15 @@ def _all(connection: Connection, place: str) -> tuple[StoredBudget, ...]:
             so_far.clear()
             continue
         try:
-            budget = from_json(Budget, json.loads(row.data))
-            at = from_microseconds(row.at_us)
-        except (ValueError, OverflowError, LedgerDamaged) as exc:
-            raise failures.damaged(place, f"what was stored of the budget {row.name} cannot be read") from exc
+            budget = _budget(row)
+            at = instant(row.at_us)
+        except (ValueError, LookupError, OSError, LedgerDamaged) as exc:
+            error = failures.damaged(place, f"what was stored of the budget {row.name} cannot be read")
+            if damaged is None:
+                raise error from exc
+            damaged.append(error)
+            so_far.clear()
+            continue
         so_far.append(StoredBudget(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
     return tuple(_last(history) for history in found.values() if history)
 
@@ -334,15 +355,15 @@ def _alert(row: Any, tried: Any, results: Sequence[Any]) -> Alert:
     over = last is not None and (told is not None or tried is None or last.number >= tried.number)
     return Alert(
         number=row.id,
-        period_start=from_microseconds(row.period_start_us),
-        threshold=row.threshold,
-        crossed_at=from_microseconds(row.at_us),
+        period_start=instant(row.period_start_us),
+        threshold=whole(row.threshold),
+        crossed_at=instant(row.at_us),
         spent_usd=from_nano(row.nano_usd),
         attempts=tried.number if tried else 0,
-        last_attempt_at=from_microseconds(tried.at_us) if tried else None,
+        last_attempt_at=instant(tried.at_us) if tried else None,
         delivered=bool(last.delivered) if over and last else None,
-        told_at=from_microseconds(told.at_us) if told else None,
-        detail=last.detail if last else "",
+        told_at=instant(told.at_us) if told else None,
+        detail=text(last.detail) if last else "",
     )
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from costgpu.ledger import failures
+from costgpu.files import parse_json
 from costgpu.ledger.codec import to_json
 from costgpu.ledger.projections import plain
-from costgpu.ledger.schema import estimates, from_microseconds, to_microseconds
+from costgpu.ledger.schema import DamagedCellError, estimates, instant, text, to_microseconds
 from costgpu.ledger.store import Ledger
 from costgpu.version import __version__
 
@@ -47,22 +47,22 @@ def recent_estimates(ledger: Ledger, limit: int = 50) -> tuple[Estimate, ...]:
     query = select(estimates).order_by(estimates.c.id.desc()).limit(limit)
 
     def read(connection: Connection) -> tuple[Estimate, ...]:
-        return tuple(
-            Estimate(
-                at=from_microseconds(row.at_us),
-                workload=row.workload,
-                name=row.name,
-                owner=row.owner,
-                data=_parsed(ledger, row.data),
-            )
-            for row in connection.execute(query)
-        )
+        return tuple(ledger.readable(connection.execute(query), _estimate, lambda row: f"estimate {row.id}"))
 
     return ledger.read(read, ())
 
 
-def _parsed(ledger: Ledger, text: str) -> Mapping[str, Any]:
+def _estimate(row: Any) -> Estimate:
     try:
-        return dict(json.loads(text))
-    except (ValueError, TypeError) as exc:
-        raise failures.damaged(ledger.place, "an estimate is not readable") from exc
+        data = parse_json(text(row.data))
+    except ValueError as exc:
+        raise DamagedCellError(str(exc)) from exc
+    if not isinstance(data, dict):
+        raise DamagedCellError("it is not an object")
+    return Estimate(
+        at=instant(row.at_us),
+        workload=text(row.workload),
+        name=text(row.name),
+        owner=text(row.owner),
+        data=data,
+    )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, select
 
-from costgpu.ledger.schema import closings, from_microseconds, outcomes
+from costgpu.ledger.schema import closings, instant, number, outcomes, text
 from costgpu.ledger.store import Ledger
 from costgpu.models.job import EndReason
 from costgpu.models.prediction import MeasuredSpeed
@@ -20,6 +22,8 @@ HERE = ("local", "this-machine")
 
 Place = tuple[str, str]
 """Provider and instance type."""
+_Timed = tuple[datetime, float, float | None]
+"""When a run was closed, the seconds of its job, and its steps."""
 
 
 def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping[Place, MeasuredSpeed]:
@@ -48,21 +52,23 @@ def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping
         .limit(AT_MOST)
     )
 
-    def read(connection: Connection) -> list[tuple[Place, str, int, float, float | None]]:
-        return [
-            ((row.provider, row.instance_type), row.account, row.at_us, row.job_seconds, row.steps)
-            for row in connection.execute(query)
-        ]
+    def read(connection: Connection) -> list[tuple[Place, str, _Timed]]:
+        return list(ledger.readable(connection.execute(query), _timed, lambda _: "how long a job has taken"))
 
-    groups: dict[Place, list[tuple[int, float, float | None]]] = {}
-    nothing: list[tuple[Place, str, int, float, float | None]] = []
-    for place, account, at_us, seconds, steps in ledger.read(read, nothing):
+    groups: dict[Place, list[_Timed]] = {}
+    nothing: list[tuple[Place, str, _Timed]] = []
+    for place, account, timed in ledger.read(read, nothing):
         if place[0] != HERE[0] or account == here:
-            groups.setdefault(place, []).append((at_us, seconds, steps))
+            groups.setdefault(place, []).append(timed)
     return {place: _speed(rows) for place, rows in groups.items()}
 
 
-def _speed(newest_first: list[tuple[int, float, float | None]]) -> MeasuredSpeed:
+def _timed(row: Any) -> tuple[Place, str, _Timed]:
+    timed = instant(row.at_us), number(row.job_seconds) or 0.0, number(row.steps)
+    return (text(row.provider), text(row.instance_type)), text(row.account), timed
+
+
+def _speed(newest_first: list[_Timed]) -> MeasuredSpeed:
     steps = next((steps for _, _, steps in newest_first if steps is not None), None)
     rows = [row for row in newest_first if _as_long(row[2], steps)][:LAST_RUNS]
     logs = [math.log(seconds) for _, seconds, _ in rows]
@@ -70,7 +76,7 @@ def _speed(newest_first: list[tuple[int, float, float | None]]) -> MeasuredSpeed
         job_seconds=statistics.median(seconds for _, seconds, _ in rows),
         runs=len(rows),
         log_spread=statistics.stdev(logs) if len(logs) > 1 else 0.0,
-        last_at=max(from_microseconds(at_us) for at_us, _, _ in rows),
+        last_at=max(at for at, _, _ in rows),
         steps=steps,
     )
 

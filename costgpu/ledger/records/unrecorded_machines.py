@@ -16,9 +16,19 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, tuple_
 
+from costgpu.files import parse_json
 from costgpu.ledger.dialect import batches
 from costgpu.ledger.projections import plain
-from costgpu.ledger.schema import closings, from_microseconds, from_nano, runs, sightings, to_microseconds, to_nano
+from costgpu.ledger.schema import (
+    closings,
+    from_nano,
+    instant,
+    runs,
+    sightings,
+    text,
+    to_microseconds,
+    to_nano,
+)
 from costgpu.ledger.store import Ledger
 
 AGAIN = timedelta(minutes=10)  # the shortest time between two rows of a machine that goes on
@@ -74,7 +84,7 @@ class Sighting:
 
 def sightings_since(ledger: Ledger, since: datetime | None = None) -> tuple[Sighting, ...]:
     """Machines that were seen since then and that no run of this ledger accounts for, each as it was seen last."""
-    return ledger.read(lambda connection: _unaccounted(connection, since), ())
+    return ledger.read(lambda connection: _unaccounted(ledger, connection, since), ())
 
 
 def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
@@ -90,8 +100,8 @@ def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datet
         query = query.join(closings, closings.c.run == runs.c.run)
         for some in batches(ids):
             for row in connection.execute(query.where(runs.c.run_id.in_(some))):
-                closed_at = from_microseconds(row.at_us)
-                until = closed_at if row.ended_us is None else from_microseconds(row.ended_us)
+                closed_at = instant(row.at_us)
+                until = closed_at if row.ended_us is None else instant(row.ended_us)
                 ended[row.run_id, row.instance_id] = until, closed_at
 
     if ids:
@@ -121,16 +131,15 @@ def last_sightings(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[s
         for some in batches(keys):
             newest = select(func.max(sightings.c.id)).where(name.in_(some))
             newest = newest.group_by(sightings.c.provider, sightings.c.instance_id)
-            for row in connection.execute(select(sightings).where(sightings.c.id.in_(newest))):
-                each = _sighting(row)
-                found[each.key] = each
+            rows = connection.execute(select(sightings).where(sightings.c.id.in_(newest)))
+            found.update((each.key, each) for each in ledger.readable(rows, _sighting, _name))
 
     if keys:
         ledger.read(read, None)
     return found
 
 
-def _unaccounted(connection: Connection, since: datetime | None) -> tuple[Sighting, ...]:
+def _unaccounted(ledger: Ledger, connection: Connection, since: datetime | None) -> tuple[Sighting, ...]:
     newest = select(func.max(sightings.c.id)).group_by(sightings.c.provider, sightings.c.instance_id)
     if since is not None:
         newest = newest.where(sightings.c.at_us > to_microseconds(since))
@@ -145,7 +154,8 @@ def _unaccounted(connection: Connection, since: datetime | None) -> tuple[Sighti
         .where(sightings.c.id.in_(newest))
         .order_by(sightings.c.id)
     )
-    return tuple(_sighting(row) for row in connection.execute(query) if not row.open_here and not row.counted)
+    rows = (row for row in connection.execute(query) if not row.open_here and not row.counted)
+    return tuple(ledger.readable(rows, _sighting, _name))
 
 
 def _row(machine: Sighting) -> dict[str, Any]:
@@ -158,15 +168,20 @@ def _row(machine: Sighting) -> dict[str, Any]:
     }
 
 
+def _name(row: Any) -> str:
+    return f"the machine {row.instance_id} in row {row.id} of the sightings"
+
+
 def _sighting(row: Any) -> Sighting:
     try:
-        tags = json.loads(row.tags)
+        tags = parse_json(text(row.tags))
     except ValueError:
         tags = {}
+    texts: dict[str, Any] = {name: text(getattr(row, name)) for name in TEXTS}
     return Sighting(
-        **{name: getattr(row, name) for name in TEXTS},
-        tags=tags if isinstance(tags, dict) else {},
-        started_at=from_microseconds(row.started_us),
-        seen_at=from_microseconds(row.at_us),
+        **texts,
+        tags={key: str(value) for key, value in tags.items()} if isinstance(tags, dict) else {},
+        started_at=instant(row.started_us),
+        seen_at=instant(row.at_us),
         usd_per_hour=None if row.nano_usd_per_hour is None else from_nano(row.nano_usd_per_hour),
     )

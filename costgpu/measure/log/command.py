@@ -1,7 +1,6 @@
 """Measures any command by the progress that it prints: other languages, old frameworks, anything with a log.
 
-It runs in place, not in a copy: its data may be large, and absolute paths would lead out of a copy anyway. Without the
-probe nothing of what it writes is diverted, and the profile says so.
+It runs where its data are, without the probe, in the same copy-on-write world as a Python script.
 """
 
 from __future__ import annotations
@@ -24,8 +23,9 @@ from costgpu.errors import (
     UsageError,
 )
 from costgpu.measure.cuda_errors import says_cuda
-from costgpu.measure.failures import killed_by_signal, quote_last_lines
+from costgpu.measure.failures import killed_by_signal, quote_last_lines, write_refused, writes_too_much
 from costgpu.measure.host_info import measure_host
+from costgpu.measure.isolation.levels import Isolation, isolation_notes
 from costgpu.measure.log.lines import user_pattern
 from costgpu.measure.log.patterns import PATTERNS
 from costgpu.measure.log.phase import LogReading, read_phase
@@ -33,14 +33,13 @@ from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
 from costgpu.measure.probe.record import ActivityRecord
 from costgpu.measure.profile.progress_series import share_of_cores
 from costgpu.measure.profile.waiting import waiting_share
-from costgpu.measure.scratch import new_scratch
+from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import Outcome
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.workload import Framework, Machine, Phase, WorkloadProfile
 from costgpu.units import format_duration
 from costgpu.version import __version__
 
-IN_PLACE = "It ran in place, without the probe: what it writes is not diverted."
 SHOWN_CHARS = 200
 _PATTERN_HINT = (
     r"Name its progress lines: --step-pattern 'step (?P<step>\d+)/(?P<total>\d+)'. Does it print at all when"
@@ -56,6 +55,7 @@ def measure_command(
     *,
     pattern: str | None = None,
     kind: str = "",
+    isolation: Isolation | None = None,
     measure_for_seconds: float = MEASURE_FOR_SECONDS,
     start_limit_seconds: float = START_LIMIT_SECONDS,
 ) -> tuple[WorkloadProfile, Outcome]:
@@ -68,6 +68,7 @@ def measure_command(
         progress: Called some times a second with the seconds since the start and whether it has made progress.
         pattern: The user's ``--step-pattern``; None for those that are built in.
         kind: Kind of work, as the benchmark table names it; empty to recognise it by its lines.
+        isolation: The only level to measure at; None for the strongest that this machine gives.
         measure_for_seconds: After its first line of progress.
         start_limit_seconds: To reach that line.
 
@@ -79,18 +80,19 @@ def measure_command(
     patterns = (user_pattern(pattern),) if pattern is not None else PATTERNS
     program = find_program(argv, workdir)
     name = Path(argv[0]).name
-    scratch = new_scratch(cache, name)
-    log = scratch / "output.log"
+    scratch = Scratch.make(cache.absolute(), name)
     watch = ProcessMonitor(patterns, measure_for_seconds, start_limit_seconds)
-    watch.run([program, *argv[1:]], workdir, log, progress)
+    watch.run([program, *argv[1:]], workdir, scratch, progress, isolation)
     ended = watch.returncode == 0 and not watch.stopped
     reading = read_phase(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
-    error = _explain(watch, reading, name=name, log=log, pattern=pattern, limit=start_limit_seconds)
+    error = _explain(watch, reading, name=name, log=scratch.log, pattern=pattern, limit=start_limit_seconds)
+    if isinstance(error, ScriptCrashed) and watch.isolation is Isolation.WRITE_PROTECTED:
+        error = write_refused(name, watch.tail, workdir, scratch.folder) or error
     if error is not None:
         raise error
     assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
     host = measure_host()
-    notes = [*reading.notes, IN_PLACE, host.how]
+    notes = [*reading.notes, *isolation_notes(watch.isolation), host.how]
     if host.machine.accelerators:
         gpu = host.machine.accelerators[0]
         notes.append(f"This machine has a GPU ({gpu}): if the program used it, its steps were timed on it.")
@@ -114,9 +116,12 @@ def measure_command(
         record=None,
         returncode=watch.returncode,
         timed_out=watch.stopped,
-        log=log,
-        probe=log,
-        scratch=scratch,
+        log=scratch.log,
+        probe=scratch.log,
+        scratch=scratch.folder,
+        isolation=watch.isolation,
+        changes=watch.changes,
+        too_large=watch.too_large,
         survivors=watch.survivors,
     )
     return profile, outcome
@@ -167,6 +172,8 @@ def _explain(
     seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
     if crashed and (reading is None or seen < ENOUGH_LINES):
         return _crash(watch, name, log, took)
+    if watch.too_large is not None:
+        return writes_too_much(name, watch.too_large)
     if reading is not None:
         return None
     if watch.log.unreadable:

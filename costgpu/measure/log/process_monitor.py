@@ -28,12 +28,16 @@ from typing import BinaryIO
 import psutil
 
 from costgpu.errors import ScriptNotFound
+from costgpu.measure.isolation.layers import Changes, SizeLimit
+from costgpu.measure.isolation.levels import Isolation
+from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
 from costgpu.measure.probe.activity import descendants, runs
 from costgpu.measure.probe.record import ActivityRecord
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
+from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import child_environment, hard_limit_seconds
 
 ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
@@ -60,35 +64,51 @@ class ProcessMonitor:
         self.peak_rss_bytes = 0  # of the command and all its descendants together
         self.survivors = 0  # processes that had to be killed, but for itself
         self.stopped = False  # by us
+        self.isolation = Isolation.IN_PROCESS
+        self.changes = Changes()
+        self.too_large: int | None = None  # bytes that it may write, if it was ended because it wrote more
         self.activity: ActivityRecord | None = None  # since the first line of progress; None before it
         self._measure_for, self._start_limit = measure_for, start_limit
         self._splitter = LineSplitter()
+        self._size: SizeLimit | None = None
         self._first: float | None = None
         self._last_byte = self._weighed_at = self._looked_at = self._looked_from = self._cpu = self._cpu_before = 0.0
         self._kept = 0
         self._open = True
 
-    def run(self, command: Sequence[str], workdir: Path, log: Path, progress: Callable[[float, bool], None]) -> None:
+    def run(
+        self,
+        command: Sequence[str],
+        workdir: Path,
+        scratch: Scratch,
+        progress: Callable[[float, bool], None],
+        isolation: Isolation | None = None,
+    ) -> None:
         """Runs it until it ends or enough has been seen; nothing of it is left.
 
         Raises:
             ScriptNotFound: The system cannot start it.
+            ConfigError: This machine does not give the isolation that is asked for.
             KeyboardInterrupt: After everything has been ended.
         """
         before, marker = own_children(), uuid.uuid4().hex
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
-        with os.fdopen(reader, "rb", buffering=0) as source, log.open("wb") as output, interruptible(), adopting():
-            self.started_at = self._last_byte = time.monotonic()
+        with (
+            os.fdopen(reader, "rb", buffering=0) as source,
+            scratch.log.open("wb") as output,
+            interruptible(),
+            adopting(),
+        ):
             try:
-                child = subprocess.Popen(
+                started = start_isolated(
                     unbuffered(command),
-                    stdin=subprocess.DEVNULL,
-                    stdout=writer,
-                    stderr=subprocess.STDOUT,
-                    env=child_environment(marker),
-                    cwd=workdir,
-                    start_new_session=True,
+                    folder=workdir,
+                    environment=child_environment(marker),
+                    output=writer,
+                    scratch=scratch,
+                    named=command[1:],
+                    wanted=isolation,
                 )
             except OSError as error:
                 raise ScriptNotFound(
@@ -96,6 +116,9 @@ class ProcessMonitor:
                 ) from error
             finally:
                 os.close(writer)
+            self.started_at = self._last_byte = time.monotonic()
+            child, self.isolation = started.process, started.isolation
+            self._size = SizeLimit(scratch.folder, *started.elsewhere(scratch.folder))
             try:
                 self._follow(child, source, output, progress)
             finally:
@@ -104,6 +127,7 @@ class ProcessMonitor:
                     self._ask_to_end(child, source, output)
                     self.survivors = end_everything(child.pid, marker, before)
                     self.returncode = child.wait()
+                    self.changes = scratch.close(started.layers)
 
     def _follow(
         self,
@@ -127,7 +151,9 @@ class ProcessMonitor:
                 if child.poll() is not None and (not self._open or now - self._last_byte > SILENT_SECONDS):
                     self._take(self._splitter.close())
                     return
-                if self._enough(now):
+                if self._size is not None and self._size.exceeded():
+                    self.too_large = self._size.limit_bytes
+                if self._enough(now) or self.too_large:
                     self.stopped = True
                     return
                 progress(now - self.started_at, self._first is not None)

@@ -24,8 +24,10 @@ from .loops.script_frames import PROBE_ROOT
 from .microbenchmark import measure_with_torch
 from .op_tracer import clock
 from .recorder import Recorder
-from .sandbox.extend_guard import guard_child_processes, guard_safetensors
+from .sandbox.extend_guard import guard_child_processes, guard_hdf5, guard_safetensors
 from .sandbox.file_guard import FileGuard
+from .sandbox.files import Files
+from .sandbox.overlay_renames import rename_folders
 from .watchdog import Watchdog
 
 
@@ -78,6 +80,7 @@ def frameworks(recorder):
         "tqdm.std": partial(attach_tqdm, progress),
         "transformers.generation.utils": partial(attach_generate, recorder),
         "safetensors.torch": partial(guard_safetensors, recorder.guard),
+        "h5py._hl.files": partial(guard_hdf5, recorder.guard),
     }
 
 
@@ -120,11 +123,15 @@ def run_script(config):
 
 def run(config):
     die_with_parent()
-    guard_child_processes(config["scratch"])
-    guard = FileGuard(config["scratch"])
+    guard = (FileGuard if config["divert"] else Files)(config["scratch"])
     recorder = Recorder(config, guard)
     os.register_at_fork(after_in_child=recorder.forked)
-    guard.install()
+    if config["divert"]:
+        guard_child_processes(config["scratch"])
+        guard.install()
+    else:
+        rename_folders()
+    sys.addaudithook(guard.audit)
     sys.meta_path.insert(0, AfterImport(frameworks(recorder)))
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
@@ -135,7 +142,9 @@ def run(config):
     except SystemExit as stop:
         code = stop.code
         if code not in (None, 0):
-            number, message = (code, "") if isinstance(code, int) else (1, str(code))
+            number, message = (code & 0xFF, "") if isinstance(code, int) else (1, str(code))
+            if message:
+                sys.stderr.write(message + "\n")  # as the interpreter does
             recorder.finish("exited", code=number, message=message)
     except BaseException as error:  # noqa: BLE001 - reported to the parent, which explains it
         trail = traceback.format_exception(type(error), error, error.__traceback__)

@@ -22,6 +22,7 @@ class ProbeConfig(TypedDict):
     steps: int | None
     result: str
     scratch: str
+    divert: bool  # whether what Python code writes must be led away from the user's files
     saved_hooks: bool
     fake_cuda: bool
 

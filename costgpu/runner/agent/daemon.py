@@ -19,10 +19,12 @@ from .clock import Clock
 from .guard import MachineGuard
 from .outputs import upload_at_shutdown
 from .power import power_off
-from .rpc import SOCKET
-from .state_files import Home, setting
+from .rpc import SOCKET, read_line
+from .state_files import Home, make_way, open_to_write, setting
 from .status import LOGS
 from .supervisor_process import start_supervisor
+
+_REQUEST_SECONDS = 5.0  # for a whole request: nobody keeps the daemon from looking at the job
 
 
 class Daemon:
@@ -37,7 +39,7 @@ class Daemon:
 
     def run(self) -> None:
         """Works until the machine is off or a newer agent takes over."""
-        with open(self.home.file("agent.lock"), "w", encoding="ascii") as lock:
+        with open(open_to_write(self.home.file("agent.lock")), "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -65,7 +67,10 @@ class Daemon:
         os.chdir(self.home.path)  # the socket's name must be short
         os.makedirs(self.home.work, exist_ok=True)
         for name in ("claimed", *LOGS):
-            os.close(os.open(self.home.file(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644))
+            try:
+                os.close(self.home.open_log(name))
+            except OSError:
+                traceback.print_exc()
         self.home.reserve_disk()
         try:
             with open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
@@ -76,8 +81,7 @@ class Daemon:
     @staticmethod
     def _listen() -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        if os.path.lexists(SOCKET):
-            os.unlink(SOCKET)
+        make_way(SOCKET, keep_regular=False)
         before = os.umask(0o077)
         listener.bind(SOCKET)
         os.umask(before)
@@ -86,15 +90,15 @@ class Daemon:
 
     def _answer(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
-        with connection, connection.makefile("rwb") as stream:
-            connection.settimeout(10.0)
-            request = json.loads(stream.readline().decode())
+        with connection:
+            request = json.loads(read_line(connection, _REQUEST_SECONDS).decode())
             try:
                 reply = self._handle(request)
             except Exception as error:
                 traceback.print_exc()
                 reply = {"error": "%s: %s" % (type(error).__name__, error)}
-            stream.write(json.dumps(reply).encode() + b"\n")
+            connection.settimeout(_REQUEST_SECONDS)
+            connection.sendall(json.dumps(reply).encode() + b"\n")
 
     def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         method = request["method"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,7 @@ from .outputs.find_outputs import find_outputs
 from .outputs.upload import finalize_outputs
 from .power import lifetime_left, watchdog_delay
 from .state_files import Home, setting
-from .status import LOGS, job_status
+from .status import LOGS, job_end, job_status
 from .supervisor_process import SupervisorProcess
 
 _STUCK_SECONDS = 10.0  # a supervisor that has not finished so long after the grace is taken for dead
@@ -52,6 +53,7 @@ class MachineGuard:
         self._client_seen = False
         self._idle: IdleWatch | None = None
         self._notice: NoticeWatch | None = None
+        self._began: float | None = None
         self._reserve_at = float("-inf")
         self._reserve = 0.0
 
@@ -62,10 +64,13 @@ class MachineGuard:
         return self._supervisor_of(self.order)
 
     def save(self, **changes: Any) -> None:
-        """Writes changes of the state to disk."""
+        """Writes changes of the state to disk; where that is impossible, they hold as long as this process lives."""
         with self._saving:
             self.state.update(changes)
-            self.home.write("state.json", self.state)
+            try:
+                self.home.write("state.json", self.state)
+            except OSError:
+                traceback.print_exc()
 
     # --- requests ------------------------------------------------------------------------------------------------
 
@@ -76,6 +81,7 @@ class MachineGuard:
             **order,
             "supervisor": supervisor,
             "boot_id": self.clock.boot_id(),
+            "accepted_uptime": self.clock.uptime(),
             "deadline_uptime": self.clock.uptime() + remaining,
             "whole_seconds": min(remaining, lifetime_left(self.home, self.clock)),
         }
@@ -85,7 +91,7 @@ class MachineGuard:
 
     def cancel(self) -> None:
         """Ends the job as its user wishes; does nothing if it is over."""
-        if self.order is not None and not self.home.exists("exit.json"):
+        if self.order is not None and job_end(self.home) is None:
             grace = min(self.order["grace_seconds"], max(0.0, self.remaining_seconds()))
             self._terminate_job(limits.Termination("cancelled", "It was cancelled.", grace))
 
@@ -106,7 +112,7 @@ class MachineGuard:
         self._read_contact()
         if self.order is None:
             return "unclaimed" if self._since_contact() >= setting("UNCLAIMED_SECONDS", 900.0) else None
-        if not self.home.exists("exit.json"):
+        if job_end(self.home) is None:
             self._check_job(self.order)
             return None
         return self._check_finished(self.order)
@@ -136,7 +142,7 @@ class MachineGuard:
     def _check_job(self, order: dict[str, Any]) -> None:
         if not self.supervisor.is_alive():
             self.clock.sleep(0.1)  # its record may be on its way
-            if not self.home.exists("exit.json"):
+            if job_end(self.home) is None:
                 rebooted = order["boot_id"] != self.clock.boot_id()
                 self._record_lost("The machine was restarted." if rebooted else "The job's supervisor was killed.")
             return
@@ -162,20 +168,19 @@ class MachineGuard:
     def _record_lost(self, detail: str) -> None:
         """The supervisor is gone without a record: nothing of its job may go on, and the record is written here."""
         self.supervisor.kill_job(self.home)
-        if not self.home.exists("exit.json"):
+        if job_end(self.home) is None:
             record = {"exit_code": 137, "reason": "job_failed", "detail": detail, "finished_epoch": self.clock.time()}
             self.home.write("exit.json", {**record, "signalled": bool(self.state.get("ending"))})
 
     def _job_conditions(self, order: dict[str, Any]) -> limits.JobConditions:
-        began = (self.home.read("progress.json") or {}).get("job_started_uptime")
+        began = self._job_began(order)
         idle_limit = order["idle_seconds"]
         if self._idle is None and idle_limit is not None:
             self._idle = IdleWatch(self.supervisor.pid, max(self.tick, min(10.0, idle_limit / 5)), self.clock)
         if self._notice is None and order["spot"]:
             self._notice = NoticeWatch(order.get("spot_notice"), setting("NOTICE_SECONDS", POLL_SECONDS))
             self._notice.start()
-        disk = os.statvfs(self.home.path)
-        min_free = setting("LEAST_FREE_BYTES", limits.min_free_bytes(disk.f_blocks * disk.f_frsize))
+        free, min_free = self._disk()
         remaining = self.remaining_seconds()
         return limits.JobConditions(
             remaining=remaining,
@@ -185,10 +190,31 @@ class MachineGuard:
             max_duration=order["max_duration_seconds"],
             idle_seconds=self._idle.idle_seconds(sum(self.home.size(name) for name in LOGS)) if self._idle else 0.0,
             idle_limit=idle_limit,
-            free_bytes=disk.f_bavail * disk.f_frsize,
-            min_free_bytes=int(min_free),
+            free_bytes=free,
+            min_free_bytes=min_free,
             notice=self._notice.words if self._notice else "",
         )
+
+    def _job_began(self, order: dict[str, Any]) -> float | None:
+        """Uptime at which the job itself began, None before. Once known it stays, whatever the job does to the file."""
+        if self._began is None:
+            progress = self.home.read("progress.json")
+            began = order.get("accepted_uptime") if progress is None else progress.get("job_started_uptime")
+            if not isinstance(began, (int, float)) or not 0 <= began <= self.clock.uptime():
+                return None
+            if progress is None:
+                return float(began)  # it may only be on its way
+            self._began = float(began)
+        return self._began
+
+    def _disk(self) -> tuple[int | None, int]:
+        """Free bytes, None if the job has removed the home; and how many must stay free."""
+        try:
+            disk = os.statvfs(self.home.path)
+        except OSError:
+            return None, 0
+        least = setting("LEAST_FREE_BYTES", limits.min_free_bytes(disk.f_blocks * disk.f_frsize))
+        return disk.f_bavail * disk.f_frsize, int(least)
 
     def _upload_reserve(self, order: dict[str, Any], remaining: float) -> float:
         """Seconds to keep free before the deadline; the outputs are measured now and then if they must be uploaded."""

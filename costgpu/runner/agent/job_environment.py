@@ -22,6 +22,7 @@ HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE
 KEPT_STARTS = ("LC_", "CUDA_", "NVIDIA_", "CONDA_", "ROCM_")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OUTPUTS_VARIABLE = "COSTGPU_OUTPUTS"
+HOME_VARIABLE = "COSTGPU_HOME"
 
 
 class PythonNotFound(Exception):
@@ -38,6 +39,7 @@ def base_environment(home: Home) -> dict[str, str]:
     if home.remote and os.path.isdir("/usr/local/cuda/bin"):
         environment["PATH"] += os.pathsep + "/usr/local/cuda/bin"
     environment[OUTPUTS_VARIABLE] = home.work
+    environment[HOME_VARIABLE] = home.path  # by which what belongs to a local machine is found
     return environment
 
 

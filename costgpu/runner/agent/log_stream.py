@@ -13,8 +13,8 @@ import struct
 import sys
 import time
 
-from .state_files import Home, setting
-from .status import LOGS, job_status
+from .state_files import Home, open_regular, setting
+from .status import LOGS, job_end, job_status
 
 MAGIC = b"\x00costgpu-follow-1\n"
 HEADER = struct.Struct(">cI")
@@ -31,7 +31,7 @@ def stream_logs(home: Home, positions: list[int]) -> None:
     _write(out, MAGIC)
     alive_at = time.monotonic() - keepalive
     while True:
-        over = home.exists("exit.json")  # before reading: what was written before the end is then read
+        over = job_end(home) is not None  # before reading: what was written before the end is then read
         sent = False
         for index, name in enumerate(LOGS):
             if files[index] is None:
@@ -60,7 +60,7 @@ def stream_logs(home: Home, positions: list[int]) -> None:
 
 def _open(path: str) -> int | None:
     try:
-        return os.open(path, os.O_RDONLY)
+        return open_regular(path)
     except OSError:
         return None
 

@@ -88,11 +88,12 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
         return {"files": files, "missing": found.missing, "unreadable": found.unreadable}
     if method == "logs":
         from .outputs.find_outputs import file_sha256
-        from .status import LOGS
+        from .status import LOGS, job_end
 
-        over = home.exists("exit.json")
+        over = job_end(home) is not None
+        there = [name for name in LOGS if home.exists(name)]  # a job can delete its own
         return {
-            "files": [[name, home.size(name), file_sha256(home.file(name)) if over else "", 0o644] for name in LOGS]
+            "files": [[name, home.size(name), file_sha256(home.file(name)) if over else "", 0o644] for name in there]
         }
     if method == "hold":
         home.record_contact(float(request["seconds"]))

@@ -7,15 +7,24 @@ import subprocess
 from collections.abc import Sequence
 
 from .clock import Clock
-from .state_files import Home
+from .state_files import Home, open_regular, open_to_write
+
+_COMMAND_SECONDS = 60.0  # then the next way to switch off is tried: the job may have replaced this one
 
 
 def _run(argv: Sequence[str]) -> bool:
     try:
         return (
-            subprocess.call(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
+            subprocess.call(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_COMMAND_SECONDS,
+            )
+            == 0
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return False
 
 
@@ -24,7 +33,7 @@ def power_off(home: Home, reason: str, clock: Clock) -> None:
     home.write_console("agent %s: powering off" % reason)
     if not home.exists("ended_by"):
         try:
-            with open(home.file("ended_by"), "w", encoding="ascii") as stream:
+            with open(open_to_write(home.file("ended_by"), os.O_TRUNC), "w", encoding="ascii") as stream:
                 stream.write("agent %s\n" % reason)
         except OSError:
             pass
@@ -62,5 +71,5 @@ def watchdog_delay(home: Home, deadline_epoch: float) -> float:
 
 
 def _words(home: Home, name: str) -> list[str]:
-    with open(home.file(name), encoding="ascii") as stream:
-        return stream.read().split()
+    with open(open_regular(home.file(name)), encoding="ascii") as stream:
+        return stream.read(4096).split()

@@ -12,6 +12,8 @@ from .clock import uptime
 from .state_files import Home
 
 SOCKET = "agent.sock"
+_REPLY_SECONDS = 30.0
+_MAX_LINE_BYTES = 64 << 20
 
 
 def memory_file(value: dict[str, Any]) -> int:
@@ -42,12 +44,29 @@ def call_daemon(home: Home, request: dict[str, Any], timeout: float = 15.0) -> d
 
 def _call_once(request: dict[str, Any]) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(30.0)
+        connection.settimeout(_REPLY_SECONDS)
         connection.connect(SOCKET)
         connection.sendall(json.dumps(request).encode() + b"\n")
-        with connection.makefile("rb") as stream:
-            line = stream.readline()
-    if not line:
-        raise ConnectionResetError("no reply")
+        line = read_line(connection, _REPLY_SECONDS)
     reply: dict[str, Any] = json.loads(line.decode())
     return reply
+
+
+def read_line(connection: socket.socket, seconds: float) -> bytes:
+    """A line, all of which has to come within this time.
+
+    Raises:
+        OSError: It does not, it is too long, or the other side is gone.
+    """
+    until, data = uptime() + seconds, bytearray()
+    while True:
+        left = until - uptime()
+        if left <= 0 or len(data) > _MAX_LINE_BYTES:
+            raise TimeoutError("no whole line came")
+        connection.settimeout(left)
+        chunk = connection.recv(1 << 16)
+        if not chunk:
+            raise ConnectionResetError("no whole line came")
+        data += chunk
+        if chunk.endswith(b"\n"):
+            return bytes(data)

@@ -1,15 +1,21 @@
-"""The home folder: its files, written whole or not at all, even on a full disk. Settings for tests."""
+"""The home folder: its files, written whole or not at all, even on a full disk. Settings for tests.
+
+The job runs as the same user and may have put anything in the place of these files: a FIFO, a link, a folder, garbage.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
+import stat
 import threading
 import time
 from typing import Any
 
 REMOTE_HOME = "/opt/costgpu"
+MAX_HOLD_SECONDS = 30 * 86400.0  # a client is not busy for longer
+MAX_RECORD_BYTES = 256 << 20  # of one JSON file of ours: the manifest of a million files
 RESERVED_BYTES = 4 << 20  # given up when the disk is full, so that the last records can still be written
 
 
@@ -19,6 +25,42 @@ def setting(name: str, default: float) -> float:
         return float(os.environ["COSTGPU_AGENT_" + name])
     except (KeyError, ValueError):
         return default
+
+
+def open_regular(path: str) -> int:
+    """A descriptor to read a regular file with; never waits, and follows no link at the end of the path.
+
+    Raises:
+        OSError: There is none, or something else is there.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor
+
+
+def make_way(path: str, keep_regular: bool = True) -> None:
+    """Takes away whatever is at a path, unless it is a regular file; a folder gets another name."""
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return
+    if stat.S_ISDIR(mode):
+        os.rename(path, "%s.aside-%d" % (path, time.time_ns()))
+    elif not (keep_regular and stat.S_ISREG(mode)):
+        os.unlink(path)
+
+
+def open_to_write(path: str, more: int = 0) -> int:
+    """A descriptor to write a regular file with, made if need be; never waits, and follows no link.
+
+    Raises:
+        OSError: Something is in its place that cannot be taken away.
+    """
+    make_way(path)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    return os.open(path, flags | more, 0o644)
 
 
 class Home:
@@ -34,15 +76,18 @@ class Home:
         return os.path.join(self.path, name)
 
     def exists(self, name: str) -> bool:
-        """Whether the home has such a file."""
-        return os.path.exists(self.file(name))
+        """Whether the home has such a regular file."""
+        try:
+            return stat.S_ISREG(os.lstat(self.file(name)).st_mode)
+        except OSError:
+            return False
 
     def read(self, name: str) -> dict[str, Any] | None:
         """A JSON object; None if it is missing or damaged."""
         try:
-            with open(self.file(name), encoding="utf-8") as stream:
-                value = json.load(stream)
-        except (OSError, ValueError):
+            with open(open_regular(self.file(name)), encoding="utf-8") as stream:
+                value = json.loads(stream.read(MAX_RECORD_BYTES))
+        except (OSError, ValueError, RecursionError):
             return None
         return value if isinstance(value, dict) else None
 
@@ -52,18 +97,28 @@ class Home:
         try:
             self._replace(name, data)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                self.release_disk()
+            elif error.errno in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
+                make_way(self.file(name))
+            else:
                 raise
-            self.release_disk()
             self._replace(name, data)
 
     def _replace(self, name: str, data: bytes) -> None:
         new = self.file("%s.%d-%d.new" % (name, os.getpid(), threading.get_ident()))
-        with open(new, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.replace(new, self.file(name))  # seen by everybody at once; the disk may take its time
-            os.fsync(stream.fileno())
+        try:
+            with open(new, "wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.replace(new, self.file(name))  # seen by everybody at once; the disk may take its time
+                os.fsync(stream.fileno())
+        except OSError:
+            try:
+                os.unlink(new)
+            except OSError:
+                pass
+            raise
 
     def reserve_disk(self) -> None:
         """Sets a few MiB of disk aside, if there is room."""
@@ -89,7 +144,7 @@ class Home:
         if hold_seconds is None and self._contact_until() > time.time():
             return
         try:
-            with open(path, "w", encoding="ascii") as stream:
+            with open(open_to_write(path, os.O_TRUNC), "w", encoding="ascii") as stream:
                 stream.write(str(hold_seconds or 0.0))
         except OSError:
             try:
@@ -100,10 +155,11 @@ class Home:
     def contact_hold(self) -> float:
         """For how many seconds after the last contact a client said that it would be busy."""
         try:
-            with open(self.file("contact"), encoding="ascii") as stream:
-                return float(stream.read() or 0.0)
+            with open(open_regular(self.file("contact")), encoding="ascii") as stream:
+                held = float(stream.read(64) or 0.0)
         except (OSError, ValueError):
             return 0.0
+        return held if 0.0 <= held < MAX_HOLD_SECONDS else 0.0
 
     def _contact_until(self) -> float:
         try:
@@ -112,11 +168,39 @@ class Home:
             return 0.0
 
     def size(self, name: str) -> int:
-        """Bytes of a file; 0 if it is missing."""
+        """Bytes of a regular file; 0 if it is missing."""
         try:
-            return os.stat(self.file(name)).st_size
+            found = os.lstat(self.file(name))
         except OSError:
             return 0
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+
+    def open_log(self, name: str) -> int:
+        """A descriptor that appends to a log, and reads it; whatever else is in its place goes."""
+        return open_to_write(self.file(name), os.O_APPEND)
+
+    def restore_log(self, name: str, descriptor: int) -> None:
+        """Puts a log back in its place, from the descriptor that wrote it, if the job has put something else there."""
+        path = self.file(name)
+        try:
+            there, ours = os.lstat(path), os.fstat(descriptor)
+            if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+                return
+        except OSError:
+            pass
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                make_way(path)
+            new = path + ".restored"
+            with open(open_to_write(new, os.O_TRUNC), "wb") as stream:
+                while True:
+                    data = os.pread(descriptor, 1 << 20, stream.tell())
+                    if not data:
+                        break
+                    stream.write(data)
+            os.replace(new, path)
+        except OSError:
+            pass
 
     def write_console(self, text: str) -> None:
         """Writes a line for people to the machine's console."""

@@ -2,48 +2,77 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from .state_files import Home
 
 LOGS = ("stdout.log", "stderr.log")
+_LONGEST = 4096  # characters of a text for people
+_LAST_EPOCH = 253402300799.0  # the end of the year 9999
+_PHASES = ("setup", "running")
+
+
+class JobEnd(NamedTuple):
+    """How the job ended, as its supervisor (or the guard, in its place) recorded it."""
+
+    exit_code: int
+    finished_epoch: float
+    reason: str  # empty if the exit code says it all
+    detail: str
+    signalled: bool  # whether it had been asked to end
+
+
+def job_end(home: Home) -> JobEnd | None:
+    """The record of the job's end; None as long as there is none. What is not such a record is none."""
+    ended = home.read("exit.json")
+    if ended is None:
+        return None
+    code, at = ended.get("exit_code"), _number(ended.get("finished_epoch"))
+    if not isinstance(code, int) or not 0 <= code <= 255 or at is None:
+        return None
+    return JobEnd(int(code), at, _text(ended.get("reason")), _text(ended.get("detail")), bool(ended.get("signalled")))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and 0 <= value <= _LAST_EPOCH else None
+
+
+def _text(value: Any) -> str:
+    return value[:_LONGEST] if isinstance(value, str) else ""
 
 
 def job_status(home: Home) -> dict[str, Any]:
     """The fields of `costgpu.models.job.JobStatus`."""
-    ended = home.read("exit.json")  # first: what is written before it is then seen, too
+    ended = job_end(home)  # first: what is written before it is then seen, too
     order = home.read("order.json")
     progress = home.read("progress.json") or {}
     state = home.read("state.json") or {}
+    phase = progress.get("phase")
     answer: dict[str, Any] = {
-        "phase": "waiting" if order is None else progress.get("phase", "setup"),
+        "phase": "waiting" if order is None and not progress else phase if phase in _PHASES else "setup",
         "reason": None,
         "exit_code": None,
         "detail": "",
-        "started_epoch": progress.get("started_epoch"),
-        "job_started_epoch": progress.get("job_started_epoch"),
+        "started_epoch": _number(progress.get("started_epoch")),
+        "job_started_epoch": _number(progress.get("job_started_epoch")),
         "finished_epoch": None,
         "stdout_bytes": home.size(LOGS[0]),
         "stderr_bytes": home.size(LOGS[1]),
         "uploaded": bool(state.get("uploaded")),
     }
-    ending = state.get("ending") or {}
+    ending = state.get("ending")
+    ending = ending if isinstance(ending, dict) else {}
+    why, detail = _text(ending.get("reason")), _text(ending.get("detail"))
     if ended is not None:
-        answer["phase"] = "finished"
-        answer["exit_code"] = ended["exit_code"]
-        answer["finished_epoch"] = ended["finished_epoch"]
-        answer["reason"], answer["detail"] = _why(ended, ending)
-        if state.get("trouble"):
-            answer["detail"] = (answer["detail"] + " " + state["trouble"]).strip()
-    elif ending:
-        answer["detail"] = "Ending: " + ending["detail"]
+        answer.update(phase="finished", exit_code=ended.exit_code, finished_epoch=ended.finished_epoch)
+        if why and ended.signalled:  # what the agent was about to do counts only if it came before the job's own end
+            answer.update(reason=why, detail=detail)
+        else:
+            own = ended.reason or ("succeeded" if ended.exit_code == 0 else "job_failed")
+            answer.update(reason=own, detail=ended.detail)
+        trouble = _text(state.get("trouble"))
+        if trouble:
+            answer["detail"] = (answer["detail"] + " " + trouble).strip()
+    elif why:
+        answer["detail"] = "Ending: " + detail
     return answer
-
-
-def _why(ended: dict[str, Any], ending: dict[str, Any]) -> Any:
-    """Reason and sentence. What the agent was about to do counts only if it came before the job's own end."""
-    if ending and ended.get("signalled"):
-        return ending["reason"], ending["detail"]
-    if ended.get("reason"):
-        return ended["reason"], ended["detail"]
-    return ("succeeded" if ended["exit_code"] == 0 else "job_failed"), ended["detail"]

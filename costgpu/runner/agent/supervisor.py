@@ -17,7 +17,9 @@ from . import job_environment
 from .clock import boot_id, uptime
 from .observe.machine_stats import descendants
 from .state_files import Home
+from .status import LOGS
 
+KILL_SECONDS = 10.0  # what is then still there cannot be killed
 LEFTOVER_SECONDS = 1.0  # for what the job leaves behind when it ends by itself
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
@@ -51,15 +53,14 @@ class Supervisor:
         self.main: int | None = None
         self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
         self.environment = job_environment.base_environment(home)
-        self.stderr = os.open(home.file("stderr.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        self.stdout = os.open(home.file("stdout.log"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self.stdout, self.stderr = [home.open_log(name) for name in LOGS]
 
     def run(self) -> None:
         """Everything, and the record of its end."""
         reason: str | None = None
         detail = ""
         try:
-            self.home.write("progress.json", self.progress)
+            self._note_progress()
             code = self._prepare_and_run()
             if self.hard_at is not None and not (self.home.read("state.json") or {}).get("ending"):
                 reason, detail = "job_failed", "It was ended from outside: the machine was shut down or restarted."
@@ -73,7 +74,11 @@ class Supervisor:
                 "machine_unusable",
                 "The job could not be run: %s: %s" % (type(error).__name__, error),
             )
-        self._kill_leftovers()
+        left = self._kill_leftovers()
+        if left:
+            detail = (detail + " %d of its processes cannot be ended." % left).strip()
+        for index, descriptor in enumerate((self.stdout, self.stderr)):
+            self.home.restore_log(LOGS[index], descriptor)
         record = {"exit_code": code, "reason": reason, "detail": detail, "finished_epoch": time.time()}
         self.home.write("exit.json", {**record, "signalled": self.hard_at is not None})
 
@@ -96,8 +101,14 @@ class Supervisor:
                 raise JobNotRun(code, "setup_failed", "The set-up command ended with exit code %d." % code)
         self._stop_if_asked()
         self.progress.update(phase="running", job_started_uptime=uptime(), job_started_epoch=time.time(), python=python)
-        self.home.write("progress.json", self.progress)
+        self._note_progress()
         return self._execute(job_environment.job_command(self.order, python), environment, self.stdout)
+
+    def _note_progress(self) -> None:
+        try:
+            self.home.write("progress.json", self.progress)
+        except OSError:
+            pass  # a full disk is the guard's to judge
 
     def _stop_if_asked(self) -> None:
         if self.hard_at is not None:
@@ -169,8 +180,9 @@ class Supervisor:
 
     def _end(self) -> None:
         """SIGTERM for the main process; a second request can only shorten the grace."""
-        ending = (self.home.read("state.json") or {}).get("ending") or {}
-        grace = float(ending.get("grace_seconds", self.order["grace_seconds"]))
+        ending = (self.home.read("state.json") or {}).get("ending")
+        asked = ending.get("grace_seconds") if isinstance(ending, dict) else None
+        grace = float(asked if isinstance(asked, (int, float)) else self.order["grace_seconds"])
         if self.home.exists("ended_by"):
             grace = 0.0  # the machine is being switched off
         if self.hard_at is None:
@@ -195,17 +207,25 @@ class Supervisor:
             self.soft_at = self.hard_at
             self._signal_all(signal.SIGTERM)
 
-    def _kill_leftovers(self) -> None:
-        """Whatever is left gets SIGTERM, the rest of the grace (or a second), and SIGKILL until nothing is left."""
+    def _kill_leftovers(self) -> int:
+        """Whatever is left gets SIGTERM, the rest of the grace (or a second), and SIGKILL until nothing is left.
+
+        Returns:
+            How many processes nothing ends: another user's, or some that wait for a device.
+        """
         if self._signal_all(signal.SIGTERM) == 0:
-            return
+            return 0
         until = uptime() + LEFTOVER_SECONDS if self.hard_at is None else max(self.hard_at, uptime() + 0.2)
         while descendants(os.getpid()) and uptime() < until:
             self._wait(min(until, uptime() + 0.1))
             if self.hard_at is not None:
                 until = min(until, max(self.hard_at, uptime()))
-        while self._signal_all(signal.SIGKILL):
+        until = uptime() + KILL_SECONDS
+        left = self._signal_all(signal.SIGKILL)
+        while left and uptime() < until:
             self._wait(uptime() + 0.02)
+            left = self._signal_all(signal.SIGKILL)
+        return left
 
     def _signal_all(self, number: int) -> int:
         """Signals every process below this one; returns their number."""

@@ -16,9 +16,10 @@ from typing import Any
 from .clock import uptime
 from .outputs import upload_at_shutdown
 from .rpc import call_daemon
-from .state_files import Home, setting
+from .state_files import Home, open_to_write, setting
 
 UNIT = "costgpu-agent.service"
+_SYSTEMCTL_SECONDS = 90.0
 _UNIT_FILE = """[Unit]
 Description=costgpu: guards the job on this machine
 After=network.target nss-lookup.target
@@ -47,8 +48,9 @@ def start_service(home: Home, program: str) -> None:
         )
         with open("/etc/systemd/system/" + UNIT, "w", encoding="ascii") as stream:
             stream.write(text)
-        subprocess.check_call(["systemctl", "daemon-reload"], stdout=subprocess.DEVNULL)
-        subprocess.check_call(["systemctl", "enable", "-q", "--now", UNIT], stdout=subprocess.DEVNULL)
+        subprocess.check_call(["systemctl", "daemon-reload"], stdout=subprocess.DEVNULL, timeout=_SYSTEMCTL_SECONDS)
+        enable = ["systemctl", "enable", "-q", "--now", UNIT]
+        subprocess.check_call(enable, stdout=subprocess.DEVNULL, timeout=_SYSTEMCTL_SECONDS)
         return
     subprocess.Popen(
         ["/bin/sh", "-c", _LOOP, "costgpu-agent", home.path, sys.executable, program],
@@ -89,7 +91,7 @@ def install(home: Home, program: str) -> dict[str, Any]:
 
 def _wait_for_lock(home: Home, until: float) -> None:
     """A daemon that finds the lock held ends, so the new one must not come too early."""
-    with open(home.file("agent.lock"), "w", encoding="ascii") as lock:
+    with open(open_to_write(home.file("agent.lock")), "wb") as lock:
         while uptime() < until:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -33,10 +33,12 @@ from costgpu.runner.timeouts import (
 def boot(context: RunContext) -> None:
     """Waits until the machine answers as itself."""
     clock = context.clock
+    # how long others have waited before, by the clock; from then on it may be set without ending or prolonging this
+    before = max(0.0, (clock.now() - context.view.changed_at).total_seconds()) - clock.monotonic()
     mismatch_since: float | None = None
     last = "no answer"
     while context.view.state is RunState.BOOTING:
-        waited = (clock.now() - context.view.changed_at).total_seconds()
+        waited = before + clock.monotonic()
         instance = context.describe()
         context.check_alive(instance)
         if instance is not None and instance.state is InstanceState.RUNNING and instance.endpoint is not None:
@@ -67,6 +69,7 @@ def sync(context: RunContext) -> None:
         host = context.connection()
         context.observer.waiting(context.view, "starting the agent")
         host.install()
+        context.answered()
         if host.status().phase is not JobPhase.WAITING:
             context.journal.add(EventKind.STARTED)
         elif context.secrets is None and context.view.spec.env_names:

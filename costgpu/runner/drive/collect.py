@@ -9,7 +9,7 @@ from pathlib import Path
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
 from costgpu.ledger.codec import from_json, to_json
-from costgpu.models.job import EndReason, FileEntry, Outputs
+from costgpu.models.job import EndReason, FileEntry, JobPhase, Outputs
 from costgpu.models.run import EventKind, RunState
 from costgpu.runner.drive.context import CAN_DETACH, RunContext
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
@@ -20,6 +20,7 @@ from costgpu.runner.timeouts import RECONNECT_SECONDS
 from costgpu.units import format_size
 
 _LISTED = 5
+_SHOWN = 100  # characters of a path
 
 
 def collect(context: RunContext) -> None:
@@ -29,15 +30,15 @@ def collect(context: RunContext) -> None:
             _fetch_outputs(context)
         except HostUnreachable as error:
             if context.seconds_disconnected() > RECONNECT_SECONDS:
-                _keep_machine(context, error)
+                context.keep_machine(error)
             context.await_connection(error)
             return
         except ProviderError:
             raise
         except CostGpuError as error:  # no space here, a damaged file: the outputs stay safe where they are
-            _keep_machine(context, error)
+            context.keep_machine(error)
         except OSError as error:
-            _keep_machine(context, RunError(f"The logs and outputs cannot be kept here: {error.strerror or error}."))
+            context.keep_machine(RunError(f"The logs and outputs cannot be kept here: {error.strerror or error}."))
     view = context.view
     if not view.spec.auto_shutdown and not context.cancelling:
         context.check_alive(context.provider().describe(context.instance))
@@ -50,6 +51,7 @@ def _fetch_outputs(context: RunContext) -> None:
     view, host = context.view, context.connection()
     context.observer.waiting(view, "bringing outputs home")
     host.fetch_logs(context.folder)
+    context.answered()
     outputs = host.outputs()
     if outputs.missing and view.status is not None and view.status.exit_code == 0:
         context.error = context.error or OutputsMissing(
@@ -58,11 +60,28 @@ def _fetch_outputs(context: RunContext) -> None:
         )
     _expect_outputs(context.folder, outputs.files)
     placed = _place(context, host, outputs.files)
-    if outputs.unreadable:
-        raise unreadable_error(outputs)
+    if error := staying_error(outputs, placed):
+        raise error
     _record_collected(context, placed, outputs.missing)
     with contextlib.suppress(CostGpuError):
         host.collected()
+
+
+def bring_unrecorded_home(context: RunContext) -> None:
+    """Brings home what a job has made of whose start the record does not know. Never in the way of the end."""
+    if context.view.instance is None:
+        return
+    try:
+        host = context.connection()
+        if host.status().phase is JobPhase.FINISHED:
+            host.fetch_logs(context.folder)
+            outputs = host.outputs()
+            if error := staying_error(outputs, _place(context, host, outputs.files)):
+                raise error
+    except (CostGpuError, OSError) as error:
+        context.observer.note(f"Outputs that may be on the machine could not be fetched: {error}")
+    finally:
+        context.disconnect()
 
 
 def recover_outputs(context: RunContext) -> None:
@@ -108,25 +127,21 @@ def _record_collected(context: RunContext, placed: PlacedOutputs, missing: Seque
     )
 
 
-def _keep_machine(context: RunContext, error: CostGpuError) -> None:
-    """Leaves the outputs where they are, and the machine with them."""
-    run_id = context.view.run_id
-    error.hint = (
-        f"{error.hint} The outputs wait on the machine until {context.lease_until:%Y-%m-%d %H:%M} UTC, when it is ended:"
-        f" costgpu fetch {run_id}; to give them up: costgpu cancel --now {run_id}"
-    ).strip()
-    context.journal.add(EventKind.DETACHED, because=error.message)
-    raise error
-
-
-def unreadable_error(outputs: Outputs) -> OutputsMissing:
-    """The error to show for what is on the machine and cannot be read there."""
-    shown = "; ".join(f"{printable_path(path)} ({why})" for path, why in sorted(outputs.unreadable.items())[:_LISTED])
-    more = len(outputs.unreadable) - _LISTED
+def staying_error(outputs: Outputs, placed: PlacedOutputs) -> OutputsMissing | None:
+    """The error for what is on the machine and cannot be read there, or not be kept here; None if nothing is."""
+    staying = sorted({**outputs.unreadable, **placed.left_out}.items())
+    if not staying:
+        return None
+    shown = "; ".join(f"{_short(printable_path(path))} ({why})" for path, why in staying[:_LISTED])
+    more = len(staying) - _LISTED
     return OutputsMissing(
-        f"Outputs cannot be read on the machine: {shown}{f'; and {more} more' if more > 0 else ''}.",
+        f"Outputs cannot be brought home: {shown}{f'; and {more} more' if more > 0 else ''}.",
         hint="All others are home.",
     )
+
+
+def _short(path: str) -> str:
+    return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}...{path[-_SHOWN // 2 :]}"
 
 
 def placed_summary(placed: PlacedOutputs, home: str, run_id: str) -> str:

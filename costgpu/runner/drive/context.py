@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
@@ -20,7 +20,13 @@ from costgpu.runner.machine.host import Connector, Host, Keys, LogPosition, Sele
 from costgpu.runner.machine.keys import load_keys, make_keys
 from costgpu.runner.state.journal import RunJournal
 from costgpu.runner.state.observer import Observer
-from costgpu.runner.timeouts import CLEAN_UP_SECONDS, DESCRIBE_SECONDS, RECONNECT_POLL_SECONDS, VISIBLE_SECONDS
+from costgpu.runner.timeouts import (
+    CLEAN_UP_SECONDS,
+    DESCRIBE_SECONDS,
+    LEASE_CHECK_SECONDS,
+    RECONNECT_POLL_SECONDS,
+    VISIBLE_SECONDS,
+)
 
 if TYPE_CHECKING:
     from costgpu.runner.files.bucket_outputs import BucketOutputs
@@ -74,9 +80,16 @@ class RunContext:
     error: CostGpuError | None = None
     own_token: str = ""  # token of the create call that this process was the first to make; empty if it was another one
     create_called_at: float | None = None  # when this process last made it, monotonic; None if it has not
+    created_at: float | None = None  # when this process learned the machine's id, monotonic; None if another one did
     disconnected_at: float | None = None  # when the connection was lost, monotonic; None while there is one
     _accounts: dict[str, str] = field(default_factory=dict)
     _host: Host | None = None
+    _ask_lease_at: float = 0.0  # from then on, monotonic, the provider is asked again whether the lease is over
+    _began_at: datetime = field(init=False)
+    _began_monotonic: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._began_at, self._began_monotonic = self.clock.now(), self.clock.monotonic()
 
     @property
     def view(self) -> RunView:
@@ -154,8 +167,11 @@ class RunContext:
                 if self.view.state in (*CAN_DETACH, RunState.SYNCING):
                     self._open_access(instance)
                 raise
-            self.disconnected_at = None
         return self._host
+
+    def answered(self) -> None:
+        """The machine has done something for us: from now on a lost connection is another one."""
+        self.disconnected_at = None
 
     def _open_access(self, instance: Instance) -> None:
         """The user may have moved to another network: the next try comes from the address of now."""
@@ -174,12 +190,24 @@ class RunContext:
                 self._host.close()
             self._host = None
 
+    def known_since(self) -> datetime:
+        """When the machine's id became known, by the clock as it is now: it may have been set since.
+
+        What another process has recorded proves little. A machine that nobody has reached yet may be one that its provider
+        does not show yet, and what is recorded for later than now was written by another clock: then it counts as known
+        since this process began.
+        """
+        view, now = self.view, self.clock.now()
+        seen = view.synced or view.started_at is not None
+        if self.created_at is None and seen and view.known_since is not None and view.known_since <= now:
+            return view.known_since
+        since = self._began_monotonic if self.created_at is None else self.created_at
+        return now - timedelta(seconds=self.clock.monotonic() - since)
+
     def check_alive(self, instance: Instance | None) -> None:
         """Raises `MachineEnded` for a machine that is no more; not as long as it is there, or may be."""
         if instance is None:
-            known_since = self.view.known_since
-            assert known_since is not None  # noqa: S101 - recorded with the machine
-            if (self.clock.now() - known_since).total_seconds() < VISIBLE_SECONDS:
+            if (self.clock.now() - self.known_since()).total_seconds() < VISIBLE_SECONDS:
                 return
         elif instance.state in (InstanceState.PENDING, InstanceState.RUNNING):
             return
@@ -187,8 +215,25 @@ class RunContext:
 
     @property
     def past_lease(self) -> bool:
-        """Whether the machine should have ended itself some time ago."""
-        return self.clock.now() > self.lease_until + timedelta(seconds=CLEAN_UP_SECONDS)
+        """Whether the machine should have ended itself some time ago.
+
+        The clock here may be wrong, or be set while the run goes on: the provider's own has the last word.
+        """
+        over, monotonic = self.lease_until + timedelta(seconds=CLEAN_UP_SECONDS), self.clock.monotonic()
+        if monotonic < self._ask_lease_at:
+            return False
+        here = max(self.clock.now(), self._began_at + timedelta(seconds=monotonic - self._began_monotonic))
+        if here <= over:
+            return False
+        self._ask_lease_at = monotonic + LEASE_CHECK_SECONDS
+        try:
+            told = self.provider().list_owned([self.instance.region]).told_at
+        except ProviderError:
+            return False
+        if (told or here) <= over:
+            return False
+        self._ask_lease_at = 0.0
+        return True
 
     def await_connection(self, error: CostGpuError) -> None:
         """After a lost connection: waits a little, and the loop tries again. Raises `MachineEnded` if it is gone."""
@@ -207,9 +252,21 @@ class RunContext:
         self.disconnected_at = now if self.disconnected_at is None else self.disconnected_at
         return now - self.disconnected_at
 
+    def keep_machine(self, error: CostGpuError, what: str = "The outputs wait on the machine") -> NoReturn:
+        """Leaves the machine, and what is on it, to its lease; raises the error."""
+        run_id = self.view.run_id
+        error.hint = (
+            f"{error.hint} {what} until {self.lease_until:%Y-%m-%d %H:%M} UTC, when it is ended:"
+            f" costgpu fetch {run_id}; to give them up: costgpu cancel --now {run_id}"
+        ).strip()
+        self.journal.add(EventKind.DETACHED, because=error.message)
+        raise error
+
     def end(self, reason: EndReason, by: EndedBy = EndedBy.CLIENT, error: CostGpuError | None = None) -> None:
         """Turns the run towards its end."""
         self.error = self.error or error
+        if self.view.state is RunState.INTENT:
+            self.journal.refresh()  # an attempt may be written without this process having heard so
         if self.view.state is RunState.INTENT:
             self.cancelling = True
         elif self.view.state not in (RunState.TERMINATING, RunState.CLOSED):

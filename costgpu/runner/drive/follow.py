@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costgpu.errors import HostUnreachable
+from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import JobPhase, LogStream
+from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.models.run import EventKind
 from costgpu.runner.drive.context import RunContext
+from costgpu.runner.timeouts import RECONNECT_SECONDS
 
 
 def follow(context: RunContext) -> None:
@@ -19,6 +20,7 @@ def follow(context: RunContext) -> None:
     def show(stream: LogStream, data: bytes) -> None:
         if context.past_lease:  # the machine still talks: it is ended from here
             raise HostUnreachable("its lease is over")
+        context.answered()
         if data:
             seen = context.log_position
             context.log_position = replace(seen, **{stream.value: getattr(seen, stream.value) + len(data)})
@@ -27,7 +29,15 @@ def follow(context: RunContext) -> None:
     try:
         status = context.connection().follow(context.log_position, show)
     except HostUnreachable as error:
-        context.await_connection(error)
+        if context.cancelling and context.seconds_disconnected() > RECONNECT_SECONDS:
+            context.end(EndReason.CANCELLED, error=error)  # nobody wants the job any more, and it cannot be asked
+        else:
+            context.await_connection(error)
         return
+    except MachineUnusable as error:  # its agent talks nonsense: the machine is left to its lease, with what is on it
+        if context.cancelling:
+            context.end(EndReason.CANCELLED, error=error)
+            return
+        context.keep_machine(error, "What the job has made may still be on the machine")
     if status.phase is JobPhase.FINISHED:
         context.journal.add(EventKind.FINISHED, **to_json(status))

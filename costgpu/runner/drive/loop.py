@@ -10,14 +10,24 @@ import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from costgpu.errors import AuthError, CostGpuError, LedgerConflict, ProviderError, RunCancelled, TerminationUnconfirmed
+from costgpu.errors import (
+    AuthError,
+    CostGpuError,
+    HostUnreachable,
+    LedgerConflict,
+    ProviderError,
+    RunCancelled,
+    TerminationUnconfirmed,
+)
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, collect, follow, provision, termination
 from costgpu.runner.drive.context import CAN_DETACH, MachineEnded, RunContext, insist
 from costgpu.runner.end_instance import end_by_hand
+from costgpu.runner.machine.host import Host
 from costgpu.runner.state.observer import Answer
 from costgpu.runner.state.states import IllegalEvent
+from costgpu.runner.timeouts import ASK_SECONDS, RECONNECT_POLL_SECONDS
 from costgpu.units import format_duration
 
 STEPS: Mapping[RunState, Callable[[RunContext], None]] = {
@@ -138,7 +148,9 @@ class Driver:
         context.error = context.error or RunCancelled(f"Run {view.run_id} ({view.name}) was cancelled.")
         if view.state is RunState.RUNNING and not again:
             try:
-                context.connection().cancel()
+                self._answering_host().cancel()
+            except MachineEnded:
+                return
             except CostGpuError as error:
                 context.observer.note(f"The job could not be asked to end: {error.message}")
             else:
@@ -149,11 +161,34 @@ class Driver:
             return
         insist(lambda: context.end(reason))
 
+    def _answering_host(self) -> Host:
+        """The connection to a machine whose job is to end; one that does not answer at once is given some time.
+
+        Raises:
+            HostUnreachable: It does not answer.
+            MachineEnded: It is no more.
+        """
+        context = self.context
+        until = context.clock.monotonic() + ASK_SECONDS
+        while True:
+            try:
+                return context.connection()
+            except HostUnreachable as error:
+                context.disconnect()
+                context.check_alive(context.describe())
+                if context.clock.monotonic() >= until:
+                    raise
+                context.observer.waiting(
+                    context.view, f"no connection ({error.message}); the job is to be asked to end"
+                )
+                context.clock.sleep(RECONNECT_POLL_SECONDS)
+
     def _stopped(self) -> None:
         """A job that runs goes on without this process; nothing else would."""
         context = self.context
         if context.cancelling:
             return  # leaving would keep a machine that nobody wants: on to the end
+        context.journal.refresh()  # the job's start may be written without this process having heard so
         if self.view.state in CAN_DETACH:
             context.leave()
         if self.view.state not in (RunState.TERMINATING, RunState.CLOSED):

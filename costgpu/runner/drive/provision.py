@@ -76,7 +76,8 @@ def create_instance(context: RunContext) -> None:
         return  # ended from another computer while this one slept
     provider, clock = context.provider(), context.clock
     request = create_request(context.view, context.keys())
-    certain = context.own_token == request.token
+    # nor one of this process's own that Ctrl-C has cut off: it is being made again
+    certain = context.own_token == request.token and context.create_called_at is None
     left = (request.lease_until - clock.now()).total_seconds()
     if not certain and left < boot_seconds(request.offer) + LEAST_JOB_SECONDS:
         late = CapTooSmall(f"Of the lease of run {request.run_id} too little is left to boot a machine.")
@@ -102,8 +103,9 @@ def create_instance(context: RunContext) -> None:
     except ProviderError as error:
         found = None if certain else find_created(context)
         if found is None:
-            _record_refusal(context, error)
+            # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
             clean_up(provider, request.run_id, request.offer.region, clock)
+            _record_refusal(context, error)
             return
         instance = found
     record_instance(context, instance)
@@ -147,6 +149,7 @@ def _record_refusal(context: RunContext, error: ProviderError) -> None:
 
 def record_instance(context: RunContext, instance: Instance) -> None:
     """Records the id, before anything is waited for."""
+    context.created_at = context.clock.monotonic()
     provider = context.provider()
     layers = to_json(provider.layers(create_request(context.view, context.keys())))
     while context.view.instance is None:
@@ -173,7 +176,7 @@ def find_created(context: RunContext) -> Instance | None:
     assert tried is not None  # noqa: S101 - provisioning has one
     provider, clock = context.provider(), context.clock
     request = create_request(context.view, context.keys())
-    since_attempt = (clock.now() - tried.at).total_seconds()
+    since_attempt = max(0.0, (clock.now() - tried.at).total_seconds())  # the clock may have been set back
     last_call = clock.monotonic() - since_attempt + (0.0 if context.own_token == tried.token else CREATE_SECONDS)
     if context.create_called_at is not None:
         last_call = max(last_call, context.create_called_at)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import NoReturn
 
-from costgpu.errors import CostGpuError, InstanceLost, Preempted, ProviderError
+from costgpu.errors import CostGpuError, InstanceLost, OutputsMissing, Preempted, ProviderError
 from costgpu.models.instance import Instance, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunView
@@ -40,17 +40,22 @@ def terminate(context: RunContext) -> None:
         return
     if view.confirmed_at is None:
         context.observer.waiting(view, f"ending {view.instance.instance_id}")
-        instance = end_instance(provider, view.instance, clock, known_since=view.known_since or clock.now())
+        instance = end_instance(provider, view.instance, clock, known_since=context.known_since())
         _record_confirmed_end(context, instance, view.reason or EndReason.CANCELLED, "")
     left = clean_up(provider, view.run_id, view.instance.region, clock)
     view = context.view
+    if view.status is not None and view.status.exit_code == 0 and not view.collected:
+        context.error = context.error or OutputsMissing(
+            f"The job ended well, and {context.instance.instance_id} was ended before its outputs came home.",
+            hint="With --bucket a machine saves them before it ends.",
+        )
     close_run(context, view.reason or EndReason.INSTANCE_LOST, view.ending_by or EndedBy.SOMEBODY_ELSE, left)
 
 
 def record_machine_end(context: RunContext, instance: Instance | None) -> None:
     """Records the end of a machine that has ended by itself or by somebody's hand; brings home what is left of it."""
-    view, ref, clock, provider = context.view, context.instance, context.clock, context.provider()
-    known_since = view.known_since or clock.now()
+    ref, clock, provider = context.instance, context.clock, context.provider()
+    known_since = context.known_since()
     marker = ""
     if instance is None:  # one answer that does not know it is no proof
         instance = end_instance(provider, ref, clock, known_since=known_since)

@@ -5,25 +5,31 @@ The machine gets presigned addresses and no credentials; they are made anew at e
 
 from __future__ import annotations
 
-import json
+import errno
 import os
 import shutil
 import tarfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from costgpu.clock import Clock
 from costgpu.errors import OutputsDamaged
-from costgpu.ledger.codec import from_json
 from costgpu.models.job import EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Bucket
+from costgpu.runner.files.paths import is_inside, why_impossible
 from costgpu.runner.files.safe_move import sha256_of
+from costgpu.runner.machine import agent_reply
+from costgpu.runner.machine.agent_reply import MAX_FILES
 
 GRACE_SECONDS = 900.0  # an address is valid a little longer than the lease
 LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
+_SPARE_BYTES = 16 << 20  # left free on the disk
+_STATUS_BYTES = 1 << 20
+_PIECE_BYTES = 1 << 20
 OUTPUTS, LOGS = "outputs.tar.gz", "logs.tar.gz"
 
 
@@ -126,9 +132,12 @@ def _unpack(bucket: Bucket, name: str, folder: Path) -> None:
     bucket.download(name, archive)
     try:
         with tarfile.open(archive) as tar:
-            for member in tar:  # tarfile's own filter is only there from Python 3.11.4 on
-                _extract(tar, member, folder)
-    except (tarfile.TarError, OSError, EOFError) as error:
+            room = shutil.disk_usage(folder).free - _SPARE_BYTES
+            for number, member in enumerate(tar):  # tarfile's own filter is only there from Python 3.11.4 on
+                if number >= MAX_FILES:
+                    raise tarfile.TarError(f"it has more than {MAX_FILES} files")
+                room -= _extract(tar, member, folder, room)
+    except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
         raise OutputsDamaged(
             f"{name} in the bucket cannot be unpacked: {error}.", hint=f"It is kept as {archive}."
         ) from error
@@ -138,24 +147,46 @@ def _unpack(bucket: Bucket, name: str, folder: Path) -> None:
 def _status(folder: Path) -> JobStatus:
     """The job's end as the agent wrote it beside the logs."""
     try:
-        return from_json(JobStatus, json.loads((folder / "status.json").read_text()))
+        with (folder / "status.json").open("rb") as file:
+            return agent_reply.status(agent_reply.Fields(agent_reply.decode(file.read(_STATUS_BYTES))))
     except (OSError, ValueError):
         return JobStatus(phase=JobPhase.FINISHED, reason=EndReason.INSTANCE_LOST, detail="Its end was not recorded.")
 
 
-def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:
+def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, room: int) -> int:
     """Writes one plain file below the folder; everything else in an archive is left out or refused.
+
+    Args:
+        room: Bytes that may be written.
+
+    Returns:
+        Bytes that were written. Blocks of zeros become holes, and are none.
 
     Raises:
         tarfile.TarError: Its name leads out of the folder.
+        OSError: There is no room, or it cannot be written.
     """
     target = folder / member.name
     if Path(member.name).is_absolute() or ".." in Path(member.name).parts:
         raise tarfile.TarError(f"{member.name!r} leads out of the folder")
     source = tar.extractfile(member) if member.isfile() else None
     if source is None:
-        return
+        return 0
+    if not is_inside(member.name):
+        raise tarfile.TarError(f"{member.name!r} is no name of a file")
+    if why := why_impossible(member.name, str(folder)):
+        raise tarfile.TarError(f"it has a file that is {why}")
     target.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
     with source, target.open("wb") as file:
-        shutil.copyfileobj(source, file)
+        while piece := source.read(_PIECE_BYTES):
+            if not piece.strip(b"\0"):
+                file.seek(len(piece), os.SEEK_CUR)
+                continue
+            written += len(piece)
+            if written > room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
+            file.write(piece)
+        file.truncate()
     target.chmod(member.mode & 0o755 | 0o600)
+    return written

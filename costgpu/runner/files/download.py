@@ -10,8 +10,9 @@ from pathlib import Path
 
 from costgpu.errors import OutputsDamaged
 from costgpu.models.job import FileEntry
+from costgpu.runner.files.paths import is_inside
 from costgpu.runner.files.safe_move import has_content, sha256_of
-from costgpu.runner.machine.host import Transport
+from costgpu.runner.machine.host import RemoteFile, Transport
 
 _BATCH = 256
 
@@ -43,11 +44,13 @@ def fetch_verified(
 
 def _fetch_batch(transport: Transport, source: str, batch: Sequence[tuple[FileEntry, Path]]) -> None:
     token = secrets.token_hex(4)
-    partial = {target: target.with_name(f".{target.name[:100]}.{token}.part") for _, target in batch}
+    partial = {target: target.with_name(f".{token}-{number}.part") for number, (_, target) in enumerate(batch)}
     try:
         for _, target in batch:
             target.parent.mkdir(parents=True, exist_ok=True)
-        transport.download([(f"{source}/{entry.path}", partial[target]) for entry, target in batch])
+        transport.download(
+            [RemoteFile(f"{source}/{entry.path}", partial[target], entry.size) for entry, target in batch]
+        )
         for entry, target in batch:
             _verify(entry, partial[target])
         for entry, target in batch:
@@ -65,7 +68,7 @@ def _fetch_batch(transport: Transport, source: str, batch: Sequence[tuple[FileEn
 def _target(folder: Path, path: str) -> Path:
     """Where a path of the machine belongs; refuses whatever leaves `folder`, by name or by a link."""
     parts = path.split("/")
-    if not path or path.startswith("/") or "\0" in path or "\\" in path or set(parts) & {"", ".", ".."}:
+    if not is_inside(path):
         raise OutputsDamaged(f"The machine names a file outside its folder: {path!r}.", hint="Nothing was fetched.")
     current = folder
     for part in parts[:-1]:

@@ -1,53 +1,80 @@
-"""Ignore rules in git's syntax, decided entry by entry from the top of a tree down, as git does. Imports nothing of ours.
+"""Ignore rules in git's syntax, decided entry by entry from the top of a tree down, as git does.
 
 Libraries such as pathspec answer for whole paths, where a rule for a folder also holds for everything below; git asks
 for each folder on the way, so that a deeper rule can decide otherwise. The walk in `select` does that, and here every
-rule is asked about the entry itself only.
+rule is asked about the entry itself only. Rules without wildcards, or with one star at an end, are looked up: a hundred
+thousand of them cost as much as one. Others are tried, so their number is limited.
 """
 
 from __future__ import annotations
 
+import bisect
 import os
 import re
 import stat
-import string
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from costgpu.errors import SyncRefused
+from costgpu.runner.files.ignore_pattern import translated
+
+MAX_BYTES = 32 << 20  # of one ignore file
+MAX_WILD = 5_000  # rules of one file that have to be tried one by one
+_MAX_LINE = 16 * 1024  # characters; no pattern for a path is longer
+_SMALL_FILE = 64 * 1024
 _SPECIAL = re.compile(r"[*?\[\\]")
-_STARS = re.compile(r"\*+")
-_TRAILING_SPACES = re.compile(r"((?:[^\\]|\\.)*?) +", re.DOTALL)  # those that no backslash protects
-_BYTES = frozenset(map(chr, range(256)))
-_NAMED_SET = re.compile(r"\[:([^\]]*):\]")
-_NAMED: dict[str, Callable[[str], bool]] = {
-    "alnum": lambda one: one.isascii() and one.isalnum(),
-    "alpha": lambda one: one.isascii() and one.isalpha(),
-    "blank": lambda one: one in " \t",
-    "cntrl": lambda one: one < " " or one == "\x7f",
-    "digit": lambda one: one in "0123456789",
-    "graph": lambda one: "!" <= one <= "~",
-    "lower": lambda one: "a" <= one <= "z",
-    "print": lambda one: " " <= one <= "~",
-    "punct": lambda one: one in string.punctuation,
-    "space": lambda one: one in string.whitespace,
-    "upper": lambda one: "A" <= one <= "Z",
-    "xdigit": lambda one: one in string.hexdigits,
-}
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
+    order: int  # the last one decides
     ignores: bool
     folders_only: bool
     by_name: bool
-    regex: re.Pattern[str]
+    pattern: str
     prefix: str  # literal start of what a rule by path can match
 
-    def matches(self, path: str, name: str, is_folder: bool) -> bool:
-        if self.folders_only and not is_folder:
-            return False
-        return self.regex.fullmatch(name if self.by_name else path) is not None
+
+class _Lookup:
+    """Rules by a literal text; of those with the same text the last one counts."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[bool, _Rule]] = {}
+        self.lengths: set[int] = set()
+
+    def add(self, text: str, rule: _Rule) -> None:
+        self._found.setdefault(text, {})[rule.folders_only] = rule
+        self.lengths.add(len(text))
+
+    def get(self, text: str, is_folder: bool) -> Iterator[_Rule]:
+        for folders_only, rule in self._found.get(text, {}).items():
+            if is_folder or not folders_only:
+                yield rule
+
+
+class _Wild:
+    """Rules that have to be tried."""
+
+    def __init__(self) -> None:
+        self.rules: list[tuple[_Rule, re.Pattern[str]]] = []
+        self._any: re.Pattern[str] | None = None
+
+    def add(self, rule: _Rule, regex: str) -> None:
+        self.rules.append((rule, re.compile(regex, re.DOTALL)))
+
+    def get(self, text: str, is_folder: bool) -> _Rule | None:
+        """The last rule that matches."""
+        if not self.rules:
+            return None
+        if self._any is None:  # most entries match none
+            self._any = re.compile("|".join(f"(?:{regex.pattern})" for _, regex in self.rules), re.DOTALL)
+        if not self._any.fullmatch(text):
+            return None
+        for rule, regex in reversed(self.rules):
+            if (is_folder or not rule.folders_only) and regex.fullmatch(text):
+                return rule
+        return None
 
 
 class RuleFile:
@@ -58,18 +85,53 @@ class RuleFile:
         label: What it is called when it is counted what it kept back.
         cut: How many characters of a path from the walk's root belong to folders above the file.
         above: What has to be put before a path from the walk's root, for a file further up.
+
+    Raises:
+        SyncRefused: More than `MAX_WILD` rules have to be tried one by one.
     """
 
     def __init__(self, lines: Iterable[str], label: str, *, cut: int = 0, above: str = "") -> None:
         self.label = label
         self._cut = cut
         self._above = above
-        self._rules = [rule for rule in map(_parse, lines) if rule is not None][::-1]  # the last one decides
-        self._names = _any(rule for rule in self._rules if rule.by_name)
-        self._paths = _any(rule for rule in self._rules if not rule.by_name)
+        self._names, self._paths = _Lookup(), _Lookup()
+        self._suffixes, self._prefixes = _Lookup(), _Lookup()  # ``*.log`` and ``log*``, by name
+        self._wild_names, self._wild_paths = _Wild(), _Wild()
+        self._count = 0
+        self._keeps_names = False  # whether a ``!`` rule is about names, wherever they are
+        kept: set[str] = set()  # literal starts of the other ``!`` rules
+        for rule in (_parse(line, order) for order, line in enumerate(lines)):
+            if rule is None or not self._add(rule):
+                continue
+            self._count += 1
+            self._keeps_names |= rule.by_name and not rule.ignores
+            if not rule.ignores and not rule.by_name:
+                kept.add(rule.prefix)
+            if len(self._wild_names.rules) + len(self._wild_paths.rules) > MAX_WILD:
+                raise SyncRefused(
+                    f"{label} has more than {MAX_WILD} rules with wildcards.",
+                    hint="Name folders instead of the files in them; rules without wildcards are not limited.",
+                )
+        self._kept, self._kept_sorted = kept, sorted(kept)
 
     def __bool__(self) -> bool:
-        return bool(self._rules)
+        return self._count > 0
+
+    def _add(self, rule: _Rule) -> bool:
+        """Puts a rule where it is found; False for one that matches nothing."""
+        special = [found.start() for found in _SPECIAL.finditer(rule.pattern, 0, len(rule.pattern))][:2]
+        if not special:
+            (self._names if rule.by_name else self._paths).add(rule.pattern, rule)
+        elif rule.by_name and special == [0] and rule.pattern[0] == "*" and len(rule.pattern) > 1:
+            self._suffixes.add(rule.pattern[1:], rule)
+        elif rule.by_name and special == [len(rule.pattern) - 1] and rule.pattern[-1] == "*" and special != [0]:
+            self._prefixes.add(rule.pattern[:-1], rule)
+        else:
+            regex = translated(rule.pattern)
+            if regex is None:
+                return False
+            (self._wild_names if rule.by_name else self._wild_paths).add(rule, regex)
+        return True
 
     def decide(self, path: str, name: str, is_folder: bool) -> bool | None:
         """Whether the entry is ignored; None if no rule is about it.
@@ -80,33 +142,58 @@ class RuleFile:
             is_folder: Not for a symbolic link to one.
         """
         inner, name = as_bytes(self._above + path[self._cut :]), as_bytes(name)
-        if not (self._names and self._names.fullmatch(name)) and not (self._paths and self._paths.fullmatch(inner)):
-            return None
-        for rule in self._rules:
-            if rule.matches(inner, name, is_folder):
-                return rule.ignores
-        return None
+        last = max(self._matching(inner, name, is_folder), key=lambda rule: rule.order, default=None)
+        return None if last is None else last.ignores
+
+    def _matching(self, inner: str, name: str, is_folder: bool) -> Iterator[_Rule]:
+        yield from self._names.get(name, is_folder)
+        yield from self._paths.get(inner, is_folder)
+        for length in self._suffixes.lengths:
+            if length <= len(name):
+                yield from self._suffixes.get(name[len(name) - length :], is_folder)
+        for length in self._prefixes.lengths:
+            if length <= len(name):
+                yield from self._prefixes.get(name[:length], is_folder)
+        for wild, text in ((self._wild_names, name), (self._wild_paths, inner)):
+            rule = wild.get(text, is_folder)
+            if rule is not None:
+                yield rule
 
     def may_keep_below(self, path: str) -> bool:
         """Whether a ``!`` rule could be about something inside this folder."""
+        if self._keeps_names:
+            return True
         inner = as_bytes(self._above + path[self._cut :] + "/")
-        return any(
-            not rule.ignores and (rule.by_name or rule.prefix.startswith(inner) or inner.startswith(rule.prefix))
-            for rule in self._rules
-        )
+        after = bisect.bisect_left(self._kept_sorted, inner)
+        if after < len(self._kept_sorted) and self._kept_sorted[after].startswith(inner):
+            return True
+        return any(inner[:length] in self._kept for length in range(len(inner) + 1))
 
 
 def read_rules(path: Path, label: str, *, cut: int = 0, above: str = "") -> RuleFile | None:
-    """The rules of a file; None if it is not there, not a regular file, unreadable, or has no rules."""
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return None
-            content = file.read()
-    except OSError:
+    """The rules of a file; None if it is not there, not a regular file, unreadable, or has no rules.
+
+    Raises:
+        SyncRefused: It is too large.
+    """
+    content = _read(path, MAX_BYTES + 1)
+    if content is None:
         return None
+    if len(content) > MAX_BYTES:
+        raise SyncRefused(
+            f"{label} is larger than {MAX_BYTES >> 20} MiB.", hint="Name folders instead of the files in them."
+        )
     text = os.fsdecode(content.removeprefix(b"\xef\xbb\xbf"))
     return RuleFile((line.removesuffix("\r") for line in text.split("\n")), label, cut=cut, above=above) or None
+
+
+def _read(path: Path, most: int) -> bytes | None:
+    """The first bytes of a regular file; None if there is none. Never waits, and follows no link."""
+    try:
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+            return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+    except (OSError, ValueError):  # a name with a NUL is none
+        return None
 
 
 def repository_rules(folder: Path) -> list[RuleFile]:
@@ -130,13 +217,10 @@ def repository_rules(folder: Path) -> list[RuleFile]:
 def _git_folder(top: Path) -> Path:
     """Where the repository keeps what its work trees share."""
     folder = top / ".git"
-    try:
-        if folder.is_file():  # a work tree or a submodule
-            folder = top / folder.read_text().removeprefix("gitdir:").strip()
-        shared = folder / "commondir"
-        return folder / shared.read_text().strip() if shared.is_file() else folder
-    except (OSError, UnicodeDecodeError):
-        return folder
+    if (written := _read(folder, _SMALL_FILE)) is not None:  # a work tree or a submodule
+        folder = top / os.fsdecode(written).removeprefix("gitdir:").strip()
+    shared = _read(folder / "commondir", _SMALL_FILE)
+    return folder if shared is None else folder / os.fsdecode(shared).strip()
 
 
 def as_bytes(text: str) -> str:
@@ -144,11 +228,9 @@ def as_bytes(text: str) -> str:
     return text if text.isascii() else os.fsencode(text).decode("latin-1")
 
 
-def _parse(line: str) -> _Rule | None:
-    line = as_bytes(line)
-    trimmed = _TRAILING_SPACES.fullmatch(line)
-    pattern = trimmed[1] if trimmed is not None else line
-    if not pattern or pattern.startswith("#"):
+def _parse(line: str, order: int) -> _Rule | None:
+    pattern = _without_trailing_spaces(as_bytes(line))
+    if not pattern or pattern.startswith("#") or len(pattern) > _MAX_LINE:
         return None
     ignores = not pattern.startswith("!")
     pattern = pattern.removeprefix("!")
@@ -159,80 +241,11 @@ def _parse(line: str) -> _Rule | None:
         return None
     pattern = pattern.removeprefix("/")
     special = _SPECIAL.search(pattern)
-    regex = _translated(pattern)
-    if regex is None:
-        return None
-    prefix = pattern[: special.start() if special else None]
-    return _Rule(ignores, folders_only, by_name, re.compile(regex, re.DOTALL), prefix)
+    return _Rule(order, ignores, folders_only, by_name, pattern, pattern[: special.start() if special else None])
 
 
-def _translated(pattern: str) -> str | None:
-    """The pattern as a regular expression; None if it matches nothing."""
-    regex, position = "", 0
-    while position < len(pattern):
-        start = position
-        if stars := _STARS.match(pattern, start):
-            position = stars.end()
-            begins = start == 0 or pattern[start - 1] == "/"
-            if len(stars[0]) == 1 or not begins or pattern[position : position + 1] not in ("", "/"):
-                regex += "[^/]*"
-            elif position == len(pattern):
-                regex += ".+"  # what is in a folder is meant, not the folder
-            else:
-                regex += "(?:.*/)?"
-                position += 1
-        elif pattern[start] == "[":
-            parsed = _parse_set(pattern, start + 1)
-            if parsed is None:
-                return None
-            members, position = parsed
-            regex += f"[{''.join(map(re.escape, sorted(members)))}]" if members else "(?!)"
-        elif pattern[start] == "?":
-            regex += "[^/]"
-            position += 1
-        else:
-            position += pattern[start] == "\\"
-            if position == len(pattern):
-                return None
-            regex += re.escape(pattern[position])
-            position += 1
-    return regex
-
-
-def _parse_set(pattern: str, start: int) -> tuple[set[str], int] | None:
-    """The characters of the set that begins after ``[``, and where the pattern goes on; None if it never ends."""
-    position = start + (pattern[start : start + 1] in ("!", "^"))
-    members: set[str] = set()
-    last: str | None = None  # the first end of a range, if one follows
-    first = True
-    while first or pattern[position : position + 1] != "]":
-        first = False
-        named = _NAMED_SET.match(pattern, position)
-        if named is not None:
-            test = _NAMED.get(named[1])
-            if test is None:
-                return None
-            members |= {one for one in _BYTES if test(one)}
-            position, last = named.end(), None
-            continue
-        is_range = last is not None and pattern[position : position + 1] == "-" and pattern[position + 1 :][:1] != "]"
-        position += is_range
-        position += pattern[position : position + 1] == "\\"
-        if position >= len(pattern):
-            return None
-        if is_range and last is not None:
-            members |= {one for one in _BYTES if last <= one <= pattern[position]}
-            last = None
-        else:
-            last = pattern[position]
-            members.add(last)
-        position += 1
-    if position > start and pattern[start] in "!^":
-        members = set(_BYTES - members)
-    return members - {"/"}, position + 1
-
-
-def _any(rules: Iterable[_Rule]) -> re.Pattern[str] | None:
-    """One expression that matches wherever one of the rules does: most entries match none."""
-    parts = [f"(?:{rule.regex.pattern})" for rule in rules]
-    return re.compile("|".join(parts), re.DOTALL) if parts else None
+def _without_trailing_spaces(line: str) -> str:
+    """The line without the spaces at its end that no backslash protects."""
+    short = line.rstrip(" ")
+    backslashes = len(short) - len(short.rstrip("\\"))
+    return short + " " if backslashes % 2 and len(short) < len(line) else short

@@ -13,12 +13,13 @@ import re
 import secrets
 import shutil
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from costgpu.errors import OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
+from costgpu.runner.files.paths import is_inside, why_impossible
 from costgpu.runner.files.safe_move import has_content, has_size, move_across, put_new, to_disk
 from costgpu.runner.files.select import printable_path
 from costgpu.runner.machine.host import OutputSource
@@ -42,12 +43,14 @@ class Stuck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedOutputs:
-    """What came home. All of it is on this machine: the other one may end."""
+    """What came home. All of it is on this machine: the other one may end, unless something is left out."""
 
     files: int  # number of outputs in their places
     bytes: int  # size of those
     replaced: tuple[Path, ...] = ()  # where that is kept which was in their places
     stuck: tuple[Stuck, ...] = ()  # outputs that are here, but not in their places
+    # outputs that this computer cannot hold and that are still on the machine -> why; all others are here
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def problem(self) -> RunError | None:
@@ -81,16 +84,18 @@ def fetch_and_place(host: OutputSource, entries: Sequence[FileEntry], *, workdir
         raise RunError(f"{run_id!r} is not the name of a run.")
     _check_paths(entries)
     placement = _Placement(workdir.absolute(), run_id)
+    whys = {entry.path: why_impossible(entry.path, os.fspath(workdir.absolute())) for entry in entries}
+    possible = [entry for entry in entries if not whys[entry.path]]
     try:
         placement.prepare()
-        placement.stage(host, entries)
+        placement.stage(host, possible)
     except OSError as exc:
         raise RunError(
             f"The outputs cannot be written to {workdir}: {exc.strerror or exc}"
             + (f" ({exc.filename})." if exc.filename else "."),
             hint=f"Free or unlock the folder and fetch again; the machine still has them.{placement.staged_words()}",
         ) from exc
-    return placement.place(entries)
+    return replace(placement.place(possible), left_out={path: why for path, why in whys.items() if why})
 
 
 class _InTheWay(Exception):
@@ -252,8 +257,7 @@ class _Placement:
 def _check_paths(entries: Sequence[FileEntry]) -> None:
     seen = set()
     for entry in entries:
-        parts = entry.path.split("/")
-        if "\0" in entry.path or not {"", ".", ".."}.isdisjoint(parts) or entry.path in seen:
+        if not is_inside(entry.path) or entry.path in seen:
             raise OutputsDamaged(
                 f"The machine names an output that cannot be: {entry.path!r}.", hint="Nothing was fetched."
             )

@@ -9,7 +9,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ OWN_FILE = ".costgpuignore"
 GIT_FILE = ".gitignore"
 _HINT = f"Name what is not needed in a {OWN_FILE} file (the syntax of {GIT_FILE})"
 _UNREADABLE = "files that cannot be read"
+MAX_SENT = 200_000  # files
 _READ_BYTES = 1024 * 1024
 _TRIES = 3
 _LARGE_BYTES = 1024 * 1024  # from here on several threads are worth it: hashing lets the interpreter go on
@@ -64,6 +65,18 @@ def select(workdir: Path, *, limit_bytes: int, extra_ignores: Sequence[str] = ()
 
 
 @dataclass
+class _Folder:
+    """One that is being walked; the fields are the arguments of `_Walk._enter`."""
+
+    prefix: str
+    entries: Iterator[os.DirEntry[str]]
+    weak: list[RuleFile]
+    own: list[RuleFile]
+    kept: bool
+    travels: bool = False  # whether anything in it does
+
+
+@dataclass
 class _Walk:
     """Goes through the folder once, from the top down."""
 
@@ -81,10 +94,36 @@ class _Walk:
         self._extra = RuleFile(self.extra_ignores, "rules of this run")
         defaults = RuleFile(secret_files.DISPENSABLE, "caches")
         weak = [defaults, *repository_rules(Path(self._real_top))]
-        self._folder("", weak, [], kept=True)
+        first = self._enter("", weak, [], kept=True)
+        open_folders = [first] if first is not None else []
+        while open_folders:  # a tree may be deeper than functions can call each other
+            folder = open_folders[-1]
+            entry = next(folder.entries, None)
+            if entry is None:
+                open_folders.pop()
+                travels = self._leave(folder)
+                if open_folders:
+                    open_folders[-1].travels |= travels
+                continue
+            found = self._entry(entry, folder.prefix + entry.name, folder.weak, folder.own, kept=folder.kept)
+            if isinstance(found, _Folder):
+                open_folders.append(found)
+            else:
+                folder.travels |= found
+            if len(self.files) > MAX_SENT:
+                raise SyncRefused(
+                    f"The working folder holds more than {MAX_SENT} files.",
+                    hint=f"{_HINT}, or pack many small ones into one file.",
+                )
 
-    def _folder(self, prefix: str, weak: list[RuleFile], own: list[RuleFile], *, kept: bool) -> bool:
-        """Walks one folder; whether anything in it travels.
+    def _leave(self, folder: _Folder) -> bool:
+        """Whether anything in it travels."""
+        if folder.kept and folder.prefix and not folder.travels:
+            self.folders.append(folder.prefix[:-1])
+        return folder.travels or folder.kept
+
+    def _enter(self, prefix: str, weak: list[RuleFile], own: list[RuleFile], *, kept: bool) -> _Folder | None:
+        """Opens one folder; None if nothing in it travels.
 
         Args:
             prefix: Its path and a slash; empty for the top.
@@ -98,11 +137,11 @@ class _Walk:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError:
             self.left_out["folders that cannot be read"] += 1
-            return False
+            return None
         names = {entry.name for entry in entries}
         if prefix and ("pyvenv.cfg" in names or "conda-meta" in names):
             self.left_out[secret_files.ENVIRONMENT] += 1
-            return False
+            return None
         if GIT_FILE in names and kept:
             weak = _and(weak, read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix)))
         if OWN_FILE in names:
@@ -110,28 +149,23 @@ class _Walk:
         if not prefix and "pyvenv.cfg" in names:  # the folder itself was made an environment
             entries = [entry for entry in entries if entry.name not in secret_files.ENVIRONMENT_PARTS]
             self.left_out[secret_files.ENVIRONMENT] += 1
-        travels = False
-        for entry in entries:
-            travels |= self._entry(entry, prefix + entry.name, weak, own, kept=kept)
-        if kept and prefix and not travels:
-            self.folders.append(prefix[:-1])
-        return travels or kept
+        return _Folder(prefix, iter(entries), weak, own, kept)
 
     def _entry(
         self, entry: os.DirEntry[str], path: str, weak: list[RuleFile], own: list[RuleFile], *, kept: bool
-    ) -> bool:
-        """Decides about one entry; whether it, or anything in it, travels."""
+    ) -> bool | _Folder:
+        """Decides about one entry: whether it travels, or the folder that it is."""
         is_folder = entry.is_dir(follow_symlinks=False)
         reason = secret_files.by_name(entry.name, is_folder=is_folder)
         if reason is None:
             reason = self._ignored_by(path, entry.name, is_folder, weak, own, kept=kept)
             if reason is not None and is_folder and self._may_come_back(path, own, reason):
-                return self._folder(f"{path}/", weak, own, kept=False)
+                return self._enter(f"{path}/", weak, own, kept=False) or False
         if reason is not None:
             self.left_out[reason] += 1
             return False
         if is_folder:
-            return self._folder(f"{path}/", weak, own, kept=True)
+            return self._enter(f"{path}/", weak, own, kept=True) or False
         if entry.is_symlink():
             return self._link(entry, path, weak, own)
         if not entry.is_file(follow_symlinks=False):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from costgpu.errors import SyncRefused
 from costgpu.models.job import FileEntry
+from costgpu.runner.files.safe_move import open_regular
 
 _CHUNK = 1 << 18
 _BLOCK = 512
@@ -26,7 +27,7 @@ def tar_stream(root: Path, entries: Iterable[FileEntry]) -> Iterator[bytes]:
         pending += member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
         left = entry.size
         try:
-            with (root / entry.path).open("rb") as stream:
+            with open_regular(root / entry.path) as stream:
                 while left and (chunk := stream.read(min(_CHUNK, left))):
                     left -= len(chunk)
                     pending += chunk

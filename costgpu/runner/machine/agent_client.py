@@ -6,23 +6,24 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
-from costgpu.errors import HostUnreachable, LedgerDamaged, MachineUnusable, OutputsDamaged, SyncRefused
-from costgpu.ledger.codec import from_json
+from costgpu.clock import Clock, SystemClock
+from costgpu.errors import HostUnreachable, OutputsDamaged
 from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Outputs
-from costgpu.runner.agent.log_stream import POSITION
 from costgpu.runner.files.download import fetch_verified
 from costgpu.runner.files.tar import tar_stream
-from costgpu.runner.machine.agent_reply import parse_reply, read_frames, unusable, was_ended, watch
-from costgpu.runner.machine.host import Completed, LogPosition, Selection, Transport
+from costgpu.runner.machine import agent_reply
+from costgpu.runner.machine.agent_reply import Fields, Unfit, checked_reply, misfit
+from costgpu.runner.machine.host import LogPosition, Selection, Transport, transfer_seconds
 from costgpu.runner.machine.install_agent import install_agent
+from costgpu.runner.machine.log_frames import LogData, SignOfLife, read_frames, watch
 from costgpu.runner.timeouts import AgentTimeouts
 
 LOG_NAMES = frozenset({"stdout.log", "stderr.log"})
-_NOT_FOUND = 127
-_SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it counts as stuck
 _HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
+
+T = TypeVar("T")
 
 
 class AgentHost:
@@ -31,9 +32,17 @@ class AgentHost:
     Args:
         transport: To the machine. Closed together with this.
         python: The machine's interpreter to try first, for the agent; the job has its own.
+        clock: Tells how long a frame takes.
     """
 
-    def __init__(self, transport: Transport, python: str = "python3", timeouts: AgentTimeouts | None = None) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        python: str = "python3",
+        timeouts: AgentTimeouts | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
         self._transport = transport
         self._python = python
         self._timeouts = timeouts or AgentTimeouts()
@@ -55,14 +64,15 @@ class AgentHost:
             SyncRefused: A file changed while it was being sent.
         """
         files = [[entry.path, entry.size, entry.sha256, entry.mode] for entry in selection.files]
-        expected = self._call(
+        announced = {entry.path for entry in selection.files}
+        lacking = self._call(
             "expect",
+            lambda fields: agent_reply.lacking(fields, announced),
             self._transfer_seconds(selection.total_bytes),
             files=files,
             links=dict(selection.links),
             folders=list(selection.folders),
         )
-        lacking = set(expected["lacking"])
         if not lacking:
             return 0
         entries = [entry for entry in selection.files if entry.path in lacking]
@@ -79,56 +89,55 @@ class AgentHost:
             stdin=counted(),
             timeout_seconds=self._transfer_seconds(sum(entry.size for entry in entries)),
         )
-        self._checked(completed)
+        checked_reply(completed, "receive")
         return travelled
 
     def _transfer_seconds(self, size: int) -> float:
-        return self._timeouts.call + size / _SLOWEST_BYTES_PER_SECOND
+        return transfer_seconds(size, self._timeouts.call)
 
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
         """Starts the job, once; secrets and addresses travel on standard input."""
-        self._call("start", order=asdict(order), secrets=dict(secrets), uploads=dict(uploads))
+        self._call("start", _nothing, order=asdict(order), secrets=dict(secrets), uploads=dict(uploads))
 
     def status(self) -> JobStatus:
         """Now."""
-        return _status(self._call("status"))
+        return self._call("status", agent_reply.status)
 
     def cancel(self) -> None:
         """SIGTERM, grace, SIGKILL; returns at once."""
-        self._call("cancel")
+        self._call("cancel", _nothing)
 
     def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
         """Hands every byte from `position` on to `sink`; returns when the job is over.
 
         Raises:
             HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
+            MachineUnusable: It is not what an agent sends.
         """
         argv = [*self._agent, "follow", str(position.stdout), str(position.stderr)]
         expected = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
         with self._transport.stream(argv) as chunks:
-            for kind, payload in read_frames(watch(chunks, self._timeouts.silence)):
-                if kind == b"s":
-                    return _status(json.loads(payload))
-                if kind in b"oe":
-                    stream = LogStream.STDOUT if kind == b"o" else LogStream.STDERR
-                    (at,) = POSITION.unpack_from(payload)
-                    data = payload[POSITION.size :]
-                    if at != expected[stream]:
-                        raise HostUnreachable(f"The job's output is broken: byte {at} came for {expected[stream]}.")
-                    expected[stream] += len(data)
-                    sink(stream, data)
-                else:
-                    sink(LogStream.STDOUT, b"")  # a sign of life: whoever watches can look at the clock
+            for frame in read_frames(
+                watch(chunks, self._timeouts.silence), self._timeouts.silence, self._clock.monotonic
+            ):
+                if isinstance(frame, JobStatus):
+                    return frame
+                if isinstance(frame, SignOfLife):
+                    sink(LogStream.STDOUT, b"")  # whoever watches can look at the clock
+                    continue
+                self._check_position(frame, expected[frame.stream])
+                expected[frame.stream] += len(frame.data)
+                sink(frame.stream, frame.data)
         raise HostUnreachable("The connection to the machine ended while the job was running.")
+
+    @staticmethod
+    def _check_position(frame: LogData, expected: int) -> None:
+        if frame.position != expected:
+            raise HostUnreachable(f"The job's output is broken: byte {frame.position} came for {expected}.")
 
     def outputs(self) -> Outputs:
         """What the job has made, as the machine tells it."""
-        answer = self._call("outputs", self._timeouts.checksums)
-        return Outputs(
-            files=tuple(_entry(row) for row in answer["files"]),
-            missing=tuple(str(pattern) for pattern in answer["missing"]),
-            unreadable={str(path): str(why) for path, why in answer.get("unreadable", {}).items()},
-        )
+        return self._call("outputs", agent_reply.outputs, self._timeouts.checksums)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Brings outputs into `folder`, each verified before it gets its name.
@@ -140,65 +149,43 @@ class AgentHost:
 
     def fetch_logs(self, folder: Path) -> None:
         """Brings both logs into `folder`; verified if the job is over."""
-        entries = tuple(_entry(row) for row in self._call("logs", self._timeouts.checksums)["files"])
+        entries = self._call(
+            "logs", lambda fields: agent_reply.entries(fields, verified=False), self._timeouts.checksums
+        )
         if not {entry.path for entry in entries} <= LOG_NAMES:
             raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
         self._fetch("", entries, folder)
 
     def collected(self) -> None:
         """Tells the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
-        self._call("collected")
+        self._call("collected", _nothing)
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
         source = f"{self._transport.home}/{below}".rstrip("/")
         fetch_verified(self._transport, source, entries, folder, announce=self._hold)
-        self._call("hold", seconds=0.0)
+        self._call("hold", _nothing, seconds=0.0)
 
     def _hold(self, size: int) -> None:
         """Tells the agent for how long we may be busy without calling, so that it does not take us for gone."""
-        self._call("hold", seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
+        self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 
     def close(self) -> None:
         """Lets go of the connection."""
         self._transport.close()
 
-    def _call(self, method: str, timeout: float | None = None, /, **arguments: object) -> dict[str, Any]:
+    def _call(
+        self, method: str, parse: Callable[[Fields], T], timeout: float | None = None, /, **arguments: object
+    ) -> T:
         request = json.dumps({"method": method, **arguments}).encode()
-        return self._checked(
-            self._transport.run([*self._agent, "call"], stdin=request, timeout_seconds=timeout or self._timeouts.call)
+        completed = self._transport.run(
+            [*self._agent, "call"], stdin=request, timeout_seconds=timeout or self._timeouts.call
         )
-
-    def _checked(self, completed: Completed) -> dict[str, Any]:
-        reply = parse_reply(completed)
-        if reply is None:
-            if completed.returncode == _NOT_FOUND or b"No such file" in completed.stderr:
-                raise unusable("the agent is not on the machine", completed)
-            if was_ended(completed) or completed.returncode == 0:
-                raise HostUnreachable("The machine ended the command without an answer.")
-            raise unusable("the agent failed", completed)
-        if "error" not in reply:
-            return reply
-        if reply.get("kind") == "Damaged":
-            raise SyncRefused(
-                f"The working folder could not be sent: {reply['error'].partition(': ')[2]}",
-                hint="Run it again when nothing changes the folder.",
-            )
-        if reply.get("kind") in {"ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "TimeoutError"}:
-            raise HostUnreachable(f"The agent on the machine does not answer: {reply['error']}")
-        raise MachineUnusable(f"The agent on the machine failed: {reply['error']}")
+        fields = checked_reply(completed, method)
+        try:
+            return parse(fields)
+        except Unfit as error:
+            raise misfit(method, error) from error
 
 
-def _entry(row: Sequence[Any]) -> FileEntry:
-    try:
-        path, size, sha256, mode = row
-        return FileEntry(path=str(path), size=int(size), sha256=str(sha256), mode=int(mode))
-    except (TypeError, ValueError) as error:
-        raise HostUnreachable("The machine's answer cannot be understood.") from error
-
-
-def _status(values: Mapping[str, Any]) -> JobStatus:
-    """Raises `HostUnreachable` for an answer that is none."""
-    try:
-        return from_json(JobStatus, values)
-    except LedgerDamaged as error:
-        raise HostUnreachable(f"The machine's answer cannot be understood: {error.message}") from error
+def _nothing(_fields: Fields) -> None:
+    """There is nothing in the answer that anybody needs."""

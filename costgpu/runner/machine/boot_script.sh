@@ -10,7 +10,9 @@ etc=${COSTGPU_ETC:-/etc}
 volatile=${COSTGPU_VOLATILE:-/run}
 
 say() {
-    { printf 'costgpu: %s\n' "$*" >>"$home/console.log"; } 2>/dev/null
+    if [ -f "$home/console.log" ] || [ ! -e "$home/console.log" ]; then
+        { printf 'costgpu: %s\n' "$*" >>"$home/console.log"; } 2>/dev/null
+    fi
     if [ "$home" = /opt/costgpu ]; then { printf 'costgpu: %s\n' "$*" >/dev/console; } 2>/dev/null; fi
     return 0
 }
@@ -59,8 +61,11 @@ if [ "$H" = /opt/costgpu ] && [ ! -d /run/systemd/system ]; then trap : TERM; fi
 { echo -1000 >/proc/self/oom_score_adj; } 2>/dev/null
 cd / || true
 
+# A job can have put a FIFO there, and writing would wait for ever.
+plain() { [ -f "$1" ] || [ ! -e "$1" ]; }
+
 say() {
-    { printf 'costgpu: %s\n' "$*" >>"$H/console.log"; } 2>/dev/null
+    if plain "$H/console.log"; then { printf 'costgpu: %s\n' "$*" >>"$H/console.log"; } 2>/dev/null; fi
     if [ "$H" = /opt/costgpu ]; then { printf 'costgpu: %s\n' "$*" >/dev/console; } 2>/dev/null; fi
     return 0
 }
@@ -84,7 +89,9 @@ boot_age() {
 }
 
 persist() {
-    { printf '%s %s %s\n' "$life" "$boot" "$up" >"$H/life.new" && mv -f "$H/life.new" "$H/life"; } 2>/dev/null
+    if plain "$H/life.new"; then
+        { printf '%s %s %s\n' "$life" "$boot" "$up" >"$H/life.new" && mv -f "$H/life.new" "$H/life"; } 2>/dev/null
+    fi
     persisted=$up
 }
 
@@ -115,7 +122,7 @@ uptime_now
 boot_age
 life=$age
 saved_life='' saved_boot='' saved_up=''
-{ read -r saved_life saved_boot saved_up <"$H/life"; } 2>/dev/null
+if plain "$H/life"; then { read -r saved_life saved_boot saved_up <"$H/life"; } 2>/dev/null; fi
 if number "$saved_life" && number "$saved_up"; then
     if [ "$saved_boot" = "$boot" ] && [ "$saved_up" -le "$up" ]; then
         life=$((saved_life + up - saved_up))

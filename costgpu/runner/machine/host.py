@@ -12,8 +12,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from costgpu.errors import MachineUnusable
 from costgpu.models.instance import Instance
 from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Outputs
+
+MAX_OUTPUT_BYTES = 64 << 20
+"""What a command may write to stdout: 200,000 files by name, size and checksum."""
+
+_SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it counts as stuck
+
+
+def endless_output(command: str) -> MachineUnusable:
+    """The error for a command that writes more than `MAX_OUTPUT_BYTES`."""
+    return MachineUnusable(
+        f"`{command}` on the machine has written more than {MAX_OUTPUT_BYTES >> 20} MiB.",
+        hint="If the job has left more than a hundred thousand files: pack them into one, or name some with --outputs.",
+    )
+
+
+def transfer_seconds(size: int, least: float) -> float:
+    """How long so many bytes may travel, in seconds."""
+    return least + size / _SLOWEST_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +80,15 @@ class Completed:
     stderr: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file on the machine, and where it goes to here."""
+
+    path: str  # absolute
+    target: Path
+    size: int  # bytes as announced: no more than these are taken, whatever is there now
+
+
 class Transport(Protocol):
     """Commands and files on one machine. Errors: `HostUnreachable`, `HostKeyMismatch`."""
 
@@ -76,14 +104,24 @@ class Transport(Protocol):
         Args:
             argv: The command. A missing one is a return code of 127; one killed by a signal, minus its number.
             stdin: All of it, or pieces, which are taken only as fast as they are read.
-            timeout_seconds: From the end of stdin to the end of the command, and for each piece of stdin.
+            timeout_seconds: For the command to take all of stdin, waiting for its pieces not counted; and again from
+                its end to the end of the command.
+
+        Raises:
+            MachineUnusable: It wrote more than `MAX_OUTPUT_BYTES` to stdout.
         """
 
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> AbstractContextManager[Iterator[bytes]]:
         """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
 
-    def download(self, pairs: Sequence[tuple[str, Path]]) -> None:
-        """Copies files (absolute remote path, local path) home: SFTP, or a copy. Parents exist already."""
+    def download(self, files: Sequence[RemoteFile]) -> None:
+        """Copies files home: SFTP, or a copy. Parents exist already. Holes stay holes.
+
+        Raises:
+            OutputsMissing: One is not there (any more), or is no regular file.
+            RunError: One cannot be written here.
+            HostUnreachable: The connection was lost, or all of it took longer than `transfer_seconds`.
+        """
 
     def close(self) -> None:
         """Idempotent."""

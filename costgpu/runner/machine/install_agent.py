@@ -10,13 +10,14 @@ from functools import cache
 from pathlib import Path
 
 from costgpu.errors import HostUnreachable, MachineUnusable
-from costgpu.runner.machine.agent_reply import parse_reply, unusable, was_ended
+from costgpu.runner.machine.agent_reply import AgentError, Unfit, misfit, parse_reply, unusable, was_ended
 from costgpu.runner.machine.host import Completed, Transport
 from costgpu.runner.timeouts import AgentTimeouts
 
 SOURCE = Path(__file__).parents[1] / "agent"
 PACKAGE = "_costgpu_agent"
 MAIN = f"from {PACKAGE}.main import main\n\nmain()\n"
+_LONGEST_PATH = 4096
 _WHEN = (1980, 1, 1, 0, 0, 0)  # the same bytes every time: their hash tells whether a machine has this agent
 
 # Finds a Python 3.8 or newer. $1 is the name to try first. What a shell calls python3 may be a wrapper: its own word
@@ -99,12 +100,15 @@ def _is_running(transport: Transport, wanted: str, timeouts: AgentTimeouts) -> b
         ["/bin/sh", "-c", script, "sh", f"{transport.home}/{wanted}", f"{transport.home}/agent"],
         timeout_seconds=timeouts.install,
     )
-    reply = parse_reply(there)
-    if reply is None or "error" in reply:
-        if reply is not None and there.returncode == 0:
-            raise MachineUnusable(f"The agent does not start on the machine: {reply['error']}")
+    reply = parse_reply(there, "install")
+    if isinstance(reply, AgentError):
+        if there.returncode == 0:
+            raise MachineUnusable(f"The agent does not start on the machine: {reply.text}")
         return False
-    return str(reply["program"]).endswith("/" + wanted)
+    try:
+        return reply is not None and reply.text("program").endswith("/" + wanted)
+    except Unfit as error:
+        raise misfit("install", error) from error
 
 
 def _run(transport: Transport, argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Completed:
@@ -120,11 +124,12 @@ def _find_python(transport: Transport, python: str, timeouts: AgentTimeouts) -> 
     lines = answer.stdout.decode("utf-8", "replace").splitlines()
     for line in lines:
         if line.startswith("costgpu-python "):
-            _, platform, path = line.split(" ", 2)
+            platform, _, path = line.removeprefix("costgpu-python ").partition(" ")
             if platform != "linux":
-                raise MachineUnusable(f"The agent needs Linux, and this machine runs {platform}.")
-            return path
-    found = ", ".join(line.strip() for line in lines if line.startswith("Python ")) or "none at all"
+                raise MachineUnusable(f"The agent needs Linux, and this machine runs {platform[:40]}.")
+            if path.startswith("/") and len(path) < _LONGEST_PATH and "\0" not in path:
+                return path
+    found = ", ".join(line.strip()[:40] for line in lines[:20] if line.startswith("Python ")) or "none at all"
     raise MachineUnusable(
         f"The machine has no Python 3.8 or newer (found: {found}).", hint="Choose an image with Python 3.8 or newer."
     )

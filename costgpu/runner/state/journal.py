@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from costgpu.clock import Clock
-from costgpu.errors import LedgerConflict, LedgerError
+from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerError
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
-from costgpu.runner.state.states import apply, begin, replay
+from costgpu.runner.state.states import IllegalEvent, apply, begin, replay
 
 
 class EventStore(Protocol):
@@ -41,13 +41,30 @@ class RunJournal:
         """The run as of the last event."""
         if self._stale or self._view is None:
             try:
-                self._view = replay(self.book.events(self.run_id))
+                self._view = self._read()
             except LedgerError as error:
                 if self._view is None or self._view.instance is None:
                     raise
                 self.broken = error  # what is known has to do: there is a machine to be ended
             self._stale = False
         return self._view
+
+    def _read(self) -> RunView:
+        """The view by what the ledger says. Raises `LedgerDamaged` if it has lost something."""
+        try:
+            found = replay(self.book.events(self.run_id))
+        except IllegalEvent as error:
+            raise self._damaged(error.message) from error
+        if self._view is not None and found.next_sequence < self._view.next_sequence:
+            raise self._damaged(f"it has {found.next_sequence} of at least {self._view.next_sequence} events.")
+        return found
+
+    def _damaged(self, why: str) -> LedgerDamaged:
+        return LedgerDamaged(
+            f"The ledger's record of run {self.run_id} is damaged or lost: {why}",
+            hint=f"A machine of it is found by its tag: costgpu cancel {self.run_id} ends it, and it ends itself at the end"
+            " of its lease.",
+        )
 
     def begin(self, data: Mapping[str, Any]) -> RunView:
         """Writes the intent. Raises `LedgerError` if it cannot."""

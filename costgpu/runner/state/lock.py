@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from costgpu.errors import RunBusy
+from costgpu.errors import RunBusy, RunError
 
 try:
     import fcntl
@@ -21,9 +21,16 @@ def lock_run(folder: Path) -> Iterator[None]:
 
     Raises:
         RunBusy: Another process does.
+        RunError: The folder cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle = os.open(folder / "driver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(folder / "driver.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise RunError(
+            f"The folder of run {folder.name} cannot be written: {error.strerror or error} ({folder}).",
+            hint="Make room, or set XDG_DATA_HOME to a folder that can be written.",
+        ) from error
     try:
         if fcntl is not None:
             try:
@@ -34,8 +41,9 @@ def lock_run(folder: Path) -> Iterator[None]:
                     f"Run {folder.name} is driven by another costgpu process{f' ({owner})' if owner else ''}.",
                     hint=f"Watch it with: costgpu logs -f {folder.name}",
                 ) from None
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, f"pid {os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # the lock holds without a name in it, as on a full disk
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"pid {os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(handle)

@@ -13,16 +13,18 @@ somebody else's hand. A run is closed only when the provider has confirmed the e
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from costgpu.errors import CostGpuError
+from costgpu.errors import LedgerDamaged
 from costgpu.ledger.codec import from_json
 from costgpu.models.instance import Identity, InstanceRef, Safeguard
 from costgpu.models.job import EndReason, JobSpec, JobStatus
 from costgpu.models.run import Attempt, EndedBy, EventKind, Option, Receipt, RunEvent, RunState, RunView
+from costgpu.units import FIRST_YEAR, LAST_YEAR
 
+T = TypeVar("T")
 S, E = RunState, EventKind
 
 MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
@@ -53,8 +55,77 @@ MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
 ANYWHERE = frozenset({E.DETACHED, E.ADOPTED, E.NOTED})
 
 
-class IllegalEvent(CostGpuError):
-    """An event that cannot follow on the run's state: a bug, or two drivers."""
+class IllegalEvent(LedgerDamaged):
+    """An event that cannot be read, or cannot follow on the run's state: damage, a bug, or two drivers."""
+
+
+# What the events hold, as far as it is not a value of its own. Anything else in them is for people.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Intended:
+    name: str = ""
+    owner: str = ""
+    client: str = ""
+    spec: JobSpec
+    identity: Identity
+    options: tuple[Option, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Refused:
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Created:
+    layers: tuple[Safeguard, ...] = ()
+    launched_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ending:
+    reason: EndReason
+    by: EndedBy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Confirmed:
+    state: str
+    ended_at: datetime | None = None
+    provider_reason: str = ""
+    ended_before: bool = False
+    by: EndedBy = EndedBy.SOMEBODY_ELSE
+    reason: EndReason = EndReason.INSTANCE_LOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Closed:
+    reason: EndReason
+    receipt: Receipt
+
+
+def _read(kind: type[T], event: RunEvent, **more: Any) -> T:
+    """What an event holds.
+
+    Raises:
+        IllegalEvent: It does not.
+    """
+    try:
+        return from_json(kind, {**event.data, **more}, bounded=True)
+    except LedgerDamaged as error:
+        raise IllegalEvent(
+            f"Event {event.sequence} ({event.kind.value}) of run {event.run_id} cannot be read: "
+            f"{error.message.partition(': ')[2]}.",
+            hint=error.hint,
+        ) from error
+
+
+def _check_time(event: RunEvent) -> None:
+    if not FIRST_YEAR <= event.at.year <= LAST_YEAR:
+        raise IllegalEvent(
+            f"Event {event.sequence} of run {event.run_id} cannot be read: it is of the year {event.at.year}."
+        )
 
 
 def begin(event: RunEvent) -> RunView:
@@ -62,19 +133,21 @@ def begin(event: RunEvent) -> RunView:
 
     Raises:
         IllegalEvent: It is not an intent.
+        LedgerDamaged: Its facts are not those of one.
     """
     if event.kind is not E.INTENDED or event.sequence != 0:
         raise IllegalEvent(f"Run {event.run_id} does not begin with an intent but with {event.kind.value}.")
-    data = event.data
+    _check_time(event)
+    told = _read(_Intended, event)
     return RunView(
         run_id=event.run_id,
         state=S.INTENT,
-        name=str(data.get("name", "")),
-        owner=str(data.get("owner", "")),
-        client=str(data.get("client", "")),
-        spec=from_json(JobSpec, data["spec"]),
-        identity=from_json(Identity, data["identity"]),
-        options=tuple(from_json(Option, option) for option in data.get("options", ())),
+        name=told.name,
+        owner=told.owner,
+        client=told.client,
+        spec=told.spec,
+        identity=told.identity,
+        options=told.options,
         created_at=event.at,
         changed_at=event.at,
     )
@@ -85,9 +158,11 @@ def apply(view: RunView, event: RunEvent) -> RunView:
 
     Raises:
         IllegalEvent: It cannot follow.
+        LedgerDamaged: Its facts are not those of its kind.
     """
     if event.sequence != view.next_sequence:
         raise IllegalEvent(f"Run {view.run_id}: event {event.sequence} instead of {view.next_sequence}.")
+    _check_time(event)
     view = replace(view, next_sequence=event.sequence + 1)
     if event.kind in ANYWHERE:
         left = {E.DETACHED: True, E.ADOPTED: False, E.NOTED: view.detached}[event.kind]
@@ -98,7 +173,7 @@ def apply(view: RunView, event: RunEvent) -> RunView:
     if event.kind is E.CLOSED and view.instance is not None and view.confirmed_at is None:
         raise IllegalEvent(f"Run {view.run_id} cannot close: the end of {view.instance.instance_id} is not confirmed.")
     moved = replace(view, state=target, changed_at=event.at if target is not view.state else view.changed_at)
-    return _facts(moved, event.kind, event.data, event.at)
+    return _facts(moved, event)
 
 
 def replay(events: Iterable[RunEvent]) -> RunView:
@@ -106,59 +181,68 @@ def replay(events: Iterable[RunEvent]) -> RunView:
 
     Raises:
         IllegalEvent: There are none, or they cannot be in this order.
+        LedgerDamaged: The facts of one are not those of its kind.
     """
     view: RunView | None = None
     for event in events:
         view = begin(event) if view is None else apply(view, event)
     if view is None:
-        raise IllegalEvent("A run without events.")
+        raise IllegalEvent(
+            "A run without events.",
+            hint="The ledger was moved or removed. Machines are found without it: costgpu reap.",
+        )
     return view
 
 
-def _facts(view: RunView, kind: EventKind, data: Mapping[str, Any], at: datetime) -> RunView:
+def _facts(view: RunView, event: RunEvent) -> RunView:
+    kind, at = event.kind, event.at
     if kind is E.ATTEMPTED:
-        return replace(view, attempt=from_json(Attempt, {**data, "number": data["attempt"], "at": at.isoformat()}))
+        attempt = _read(Attempt, event, number=event.data.get("attempt"), at=at.isoformat())
+        if not 0 <= attempt.option < len(view.options):
+            raise IllegalEvent(f"Run {view.run_id}: there is no option {attempt.option} to attempt.")
+        return replace(view, attempt=attempt)
     if kind is E.REFUSED:
         assert view.attempt is not None  # noqa: S101 - provisioning has one
-        refusal = (view.attempt.option, view.attempt.zone, str(data.get("message", "")))
+        refusal = (view.attempt.option, view.attempt.zone, _read(_Refused, event).message)
         return replace(view, refusals=(*view.refusals, refusal))
     if kind is E.CREATED:
-        layers = tuple(from_json(Safeguard, layer) for layer in data.get("layers", ()))
+        created = _read(_Created, event)
         return replace(
             view,
-            instance=from_json(InstanceRef, data),
-            layers=layers,
+            instance=_read(InstanceRef, event),
+            layers=created.layers,
             known_since=at,
-            launched_at=_time(data.get("launched_at")),
+            launched_at=created.launched_at,
         )
     if kind is E.SYNCED:
         return replace(view, synced=True)
     if kind is E.STARTED:
         return replace(view, started_at=at)
     if kind is E.FINISHED:
-        status = from_json(JobStatus, data)
+        status = _read(JobStatus, event)
         return replace(view, status=status, reason=status.reason or view.reason)
     if kind is E.COLLECTED:
         return replace(view, collected=True)
     if kind is E.ENDING:
-        reason = view.reason or EndReason(data["reason"])  # the first reason is the cause
-        return replace(
-            view, reason=reason, ending_by=view.ending_by or EndedBy(data["by"]), ending_at=view.ending_at or at
-        )
-    if kind is E.CONFIRMED:
+        ending = _read(_Ending, event)
         return replace(
             view,
-            confirmed_state=str(data["state"]),
-            confirmed_at=_time(data.get("ended_at")) or at,
-            provider_reason=str(data.get("provider_reason", "")),
-            ended_before=bool(data.get("ended_before", False)),
-            ending_by=view.ending_by or EndedBy(data.get("by", EndedBy.SOMEBODY_ELSE)),
-            reason=view.reason or EndReason(data.get("reason", EndReason.INSTANCE_LOST)),
+            reason=view.reason or ending.reason,  # the first reason is the cause
+            ending_by=view.ending_by or ending.by,
+            ending_at=view.ending_at or at,
+        )
+    if kind is E.CONFIRMED:
+        confirmed = _read(_Confirmed, event)
+        return replace(
+            view,
+            confirmed_state=confirmed.state,
+            confirmed_at=confirmed.ended_at or at,
+            provider_reason=confirmed.provider_reason,
+            ended_before=confirmed.ended_before,
+            ending_by=view.ending_by or confirmed.by,
+            reason=view.reason or confirmed.reason,
         )
     if kind is E.CLOSED:
-        return replace(view, reason=EndReason(data["reason"]), receipt=from_json(Receipt, data["receipt"]))
+        closed = _read(_Closed, event)
+        return replace(view, reason=closed.reason, receipt=closed.receipt)
     return view
-
-
-def _time(text: object) -> datetime | None:
-    return datetime.fromisoformat(text) if isinstance(text, str) and text else None

@@ -58,8 +58,10 @@ def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] 
             raise UsageError(f"{option} is for a GPU of your own.", hint=f'--own "RTX 3090" {option} ...')
         return None
     return find_gpu(request.own, accelerators()), OwnershipTerms(
-        price_usd=parse_usd(request.own_price) if request.own_price is not None else None,
-        power_usd_per_kwh=float(parse_usd(request.power_price)) if request.power_price is not None else None,
+        price_usd=parse_usd(request.own_price, "--own-price") if request.own_price is not None else None,
+        power_usd_per_kwh=float(parse_usd(request.power_price, "--power-price"))
+        if request.power_price is not None
+        else None,
     )
 
 

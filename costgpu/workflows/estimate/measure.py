@@ -12,17 +12,22 @@ from pathlib import Path
 import platformdirs
 
 from costgpu.errors import NotPython, ProfileError, ScriptNotFound, UsageError
+from costgpu.files import FileKind, read_bytes
 from costgpu.measure import Outcome, Request, find_interpreter, measure_script
+from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.models.workload import WorkloadProfile
-from costgpu.units import parse_count
+from costgpu.units import format_size, parse_count
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import EstimateRequest, ScriptOptions
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.write_file import check_target
 
+LAUNCHER = FileKind(most_bytes=2**20, error=UsageError)
+SCRIPT = FileKind(most_bytes=2**24, error=NotPython)
 ACCELERATE_SETTINGS = "~/.cache/huggingface/accelerate/default_config.yaml"  # written by `accelerate config`
+DOWNLOAD_BYTES = 100_000_000  # written while it was measured; a download of this size is worth a word
 
 
 def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None = None) -> Request:
@@ -51,6 +56,7 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
         start_limit_seconds=start_seconds,
         steps=steps,
         launch=launch,
+        isolation=options.isolation_level,
     )
 
 
@@ -61,15 +67,19 @@ def _resolved(
     if launch.config is not None:
         settings = Path(launch.config or ACCELERATE_SETTINGS).expanduser()
         if settings.is_file():
-            launch = with_settings(launch, settings.read_text(errors="replace"))
+            launch = with_settings(launch, (read_bytes(settings, LAUNCHER) or b"").decode(errors="replace"))
         elif launch.config:
             raise UsageError(f"There is no file {launch.config}.", hint="It is to hold the settings of accelerate.")
     beside = Path(command[0]).parent / "python" if command and os.sep in command[0] else None
     if launch.python is None and beside is not None and beside.exists():
         launch = replace(launch, python=str(beside))
-    if launch.local_rank and script is not None and (told := local_rank_argument(script.read_text(errors="replace"))):
+    if launch.local_rank and script is not None and (told := local_rank_argument(_source(script))):
         arguments = [told, *arguments]
     return launch, arguments
+
+
+def _source(script: Path) -> str:
+    return (read_bytes(script, SCRIPT) or b"").decode(errors="replace")
 
 
 def _script(word: str) -> Path:
@@ -83,6 +93,8 @@ def _script(word: str) -> Path:
         near = difflib.get_close_matches(script.name, names, 3)
         hint = f"Did you mean {', '.join(near)}?" if near else "Check the path; the script's arguments come after it."
         raise ScriptNotFound(f"There is no script {script}.", hint=hint)
+    if not script.is_file():
+        raise NotPython(f"{script} is no ordinary file.", hint="Name a script.")
     if script.suffix == ".ipynb":
         raise NotPython(f"{script} is a notebook.", hint=f"Convert it: jupyter nbconvert --to script {script}")
     return script.resolve()
@@ -108,21 +120,24 @@ def run_measurement(request: Request, python: str | None, reporter: Reporter) ->
 
 
 def note_files(outcome: Outcome, reporter: Reporter) -> None:
-    """Notes which files were diverted, made or put back."""
-    if outcome.diverted:
-        count = _files(len(outcome.diverted))
-        reporter.note(f"{count} that the script writes went to a scratch folder instead: {outcome.scratch}")
-    if outcome.created:
-        shown = ", ".join(outcome.created[:3]) + (" ..." if len(outcome.created) > 3 else "")
-        reporter.note(f"The script made {_files(len(outcome.created), 'new ')}: {shown}")
-    if outcome.restored:
-        reporter.note(f"Put back {_files(len(outcome.restored))}: {', '.join(outcome.restored[:3])}")
-    if outcome.programs:
-        reporter.note(f"It started other programs, whose writes costgpu cannot divert: {outcome.programs[0]}")
+    """Notes what became of the files that were written."""
+    changes = outcome.changes
+    if count := len(changes.changed) + len(changes.created):
+        what = f"{_files(count)}, {format_size(changes.written_bytes)}"
+        where = f"for now it is in {changes.folder}" if changes.folder else "it has been removed"
+        reporter.note(f"What it wrote ({what}) touched nothing of yours; {where}.")
+    if changes.removed:
+        reporter.note(f"What it removed ({_files(len(changes.removed))}) is still there.")
+    if changes.written_bytes >= DOWNLOAD_BYTES and changes.created:
+        reporter.note(
+            "If some of that was downloaded: let the script do it once by itself, and it is not measured again."
+        )
+    if outcome.isolation is Isolation.IN_PROCESS and outcome.programs:
+        reporter.note(f"It started other programs, whose writes costgpu cannot divert here: {outcome.programs[0]}")
 
 
-def _files(count: int, kind: str = "") -> str:
-    return f"1 {kind}file" if count == 1 else f"{count} {kind}files"
+def _files(count: int) -> str:
+    return "1 file" if count == 1 else f"{count:,} files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +205,6 @@ def _measure_program(request: EstimateRequest, reporter: Reporter) -> tuple[Work
     folder = Path(request.workdir or ".").resolve()
     if not folder.is_dir():
         raise UsageError(f"There is no folder {request.workdir}.", hint="--workdir is where it runs.")
-    reporter.note("The program runs in place, without the probe: what it writes is really written.")
     what = f"Measuring {Path(request.command[0]).name} by what it prints"
     try:
         with reporter.measuring(what, request.measure_seconds, request.start_seconds) as tick:
@@ -201,12 +215,14 @@ def _measure_program(request: EstimateRequest, reporter: Reporter) -> tuple[Work
                 tick,
                 pattern=request.step_pattern,
                 kind=request.like or "",
+                isolation=request.isolation_level,
                 measure_for_seconds=request.measure_seconds,
                 start_limit_seconds=request.start_seconds,
             )
     except KeyboardInterrupt:
         reporter.note("Stopped. The program and everything that it started have been ended.")
         raise
+    note_files(outcome, reporter)
     return profile, str(outcome.log)
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from costgpu.errors import UsageError
 from costgpu.estimator.verdict import Preferences
+from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, find_launch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.prediction import Objective
-from costgpu.units import parse_duration, parse_rate, parse_usd
+from costgpu.units import WORK, parse_duration, parse_rate, parse_usd
 
 MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
 START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
 TABLE_ROWS = 8
-MOST_STEPS = 1e15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,21 +32,29 @@ class ScriptOptions:
     workdir: str | None = None
     measure_for: str = MEASURE_FOR
     start_limit: str = START_LIMIT
+    isolation: str | None = None
 
     @cached_property
     def launch(self) -> Launch | None:
         """How the command starts a Python script through a launcher or an interpreter; None if it does neither."""
         return find_launch(self.command, self.module)
 
+    @property
+    def isolation_level(self) -> Isolation | None:
+        """The only level to measure at; None for the strongest that this machine gives."""
+        if self.isolation is not None and self.isolation not in list(Isolation):
+            raise UsageError(f"There is no isolation {self.isolation!r}.", hint=f"Choose {', '.join(Isolation)}.")
+        return Isolation(self.isolation) if self.isolation is not None else None
+
     @cached_property
     def measure_seconds(self) -> float:
         """Seconds of `measure_for`."""
-        return parse_duration(self.measure_for)
+        return parse_duration(self.measure_for, "--measure-for")
 
     @cached_property
     def start_seconds(self) -> float:
         """Seconds of `start_limit`."""
-        return parse_duration(self.start_limit)
+        return parse_duration(self.start_limit, "--start-limit")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +106,11 @@ class EstimateRequest(ScriptOptions):
             raise UsageError(f"There is no objective {self.objective!r}.", hint="Choose cheapest, fastest or balanced.")
         return Preferences(
             objective=Objective(self.objective),
-            deadline_seconds=parse_duration(self.deadline) if self.deadline else None,
-            max_cost_usd=float(parse_usd(self.max_cost)) if self.max_cost else None,
-            value_of_time_usd_per_hour=float(parse_usd(self.value_of_time)) if self.value_of_time else 0.0,
+            deadline_seconds=None if self.deadline is None else parse_duration(self.deadline, "--deadline"),
+            max_cost_usd=None if self.max_cost is None else float(parse_usd(self.max_cost, "--max-cost")),
+            value_of_time_usd_per_hour=float(parse_usd(self.value_of_time, "--value-of-time"))
+            if self.value_of_time is not None
+            else 0.0,
             rows=self.rows,
         )
 
@@ -125,6 +135,7 @@ def check(request: EstimateRequest) -> None:
     """
     _check_numbers(request)
     _check_rate(request)
+    _ = request.isolation_level  # also where nothing is measured
     if (request.params is None) != (request.tokens is None):
         raise UsageError("--params and --tokens go together.", hint="--params 7B --tokens 1B")
     if request.params is not None and request.like is not None:
@@ -151,8 +162,8 @@ def _check_numbers(request: EstimateRequest) -> None:
     if request.epochs is not None and request.total_steps is not None:
         raise UsageError("--epochs and --total-steps exclude each other.", hint="Give one of them.")
     for name, value in (("--epochs", request.epochs), ("--total-steps", request.total_steps)):
-        if value is not None and not 0 < value < MOST_STEPS:
-            raise UsageError(f"{name} {value:g} is not a positive number.")
+        if value is not None and value not in WORK:
+            raise UsageError(f"{name} {value:g} is not a number from {WORK.low:g} to {WORK.high:g}.")
     _ = request.measure_seconds, request.start_seconds  # a wrong time span is an error
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from costgpu.errors import HostUnreachable, RunError
-from costgpu.models.run import RunView
-from costgpu.runner.adopt import adopt, job_status, log_tail
+from costgpu.models.run import RunState, RunView
+from costgpu.runner.adopt import adopt, catch_up, job_status, log_tail
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run
 from costgpu.runner.state.lock import lock_run
@@ -27,6 +27,8 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver
         if status := job_status(view, context.tools):
             driver.context.log_position = log_tail(status)
         observer.changed(driver.view)
+        if driver.view.state is RunState.TERMINATING:
+            catch_up(driver.context)
         driver.drive()
     return driver
 

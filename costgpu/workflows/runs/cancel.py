@@ -7,8 +7,8 @@ from datetime import datetime
 from costgpu.models.instance import InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
-from costgpu.runner.adopt import adopt, job_status, log_tail
-from costgpu.runner.drive.context import Detached
+from costgpu.runner.adopt import adopt, catch_up, job_status, log_tail
+from costgpu.runner.drive.context import Detached, insist
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.end_instance import clean_up, end_instance
 from costgpu.runner.state.journal import RunJournal
@@ -34,6 +34,8 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
     try:
         with lock_run(context.tools.folder / view.run_id):
             driver = adopt(view, context.ledger, context.tools, observer, None)
+            if not now:
+                insist(lambda: catch_up(driver.context))
             driver.context.cancelling = now
             if status := job_status(view, context.tools):
                 driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs

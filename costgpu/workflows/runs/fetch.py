@@ -7,7 +7,7 @@ from pathlib import Path
 from costgpu.errors import RunError
 from costgpu.models.instance import Instance
 from costgpu.models.run import RunView
-from costgpu.runner.drive.collect import placed_summary, unreadable_error
+from costgpu.runner.drive.collect import placed_summary, staying_error
 from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
@@ -35,14 +35,19 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
 def _from_machine(context: AppContext, instance: Instance, home: Path) -> tuple[list[str], RunError | None]:
     run_id = instance.run_id
     folder = context.tools.folder / run_id
-    with connection(context, instance) as host:
-        host.fetch_logs(folder)
-        outputs = host.outputs()
-        landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)
-    unread = unreadable_error(outputs) if outputs.unreadable else None
+    try:
+        with connection(context, instance) as host:
+            host.fetch_logs(folder)
+            outputs = host.outputs()
+            landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)
+    except OSError as error:
+        raise RunError(
+            f"The logs and outputs of run {run_id} cannot be kept here: {error.strerror or error}.",
+            hint=f"Make room, then: costgpu fetch {run_id}. What is on the machine stays there until its lease ends.",
+        ) from error
     until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
     stays = f"Its machine stays until {until}; costgpu cancel {run_id} ends it now."
-    return [placed_summary(landed, str(home), run_id), stays], unread or landed.problem
+    return [placed_summary(landed, str(home), run_id), stays], staying_error(outputs, landed) or landed.problem
 
 
 def _from_bucket(

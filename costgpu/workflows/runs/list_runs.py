@@ -10,7 +10,7 @@ from costgpu.errors import ConfigError, LedgerError, ProviderError
 from costgpu.models.job import JobPhase
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.state.states import IllegalEvent, replay
+from costgpu.runner.load_runs import load_runs
 from costgpu.workflows.context import AppContext
 
 RECENT_RUNS = 50
@@ -33,22 +33,14 @@ def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False
     ledger = context.ledger
     views: list[RunView] = []
     try:
-        views = _replayed(context, ledger.recent_runs(RECENT_RUNS) if closed else tuple(reversed(ledger.open_runs())))
+        ids = ledger.recent_runs(RECENT_RUNS) if closed else tuple(reversed(ledger.open_runs()))
+        views, damaged = load_runs(ledger, ids)
+        for problem in damaged.values():  # one that makes no sense does not hide the others
+            context.reporter.note(f"not listed: {problem.message}", problem.hint)
     except (ConfigError, LedgerError) as error:
         context.reporter.note(f"{error.message} Asking the providers instead.", error.hint)
         by_tag = True
     return RunList(views, _tagged(context, {view.run_id for view in views}) if by_tag else [])
-
-
-def _replayed(context: AppContext, run_ids: Sequence[str]) -> list[RunView]:
-    """The runs; one that makes no sense does not hide the others."""
-    views = []
-    for events in context.ledger.events_of(run_ids).values():
-        try:
-            views.append(replay(events))
-        except IllegalEvent as error:
-            context.reporter.note(f"not listed: {error.message}")
-    return views
 
 
 def _tagged(context: AppContext, known: set[str]) -> list[TaggedInstance]:

@@ -184,7 +184,7 @@ def _this_machine(assume_price: str | None, today: date) -> Offer:
     import psutil
 
     return this_machine(
-        parse_usd(assume_price) if assume_price else Decimal(0),
+        Decimal(0) if assume_price is None else parse_usd(assume_price, "--assume-price"),
         today,
         vcpus=os.cpu_count() or 1,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),

@@ -41,6 +41,7 @@ from costgpu.workflows.runs.places import (
     wanted_offers,
 )
 from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
+from costgpu.workflows.runs.visible_secrets import visible_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +65,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
     rented = request.renting or any(place != "local" for place in infra)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
+    for secret, advice in visible_secrets(request):
+        context.reporter.note(secret, advice)
     profile = _profile(request, script, context.reporter)
     key = workload_key(
         script=script.script,

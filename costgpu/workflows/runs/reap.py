@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 
 from costgpu.errors import (
     ConfigError,
     CostGpuError,
+    LedgerDamaged,
     LedgerError,
+    LedgerTooNew,
     OrphansFound,
     ProviderError,
     TerminationUnconfirmed,
     Unreachable,
-    UsageError,
 )
+from costgpu.models.diagnostics import SKEW_WARNS
 from costgpu.models.reap import ReapFindings
 from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.render.text.reap import count_text, rate_text
 from costgpu.runner.adopt import collect_finished
-from costgpu.runner.find_run import expected_machine, load_run
+from costgpu.runner.find_run import ExpectedMachine, expected_machine, load_run
 from costgpu.runner.launch import current_owner
-from costgpu.runner.reap import ReapFilter, end_orphans, find_orphans
+from costgpu.runner.reap import ReapFilter, agreed_now, end_orphans, find_orphans
 from costgpu.runner.spending import shipped_prices
 from costgpu.runner.state.observer import Observer
-from costgpu.units import parse_duration
+from costgpu.units import format_duration, parse_duration
 from costgpu.workflows.context import AppContext
 
 TAGS_ONLY = "Only the tags on the machines count."
@@ -48,10 +51,18 @@ def reap(
     only = _only(context, older_than, mine=mine)
     places = _places(context, infra)
     readable = _collect(context, observer) if end else True
-    known, now = _ledger_memory(context, broken=not readable), context.clock.now()
+    known = _ledger_memory(context, broken=not readable)
     found = ReapFindings()
     for provider, regions in places:
-        found.add(find_orphans([provider], regions, now, known, only=only, prices=shipped_prices))
+        now, ahead = agreed_now(provider, context.clock)
+        if abs(ahead) > SKEW_WARNS:
+            context.reporter.note(
+                f"This computer's clock is {format_duration(abs(ahead))} {'ahead of' if ahead > 0 else 'behind'} that of"
+                f" {provider.name}: that one tells when a lease is over.",
+                "Set the clock.",
+            )
+        oldest = only if only.before is None else replace(only, before=only.before - timedelta(seconds=max(0.0, ahead)))
+        found.add(find_orphans([provider], regions, now, known, only=oldest, prices=shipped_prices))
     found.unreachable.update(context.unusable)
     found.unreachable.update(_without_credentials(context, places, everywhere=not infra))
     if end:
@@ -89,12 +100,7 @@ def error_for(found: ReapFindings, *, ended: bool) -> CostGpuError | None:
 def _only(context: AppContext, older_than: str | None, *, mine: bool) -> ReapFilter:
     before = None
     if older_than is not None:
-        try:
-            before = context.clock.now() - timedelta(seconds=parse_duration(older_than))
-        except UsageError as error:
-            raise UsageError(f"--older-than: {error.message}", hint=error.hint) from error
-        except OverflowError as error:
-            raise UsageError(f"--older-than: {older_than} is before the calendar begins.") from error
+        before = context.clock.now() - timedelta(seconds=parse_duration(older_than, "--older-than"))
     return ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if mine else "")
 
 
@@ -111,6 +117,8 @@ def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunV
             return None
         try:
             return load_run(context.ledger, run_id)
+        except (LedgerDamaged, LedgerTooNew) as error:  # one run; the next may be readable
+            context.reporter.note(f"{error.message} Of run {run_id} {TAGS_ONLY.lower()}")
         except (ConfigError, LedgerError) as error:
             broken = True
             context.reporter.note(f"{error.message} {TAGS_ONLY}")
@@ -152,8 +160,8 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
     accounts: dict[str, str] = {}
     hidden: dict[tuple[str, str], list[str]] = {}
     with contextlib.suppress(ConfigError, LedgerError):
-        for run_id, events in context.ledger.events_of(context.ledger.open_runs()).items():
-            if (machine := expected_machine(events)) is None or machine.provider == "local":
+        for run_id in context.ledger.open_runs():
+            if (machine := _machine_of(context, run_id)) is None or machine.provider == "local":
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
             name, account = machine.provider, machine.account
             if name in asked:
@@ -175,6 +183,13 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
         who = f"run {run_ids[0]}" if len(run_ids) == 1 else f"runs {', '.join(run_ids)}"
         found[where] = f"{why}, and {who} may have a machine there"
     return found
+
+
+def _machine_of(context: AppContext, run_id: str) -> ExpectedMachine | None:
+    """Where an open run may have a machine; None if it has none, or its record is damaged."""
+    with contextlib.suppress(LedgerDamaged, LedgerTooNew):
+        return expected_machine(context.ledger.events(run_id))
+    return None
 
 
 def _account(provider: Provider) -> str:

@@ -88,9 +88,11 @@ def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
     """What the user allows."""
     lease = None if request.auto_shutdown else request.lease or DEFAULT_LEASE
     return Limits(
-        max_cost_usd=parse_usd(request.max_cost) if request.max_cost else None,
-        max_duration_seconds=parse_duration(request.max_duration) if request.max_duration else None,
-        lease_seconds=parse_duration(lease) if lease else None,
+        max_cost_usd=None if request.max_cost is None else parse_usd(request.max_cost, "--max-cost"),
+        max_duration_seconds=None
+        if request.max_duration is None
+        else parse_duration(request.max_duration, "--max-duration"),
+        lease_seconds=None if lease is None else parse_duration(lease, "--lease"),
         longest_seconds=longest_hours * 3600,
         disk_gib=request.disk_gib,
     )
@@ -119,8 +121,10 @@ def job_spec(
         processes=_processes(request.nproc, script.launch),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
-        idle_seconds=parse_duration(request.idle_duration) if request.idle_duration else None,
-        grace_seconds=parse_duration(request.grace),
+        idle_seconds=None
+        if request.idle_duration is None
+        else parse_duration(request.idle_duration, "--idle-duration"),
+        grace_seconds=parse_duration(request.grace, "--grace"),
         auto_shutdown=request.auto_shutdown,
         bucket=bucket or "",
         tags=parse_tags(request.tags),
@@ -142,7 +146,8 @@ def _program(script: Request) -> str:
     if script.script is None:
         return str(script.module)
     try:
-        return script.script.relative_to(script.workdir.resolve()).as_posix()
+        name = script.script.relative_to(script.workdir.resolve()).as_posix()
+        return f"./{name}" if name.startswith("-") else name  # an interpreter would take it for an option
     except ValueError:
         raise UsageError(
             f"{script.script} is not in the folder that is sent, {script.workdir}.", hint="Choose another --workdir."
@@ -159,6 +164,6 @@ def _processes(nproc: str | None, launch: Launch | None) -> int:
         )
     if nproc == "auto":
         return -1
-    if not (nproc.isdigit() and 0 < int(nproc) <= MOST_PROCESSES):
+    if not (nproc.isascii() and nproc.isdigit() and len(nproc) < 4 and 0 < int(nproc) <= MOST_PROCESSES):
         raise UsageError(f"--nproc {nproc!r} is not a number of processes.", hint="Write --nproc 4 or --nproc auto.")
     return int(nproc)

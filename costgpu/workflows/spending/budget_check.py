@@ -11,6 +11,7 @@ from costgpu.errors import (
     BudgetCrossed,
     BudgetExceeded,
     CostGpuError,
+    LedgerDamaged,
     LedgerError,
     TerminationUnconfirmed,
     Unreachable,
@@ -83,13 +84,15 @@ class BudgetCheck:
             LedgerError: The budgets cannot be read.
         """
         context = self._context
-        stored = all_budgets(context.ledger)
-        if not stored and self._verbose:
+        damaged: list[LedgerDamaged] = []
+        stored = all_budgets(context.ledger, damaged)
+        if not stored and not damaged and self._verbose:
             self._say("No budgets. costgpu budget set NAME --monthly 200 makes one.")
         providers, unusable = (None, {}) if self._offline or not stored else askable(context.provider)
         budgets = [each.budget for each in stored]
         spending = gather(context.ledger, budgets, providers, context.clock.now(), shipped_prices)
         spending.not_asked.update(unusable)
+        spending.problems += damaged  # one budget that cannot be read does not silence the others
         standings = [self._alert(each, spending) for each in stored]
         enforced: list[str] = []
         alive: list[str] = []
@@ -209,15 +212,18 @@ def _news(stored: StoredBudget, state: BudgetState, attempt: DeliveryAttempt) ->
 
 def standings(context: AppContext, name: str | None = None) -> tuple[list[Standing], list[CostGpuError]]:
     """All budgets, or one, by the ledger alone; and what could not be read or believed."""
-    stored = all_budgets(context.ledger)
+    damaged: list[LedgerDamaged] = []
+    stored = all_budgets(context.ledger, damaged)
     if name is not None:
         names = [each.budget.name for each in stored]
         stored = tuple(each for each in stored if each.budget.name == name)
+        if not stored and damaged:
+            raise damaged[0]
         if not stored:
             raise unknown_budget(name, names)
     budgets = [each.budget for each in stored]
     spending = gather(context.ledger, budgets, None, context.clock.now(), shipped_prices)
-    return [standing_of(context, each, spending) for each in stored], spending.problems
+    return [standing_of(context, each, spending) for each in stored], [*spending.problems, *damaged]
 
 
 def standing_of(

@@ -13,7 +13,7 @@ from costgpu.runner.launch import current_owner
 from costgpu.runner.machine.keys import USER_KEY
 from costgpu.runner.machine_cost import Machine
 from costgpu.runner.spending import Spending, machines_counted
-from costgpu.runner.state.observer import NullObserver
+from costgpu.runner.state.observer import Answer, NullObserver
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
 
@@ -119,15 +119,23 @@ def _from_here(run_id: str) -> bool:
         return False
 
 
+class _Leaving(NullObserver):
+    """Ctrl-C ends the check: the job has been asked to end, and its outputs wait for the next one."""
+
+    def interrupted(self, _view: RunView) -> Answer:
+        return Answer.DETACH
+
+
 def end_run(context: AppContext, run_id: str) -> RunView | None:
     """Cancels a run as `costgpu cancel` does, without showing what its job writes; None if another terminal does it.
 
     Raises:
         CostGpuError: It goes on, or its end is not confirmed.
+        KeyboardInterrupt: Pressed meanwhile; the run is as it was left.
     """
     view = load_run(context.ledger, run_id)
     try:
-        driver = cancel_run(context, view, NullObserver())
+        driver = cancel_run(context, view, _Leaving())
     except RunBusy:
         try:
             cancel_driven(context, view, now=False)
@@ -139,4 +147,6 @@ def end_run(context: AppContext, run_id: str) -> RunView | None:
                 ) from error
             cancel_driven(context, view, now=True)  # its driver ends the machine
         return None
-    return driver.view if driver is not None else None
+    if driver is None:
+        raise KeyboardInterrupt
+    return driver.view

@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from costgpu.errors import LedgerDamaged, UsageError
+from costgpu.errors import UsageError
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.records.budget_rules import Budget, bounds
 from costgpu.ledger.records.budget_store import all_budgets
 from costgpu.models.run import RunView
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, cost_before, summarise
+from costgpu.runner.load_runs import load_runs
 from costgpu.runner.spending import run_selection
-from costgpu.runner.state.states import IllegalEvent, replay
 from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
@@ -79,11 +79,7 @@ def _spent_before(
 
 def _open_runs(context: AppContext) -> tuple[list[RunView], int]:
     """The open runs, and how many of them cannot be read."""
-    found, unreadable = [], 0
-    for run_id in context.ledger.open_runs():
-        try:
-            found.append(replay(context.ledger.events(run_id)))
-        except (IllegalEvent, LedgerDamaged, KeyError, TypeError, ValueError):  # changed by something else than costgpu
-            unreadable += 1
-            context.reporter.note(f"run {run_id} cannot be read and is not counted.")
-    return found, unreadable
+    found, damaged = load_runs(context.ledger, context.ledger.open_runs())
+    for run_id in damaged:
+        context.reporter.note(f"run {run_id} cannot be read and is not counted.")
+    return found, len(damaged)

@@ -86,6 +86,7 @@ class SimulatedMachine:
             "power_off": True,
         }
         self.guard.accept_order(order | changes, {"pid": 1, "started": 1, "secrets": 3}, uploads or {})
+        self.home.write("progress.json", {"phase": "setup"})  # as a supervisor does first of all
         if running:
             self.begin_job()
 

@@ -47,6 +47,17 @@ def test_the_maximum_duration_counts_from_the_job_not_from_its_setup(machine: Si
     assert machine.guard.state["ending"]["grace_seconds"] == 30.0
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_job_that_takes_its_progress_away_has_its_limit_all_the_same(machine: SimulatedMachine, later: bool) -> None:
+    machine.start(max_duration_seconds=60.0)
+    machine.advance(10 if later else 0)
+    (Path(machine.home.path) / "progress.json").unlink()
+    machine.advance(59 - machine.clock.elapsed)
+    assert machine.reason() is None
+    machine.advance(1)
+    assert machine.reason() == "max_duration"
+
+
 def test_before_the_deadline_the_job_saves_and_at_it_the_machine_goes(machine: SimulatedMachine) -> None:
     machine.start(power_off=False)
     machine.advance(3600 - 91)

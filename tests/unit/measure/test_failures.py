@@ -1,4 +1,7 @@
-"""Every way in which a measurement can fail becomes an error that says what happened and what to do."""
+"""Every way in which a measurement can fail becomes an error that says what happened and what to do.
+
+More than 400 lines: one table of endings, read from top to bottom.
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +26,7 @@ from costgpu.errors import (
 from costgpu.measure.cuda_errors import only_on_a_gpu, says_cuda, wants_launcher
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
+from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.session import Outcome, Request
 from tests.unit.measure.records import record
 
@@ -42,7 +46,13 @@ def log(tmp_path: Path) -> Path:
 def outcome(log: Path, record: Any, *, printed: str = "", returncode: int = 0, timed_out: bool = False) -> Outcome:
     log.write_text(printed)
     return Outcome(
-        record=record, returncode=returncode, timed_out=timed_out, log=log, scratch=log.parent, probe=log.parent
+        record=record,
+        returncode=returncode,
+        timed_out=timed_out,
+        log=log,
+        scratch=log.parent,
+        probe=log.parent,
+        isolation=Isolation.COPY_ON_WRITE,
     )
 
 
@@ -403,3 +413,72 @@ def test_bars_that_were_seen_are_named(log: Path) -> None:
     error = error_of(result)
     assert type(error) is NoTrainingStep
     assert "the bar 'Fetching' at ?, 40 of 337 (it is hub's own)" in error.message
+
+
+def refused(log: Path, record: Any, printed: str = "", returncode: int = 1) -> ScriptError:
+    """The error at the level at which the system refuses writes, for a script in the user's own folder."""
+    folder = log.parent / "user"
+    (folder / "data").mkdir(parents=True)
+    (folder / "data/kept").write_text("before")
+    result = outcome(log, record, printed=printed, returncode=returncode)
+    scratch = log.parent / "measurements/one"
+    result = replace(result, isolation=Isolation.WRITE_PROTECTED, scratch=scratch)
+    return error_of(result, replace(SCRIPT, workdir=folder))
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        ("[Errno 13] Permission denied: 'data/kept'", "data/kept"),
+        ("[Errno 13] Permission denied: 'data/new'", "data/new"),
+        ("[Errno 1] Operation not permitted: 'data/kept'", "data/kept"),
+        ("[Errno 30] Read-only file system: 'data/kept'", "data/kept"),
+        ("[Errno 13] Permission denied: 'x' -> 'data/kept'", "data/kept"),
+        ("attempt to write a readonly database", "attempt to write a readonly database"),
+    ],
+)
+def test_a_refused_write_that_ended_the_script_is_named(message: str, place: str, log: Path) -> None:
+    error = refused(log, crash("PermissionError", message))
+    assert isinstance(error, WouldHarmFiles)
+    assert error.message.endswith(place)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "rm: cannot remove 'data/kept': Permission denied",
+        "sh: 1: cannot create data/kept: Permission denied",
+        "bash: line 1: data/kept: Permission denied",
+        "tar: data/kept: Cannot open: Permission denied\ntar: Exiting with failure status due to previous errors",
+        "error: unable to unlink old 'data/kept': Permission denied",
+        "fatal: Unable to create '{folder}/data/kept': Permission denied",
+        "cp: cannot create regular file ‘data/kept’: Permission denied",
+        "ln: failed to create hard link 'x' => 'data/kept': Invalid cross-device link",
+        "rm: cannot remove 'from/elsewhere/data/kept': Permission denied",
+    ],
+)
+@pytest.mark.parametrize("how", ["crashed", "not found", "exited", "no record"])
+def test_a_refused_write_of_a_program_that_it_started_is_named(how: str, printed: str, log: Path) -> None:
+    ended = {
+        "crashed": crash("CalledProcessError", "non-zero"),
+        "not found": crash("FileNotFoundError", "[Errno 2] No such file or directory: 'data/made'"),
+        "exited": exited(1),
+        "no record": None,
+    }
+    error = refused(log, ended[how], printed.format(folder=log.parent / "user"))
+    assert isinstance(error, WouldHarmFiles)
+    assert "data/kept" in error.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "trail"),
+    [
+        ("PermissionError", "[Errno 13] Permission denied: '/proc/1/mem/x'", FRAME),  # nobody may write there
+        ("PermissionError", "[Errno 13] Permission denied: './data/kept'", FRAME + "in _execute_child"),
+        ("ValueError", "nothing to do with it", FRAME),
+    ],
+)
+def test_other_ends_stay_what_they_are(kind: str, message: str, trail: str, log: Path) -> None:
+    printed = "warning: could not write data/kept: Permission denied"
+    error = refused(log, crash(kind, message, trail=trail), printed)
+    assert isinstance(error, ScriptCrashed)

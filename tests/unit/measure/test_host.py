@@ -3,7 +3,6 @@
 import contextlib
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from costgpu.measure.host_info import flops_per_cycle, local_accelerators
 from costgpu.measure.probe import microbenchmark
 from costgpu.measure.process_tree import end_everything
-from costgpu.measure.scratch import left_behind
 
 benchmark: Any = microbenchmark  # for Python 3.8, without types
 
@@ -115,23 +113,3 @@ def test_what_a_child_from_before_starts_meanwhile_lives_on(worker: subprocess.P
     assert ended >= 1
     assert theirs.is_running()
     assert theirs.status() != psutil.STATUS_ZOMBIE
-
-
-@pytest.mark.parametrize(
-    ("name", "temporary", "stays"),
-    [
-        ("__autograph_generated_filec7v5l_j0.py", ".", False),
-        ("__autograph_generated_filec7v5l_j0.py", "elsewhere", True),
-        ("__autograph_generated_filec7v5l_j0.txt", ".", True),
-        ("tmpc7v5l_j0.csv", ".", True),  # it may be what the user wants
-        ("model.pt", ".", True),
-    ],
-)
-def test_only_what_tensorflow_would_have_removed_goes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, temporary: str, stays: bool
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / temporary))
-    made = tmp_path / name
-    made.write_text("x")
-    assert left_behind(made, tmp_path / "scratch") is stays
-    assert made.exists() is stays

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from costgpu.errors import ProfileError
-from costgpu.measure.profile_file import FORMAT, VERSION, load_profile, save_profile, to_document
+from costgpu.measure.profile_file import FORMAT, LEAST, MOST, VERSION, load_profile, save_profile, to_document
 from costgpu.models.workload import (
     DataLoading,
     Extra,
@@ -47,7 +47,7 @@ def test_what_is_saved_reads_back(saved: Path) -> None:
     assert list(saved.parent.iterdir()) == [saved], "nothing is left beside it"
 
 
-reals = st.floats(0, allow_nan=False, allow_infinity=False)
+reals = st.just(0.0) | st.floats(LEAST, MOST)
 counts = st.integers(0, 2**62)
 
 
@@ -85,7 +85,7 @@ def test_every_number_survives(
         wall_seconds=two,
         peak_rss_bytes=rss,
         arguments=[text],
-        machine=replace(MACHINE, gemm_gflops=one, copy_gbps=two, op_seconds=three, cores=count),
+        machine=replace(MACHINE, gemm_gflops=one or LEAST, copy_gbps=two or MOST, op_seconds=three, cores=count + 1),
     )
     path = tmp_path / "profile.json"
     save_profile(built, path)
@@ -145,6 +145,9 @@ def test_a_key_that_has_a_default_may_be_missing(saved: Path) -> None:
         (("setup_seconds",), DROPPED, "damaged at setup_seconds:"),
         (("setup_seconds",), "soon", "damaged at setup_seconds:"),
         (("machine", "cores"), 2.5, "damaged at machine.cores:"),
+        (("machine", "cores"), 0, "damaged at machine.cores:"),
+        (("machine", "gemm_gflops"), 0.0, "damaged at machine.gemm_gflops:"),
+        (("machine", "copy_gbps"), -1.0, "damaged at machine.copy_gbps:"),
         (("phases",), {}, "damaged at phases:"),
         (("phases", 0, "total", "kind"), "endless", "damaged at phases.0.total.kind:"),
         (("phases", 0, "extras", 0, "rhythm"), 3, "damaged at phases.0.extras.0.rhythm:"),

@@ -1,7 +1,9 @@
 """Parsing and formatting: what is formatted reads back, and what cannot be meant is refused."""
 
+import contextlib
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -10,6 +12,9 @@ from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
 from costgpu.units import (
+    COUNT,
+    SECONDS,
+    USD,
     AcceleratorRequest,
     NumberRange,
     format_binary_size,
@@ -287,3 +292,26 @@ def test_shares_are_never_rounded_away(share: float, words: str) -> None:
 )
 def test_plurals(one: str, many: str) -> None:
     assert plural_unit(one) == many
+
+
+@given(st.floats(0.001, 100 * 365.25 * 86400), st.floats(1e-9, 1e9), st.floats(1e-6, 1e18))
+def test_whatever_is_in_range_can_be_shown_and_counted_with(seconds: float, usd: float, count: float) -> None:
+    assert format_duration(seconds)
+    assert format_usd(usd).startswith("$")
+    assert format_usd(Decimal(str(usd)) * 10**6)
+    assert format_count(count)
+    assert format_number(count)
+    assert format_frequency(count, "item")
+    assert (datetime(2026, 11, 21, tzinfo=UTC) + timedelta(seconds=seconds)).year < 2200
+    assert int(Decimal(str(usd)) * 10**9) < 2**63
+
+
+@given(st.text())
+def test_a_text_is_a_quantity_of_the_range_or_an_error_of_ours(text: str) -> None:
+    for parse, within in (
+        (parse_duration, SECONDS),
+        (lambda said: float(parse_usd(said)), USD),
+        (lambda said: parse_count(said, what="--tokens"), COUNT),
+    ):
+        with contextlib.suppress(UsageError):
+            assert parse(text) in within

@@ -84,6 +84,20 @@ def test_outputs_get_their_places_and_nothing_else_stays(tmp_path: Path) -> None
     assert sorted(path.name for path in work.iterdir()) == ["model.pt", "new\nline", "out"]
 
 
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("d/" * 1500 + "leaf", "more than 200 folders deep"),
+        ("d" * 256, "of a name too long for this computer"),
+        ("/".join(["d" * 200] * 20), "of a path too long for this computer"),
+    ],
+)
+def test_what_cannot_be_kept_here_keeps_nothing_else_away(work: Path, path: str, why: str) -> None:
+    landed = land(Machine({"model.pt": b"weights", path: b"x", "d/small": b"y"}), work)
+    assert (landed.files, landed.left_out) == (2, {path: why})
+    assert contents(work) == {"model.pt": b"weights", "d/small": b"y"}
+
+
 def test_what_is_the_same_is_left_alone(work: Path) -> None:
     (work / "a").write_bytes(b"same")
     before = (work / "a").stat()

@@ -19,7 +19,7 @@ from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import Alert, set_budget
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.runner.machine.keys import USER_KEY
-from costgpu.workflows.context import AppContext
+from costgpu.workflows.context import AppContext, askable
 from costgpu.workflows.spending.budget_check import BudgetCheck, CheckResult, still_to_tell
 from costgpu.workflows.spending.enforce import end_run
 from tests.unit.providers.planted import HOUR, NOW, Answers, closed, machine, opened
@@ -80,6 +80,9 @@ class Desk:
 
     def provider(self, name: str) -> Answers:
         return self._cloud if name == "aws" else Answers(name=name)
+
+    def askable(self) -> Any:
+        return askable(cast("Any", self.provider))
 
 
 @pytest.fixture

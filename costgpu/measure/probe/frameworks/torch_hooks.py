@@ -187,7 +187,7 @@ class TorchHooks:
             def save(obj, f, *args, **kwargs):
                 begin = clock()
                 if isinstance(f, (str, bytes, os.PathLike)):
-                    f = guard.write_path(f, keep=False, always=True)
+                    f = guard.write_path(f, keep=False)
                 try:
                     return inner(obj, f, *args, **kwargs)
                 finally:
@@ -198,6 +198,7 @@ class TorchHooks:
         scripts = getattr(torch, "jit", None)
         replace(torch, "save", timed)
         replace(scripts, "save", timed)
+        replace(scripts, "load", lambda inner: lambda f, *args, **kwargs: inner(guard.read_path(f), *args, **kwargs))
         for name in ("ScriptModule", "RecursiveScriptModule"):
             kind = getattr(scripts, name, None)
             if kind is not None and "save" in vars(kind):

@@ -10,7 +10,7 @@ import os, sys
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != here]
 try:
-    sys.path.insert(0, os.path.join(os.path.dirname(here), "probe.pyz"))
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(here)), "probe.pyz"))
     from _costgpu_probe.sandbox.file_guard import FileGuard
     FileGuard(os.path.dirname(here)).install()
 except Exception as error:
@@ -36,15 +36,29 @@ def guard_child_processes(scratch):
 
 
 def guard_safetensors(guard, module):
-    """For ``safetensors.torch``, which writes its files in native code."""
+    """For ``safetensors.torch``, which reads and writes its files in native code."""
 
     def save(inner, *args, **kwargs):
         args = list(args)
         if len(args) > 1:
-            args[1] = guard.write_path(args[1], keep=False, always=True)
+            args[1] = guard.write_path(args[1], keep=False)
         elif "filename" in kwargs:
-            kwargs["filename"] = guard.write_path(kwargs["filename"], keep=False, always=True)
+            kwargs["filename"] = guard.write_path(kwargs["filename"], keep=False)
         return inner(*args, **kwargs)
 
     for name in ("save_file", "save_model"):
         wrap(module, name, save)
+    wrap(module, "safe_open", lambda inner, path, *args, **kwargs: inner(guard.read_path(path), *args, **kwargs))
+
+
+def guard_hdf5(guard, module):
+    """For ``h5py._hl.files``: HDF5 opens its files in native code."""
+
+    def make(inner, name, mode, *args, **kwargs):
+        if mode in (None, "r") or (mode in ("w-", "x") and os.path.lexists(name)):
+            place = guard.read_path(name)
+        else:
+            place = guard.write_path(name, keep=mode in ("a", "r+"))
+        return inner(os.fsencode(place), mode, *args, **kwargs)
+
+    wrap(module, "make_fid", make)

@@ -1,373 +1,311 @@
-"""Keeps the user's files as they were while the script runs."""
+"""Diverts what Python code of the script changes in the file system into the scratch folder.
 
-import builtins
-import hashlib
-import io
-import json
+For the levels of isolation at which the script runs among the user's own files: so that most scripts run as they would,
+and see what they wrote. It is a convenience at one of them, where the system refuses what gets past it, and the only
+thing there is at the other. It puts nothing back: nothing that it knows of changes.
+"""
+
 import os
 import pathlib
-import re
-import shutil
 import stat
 import sys
-import threading
+from functools import partial
+
+from .diversion import Diversion, HarmError
+from .native_calls import NATIVE
+from .view import Naming, raw, status
+
+__all__ = ["FileGuard", "HarmError"]
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+TEMPORARY_FILE = getattr(os, "O_TMPFILE", 0)
+READ_MODES = frozenset(("r", "rb", "rt", "br", "tr"))
 
 
-class HarmError(PermissionError):
-    """A write that can be neither allowed nor diverted."""
+class Entry:
+    """What ``os.scandir`` tells of a file that the script made."""
 
+    def __init__(self, folder, name, real):
+        encode = os.fsencode if isinstance(folder, bytes) else str
+        self.name, self.real = encode(name), real
+        self.path = os.path.join(folder, self.name) if not isinstance(folder, int) else self.name
 
-class FileGuard:
-    """Keeps what was on disk before the run as it was.
+    def stat(self, *, follow_symlinks=True):
+        return os.stat(self.real, follow_symlinks=follow_symlinks)
 
-    A write to a file that existed goes to a copy in the scratch folder, and later reads of that path see the copy;
-    torch saves always go there. New files are allowed where the script wants them. Deleting or renaming over what
-    existed is only pretended. What slips past (another module's early-bound function) is seen by an audit hook,
-    which copies the file away first; the parent puts it back. The journal in the scratch folder has a JSON line
-    for each, so that it survives any end of this process.
-    """
-
-    MAX_NAMED = 64 << 20  # bytes; of files named on a command line that the script starts
-    MAX_COPY = 2 << 30  # bytes; a larger file opened for change is refused rather than copied
-
-    def __init__(self, scratch):
-        self.scratch = os.path.realpath(scratch)
-        self.journal_path = os.path.join(self.scratch, "journal.jsonl")
-        self.diverted = {}  # real path -> path in scratch
-        self.created = set()
-        self.gone = set()  # existed, "deleted" by the script
-        self.gone_trees = set()  # the same of whole folders
-        self.remade = set()  # folders of these that the script made again
-        self.busy = threading.local()
-        self.real_open, self.real_os_open, self.real_stat = io.open, os.open, os.stat
-
-    def note(self, kind, path, other=""):
-        line = json.dumps({"kind": kind, "path": path, "other": other}) + "\n"
-        fd = self.real_os_open(self.journal_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    def kind(self, follow):
         try:
-            os.write(fd, line.encode())
-        finally:
-            os.close(fd)
+            return stat.S_IFMT(self.stat(follow_symlinks=follow).st_mode)
+        except FileNotFoundError:
+            return 0
 
-    def real(self, path):
-        return os.path.realpath(os.path.abspath(os.fsdecode(os.fspath(path))))
+    def is_dir(self, *, follow_symlinks=True):
+        return self.kind(follow_symlinks) == stat.S_IFDIR
 
-    def spot(self, real):
-        name = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
-        return os.path.join(self.scratch, "files", name, os.path.basename(real))
+    def is_file(self, *, follow_symlinks=True):
+        return self.kind(follow_symlinks) == stat.S_IFREG
 
-    def ours(self, real):
-        """Whether this run made `real` or a folder that it is in."""
-        while real not in self.created and real != self.scratch:
-            parent = os.path.dirname(real)
-            if parent == real:
-                return False
-            real = parent
-        return True
+    def is_symlink(self):
+        return self.kind(False) == stat.S_IFLNK
 
-    def foreign(self, real):
-        """Whether `real` is a file that was there before this run."""
-        if self.ours(real) or real.startswith(("/dev/", "/proc/")):
-            return False
-        try:
-            return stat.S_ISREG(self.real_stat(real).st_mode)
-        except (OSError, ValueError):
-            return False
+    def is_junction(self):
+        return False
 
-    def read_path(self, path):
-        if not self.diverted:
-            return path
-        try:
-            return self.diverted.get(self.real(path), path)
-        except (TypeError, ValueError):
-            return path
+    def inode(self):
+        return self.stat(follow_symlinks=False).st_ino
 
-    def at(self, path, dir_fd):
-        """`path` relative to an open folder, as an ordinary path; None where the system does not tell."""
-        if dir_fd is None or os.path.isabs(os.fsdecode(os.fspath(path))):
-            return path
-        try:
-            return os.path.join(os.readlink("/proc/self/fd/{}".format(dir_fd)), os.fsdecode(os.fspath(path)))
-        except OSError:
-            return None
+    def __fspath__(self):
+        return self.path
 
-    def was_removed(self, real):
-        """Whether the script believes that `real` is gone."""
-        return real in self.gone or any(real.startswith(tree + os.sep) for tree in self.gone_trees)
+    def __repr__(self):
+        return "<DirEntry {!r}>".format(self.name)
 
-    def write_path(self, path, keep, always=False):
-        """Where a write to `path` may go; `keep` when the old content must be there first."""
-        real = self.real(path)
-        if real in self.diverted:
-            return self.diverted[real]
-        exists = self.foreign(real)
-        if not exists and not always:
-            if not os.path.lexists(real):
-                self.created.add(real)
-                self.note("created", real)
-            return path
-        target = self.spot(real)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        if exists and keep and not self.was_removed(real) and not os.path.exists(target):
-            if self.real_stat(real).st_size > self.MAX_COPY:
-                raise HarmError("costgpu: the script opens {} for change; it is too large to copy".format(real))
-            self.copy(real, target)
-        self.diverted[real] = target
-        self.note("diverted", real, target)
-        return target
 
-    def copy(self, source, target):
-        self.busy.on = True
-        try:
-            with self.real_open(source, "rb") as src, self.real_open(target, "wb") as dst:
-                shutil.copyfileobj(src, dst, 1 << 20)
-        finally:
-            self.busy.on = False
+class Entries:
+    """The iterator that ``os.scandir`` returns."""
 
-    def backup(self, path):
-        """Second net: copy a file away just before something that could not be diverted changes it."""
-        real = self.real(path)
-        if getattr(self.busy, "on", False) or not self.foreign(real):
-            return
-        target = os.path.join(self.scratch, "backup", os.path.basename(os.path.dirname(self.spot(real))))
-        if os.path.exists(target):
-            return
-        if self.real_stat(real).st_size > self.MAX_COPY:
-            raise HarmError("costgpu: the script changes {}; it is too large to copy first".format(real))
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        self.copy(real, target + ".part")
-        shutil.copystat(real, target + ".part")
-        self.raw_rename(target + ".part", target)
-        self.note("backup", real, target)
+    def __init__(self, entries):
+        self.entries = iter(entries)
 
-    def remove(self, path, real_call):
-        real = self.real_parent(path)
-        if real in self.diverted and real not in self.created:
-            self.diverted.pop(real)
-            self.gone.add(real)
-        elif os.path.lexists(real) and not self.ours(real):
-            self.gone.add(real)
-            self.note("kept", real)
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return next(self.entries)
+
+    def close(self):
+        self.entries = iter(())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class FileGuard(Diversion):
+    """Puts the view of `Diversion` in the place of the functions with which Python code reads and changes files."""
+
+    def open(self, file, mode="r", buffering=-1, encoding=None, errors=None, newline=None, closefd=True, opener=None):
+        given = file
+        if isinstance(file, (str, bytes, os.PathLike)) and opener is None:
+            path = os.fspath(file)
+            if mode not in READ_MODES:
+                if "x" in mode:
+                    file = self.new(self.resolve(path, follow=False), given)
+                elif set(mode) & set("wa+"):
+                    file = self.write_path(path, keep="w" not in mode, create="r" not in mode)
+            else:
+                file = self.read_path(path)
+            if file is path:
+                file = given
+        if file is given:
+            return raw.io_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+        with Naming(given):
+            return raw.io_open(file, mode, buffering, encoding, errors, newline, closefd, opener)
+
+    def os_open(self, path, flags, mode=0o777, *, dir_fd=None):
+        given, full = path, self.at(path, dir_fd)
+        if not flags & WRITES or (TEMPORARY_FILE and flags & TEMPORARY_FILE == TEMPORARY_FILE):
+            found = self.read_path(full)
+            if flags & WRITES and not self.is_free(self.resolve(full)):
+                real = os.path.join(self.resolve(full), "temporary")
+                self.make_parents(real, given)
+                found = os.path.dirname(self.upper(real))
+        elif flags & os.O_EXCL and flags & os.O_CREAT:
+            found = self.new(self.resolve(full, follow=False), given)
         else:
-            real_call()
-            self.created.discard(real)
+            only_makes = not flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC)
+            if only_makes and status(self.place(self.resolve(full))) is not None:
+                found = self.read_path(full)
+            else:
+                found = self.write_path(full, keep=not flags & os.O_TRUNC, create=bool(flags & os.O_CREAT))
+                if flags & os.O_TRUNC and found is not full and self.lower(self.resolve(full)) is not None:
+                    flags |= os.O_CREAT
+        if found is full:
+            return raw.open(given, flags, mode, dir_fd=dir_fd)
+        with Naming(given):
+            return raw.open(found, flags, mode)
 
-    def real_parent(self, path):
-        """Like `real`, but a link itself, not what it points to."""
-        full = os.path.abspath(os.fsdecode(os.fspath(path)))
-        return os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
+    def open_code(self, path):
+        return raw.open_code(self.read_path(path))
 
-    def rename(self, source, target, real_call):
-        src, dst = self.real_parent(source), self.real_parent(target)
-        if os.path.isdir(dst) and not os.path.islink(dst) and os.path.isdir(src) and self.ours(src):
-            return real_call(source, target)
-        content = self.diverted.get(src, src)
-        ours = self.ours(src) or src in self.diverted
-        if os.path.lexists(dst) and not self.ours(dst):
-            place = self.write_path(dst, keep=False, always=True)
-            self.copy(content, place)
-            return self.remove(source, lambda: self.raw_remove(source))
-        if not ours and os.path.exists(src) and not src.startswith(self.scratch + os.sep):
-            if os.path.isdir(src):
-                return self.copy_tree(src, dst)
-            self.created.add(dst)
-            self.note("created", dst)
-            self.copy(content, dst)
-            self.gone.add(src)
-            return self.note("kept", src)
-        if src in self.diverted:
-            self.diverted[dst] = self.diverted.pop(src)
-            return self.note("diverted", dst, self.diverted[dst])
-        if os.path.isdir(src):
-            inside = src + os.sep
-            for known in [name for name in self.created if name.startswith(inside)]:
-                self.created.add(dst + os.sep + known[len(inside) :])
-        self.created.discard(src)
-        self.created.add(dst)
-        self.note("created", dst)
-        return real_call(source, target)
+    def reading(self, name, follow=True):
+        call = getattr(raw, name)
 
-    def backup_named(self, text):
-        """Copies away the files that a command line names: another program's writes cannot be diverted."""
-        for word in re.split(r"""[\s'"=<>;|&(),\[\]]+""", text)[1:]:
-            try:
-                if word and os.path.isfile(word) and self.real_stat(word).st_size < self.MAX_NAMED:
-                    self.backup(word)
-            except (OSError, ValueError):
-                continue
+        def guarded(path, *args, **kwargs):
+            if isinstance(path, int) or not self.active():
+                return call(path, *args, **kwargs)
+            full = self.at(path, kwargs.get("dir_fd"))
+            found = self.read_path(full, follow and kwargs.get("follow_symlinks", True))
+            if found is full:
+                return call(path, *args, **kwargs)
+            kwargs.pop("dir_fd", None)
+            with Naming(path):
+                return call(found, *args, **kwargs)
 
-    def copy_tree(self, source, target):
-        """Instead of renaming a folder that was there before."""
-        files = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
-        if sum(os.lstat(name).st_size for name in files) > self.MAX_COPY:
-            raise HarmError("costgpu: the script renames the folder {}, which is too large to copy".format(source))
-        self.busy.on = True
-        try:
-            shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
-        finally:
-            self.busy.on = False
-        for folder, _, names in os.walk(target):
-            self.created.update([folder] + [os.path.join(folder, name) for name in names])
-        self.gone_trees.add(source)
-        self.gone.add(source)
-        self.note("kept", source)
+        return guarded
 
-    def untouchable(self, path):
-        """Whether `path`, not following a link, was there before this run."""
+    def changing(self, name):
+        """For modes, owners, times and attributes: of what was there, they only seem to change."""
+        call = getattr(raw, name)
+
+        def guarded(path, *args, **kwargs):
+            follow = kwargs.get("follow_symlinks", True) and name[0] != "l"
+            full = self.at(path, kwargs.get("dir_fd"))
+            if isinstance(path, int) and not full.startswith(os.sep):  # a pipe
+                return call(path, *args, **kwargs)
+            real = self.resolve(full, follow)
+            place = self.place(real)
+            if not self.is_free(real) and place == real and status(real) is not None:
+                return None
+            if self.is_free(real) or isinstance(path, int):
+                return call(path, *args, **kwargs)
+            kwargs.pop("dir_fd", None)
+            with Naming(path):
+                return call(place, *args, **kwargs)
+
+        return guarded
+
+    def making(self, name):
+        call = getattr(raw, name)
+
+        def guarded(path, *args, **kwargs):
+            place = self.new(self.resolve(self.at(path, kwargs.pop("dir_fd", None)), follow=False), path)
+            return call(place, *args, **kwargs)
+
+        return guarded
+
+    def removing(self, folder):
+        def guarded(path, *, dir_fd=None):
+            return self.remove(self.at(path, dir_fd), folder)
+
+        return guarded
+
+    def renaming(self, src, dst, *, src_dir_fd=None, dst_dir_fd=None):
+        return self.rename(self.at(src, src_dir_fd), self.at(dst, dst_dir_fd))
+
+    def linking(self, src, dst, *, src_dir_fd=None, dst_dir_fd=None, follow_symlinks=True):
+        real = self.resolve(self.at(src, src_dir_fd), follow=False)
+        target = self.resolve(self.at(dst, dst_dir_fd), follow=False)
+        if status(self.place(real)) is None:
+            raise self.missing(real, src, dst)
+        place = self.new(target, dst)
+        if place != target:
+            self.lift(real, src)
+        with Naming(src):
+            return raw.link(self.place(real), place, follow_symlinks=follow_symlinks)
+
+    def symlinking(self, src, dst, target_is_directory=False, *, dir_fd=None):
+        place = self.new(self.resolve(self.at(dst, dir_fd), follow=False), dst)
+        return raw.symlink(src, place)
+
+    def truncating(self, path, length):
         if isinstance(path, int):
+            return raw.truncate(path, length)
+        with Naming(path):
+            return raw.truncate(self.write_path(path, keep=True, create=False), length)
+
+    def may(self, path, *args, **kwargs):
+        try:
+            return self.reading("access")(path, *args, **kwargs)
+        except OSError:
             return False
-        real = self.real_parent(path)
-        return os.path.lexists(real) and not self.ours(real)
+
+    def entries(self, path):
+        """What the view has in a folder; None if it is as it was."""
+        if not self.active():
+            return None
+        real = self.resolve(self.at("." if path is None else path))
+        if self.is_free(real):
+            return None
+        with Naming(path):
+            changed = self.place(real) != real or status(self.upper(real)) is not None or self.removed or self.linked
+            return self.names(real) if changed else None
+
+    def listing(self, path=None):
+        found = self.entries(path)
+        if found is None:
+            return raw.listdir(path)
+        return [os.fsencode(name) for name in found] if isinstance(path, bytes) else list(found)
+
+    def scanning(self, path=None):
+        found = self.entries(path)
+        if found is None:
+            return raw.scandir(path)
+        real = self.resolve(self.at("." if path is None else path))
+        folder = "." if path is None else path if isinstance(path, int) else os.fspath(path)
+        old, whole = {}, self.lower(real) is not None
+        if whole and not (isinstance(folder, int) or self.linked):
+            with raw.scandir(folder) as entries:
+                old = {os.fsdecode(entry.name): entry for entry in entries if not entry.is_symlink()}
+        as_before = {name for name, place in found.items() if place == os.path.join(real, name)}
+        return Entries(
+            old[name] if name in old and name in as_before else Entry(folder, name, os.path.join(real, name))
+            for name in found
+        )
+
+    def moving_to(self, path):
+        if isinstance(path, int):
+            return raw.chdir(path)
+        with Naming(path):
+            return raw.chdir(self.read_path(path))
 
     def install(self):
-        names = "open remove rename replace link chmod utime truncate mkdir rmdir symlink".split()
-        raw = {name: getattr(os, name) for name in names}
-        self.raw_rename, self.raw_remove = raw["rename"], raw["remove"]
-        real_open, real_rmtree, real_stat = self.real_open, shutil.rmtree, self.real_stat
-
-        def guarded_open(file, mode="r", *args, **kwargs):
-            if isinstance(file, (str, bytes, os.PathLike)):
-                if "x" in mode and os.path.lexists(file) and self.real(file) not in self.gone:
-                    return real_open(file, mode, *args, **kwargs)
-                if set(mode) & set("wax+"):
-                    target = self.write_path(file, keep="a" in mode or "r" in mode)
-                    mode = mode.replace("x", "w") if target is not file else mode
-                    file = target
-                else:
-                    file = self.read_path(file)
-            return real_open(file, mode, *args, **kwargs)
-
-        def guarded_os_open(path, flags, mode=0o777, **kwargs):
-            writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-            full = self.at(path, kwargs.get("dir_fd"))
-            if full is not None and not writes:
-                found = self.read_path(full)
-                path = found if found is not full else path
-            elif full is not None and not (flags & os.O_EXCL and os.path.lexists(full)):
-                found = self.write_path(full, keep=not flags & os.O_TRUNC)
-                if found is not full:
-                    path, flags, kwargs = found, flags | os.O_CREAT, {}
-            return raw["open"](path, flags, mode, **kwargs)
-
-        def guarded_remove(path, **kwargs):
-            full = self.at(path, kwargs.get("dir_fd"))
-            if full is None:
-                return raw["remove"](path, **kwargs)
-            return self.remove(full, lambda: raw["remove"](path, **kwargs))
-
-        def guarded_rename(source, target, **kwargs):
-            source, target = self.at(source, kwargs.get("src_dir_fd")), self.at(target, kwargs.get("dst_dir_fd"))
-            if source is None or target is None:
-                raise HarmError("costgpu: a rename inside an open folder cannot be followed on this system")
-            return self.rename(source, target, lambda a, b: raw["replace"](a, b))
-
-        def guarded_link(source, target, **kwargs):
-            if self.untouchable(target) and self.was_removed(self.real_parent(target)):
-                return self.copy(self.read_path(source), self.write_path(target, keep=False, always=True))
-            self.created.add(self.real_parent(target))
-            return raw["link"](self.read_path(source), target, **kwargs)
-
-        def keeping(name):
-            def guarded(path, *args, **kwargs):
-                if self.untouchable(path):
-                    return self.note("kept", self.real_parent(path))
-                return raw[name](path, *args, **kwargs)
-
-            return guarded
-
-        def guarded_truncate(path, length):
-            if isinstance(path, int):
-                return raw["truncate"](path, length)
-            return raw["truncate"](self.write_path(path, keep=True), length)
-
-        def guarded_mkdir(path, *args, **kwargs):
-            if kwargs.get("dir_fd") is None:
-                real = self.real_parent(path)
-                if os.path.isdir(real) and real not in self.remade and self.was_removed(real):
-                    self.remade.add(real)
-                    return self.gone.discard(real)
-                if not os.path.lexists(real):
-                    self.created.add(real)
-            return raw["mkdir"](path, *args, **kwargs)
-
-        def guarded_symlink(source, target, *args, **kwargs):
-            real = self.real_parent(target)
-            if real in self.gone and os.path.lexists(real):
-                return self.note("kept", real)
-            self.created.add(real)
-            return raw["symlink"](source, target, *args, **kwargs)
-
-        def guarded_rmdir(path, **kwargs):
-            if kwargs.get("dir_fd") is None and not self.ours(self.real_parent(path)):
-                return self.remove(path, lambda: raw["rmdir"](path))
-            return raw["rmdir"](path, **kwargs)
-
-        def guarded_rmtree(path, *args, **kwargs):
-            real = self.real_parent(path)
-            if self.ours(real) or not os.path.lexists(real):
-                return real_rmtree(path, *args, **kwargs)
-            for known in [name for name in self.diverted if name.startswith(real + os.sep)]:
-                self.gone.add(known)
-                self.diverted.pop(known)
-            self.gone.add(real)
-            self.gone_trees.add(real)
-            self.remade = {name for name in self.remade if name != real and not name.startswith(real + os.sep)}
-            return self.note("kept", real)
-
-        def guarded_stat(path, *args, **kwargs):
-            if self.diverted and kwargs.get("dir_fd") is None and isinstance(path, (str, bytes, os.PathLike)):
-                path = self.read_path(path)
-            return real_stat(path, *args, **kwargs)
-
         guarded = {
-            "open": guarded_os_open,
-            "remove": guarded_remove,
-            "unlink": guarded_remove,
-            "stat": guarded_stat,
-            "rename": guarded_rename,
-            "replace": guarded_rename,
-            "link": guarded_link,
-            "symlink": guarded_symlink,
-            "truncate": guarded_truncate,
-            "mkdir": guarded_mkdir,
-            "rmdir": guarded_rmdir,
-            "chmod": keeping("chmod"),
-            "utime": keeping("utime"),
+            "open": self.os_open,
+            "unlink": self.removing(False),
+            "remove": self.removing(False),
+            "rmdir": self.removing(True),
+            "rename": self.renaming,
+            "replace": self.renaming,
+            "link": self.linking,
+            "symlink": self.symlinking,
+            "truncate": self.truncating,
+            "listdir": self.listing,
+            "scandir": self.scanning,
+            "chdir": self.moving_to,
+            "getcwd": self.working_folder,
+            "getcwdb": lambda: os.fsencode(self.working_folder()),
         }
-        instead = {id(getattr(os, name)): function for name, function in guarded.items()}
-        instead[id(real_open)] = guarded_open
-        accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.8 to 3.10 bind these functions early
+        guarded["access"] = self.may
+        asking = "stat statvfs pathconf getxattr listxattr".split()
+        guarded.update({name: self.reading(name) for name in asking if hasattr(os, name)})
+        guarded.update({name: self.reading(name, follow=False) for name in ("lstat", "readlink")})
+        guarded.update({name: self.making(name) for name in ("mkdir", "mkfifo", "mknod") if hasattr(os, name)})
+        metadata = "chmod fchmod lchmod chown fchown lchown utime setxattr removexattr chflags lchflags".split()
+        guarded.update({name: self.changing(name) for name in metadata if hasattr(os, name)})
+        instead = {id(getattr(os, name)): plain(function) for name, function in guarded.items()}
+        instead.update({id(raw.io_open): plain(self.open), id(raw.open_code): plain(self.open_code)})
+        for module, name, function in NATIVE:
+            native = getattr(module, name, None)
+            if native is not None:
+                instead[id(native)] = partial(function, self, native)
+        for group in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            group.update([instead[id(function)] for function in group if id(function) in instead])
+        here = __name__.partition(".")[0]
+        for name, module in list(sys.modules.items()):  # some bind these functions when they are imported
+            if name.partition(".")[0] != here or not here:
+                replace_bound(module, instead)
+        accessor = getattr(pathlib, "_NormalAccessor", None)  # Python 3.8 to 3.10
         for name, bound in list(vars(accessor).items()) if accessor else ():
             if id(bound) in instead:
                 setattr(accessor, name, staticmethod(instead[id(bound)]))
-        for name, function in guarded.items():
-            setattr(os, name, function)
-        builtins.open = io.open = guarded_open
-        shutil.rmtree = guarded_rmtree
-        sys.addaudithook(self.audit)
+        sys.dont_write_bytecode = True
 
-    def audit(self, event, args):
-        if event == "open":
-            path, mode, flags = args
-            if not isinstance(path, (str, bytes)):
-                return
-            if isinstance(mode, str):
-                writes = bool(set(mode) & set("wax+"))
-            else:
-                writes = bool(isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC))
-            if writes and not getattr(self.busy, "on", False):
-                self.backup(path)
-        elif event in ("os.remove", "os.truncate", "sqlite3.connect") and not isinstance(args[0], int):
-            path = self.at(args[0], args[1] if event == "os.remove" and args[1] != -1 else None)
-            if path is not None:
-                self.backup(path)
-        elif event == "os.rename" and isinstance(args[1], (str, bytes)) and not getattr(self.busy, "on", False):
-            self.backup(args[1])
-            self.backup(args[0])
-        elif event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
-            command = args[1] if event == "subprocess.Popen" else args[0]
-            parts = [os.fsdecode(p) for p in (command if isinstance(command, (list, tuple)) else [command])]
-            text = " ".join(parts)
-            if not text.startswith(("uname", "ldconfig", "/sbin/ldconfig", "lscpu")):
-                self.note("program", text[:200])
-                self.backup_named(text)
+
+def plain(function):
+    """A function as such: bound methods would become methods of the classes that hold them."""
+
+    def call(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return call
+
+
+def replace_bound(module, instead):
+    try:
+        names = [name for name, value in vars(module).items() if id(value) in instead]
+    except (TypeError, RuntimeError):
+        return
+    for name in names:
+        setattr(module, name, instead[id(vars(module)[name])])

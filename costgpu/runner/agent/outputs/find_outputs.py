@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..state_files import Home
+from ..state_files import Home, open_regular
 
 _CHUNK = 1 << 20
 # Never outputs unless asked for by name: environments, caches, what tools leave behind.
@@ -20,9 +20,14 @@ _NOT_OUTPUT_FILES = ("*.pyc", "*.pyo", ".DS_Store")
 def file_sha256(path: str) -> str:
     """The checksum in hexadecimal; the file must be a regular one, not a link."""
     digest = hashlib.sha256()
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as stream:
-        for chunk in iter(lambda: stream.read(_CHUNK), b""):
+    with open(open_regular(path), "rb") as stream:
+        left = os.fstat(stream.fileno()).st_size  # it may grow for ever
+        while left > 0:
+            chunk = stream.read(min(_CHUNK, left))
+            if not chunk:
+                break
             digest.update(chunk)
+            left -= len(chunk)
     return digest.hexdigest()
 
 
@@ -96,7 +101,7 @@ def _output_at(home: Home, path: str, unreadable: dict[str, str]) -> Output | No
 
 def find_outputs(home: Home, patterns: Sequence[str]) -> Found:
     """Files that match the patterns; without patterns, every file that is new or changed."""
-    manifest = home.read("manifest.json") or {"files": {}, "links": {}}
+    manifest = home.read("manifest.json") or {}
     unreadable: dict[str, str] = {}
     if not patterns:
         return Found(sorted(_changed(home, manifest, unreadable)), [], unreadable)
@@ -111,13 +116,14 @@ def find_outputs(home: Home, patterns: Sequence[str]) -> Found:
 
 
 def _changed(home: Home, manifest: dict[str, Any], unreadable: dict[str, str]) -> Iterator[Output]:
+    links, files = _table(manifest.get("links")), _table(manifest.get("files"))
     for path, entry in walk(home.work, unreadable=unreadable):
-        if entry.is_symlink() and manifest["links"].get(path) == os.readlink(entry.path):
+        if entry.is_symlink() and path in links and _target(entry.path) == links[path]:
             continue
         output = _output_at(home, path, unreadable)
         if output is None:
             continue
-        known = manifest["files"].get(path)
+        known = _record(files.get(path))
         if known is not None and output.size == known[0] and not entry.is_symlink():
             try:
                 if output.mtime_ns == known[1] or file_sha256(output.full) == known[2]:
@@ -126,6 +132,22 @@ def _changed(home: Home, manifest: dict[str, Any], unreadable: dict[str, str]) -
                 note_unreadable(unreadable, path, error)
                 continue
         yield output
+
+
+def _table(value: Any) -> dict[str, Any]:
+    """A part of a record; the job may have put anything there."""
+    return value if isinstance(value, dict) else {}
+
+
+def _record(value: Any) -> list[Any] | None:
+    return value if isinstance(value, list) and len(value) == 3 else None
+
+
+def _target(link: str) -> str | None:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
 
 
 def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[Output]:
@@ -154,18 +176,34 @@ def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[
 
 def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether a path, or a folder that it is in, has this name; ``**`` is any number of folders."""
-    if not wanted:
-        return True
-    if wanted[0] == "**":
-        return _matches(parts, wanted[1:]) or (bool(parts) and _matches(parts[1:], wanted))
-    return bool(parts) and fnmatch.fnmatchcase(parts[0], wanted[0]) and _matches(parts[1:], wanted[1:])
+    at = _reach({0}, wanted)  # how many parts of the pattern can be behind us
+    for part in parts:
+        if len(wanted) in at or not at:
+            break
+        met = {one for one in at if one < len(wanted) and wanted[one] == "**"}
+        met |= {one + 1 for one in at if one < len(wanted) and fnmatch.fnmatchcase(part, wanted[one])}
+        at = _reach(met, wanted)
+    return len(wanted) in at
+
+
+def _reach(at: set[int], wanted: Sequence[str]) -> set[int]:
+    """The same, and what can be reached by letting each ``**`` be no folder at all."""
+    found = set(at)
+    for one in sorted(at):
+        while one < len(wanted) and wanted[one] == "**":
+            one += 1
+            found.add(one)
+    return found
 
 
 def _may_hold(folder: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether a path below this folder could match."""
-    if not folder or not wanted or wanted[0] == "**":
-        return True
-    return fnmatch.fnmatchcase(folder[0], wanted[0]) and _may_hold(folder[1:], wanted[1:])
+    for index, name in enumerate(wanted[: len(folder)]):
+        if name == "**":
+            return True
+        if not fnmatch.fnmatchcase(folder[index], name):
+            return False
+    return True
 
 
 def without_unreadable(found: Found) -> Found:
@@ -173,7 +211,7 @@ def without_unreadable(found: Found) -> Found:
     outputs = []
     for each in found.outputs:
         try:
-            os.close(os.open(each.full, os.O_RDONLY | os.O_NONBLOCK))
+            os.close(open_regular(each.full))
             outputs.append(each)
         except OSError as error:
             note_unreadable(found.unreadable, each.path, error)
@@ -185,17 +223,21 @@ def with_checksums(home: Home, found: Found) -> list[list[Any]]:
 
     Checksums are remembered as long as size and time stay.
     """
-    known = (home.read("outputs.json") or {}).get("files", {})
+    known = _table((home.read("outputs.json") or {}).get("files"))
     rows, remembered = [], {}
     for each in found.outputs:
-        before = known.get(each.full)
+        before = _record(known.get(each.full))
         try:
-            sha256 = before[2] if before and before[:2] == [each.size, each.mtime_ns] else file_sha256(each.full)
+            is_same = before is not None and before[:2] == [each.size, each.mtime_ns]
+            sha256 = before[2] if before is not None and is_same else file_sha256(each.full)
         except OSError as error:
             note_unreadable(found.unreadable, each.path, error)
             continue
         remembered[each.full] = [each.size, each.mtime_ns, sha256]
         rows.append([each.path, each.size, sha256, each.mode])
     if remembered != known:
-        home.write("outputs.json", {"files": remembered})
+        try:
+            home.write("outputs.json", {"files": remembered})
+        except OSError:
+            pass  # no room to remember them: they are computed again
     return rows

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..clock import Clock
-from ..state_files import Home
+from ..state_files import Home, open_regular
 from ..status import LOGS, job_status
 from . import find_outputs
 
@@ -41,7 +41,7 @@ def archive_chunks(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes
         member.size, member.mode = size, mode
         yield squeeze.compress(member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
         left = size
-        with open(path, "rb") as stream:
+        with open(open_regular(path), "rb") as stream:
             while left:
                 chunk = stream.read(min(_CHUNK, left))
                 if not chunk:
@@ -133,7 +133,7 @@ def _upload(
     if found.unreadable:
         status["detail"] = (status["detail"] + " " + _describe_unreadable(found)).strip()
     home.write(STATUS, status)
-    logs = [(name, home.file(name), home.size(name), 0o644) for name in (*LOGS, STATUS)]
+    logs = [(name, home.file(name), home.size(name), 0o644) for name in (*LOGS, STATUS) if home.exists(name)]
     for name, members in (("outputs", outputs), ("logs", logs)):
         if name in uploads:
             upload_archive(uploads[name], members, give_up, clock)

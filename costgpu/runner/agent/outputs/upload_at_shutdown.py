@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from ..guard import MachineGuard
 from ..limits import Termination
 from ..observe.spot_notice import read_notice
+from ..status import job_end
 from .upload import finalize_outputs
 
 SECONDS = 25.0  # for the job's end and the upload
@@ -46,11 +47,11 @@ def _save_outputs(guard: MachineGuard) -> None:
     if guard.finalizing is not None:
         guard.finalizing.join(SECONDS)
         return
-    if not home.exists("exit.json"):
+    if job_end(home) is None:
         ending = guard.state.get("ending") or {**_why(order)._asdict(), "uptime": clock.uptime()}
         guard.save(ending={**ending, "grace_seconds": min(ending["grace_seconds"], GRACE_SECONDS)})
         guard.supervisor.signal(signal.SIGTERM)
-    while not home.exists("exit.json") and clock.uptime() < until:
+    while job_end(home) is None and clock.uptime() < until:
         clock.sleep(0.05)
     guard.save(**finalize_outputs(home, order, uploads, lambda: clock.uptime() >= until, clock))
 

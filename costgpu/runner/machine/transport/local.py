@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
 from costgpu.runner.agent.job_environment import KEPT, KEPT_STARTS
-from costgpu.runner.machine.host import Completed
+from costgpu.runner.agent.state_files import open_regular
+from costgpu.runner.machine.host import (
+    MAX_OUTPUT_BYTES,
+    Completed,
+    RemoteFile,
+    endless_output,
+    transfer_seconds,
+)
 from costgpu.runner.machine.transport.batches import batches
 
 # What a login to a machine has, and what belongs to the machine rather than to its user. Nothing else of the
@@ -23,6 +31,8 @@ from costgpu.runner.machine.transport.batches import batches
 _KEPT = frozenset(KEPT.split()) | {"DYLD_LIBRARY_PATH", "VIRTUAL_ENV"}
 _READ_BYTES = 256 * 1024
 _END_SECONDS = 2.0
+_LOOK_SECONDS = 0.1
+_DOWNLOAD_SECONDS = 60.0  # for files without content
 
 
 class LocalTransport:
@@ -53,22 +63,25 @@ class LocalTransport:
             process = self._start(argv, stdout, stderr)
             if isinstance(process, Completed):
                 return process
-            alarm = _Alarm(process, timeout_seconds)
+            guard = _Guard(process, timeout_seconds, (stdout.fileno(), stderr.fileno()))
             try:
                 with contextlib.suppress(BrokenPipeError):
                     for piece in batches(stdin):
-                        alarm.restart()
-                        _pipe(process.stdin).write(piece)
-                        alarm.stop()
+                        with guard.waiting():
+                            _pipe(process.stdin).write(piece)
                 with contextlib.suppress(BrokenPipeError):
                     _pipe(process.stdin).close()
-                alarm.restart()
-                returncode = process.wait()
+                guard.begin_again()
+                with guard.waiting():
+                    returncode = process.wait()  # the guard ends it
             finally:
-                alarm.stop()
+                guard.stop()
                 _end(process)
-            if alarm.rang:
+                _pipe(process.stdin).close()
+            if guard.broken == "time":
                 raise HostUnreachable(f"`{argv[0]}` has not answered for {timeout_seconds:g} s on this machine.")
+            if guard.broken:
+                raise endless_output(argv[0])
             stdout.seek(0)
             stderr.seek(0)
             return Completed(returncode=returncode, stdout=stdout.read(), stderr=stderr.read())
@@ -76,34 +89,38 @@ class LocalTransport:
     @contextlib.contextmanager
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
         """As `Transport.stream`."""
-        process = self._start(argv, subprocess.PIPE, subprocess.DEVNULL)
+        reader, writer = os.pipe()
+        pieces = _Pieces(reader)
+        try:
+            process = self._start(argv, writer, subprocess.DEVNULL)
+        finally:
+            os.close(writer)
         if isinstance(process, Completed):
             yield iter(())
             return
         threading.Thread(target=_feed, args=(_pipe(process.stdin), stdin), daemon=True).start()
         try:
-            yield _pieces(_pipe(process.stdout))
+            yield pieces
         finally:
             _end(process)
+            pieces.leave()
 
-    def download(self, pairs: Sequence[tuple[str, Path]]) -> None:
-        """Copies files.
-
-        Raises:
-            OutputsMissing: A file is not there (any more).
-            RunError: A file cannot be written.
-        """
-        for remote, local in pairs:
-            with contextlib.ExitStack() as open_files:
-                try:
-                    source = open_files.enter_context(Path(remote).open("rb"))
-                except OSError as exc:
-                    self.open()
-                    raise OutputsMissing(f"{remote} cannot be read: {exc.strerror or exc}.") from exc
-                try:
-                    shutil.copyfileobj(source, open_files.enter_context(local.open("wb")), _READ_BYTES)
-                except OSError as exc:
-                    raise RunError(f"{local} cannot be written: {exc.strerror or exc}.") from exc
+    def download(self, files: Sequence[RemoteFile]) -> None:
+        """As `Transport.download`."""
+        until = time.monotonic() + transfer_seconds(sum(file.size for file in files), _DOWNLOAD_SECONDS)
+        for file in files:
+            try:
+                source = open_regular(os.path.realpath(file.path))  # an output may be a link to another one
+            except OSError as exc:
+                self.open()
+                raise OutputsMissing(f"{file.path} cannot be read: {exc.strerror or exc}.") from exc
+            try:
+                with file.target.open("wb") as target:
+                    _copy(source, target.fileno(), file.size, until)
+            except OSError as exc:
+                raise RunError(f"{file.target} cannot be written: {exc.strerror or exc}.") from exc
+            finally:
+                os.close(source)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -132,33 +149,125 @@ class LocalTransport:
             return Completed(returncode=code, stdout=b"", stderr=said)
 
 
-class _Alarm:
-    """Kills a process group that is silent for too long."""
+class _Guard(threading.Thread):
+    """Kills a process group that takes too long, or writes without an end.
 
-    def __init__(self, process: subprocess.Popen[bytes], seconds: float) -> None:
-        self.rang = False
-        self._process, self._seconds = process, seconds
-        self._timer: threading.Timer | None = None
+    Attributes:
+        broken: Which limit was broken: ``time``, ``output``, or none.
+    """
 
-    def restart(self) -> None:
-        self.stop()
-        self._timer = threading.Timer(self._seconds, self._ring)
-        self._timer.daemon = True
-        self._timer.start()
+    def __init__(self, process: subprocess.Popen[bytes], seconds: float, outputs: Sequence[int]) -> None:
+        super().__init__(name="costgpu-local-guard", daemon=True)
+        self.broken = ""
+        self._process, self._seconds, self._outputs = process, seconds, outputs
+        self._left = seconds  # of the time that the command may take
+        self._since: float | None = None  # when we began to wait for it; None while we do not
+        self._over = threading.Event()
+        self._lock = threading.Lock()  # held while it looks: what it looks at is closed later
+        self.start()
+
+    def begin_again(self) -> None:
+        """The whole time from now on."""
+        self._left = self._seconds
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """The time in here is the command's."""
+        self._since = since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._since = None
+            self._left -= time.monotonic() - since
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+        """It looks no more."""
+        with self._lock:
+            self._over.set()
 
-    def _ring(self) -> None:
-        self.rang = True
-        _signal(self._process, signal.SIGKILL)
+    def run(self) -> None:
+        """Until `stop`."""
+        while not self._over.wait(_LOOK_SECONDS):
+            with self._lock:
+                if not self._over.is_set() and (broken := self._look()):
+                    self.broken = broken
+                    _signal(self._process, signal.SIGKILL)
+                    return
+
+    def _look(self) -> str:
+        since = self._since
+        if since is not None and time.monotonic() - since > self._left:
+            return "time"
+        return "output" if any(os.fstat(one).st_size > MAX_OUTPUT_BYTES for one in self._outputs) else ""
 
 
-def _pieces(pipe: IO[bytes]) -> Iterator[bytes]:
-    with contextlib.suppress(ValueError):  # closed by whoever left the block
-        while piece := pipe.read(_READ_BYTES):
-            yield piece
+def _copy(source: int, target: int, size: int, until: float) -> None:
+    """The first `size` bytes; holes stay holes.
+
+    Raises:
+        HostUnreachable: It takes too long.
+        OSError: It cannot be read or written.
+    """
+    at, length = 0, min(size, os.fstat(source).st_size)
+    while at < length:
+        start = _data_from(source, at)
+        if start is None:
+            break
+        at = min(start, length)
+        piece = os.pread(source, min(_READ_BYTES, length - at), at)
+        if not piece:
+            length = at  # it became shorter
+            break
+        at += _write_at(target, piece, at)
+        if time.monotonic() > until:
+            raise HostUnreachable("A file takes too long to be copied on this machine.")
+    os.ftruncate(target, length)
+
+
+def _data_from(descriptor: int, at: int) -> int | None:
+    """Where the next data begin; None if only a hole follows."""
+    if not hasattr(os, "SEEK_DATA"):
+        return at
+    try:
+        return os.lseek(descriptor, at, os.SEEK_DATA)
+    except OSError as exc:
+        return None if exc.errno == errno.ENXIO else at
+
+
+def _write_at(target: int, piece: bytes, at: int) -> int:
+    left = memoryview(piece)
+    while left:
+        written = os.pwrite(target, left, at)
+        left, at = left[written:], at + written
+    return len(piece)
+
+
+class _Pieces:
+    """What comes out of a pipe, for one thread that reads while another may leave.
+
+    A descriptor that one thread closes while another is about to read from it may be somebody else's by then: its number
+    is given to the next pipe, whose bytes would be taken away. So the number is kept until nobody can read any more.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self
+
+    def __next__(self) -> bytes:
+        if piece := os.read(self._descriptor, _READ_BYTES):
+            return piece
+        raise StopIteration
+
+    def leave(self) -> None:
+        """From now on there is nothing to read."""
+        nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.dup2(nothing, self._descriptor, inheritable=False)
+        os.close(nothing)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
 
 
 def _feed(pipe: IO[bytes], data: bytes) -> None:
@@ -181,15 +290,12 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the command and its group if it still runs, and lets go of its pipes."""
+    """Ends the command and its group if it still runs. Its pipes are closed by whoever reads and writes them."""
     if process.poll() is None:
         _signal(process, signal.SIGTERM)
         try:
             process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             _signal(process, signal.SIGKILL)
-            process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits for a device dies later
+                process.wait(_END_SECONDS)

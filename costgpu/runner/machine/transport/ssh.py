@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import time
 from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import asyncssh
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsMissing, RunError
 from costgpu.models.instance import Endpoint
-from costgpu.runner.machine.host import Completed, Keys
+from costgpu.runner.machine.host import Completed, Keys, RemoteFile, transfer_seconds
 from costgpu.runner.machine.transport import event_loop
 from costgpu.runner.machine.transport.batches import batches
 from costgpu.runner.machine.transport.ssh_command import Command
@@ -26,6 +27,9 @@ from costgpu.runner.machine.transport.ssh_connect import address, dial, unreacha
 T = TypeVar("T")
 _FILES_AT_ONCE = 16
 _CLOSE_SECONDS = 2.0
+_DOWNLOAD_SECONDS = 60.0  # for files without content
+_PIECE_BYTES = 4 << 20
+_PERHAPS_REGULAR = (asyncssh.FILEXFER_TYPE_REGULAR, asyncssh.FILEXFER_TYPE_UNKNOWN)
 
 
 class SshTransport:
@@ -74,10 +78,13 @@ class SshTransport:
         """
         command = self._call(self._start(argv))
         finishing = self._loop.submit(command.finish())
+        left = timeout_seconds
         try:
             for piece in batches(stdin):
-                if finishing.done() or not self._call(command.feed(piece, timeout_seconds)):
+                since = time.monotonic()
+                if finishing.done() or not self._call(command.feed(piece, max(0.0, left))):
                     break
+                left -= time.monotonic() - since
             self._call(command.feed(None, timeout_seconds))
             try:
                 return self._translated(finishing, timeout_seconds)
@@ -103,17 +110,17 @@ class SshTransport:
             feeding.cancel()
             self._end(command)
 
-    def download(self, pairs: Sequence[tuple[str, Path]]) -> None:
-        """Copies files (absolute remote path, local path) home by SFTP, several at once.
+    def download(self, files: Sequence[RemoteFile]) -> None:
+        """Copies files home by SFTP, several at once.
 
         Raises:
             OutputsMissing: A file is not on the machine (any more).
             RunError: A file cannot be written here.
-            HostUnreachable: The connection failed or was lost.
+            HostUnreachable: The connection failed or was lost, or it takes too long.
             HostKeyMismatch: Another machine answers.
         """
-        if pairs:
-            self._call(self._download(pairs))
+        if files:
+            self._call(self._download(files))
 
     def close(self) -> None:
         """Closes the connection; commands that run on it fail with `HostUnreachable`."""
@@ -155,15 +162,19 @@ class SshTransport:
         with contextlib.suppress(HostUnreachable):
             self._call(command.end())
 
-    async def _download(self, pairs: Sequence[tuple[str, Path]]) -> None:
+    async def _download(self, files: Sequence[RemoteFile]) -> None:
         connection = await self._connected()
+        async with asyncio.timeout(transfer_seconds(sum(file.size for file in files), _DOWNLOAD_SECONDS)):
+            await self._fetch(connection, files)
+
+    async def _fetch(self, connection: asyncssh.SSHClientConnection, files: Sequence[RemoteFile]) -> None:
         try:
             sftp = await connection.start_sftp_client(path_errors="surrogateescape")
         except asyncssh.ChannelOpenError as exc:
             raise MachineUnusable(f"{address(self._endpoint)} offers no SFTP, which files come home by.") from exc
         slots = asyncio.Semaphore(_FILES_AT_ONCE)
         async with sftp:
-            tasks = [asyncio.create_task(_get(sftp, slots, remote, local)) for remote, local in pairs]
+            tasks = [asyncio.create_task(_get(sftp, slots, file)) for file in files]
             try:
                 await asyncio.gather(*tasks)
             finally:
@@ -184,20 +195,59 @@ class SshTransport:
 
 
 async def _feed_all(command: Command, stdin: bytes) -> None:
-    """Feeds as slowly as the command takes it: its output may have to be read first."""
+    """Feeds as slowly as the command takes it: its output may have to be read first. Whoever leaves the stream ends it."""
     if not stdin or await command.feed(stdin, timeout_seconds=None):
         await command.feed(None, timeout_seconds=None)
 
 
-async def _get(sftp: asyncssh.SFTPClient, slots: asyncio.Semaphore, remote: str, local: Path) -> None:
+async def _get(sftp: asyncssh.SFTPClient, slots: asyncio.Semaphore, file: RemoteFile) -> None:
     async with slots:
         try:
-            await sftp.get(remote, str(local))
+            found = await sftp.stat(file.path)  # an output may be a link to another one
+            if found.type not in _PERHAPS_REGULAR:  # to open a FIFO would keep a process there waiting
+                raise OutputsMissing(f"{file.path} is no regular file on the machine.")
+            async with sftp.open(file.path, "rb") as source:
+                await _take(source, file)
         except asyncssh.SFTPNoSuchFile as exc:
-            raise OutputsMissing(f"{remote} is not on the machine.") from exc
+            raise OutputsMissing(f"{file.path} is not on the machine.") from exc
         except asyncssh.SFTPPermissionDenied as exc:
-            raise OutputsMissing(f"{remote} cannot be read on the machine.") from exc
-        except (ConnectionError, TimeoutError):
-            raise
-        except OSError as exc:
-            raise RunError(f"{local} cannot be written: {exc.strerror or exc}.") from exc
+            raise OutputsMissing(f"{file.path} cannot be read on the machine.") from exc
+
+
+async def _take(source: asyncssh.SFTPClientFile, file: RemoteFile) -> None:
+    """The first `size` bytes. Blocks of zeros become holes: a sparse file may be larger than the disk here.
+
+    Raises:
+        RunError: It cannot be written here.
+    """
+    try:
+        with file.target.open("wb") as target:
+            at = 0
+            while at < file.size:
+                piece = await _read(source, min(_PIECE_BYTES, file.size - at), at)
+                if not piece:
+                    break
+                if piece.strip(b"\0"):
+                    os.pwrite(target.fileno(), piece, at)
+                at += len(piece)
+            os.ftruncate(target.fileno(), at)
+    except _ReadFailed as exc:
+        raise exc.why from exc
+    except OSError as exc:
+        raise RunError(f"{file.target} cannot be written: {exc.strerror or exc}.") from exc
+
+
+class _ReadFailed(Exception):
+    """Not the disk here, but the other side: `why` says what."""
+
+    def __init__(self, why: Exception) -> None:
+        super().__init__(str(why))
+        self.why = why
+
+
+async def _read(source: asyncssh.SFTPClientFile, size: int, at: int) -> bytes:
+    try:
+        piece = cast("bytes", await source.read(size, at))  # opened in binary mode
+    except (asyncssh.Error, OSError) as exc:
+        raise _ReadFailed(exc) from exc
+    return piece[:size]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import asyncssh
 
 from costgpu.errors import HostUnreachable
-from costgpu.runner.machine.host import Completed
+from costgpu.runner.machine.host import MAX_OUTPUT_BYTES, Completed, endless_output
 
 # Start-up files of the login shell and banners may print: our output starts after this line, which also tells the
 # process (and group: sshd makes every command a session leader) to end, because without a terminal sshd lets a
@@ -24,6 +24,7 @@ _NOISE_BYTES = 1024 * 1024
 _STDERR_BYTES = 1024 * 1024
 _START_SECONDS = 30.0
 _END_SECONDS = 3.0
+_DIGITS = 10  # of a process number
 
 
 class Command:
@@ -104,6 +105,8 @@ class Command:
             _, found, after = held.partition(self._mark)
             if found and b"\n" in after:
                 number, _, after = after.partition(b"\n")
+                if not number.isdigit() or len(number) > _DIGITS:
+                    break
                 self.pid = int(number)
                 return after
             if not piece:
@@ -114,10 +117,17 @@ class Command:
         raise HostUnreachable(f"{self._where} lets us in, but runs no command" + (f": {said}" if said else "."))
 
     async def finish(self) -> Completed:
-        """Everything that the command writes, and how it ended."""
-        pieces = []
+        """Everything that the command writes, and how it ended.
+
+        Raises:
+            MachineUnusable: It writes without an end.
+        """
+        pieces, size = [], 0
         while piece := await self.read():
             pieces.append(piece)
+            size += len(piece)
+            if size > MAX_OUTPUT_BYTES:
+                raise endless_output(self._name)
         return Completed(returncode=await self._returncode(), stdout=b"".join(pieces), stderr=await self._stderr)
 
     async def end(self) -> None:

@@ -1,0 +1,1 @@
+"""What keeps the user's files as they are while a program is measured."""

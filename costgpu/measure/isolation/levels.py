@@ -1,0 +1,40 @@
+"""How far the files of this machine are out of a measured program's reach."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+
+
+class Isolation(StrEnum):
+    """What keeps the user's files as they are, strongest first."""
+
+    COPY_ON_WRITE = (
+        "copy-on-write"  # the program and all that it starts see a world of which every change is thrown away
+    )
+    WRITE_PROTECTED = "write-protected"  # the kernel refuses changes; what Python code writes is diverted
+    IN_PROCESS = "in-process"  # what Python code writes is diverted; what leaves the interpreter is not held
+
+
+_LINUX = sys.platform.startswith("linux")
+MEANINGS = {
+    Isolation.COPY_ON_WRITE: "The program runs in a copy-on-write world: whatever it writes is thrown away.",
+    Isolation.WRITE_PROTECTED: (
+        "What Python code writes goes to a scratch folder; the system refuses every other change of files outside it."
+    ),
+    Isolation.IN_PROCESS: (
+        "What Python code writes goes to a scratch folder; what other programs and native libraries write is really written."
+    ),
+}
+
+
+def candidates(wanted: Isolation | None = None) -> tuple[Isolation, ...]:
+    """The levels to try on this system, strongest first; only the one that is wanted if there is one."""
+    if wanted is not None:
+        return (wanted,)
+    return tuple(level for level in Isolation if _LINUX or level is not Isolation.COPY_ON_WRITE)
+
+
+def isolation_notes(level: Isolation) -> list[str]:
+    """What a verdict says of the level at which its program was measured: nothing where nothing could be harmed."""
+    return [] if level is Isolation.COPY_ON_WRITE else [MEANINGS[level]]

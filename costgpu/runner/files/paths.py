@@ -1,0 +1,34 @@
+"""Which names files that travel may have. Imports `files` only."""
+
+from __future__ import annotations
+
+import os
+
+from costgpu.files import LONGEST_NAME, LONGEST_PATH
+
+MOST_LEVELS = 200  # folders within each other
+_OWN_BYTES = 200  # of what costgpu puts in front of a path and behind it while a file travels
+
+
+def is_inside(path: str, separator: str = os.sep) -> bool:
+    """Whether a path with forward slashes is relative and stays below its folder, on this kind of system.
+
+    A backslash and a colon are letters like others where paths are separated by slashes.
+
+    Args:
+        separator: What this system separates folders by.
+    """
+    if separator != "/" and not {separator, ":"}.isdisjoint(path):
+        return False
+    return "\0" not in path and {"", ".", ".."}.isdisjoint(path.split("/"))
+
+
+def why_impossible(path: str, folder: str) -> str:
+    """Why a file cannot be kept at this path below a folder of this computer, in words; empty if it can."""
+    if path.count("/") > MOST_LEVELS:
+        return f"more than {MOST_LEVELS} folders deep"
+    if any(len(os.fsencode(name)) > LONGEST_NAME for name in path.split("/")):
+        return "of a name too long for this computer"
+    if len(os.fsencode(folder)) + len(os.fsencode(path)) + _OWN_BYTES > LONGEST_PATH:
+        return "of a path too long for this computer"
+    return ""

@@ -1,0 +1,193 @@
+"""Records of local machines that a job, or a full disk, has damaged: the others are not affected, and nothing lies."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.clock import SystemClock
+from costgpu.errors import ProviderError, Unreachable
+from costgpu.models.instance import InstanceRef, InstanceState
+from costgpu.providers.local import folder as folder_module
+from costgpu.providers.local import processes
+from costgpu.providers.local.folder import Folder
+from costgpu.providers.local.machine import finish
+from costgpu.providers.local.provider import LocalProvider
+from tests.contract.harness import LocalHarness
+
+NOW = SystemClock().now().timestamp()
+WRONG = ["", "{", "[]", "null", '"x"', '{"tags": 3}', "[" * 100_000, "9" * 6000, "\udcff", '{"pid": {}}', '{"at": ""}']
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[LocalHarness]:
+    made = LocalHarness(tmp_path / "machines")
+    yield made
+    made.close()
+
+
+def record(folder: Path, name: str, **changes: Any) -> Path:
+    """The folder of an instance without processes."""
+    path = folder / name
+    path.mkdir(parents=True)
+    facts = {
+        "tags": {"costgpu-run": name},
+        "region": "local",
+        "instance_type": "this-machine",
+        "launched_epoch": NOW,
+        "lease_epoch": NOW + 3600,
+        "lifetime_seconds": 3600.0,
+        "fingerprint": "f",
+        "host": os.uname().nodename,
+        "boot_id": processes.boot_id(),
+    }
+    (path / "instance.json").write_text(json.dumps(facts | changes))
+    return path
+
+
+@pytest.mark.parametrize("text", WRONG)
+@pytest.mark.parametrize(
+    "name", ["instance.json", "terminated.json", "end.json", "host.json", "noted.json", "state.json"]
+)
+def test_one_damaged_record_hides_no_other_machine(tmp_path: Path, name: str, text: str) -> None:
+    provider = LocalProvider(tmp_path, SystemClock())
+    record(tmp_path, "local-good-1")
+    bad = record(tmp_path, "local-bad-1")
+    (bad / name).write_bytes(os.fsencode(text))
+    owned = provider.list_owned()
+    assert "local-good-1" in [instance.ref.instance_id for instance in owned.instances]
+    told = {instance.ref.instance_id for instance in owned.instances} | {
+        word.rstrip(".") for _, why in owned.unreachable for word in why.split()
+    }
+    assert "local-bad-1" in told
+    provider.clean_up("good", "local")
+
+
+@pytest.mark.parametrize("changes", [{"lease_epoch": 1e300}, {"launched_epoch": -1}, {"tags": {"a": 1}}, {"host": []}])
+def test_a_record_beyond_its_bounds_is_named(tmp_path: Path, changes: dict[str, Any]) -> None:
+    provider = LocalProvider(tmp_path, SystemClock())
+    bad = record(tmp_path, "local-bad-1", **changes)
+    ((region, why),) = provider.list_owned().unreachable
+    assert region == "local"
+    assert str(bad.name) in why
+    assert "its lease all the same" in why
+
+
+def test_fifos_keep_nobody_waiting(tmp_path: Path) -> None:
+    provider = LocalProvider(tmp_path, SystemClock())
+    bad = record(tmp_path, "local-bad-1")
+    for name in ("terminated.json", "end.json", "host.json", "noted.json", "state.json", "console.log", "host.lock"):
+        os.mkfifo(bad / name)
+    owned = provider.list_owned()
+    assert len(owned.instances) + len(owned.unreachable) == 1
+    (bad / "instance.json").unlink()
+    os.mkfifo(bad / "instance.json")
+    with pytest.raises(ProviderError, match="not a regular file") as caught:
+        provider.terminate(InstanceRef(provider="local", region="local", instance_id=bad.name))
+    assert not isinstance(caught.value, Unreachable), "asking again does not help"
+    assert "poweroff" in caught.value.hint
+
+
+def test_a_job_that_writes_its_own_end_is_still_alive(harness: LocalHarness) -> None:
+    made = harness.running(harness.request(boot_script="#!/bin/sh\nsleep 1100 &\n"))
+    path = harness.folder / made.ref.instance_id
+    (path / "terminated.json").write_text(json.dumps({"by": "client", "reason": "user initiated", "at": NOW}))
+    found = harness.client().describe(made.ref)
+    assert found is not None
+    assert found.state is not InstanceState.TERMINATED
+    harness.client().terminate(made.ref)
+    assert harness.until(lambda: harness.over(made.ref), harness.end_seconds)
+    assert not Folder(path).members()
+
+
+@pytest.mark.parametrize("environment", ["mark", "logs"])
+def test_a_job_that_kills_all_that_guards_it_is_found(harness: LocalHarness, environment: str) -> None:
+    """It lived on, and was recorded as terminated."""
+    made = harness.running(harness.request())
+    path = harness.folder / made.ref.instance_id
+    kept = {"COSTGPU_HOME": str(path)} if environment == "mark" else {}
+    with (path / "stdout.log").open("ab") as log:
+        job = subprocess.Popen(["setsid", "sleep", "1101"], env={**kept, "PATH": os.environ["PATH"]}, stdout=log)
+    for one in [Folder(path).host(), *Folder(path).members()]:
+        if one is not None and one.pid != job.pid:
+            os.kill(one.pid, signal.SIGKILL)
+    (path / "noted.json").unlink(missing_ok=True)
+    assert harness.until(lambda: Folder(path).host() is None, 5)
+    found = harness.client().describe(made.ref)
+    assert found is not None
+    assert found.state is InstanceState.RUNNING
+    harness.client().terminate(made.ref)
+    assert job.wait(timeout=20) == -signal.SIGKILL
+    assert harness.over(made.ref)
+
+
+class FullDisk:
+    """Every call that needs room fails from the n-th on; `rooms` is how many bytes of ballast give it back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+        self.left, self.failed = number, 0
+        for module, name in (
+            (tempfile, "mkstemp"),
+            (os, "fsync"),
+            (os, "link"),
+        ):
+            monkeypatch.setattr(module, name, self._failing(getattr(module, name)))
+
+    def _failing(self, real: Any) -> Any:
+        def call(*arguments: Any, **more: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                self.failed += 1
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(*arguments, **more)
+
+        return call
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_a_full_disk_keeps_nothing_alive_and_hides_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    provider = LocalProvider(tmp_path, SystemClock())
+    path = record(tmp_path, "local-full-1")
+    (path / "host.json").write_text(json.dumps({"pid": 1, "started": "never", "boot_id": processes.boot_id()}))
+    job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1102)"], env={"COSTGPU_HOME": str(path)})
+    disk = FullDisk(monkeypatch, number)
+    (instance,) = provider.list_owned().instances
+    assert instance.state is InstanceState.RUNNING
+    provider.terminate(instance.ref)
+    assert job.wait(timeout=20) == -signal.SIGKILL
+    (instance,) = provider.list_owned().instances
+    assert instance.state is InstanceState.TERMINATED
+    monkeypatch.undo()
+    (instance,) = provider.list_owned().instances
+    assert instance.state is InstanceState.TERMINATED
+    assert (path / "terminated.json").exists(), disk.failed
+    assert not [one for one in path.iterdir() if one.name.startswith(".")]
+
+
+def test_reserved_room_is_given_up_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Folder(record(tmp_path, "local-full-1"))
+    home.reserve()
+    ballast = home.path / folder_module.BALLAST
+    assert ballast.stat().st_size > 0
+    real = tempfile.mkstemp
+
+    def needs_room(*arguments: Any, **more: Any) -> Any:
+        if ballast.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(*arguments, **more)
+
+    monkeypatch.setattr(tempfile, "mkstemp", needs_room)
+    assert finish(home, {"by": "provider", "reason": "lease expired"})
+    over = home.ending("terminated.json")
+    assert over is not None
+    assert over.reason == "lease expired"

@@ -101,6 +101,16 @@ class JobStatus:
     stderr_bytes: int = 0  # bytes written by the job so far, set-up included
     uploaded: bool = False  # whether outputs and logs are in the bucket
 
+    @property
+    def ended_well(self) -> bool:
+        """Whether the job came to its own end with exit code 0: one that obeys a request to stop may exit with 0, too."""
+        return self.exit_code == 0 and self.reason in (None, EndReason.SUCCEEDED)
+
+    @property
+    def obeyed_signal(self) -> bool:
+        """Whether a request to stop that was not the agent's ended the job, which then called that a success."""
+        return self.exit_code == 0 and self.reason is EndReason.JOB_FAILED
+
 
 class LogStream(StrEnum):
     """Which of the job's two streams."""

@@ -94,6 +94,14 @@ class FakeCloud(Machinery):
             if guest is not None:
                 guest.agent = False
 
+    def shut_down_job(self, instance_id: str) -> None:
+        """The machine's own shutdown sends SIGTERM to everything, before its agent has heard of a reason."""
+        with self.lock:
+            self.settle()
+            guest = self.known(instance_id).guest
+            if guest is not None:
+                guest.stop_job(self.time(), EndReason.JOB_FAILED)
+
     def unstick(self) -> None:
         """Whatever was stuck terminating is gone now."""
         with self.lock:

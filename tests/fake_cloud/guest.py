@@ -196,9 +196,10 @@ class Guest:
         return lambda at: self._power_off(at, by, reason)
 
     def _stopper(self, reason: EndReason) -> Callable[[float], None]:
-        return lambda at: self._stop(at, reason)
+        return lambda at: self.stop_job(at, reason)
 
-    def _stop(self, at: float, reason: EndReason) -> None:
+    def stop_job(self, at: float, reason: EndReason) -> None:
+        """SIGTERM, for this reason; the first one counts."""
         job = self.job
         if job is not None and job.finished_at is None and job.stop_at is None:
             job.stop_at, job.reason = at, reason
@@ -219,7 +220,8 @@ class Guest:
         job = self._the_job()
         killed = job.script.sigterm_seconds > job.order.grace_seconds
         left = job.script.checkpoint if job.job_at is not None else {}
-        self._finish(at, job.reason or EndReason.CANCELLED, 137 if killed else 143, left)
+        code = 137 if killed else job.script.sigterm_exit_code
+        self._finish(at, job.reason or EndReason.CANCELLED, code, left)
 
     def _finish(self, at: float, reason: EndReason, exit_code: int, outputs: Mapping[str, bytes]) -> None:
         job = self._the_job()

@@ -23,6 +23,7 @@ class JobScript:
     checkpoint: Mapping[str, bytes] = field(default_factory=dict)  # what is there instead if it was ended early
     # how long it takes to leave after SIGTERM; `NEVER` ignores it and is killed after the grace
     sigterm_seconds: float = 1.0
+    sigterm_exit_code: int = 143  # its own after SIGTERM; 0 for one that saves a checkpoint and calls that a success
 
 
 @dataclass(frozen=True, kw_only=True)

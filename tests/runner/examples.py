@@ -1,5 +1,6 @@
 """Values that the tests of the run engine share."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -33,8 +34,12 @@ def offer(region: str = "north", price: str = "1.00", *, provider: str = "fake",
     )
 
 
-def option(region: str = "north", price: str = "1.00", *, max_cost: str = "2.00", provider: str = "fake") -> Option:
+def option(
+    region: str = "north", price: str = "1.00", *, max_cost: str = "2.00", provider: str = "fake", spot: bool = False
+) -> Option:
     found = offer(region, price, provider=provider)
+    if spot:
+        found = replace(found, purchase_option=PurchaseOption.SPOT)
     return Option(offer=found, lease=lease_for(found, Limits(max_cost_usd=Decimal(max_cost))), disk_gib=50)
 
 

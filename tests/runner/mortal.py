@@ -116,11 +116,16 @@ def selection(view: RunView) -> Selection:
 
 
 def plan(
-    workdir: Path, *, max_cost: str = "2.00", regions: tuple[str, ...] = ("us-east-1", "us-west-2"), **changes: Any
+    workdir: Path,
+    *,
+    max_cost: str = "2.00",
+    regions: tuple[str, ...] = ("us-east-1", "us-west-2"),
+    spot: bool = False,
+    **changes: Any,
 ) -> Plan:
     return Plan(
         spec=spec(str(workdir), **changes),
-        options=tuple(option(region, max_cost=max_cost) for region in regions),
+        options=tuple(option(region, max_cost=max_cost, spot=spot) for region in regions),
         prediction=None,
         verdict="",
         identity=Identity(provider="fake", account="000000000000", principal="me"),

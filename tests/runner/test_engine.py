@@ -222,6 +222,22 @@ class TestRunning:
         assert (world.work / "a").exists()
         world.check_over()
 
+    @pytest.mark.parametrize(("code", "by_shutdown"), [(0, False), (143, False), (0, True)])
+    def test_a_job_that_is_told_to_stop_has_not_ended_well_whatever_it_calls_it(
+        self, tmp_path: Path, code: int, by_shutdown: bool
+    ) -> None:
+        """The machine is taken back, with its outputs, before they came home: that is what the person is told."""
+        world = World(tmp_path, JobScript(seconds=NEVER, sigterm_exit_code=code, checkpoint={"c": b"1"}))
+        if by_shutdown:
+            world.cloud.schedule(90, lambda: world.cloud.shut_down_job(world.machine_id))
+        world.cloud.schedule(100, lambda: world.cloud.preempt(world.machine_id, after=120))
+        world.cloud.faults.next("outputs", delay_seconds=300, error=HostUnreachable("It is gone."))
+        driver = world.launch(spot=True)
+        assert driver.view.status is not None
+        assert (driver.view.status.exit_code, driver.view.collected) == (code, False)
+        assert type(driver.error or error_for(driver.view)) is Preempted
+        world.check_over()
+
     def test_the_deadline(self, tmp_path: Path) -> None:
         world = World(tmp_path, JobScript(seconds=NEVER, checkpoint={"c": b"1"}))
         driver = world.launch(max_cost="0.50")

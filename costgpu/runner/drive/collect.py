@@ -53,7 +53,7 @@ def _fetch_outputs(context: RunContext) -> None:
     host.fetch_logs(context.folder)
     context.answered()
     outputs = host.outputs()
-    if outputs.missing and view.status is not None and view.status.exit_code == 0:
+    if outputs.missing and view.status is not None and view.status.ended_well:
         context.error = context.error or OutputsMissing(
             f"The job ended well, but {', '.join(outputs.missing)} is not there.",
             hint="--outputs are paths or patterns relative to the working folder.",

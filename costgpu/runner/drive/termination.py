@@ -44,7 +44,7 @@ def terminate(context: RunContext) -> None:
         _record_confirmed_end(context, instance, view.reason or EndReason.CANCELLED, "")
     left = clean_up(provider, view.run_id, view.instance.region, clock)
     view = context.view
-    if view.status is not None and view.status.exit_code == 0 and not view.collected:
+    if view.status is not None and view.status.ended_well and not view.collected:
         context.error = context.error or OutputsMissing(
             f"The job ended well, and {context.instance.instance_id} was ended before its outputs came home.",
             hint="With --bucket a machine saves them before it ends.",
@@ -72,7 +72,8 @@ def record_machine_end(context: RunContext, instance: Instance | None) -> None:
     collect.recover_outputs(context)
     marker = marker or _power_off_marker(context)
     reason, error = _why_ended(context, instance, marker)
-    if context.view.status is None:
+    status = context.view.status
+    if status is None or (status.obeyed_signal and isinstance(error, Preempted)):
         context.error = context.error or error
     _record_confirmed_end(context, instance, reason, marker)
 

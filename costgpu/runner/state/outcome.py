@@ -28,8 +28,8 @@ def error_for(view: RunView) -> CostGpuError | None:
     """The error that the end of a job amounts to; None if it ended by itself, well or not."""
     status, reason = view.status, view.reason
     detail = f" {status.detail}" if status and status.detail else ""
-    if reason is EndReason.JOB_FAILED and status is not None and status.exit_code == 0:
-        return RunError(  # it obeyed a SIGTERM that was not ours, and called that a success
+    if status is not None and status.obeyed_signal:
+        return RunError(
             f"The job was ended before it was done.{detail}", hint=f"See what it said: costgpu logs {view.run_id}."
         )
     if reason in (None, EndReason.SUCCEEDED, EndReason.JOB_FAILED):

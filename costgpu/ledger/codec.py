@@ -15,11 +15,11 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from costgpu.errors import LedgerDamaged
@@ -74,9 +74,9 @@ def from_json(cls: type[T], data: Any, *, bounded: bool = False) -> T:
         TypeError: The type has no JSON form.
     """
     try:
-        value = _read(cls, data, "")
+        value = _reader(typing.cast("Any", cls))(data)
         if bounded:
-            _check_bounds(value, "")
+            _check_bounds(value)
         return typing.cast("T", value)
     except _UnreadableError as exc:
         raise LedgerDamaged(
@@ -88,6 +88,17 @@ def from_json(cls: type[T], data: Any, *, bounded: bool = False) -> T:
 class _UnreadableError(ValueError):
     """A stored value that does not fit; its text says where."""
 
+    def __init__(self, problem: str) -> None:
+        self.problem, self.where = problem, ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.problem}" if self.where else self.problem
+
+    def within(self, part: str) -> _UnreadableError:
+        """The same, of a part of something larger: where it is, is written only when something is wrong."""
+        self.where = part + self.where
+        return self
+
 
 def _key(key: Any) -> str:
     plain = key.value if isinstance(key, Enum) else key
@@ -96,102 +107,147 @@ def _key(key: Any) -> str:
     return plain
 
 
-def _read(hint: Any, data: Any, where: str) -> Any:
+@cache
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    """What makes a value of this type of its JSON value."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
-        return data
+        return lambda data: data
     if origin is types.UnionType or origin is typing.Union:
         others = [argument for argument in arguments if argument is not type(None)]
         if len(others) != 1 or len(others) == len(arguments):
             raise TypeError(f"Of unions only `T | None` can be stored, not {hint}.")
-        return None if data is None else _read(others[0], data, where)
+        read = _reader(others[0])
+        return lambda data: None if data is None else read(data)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return partial(_fixed, tuple(map(_reader, arguments)))
     if origin is tuple or origin is list:
-        items = _expect(list, data, where)
-        hints = arguments if origin is tuple and arguments[-1] is not Ellipsis else arguments[:1] * len(items)
-        if len(items) != len(hints):
-            raise _UnreadableError(f"{where}: {len(hints)} items are expected, not {len(items)}")
-        pairs = zip(hints, items, strict=True)
-        return origin(_read(part, item, f"{where}[{n}]") for n, (part, item) in enumerate(pairs))
+        return partial(_sequence, origin, _reader(arguments[0]))
     if origin in (dict, collections.abc.Mapping):
-        entries = _expect(dict, data, where).items()
-        return {key: _read(arguments[1], item, f"{where}[{key!r}]") for key, item in entries}
+        return partial(_mapping, _reader(arguments[1]))
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return _dataclass(hint, _expect(dict, data, where), where)
+        return partial(_dataclass, hint)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return _parsed(hint, hint, data, where)
+        return partial(_parsed, hint, hint)
     if hint is float:
-        return _float(data, where)
+        return _float
     if hint in (bool, int, str):
-        return _expect(hint, data, where)
+        return partial(_expect, hint)
     if hint is Decimal:
-        is_number = isinstance(data, int | float) and not isinstance(data, bool)
-        return _parsed(hint, Decimal, str(data) if is_number else _expect(str, data, where), where)
+        return _decimal
     if hint in (datetime, date):
-        return _parsed(hint, hint.fromisoformat, _expect(str, data, where), where)
+        return lambda data: _parsed(hint, hint.fromisoformat, _expect(str, data))
     raise TypeError(f"A value of type {hint} cannot be stored.")
 
 
 @cache
-def _fields(cls: type) -> tuple[tuple[str, Any, bool], ...]:
-    """Name, type and whether there must be a value, of each field."""
+def _fields(cls: type) -> tuple[tuple[str, Callable[[Any], Any], bool], ...]:
+    """Name, reader and whether there must be a value, of each field."""
     hints = typing.get_type_hints(cls)
     return tuple(
         (
             field.name,
-            hints[field.name],
+            _reader(hints[field.name]),
             field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
         )
         for field in dataclasses.fields(cls)
     )
 
 
-def _dataclass(cls: type, data: dict[str, Any], where: str) -> Any:
-    values = {}
-    for name, hint, required in _fields(cls):
-        if name in data:
-            values[name] = _read(hint, data[name], f"{where}.{name}")
+def _dataclass(cls: type, data: Any) -> Any:
+    stored, values = _expect(dict, data), {}
+    for name, read, required in _fields(cls):
+        if name in stored:
+            try:
+                values[name] = read(stored[name])
+            except _UnreadableError as exc:
+                raise exc.within(f".{name}") from None
         elif required:
-            raise _UnreadableError(f"{where}.{name} is missing")
+            raise _UnreadableError(f"{name} is missing")
     return cls(**values)
 
 
-def _check_bounds(value: Any, where: str) -> None:
-    if isinstance(value, datetime):
+def _sequence(kind: type, read: Callable[[Any], Any], data: Any) -> Any:
+    return kind(_items((read, item) for item in _expect(list, data)))
+
+
+def _fixed(readers: tuple[Callable[[Any], Any], ...], data: Any) -> Any:
+    items = _expect(list, data)
+    if len(items) != len(readers):
+        raise _UnreadableError(f"{len(readers)} items are expected, not {len(items)}")
+    return tuple(_items(zip(readers, items, strict=True)))
+
+
+def _items(pairs: Iterable[tuple[Callable[[Any], Any], Any]]) -> Iterator[Any]:
+    for number, (read, item) in enumerate(pairs):
+        try:
+            yield read(item)
+        except _UnreadableError as exc:
+            raise exc.within(f"[{number}]") from None
+
+
+def _mapping(read: Callable[[Any], Any], data: Any) -> dict[str, Any]:
+    values = {}
+    for key, item in _expect(dict, data).items():
+        try:
+            values[key] = read(item)
+        except _UnreadableError as exc:
+            raise exc.within(f"[{key!r}]") from None
+    return values
+
+
+def _check_bounds(value: Any) -> None:
+    if value is None or isinstance(value, str | bool):
+        return
+    if isinstance(value, int | float):
+        if not abs(value) <= LARGEST:  # NaN is not, either
+            raise _UnreadableError("a number is beyond 10**18")
+    elif isinstance(value, datetime):
         if value.tzinfo is None or not FIRST_YEAR <= value.year <= LAST_YEAR:
-            raise _UnreadableError(f"{where}: {value} is not a time between {FIRST_YEAR} and {LAST_YEAR} with its zone")
+            raise _UnreadableError(f"{value} is not a time between {FIRST_YEAR} and {LAST_YEAR} with its zone")
     elif isinstance(value, Decimal):
         if not value.is_finite() or abs(value) > LARGEST:
-            raise _UnreadableError(f"{where}: an amount is beyond 10**18")
-    elif isinstance(value, int | float):
-        if not abs(value) <= LARGEST:  # NaN is not, either
-            raise _UnreadableError(f"{where}: a number is beyond 10**18")
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            _check_bounds(item, f"{where}[{key!r}]")
-    elif isinstance(value, tuple | list):
-        for index, item in enumerate(value):
-            _check_bounds(item, f"{where}[{index}]")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for name, _, _ in _fields(type(value)):
-            _check_bounds(getattr(value, name), f"{where}.{name}")
+            raise _UnreadableError("an amount is beyond 10**18")
+    else:
+        for part, item in _parts(value):
+            try:
+                _check_bounds(item)
+            except _UnreadableError as exc:
+                raise exc.within(f".{part}" if dataclasses.is_dataclass(value) else f"[{part!r}]") from None
 
 
-def _expect(kind: type[T], data: Any, where: str) -> T:
+def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, Mapping):
+        return value.items()
+    if isinstance(value, tuple | list):
+        return enumerate(value)
+    if dataclasses.is_dataclass(value):
+        return [(name, getattr(value, name)) for name, _, _ in _fields(value.__class__)]
+    return ()
+
+
+def _expect(kind: type[T], data: Any) -> T:
     if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
-        raise _UnreadableError(f"{where}: {kind.__name__} is expected, not {type(data).__name__}")
+        raise _UnreadableError(f"{kind.__name__} is expected, not {type(data).__name__}")
     return data
 
 
-def _parsed(kind: type, parse: Callable[[Any], Any], data: Any, where: str) -> Any:
+def _parsed(kind: type, parse: Callable[[Any], Any], data: Any) -> Any:
     try:
         return parse(data)
     except (ValueError, InvalidOperation, OverflowError):
-        raise _UnreadableError(f"{where}: {shortened(str(data))} is not a valid {kind.__name__}") from None
+        raise _UnreadableError(f"{shortened(str(data))} is not a valid {kind.__name__}") from None
 
 
-def _float(data: Any, where: str) -> float:
+def _decimal(data: Any) -> Decimal:
+    is_number = isinstance(data, int | float) and not isinstance(data, bool)
+    text = str(data) if is_number else _expect(str, data)
+    return _parsed(Decimal, Decimal, text)  # type: ignore[no-any-return]
+
+
+def _float(data: Any) -> float:
     if isinstance(data, str) and data in {"inf", "-inf", "nan"}:
         return float(data)
     if isinstance(data, bool) or not isinstance(data, int | float):
-        raise _UnreadableError(f"{where}: a number is expected, not {type(data).__name__}")
-    return _parsed(float, float, data, where)  # type: ignore[no-any-return]
+        raise _UnreadableError(f"a number is expected, not {type(data).__name__}")
+    return _parsed(float, float, data)  # type: ignore[no-any-return]

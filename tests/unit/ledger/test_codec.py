@@ -105,7 +105,7 @@ def test_numbers_that_json_does_not_know(value: float) -> None:
 @pytest.mark.parametrize(
     ("cls", "data", "words"),
     [
-        (Newer, {}, ".name is missing"),
+        (Newer, {}, "read: name is missing"),
         (Newer, [], "dict is expected, not list"),
         (Newer, {"name": 3}, ".name: str is expected, not int"),
         (Newer, {"name": "a", "pair": [1]}, ".pair: 2 items are expected, not 1"),

@@ -83,8 +83,11 @@ class Host:
             self._reap()
             left = min(self._deadline - time.time(), self._ends_at - time.monotonic())
             if not self._folder.has("instance.json"):
-                me = processes.process(os.getpid())  # the folder was removed: nothing is left to describe
+                me = processes.process(os.getpid())  # the folder was removed, or what says what it is
                 processes.end_all(self._folder.path, processes.Belonging(host=me, noted=self._noted))
+                with contextlib.suppress(OSError):
+                    ending = {"by": "lost", "reason": "its record was removed", "at": time.time()}
+                    self._folder.write_once("terminated.json", ending)
                 return
             if self._ending is None and left <= 0:
                 self._ending = {"by": "provider", "reason": "lease expired", "at": time.time()}

@@ -156,7 +156,7 @@ class LocalProvider:
     def terminate(self, ref: InstanceRef) -> None:
         """Tells the host to end it; ends it right here if there is no host any more, or it does not react."""
         home = self._home(ref)
-        if not INSTANCE_ID.fullmatch(ref.instance_id) or not home.path.is_dir():
+        if not INSTANCE_ID.fullmatch(ref.instance_id) or not home.path.is_dir() or self._is_bare(home):
             return
         facts = self._facts(home)
         ending = {"by": "client", "reason": "user initiated", "at": time.time()}
@@ -192,7 +192,7 @@ class LocalProvider:
                 if is_named:
                     raise
                 continue  # another run's: `list_owned` names it
-            if facts is None and is_named:
+            if facts is None and is_named and not self._is_bare(home):
                 raise _not_ours(home)
             if facts is None or facts.tags.get(TAG_RUN) != run_id or facts.region != region:
                 continue
@@ -334,17 +334,31 @@ class LocalProvider:
         Raises:
             InvalidRequest: It is not ours.
             Unreachable: Another machine's.
-            ProviderError: Its record is damaged.
+            ProviderError: Its record is damaged, or gone while something of it runs.
         """
         facts = self._read_facts(home)
+        if facts is None and (running := self._running(home)):
+            raise ProviderError(
+                f"The record of the local instance {home.path.name} is gone, and processes of it run: {running}.",
+                hint=f"End them by hand: kill -9 {running}",
+            )
         if facts is None or TAG_RUN not in facts.tags:
             raise _not_ours(home)
         if facts.host != socket.gethostname():
             raise Unreachable(f"{home.path.name} lives on {facts.host}, not on this machine: ask there.")
         return facts
 
+    def _is_bare(self, home: Folder) -> bool:
+        """Whether a job has removed the record of what it ran on, and all that ran there has ended, too."""
+        return home.has("terminated.json") and self._read_facts(home) is None and not self._running(home)
+
+    def _running(self, home: Folder) -> str:
+        """Process ids of what runs of it, host and all."""
+        host = home.host()
+        return " ".join(str(one.pid) for one in (*([host] if host is not None else []), *home.members()))
+
     def _describe(self, home: Folder) -> Instance | None:
-        if not home.path.is_dir():
+        if not home.path.is_dir() or self._is_bare(home):
             return None
         facts = self._facts(home)
         state = self._state(home, facts)

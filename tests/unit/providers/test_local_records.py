@@ -21,7 +21,7 @@ from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder
 from costgpu.providers.local.machine import finish
 from costgpu.providers.local.provider import LocalProvider
-from tests.contract.harness import LocalHarness
+from tests.contract.harness import RUN, LocalHarness
 
 NOW = SystemClock().now().timestamp()
 WRONG = ["", "{", "[]", "null", '"x"', '{"tags": 3}', "[" * 100_000, "9" * 6000, "\udcff", '{"pid": {}}', '{"at": ""}']
@@ -127,6 +127,30 @@ def test_a_job_that_kills_all_that_guards_it_is_found(harness: LocalHarness, env
     harness.client().terminate(made.ref)
     assert job.wait(timeout=20) == -signal.SIGKILL
     assert harness.over(made.ref)
+
+
+def test_a_job_that_removes_the_record_of_its_machine_keeps_no_run_open(harness: LocalHarness) -> None:
+    """The host ends what it cannot read any more; what runs until then is named, and what has ended is gone."""
+    made = harness.running(harness.request(boot_script="#!/bin/sh\nsleep 1102 &\n"))
+    path, provider = harness.folder / made.ref.instance_id, harness.client()
+    for file in path.iterdir():
+        if file.is_file():
+            file.unlink()
+    seen = set()
+
+    def is_gone() -> bool:
+        try:
+            return provider.describe(made.ref) is None
+        except ProviderError as error:
+            seen.add(error.message.partition(": ")[0])
+            return False
+
+    assert harness.until(is_gone, harness.end_seconds)
+    assert seen <= {f"The record of the local instance {path.name} is gone, and processes of it run"}
+    assert not Folder(path).members()
+    provider.terminate(made.ref)
+    assert provider.clean_up(RUN, "local") == ()
+    assert path.is_dir(), "what the job has made may be in it"
 
 
 class FullDisk:

@@ -115,6 +115,8 @@ def parse_json(text: str | bytes) -> Any:
         value = json.loads(text, parse_constant=_not_finite, parse_float=_finite)
     except RecursionError:
         raise ValueError(f"it is more than {DEEPEST} levels deep") from None
+    except ValueError as error:
+        raise _in_our_words(error) from None
     _check_depth(value, text)
     return value
 
@@ -129,8 +131,15 @@ def parse_toml(text: str) -> dict[str, Any]:
         value = tomllib.loads(text)
     except RecursionError:
         raise ValueError(f"it is more than {DEEPEST} levels deep") from None
+    except ValueError as error:
+        raise _in_our_words(error) from None
     _check_depth(value, text.replace(".", "["))  # dotted keys are levels, too
     return value
+
+
+def _in_our_words(error: ValueError) -> ValueError:
+    """Of a number that is too long, Python says how to change Python."""
+    return ValueError("a whole number in it has too many digits") if "int_max_str_digits" in str(error) else error
 
 
 def _check_depth(value: object, text: str | bytes) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SLACK_SECONDS = 60.0  # from the end of the lease to the end of the machine: one billing minute
 DISK_GIB = 50
 MOST_SECONDS = {"fetch": 3600.0, "check": 7200.0}  # of an operation; of others until some time after the lease
+CALM_PREEMPTION_SECONDS = 330.0  # from the beginning of the calm, until cron has come by twice
 AFTER_LEASE_SECONDS = 4500.0  # for an end that sticks: asking, confirming, removing, twice
 NAMES = (
     "one machine per run",
@@ -306,7 +307,8 @@ class Invariants:
                 self._view is not None and self._view.instance is not None and self._view.state is not RunState.CLOSED
             )
             ending = self._view is not None and self._view.state is RunState.TERMINATING
-            taken = machine.preempted_at is not None  # perhaps before anybody comes
+            at = machine.preempted_at  # perhaps before anybody comes
+            taken = at is not None and at < world.timeline.seconds + CALM_PREEMPTION_SECONDS
             kept = not world.schedule.setting.auto_shutdown
             if (
                 intact

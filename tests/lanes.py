@@ -1,8 +1,8 @@
-"""Runs what `make test` leaves out, as three pytest processes: clouds and installers mostly wait, the others compute.
+"""Runs what `make test` leaves out, as pytest processes: clouds and installers mostly wait, the others compute.
 
     python -m tests.lanes [pytest arguments]
 
-The last lane's output streams; that of the others follows.
+The first lane's output streams; that of the others follows.
 """
 
 import contextlib
@@ -11,38 +11,46 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO
 
 import psutil
 
 PYTEST = [sys.executable, "-m", "pytest"]
 LANES = (
-    "emulator or wire or packaging",
-    "bulk",
-    "not (emulator or wire or packaging or bulk) and (frameworks or slow or hypothesis)",
+    ["-m", "not (emulator or wire or packaging or bulk) and (frameworks or slow or hypothesis)"],
+    ["-m", "emulator or wire or packaging"],
+    ["-m", "bulk", "--ignore=tests/simulation"],
+    ["-m", "bulk", "tests/simulation"],
 )
+AT_ONCE = 3  # the next begins when one of them has ended
 
 
 def main() -> int:
     """The exit code of a lane that failed, else 0."""
     began = time.monotonic()
     environment = {**os.environ, "HYPOTHESIS_PROFILE": "thorough"}
+    children: list[subprocess.Popen[bytes]] = []
+
+    def run(lane: list[str], log: IO[bytes] | None) -> int:
+        command = [*PYTEST, *lane, *sys.argv[1:]]
+        child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT if log else None, env=environment)
+        children.append(child)
+        return child.wait()
+
     with contextlib.ExitStack() as stack:
-        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in LANES[:-1]]
-        others = [
-            subprocess.Popen(
-                [*PYTEST, "-m", lane, *sys.argv[1:]], stdout=log, stderr=subprocess.STDOUT, env=environment
-            )
-            for lane, log in zip(LANES, logs, strict=False)
-        ]
+        logs = [stack.enter_context(tempfile.TemporaryFile()) for _ in LANES[1:]]
+        pool = ThreadPoolExecutor(AT_ONCE)
+        running = [pool.submit(run, lane, log) for lane, log in zip(LANES, [None, *logs], strict=True)]
         try:
-            last = subprocess.call([*PYTEST, "-m", LANES[-1], *sys.argv[1:]], env=environment)
-            codes = [last, *(lane.wait() for lane in others)]
+            codes = [lane.result() for lane in running]
         finally:
-            for lane in others:
-                if lane.poll() is None:
-                    for child in psutil.Process(lane.pid).children():
-                        child.terminate()
-                    lane.terminate()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for child in children:
+                if child.poll() is None:
+                    for below in psutil.Process(child.pid).children():
+                        below.terminate()
+                    child.terminate()
         sys.stdout.flush()
         for log in logs:
             log.seek(0)

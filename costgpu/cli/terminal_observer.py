@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
+from costgpu.cli.live_line import LiveLine
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState
 from costgpu.render import safe_text
@@ -18,8 +19,6 @@ from costgpu.runner.state.observer import Answer
 
 if TYPE_CHECKING:
     from types import FrameType
-
-    from rich.status import Status
 
     from costgpu.clock import Clock
     from costgpu.models.run import RunView
@@ -47,14 +46,13 @@ class Terminal:
         self._filters = {
             stream: safe_text.LogFilter() for stream, sink in self._sinks.items() if safe_text.is_terminal(sink)
         }
-        self._live = sys.stderr.isatty()
-        self._status: Status | None = None
+        self._line = LiveLine(sys.stderr)
         self._closed: set[LogStream] = set()
         self._what, self._since = "", 0.0
 
     def changed(self, view: RunView) -> None:
         """A line for each state that a person cares about."""
-        self._quiet()
+        self._line.clear()
         place = "a machine"
         if view.option is not None and view.attempt is not None:
             offer = view.option.offer
@@ -76,22 +74,12 @@ class Terminal:
 
     def waiting(self, view: RunView, what: str) -> None:
         """A live line with the seconds and cents so far; without a terminal, a line for what takes long."""
-        if not self._live:
+        if not self._line.works:
             self._slow(what)
             return
         seconds, cost = view.metered(self.clock.now())
         money = f"  ${cost:.4f}" if cost else ""
-        from rich.text import Text
-
-        try:
-            if self._status is None:
-                from rich.console import Console
-
-                self._status = Console(file=safe_text.unprotected(sys.stderr)).status("")
-                self._status.start()
-            self._status.update(Text(safe_text.escaped(f"{view.state.value}: {what}  {seconds:.0f} s{money}")))
-        except OSError:
-            self._live = False
+        self._line.show(f"{view.state.value}: {what}  {seconds:.0f} s{money}")
 
     def output(self, stream: LogStream, data: bytes) -> None:
         """To a terminal without what it would obey, elsewhere unchanged.
@@ -100,7 +88,7 @@ class Terminal:
         """
         if not data or stream in self._closed:
             return
-        self._quiet()
+        self._line.clear()
         if stream in self._filters:
             data = self._filters[stream].feed(data)
         try:
@@ -114,14 +102,14 @@ class Terminal:
 
     def note(self, text: str) -> None:
         """A line on stderr."""
-        self._quiet()
+        self._line.clear()
         with contextlib.suppress(OSError, ValueError):  # a terminal that is gone keeps no machine alive
             sys.stderr.write(f"costgpu: {safe_text.escaped(text)}\n")
             sys.stderr.flush()
 
     def interrupted(self, view: RunView) -> Answer:
         """Asks what Ctrl-C means; without a person it means cancel."""
-        self._quiet()
+        self._line.clear()
         if not self.ask:
             return Answer.CANCEL
         try:
@@ -152,7 +140,7 @@ class Terminal:
 
     def close(self) -> None:
         """Takes the live line away."""
-        self._quiet()
+        self._line.clear()
 
     def _slow(self, what: str) -> None:
         now = self.clock.monotonic()
@@ -161,12 +149,6 @@ class Terminal:
         elif now - self._since > SLOW_SECONDS:
             self._since = math.inf
             self.note(what)
-
-    def _quiet(self) -> None:
-        if self._status is not None:
-            status, self._status = self._status, None
-            with contextlib.suppress(OSError):
-                status.stop()
 
 
 def _why(error: OSError | ValueError) -> str:

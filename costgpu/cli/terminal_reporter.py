@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from costgpu.cli.live_line import LiveLine
 from costgpu.errors import CostGpuError, NotConfirmed
 from costgpu.render import safe_text
 
@@ -69,26 +70,22 @@ class TerminalReporter:
     ) -> Iterator[Callable[[float, bool], None]]:
         """A live line on a terminal, a plain line elsewhere."""
         say(what, err=True)
-        if not sys.stderr.isatty():
-            yield lambda *_: None
-            return
-        from rich.console import Console
+        line, reached = LiveLine(sys.stderr), list[float]()
 
-        reached: list[float] = []
-        with Console(file=safe_text.unprotected(sys.stderr)).status("starting") as status:
+        def tick(seconds: float, stepping: bool) -> None:
+            if not stepping:
+                line.show(f"waiting for the end of the first step: {seconds:.0f} s (limit {limit_seconds:.0f} s)")
+                return
+            if not reached:
+                reached.append(seconds)
+            left = measure_seconds - (seconds - reached[0])
+            if left < 0:
+                line.show(f"a step takes long: waiting for its end, {-left:.0f} s so far (Ctrl-C ends it)")
+            else:
+                line.show(f"steps are being timed: {left:.0f} s left (Ctrl-C ends it)")
 
-            def tick(seconds: float, stepping: bool) -> None:
-                if not stepping:
-                    status.update(
-                        f"waiting for the end of the first step: {seconds:.0f} s (limit {limit_seconds:.0f} s)"
-                    )
-                    return
-                if not reached:
-                    reached.append(seconds)
-                left = measure_seconds - (seconds - reached[0])
-                if left < 0:
-                    status.update(f"a step takes long: waiting for its end, {-left:.0f} s so far (Ctrl-C ends it)")
-                else:
-                    status.update(f"steps are being timed: {left:.0f} s left (Ctrl-C ends it)")
-
+        line.show("starting")
+        try:
             yield tick
+        finally:
+            line.clear()

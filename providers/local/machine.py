@@ -84,10 +84,10 @@ class Host:
             left = min(self._deadline - time.time(), self._ends_at - time.monotonic())
             if not self._folder.has("instance.json"):
                 me = processes.process(os.getpid())  # the folder was removed, or what says what it is
-                processes.end_all(self._folder.path, processes.Belonging(host=me, noted=self._noted))
+                ending = {"by": "lost", "reason": "its record was removed", "at": time.time()}
                 with contextlib.suppress(OSError):
-                    ending = {"by": "lost", "reason": "its record was removed", "at": time.time()}
-                    self._folder.write_once("terminated.json", ending)
+                    self._folder.write_once("terminated.json", ending)  # believed when nothing runs any more
+                processes.end_all(self._folder.path, processes.Belonging(host=me, noted=self._noted))
                 return
             if self._ending is None and left <= 0:
                 self._ending = {"by": "provider", "reason": "lease expired", "at": time.time()}

@@ -232,7 +232,7 @@ def _expect(kind: type[T], data: Any) -> T:
     return data
 
 
-def _parsed(kind: type, parse: Callable[[Any], Any], data: Any) -> Any:
+def _parsed(kind: type, parse: Callable[[Any], T], data: Any) -> T:
     try:
         return parse(data)
     except (ValueError, InvalidOperation, OverflowError):
@@ -242,7 +242,7 @@ def _parsed(kind: type, parse: Callable[[Any], Any], data: Any) -> Any:
 def _decimal(data: Any) -> Decimal:
     is_number = isinstance(data, int | float) and not isinstance(data, bool)
     text = str(data) if is_number else _expect(str, data)
-    return _parsed(Decimal, Decimal, text)  # type: ignore[no-any-return]
+    return _parsed(Decimal, Decimal, text)
 
 
 def _float(data: Any) -> float:
@@ -250,4 +250,4 @@ def _float(data: Any) -> float:
         return float(data)
     if isinstance(data, bool) or not isinstance(data, int | float):
         raise _UnreadableError(f"a number is expected, not {type(data).__name__}")
-    return _parsed(float, float, data)  # type: ignore[no-any-return]
+    return _parsed(float, float, data)

@@ -236,6 +236,7 @@ class TestRunning:
         assert driver.view.status is not None
         assert (driver.view.status.exit_code, driver.view.collected) == (code, False)
         assert type(driver.error or error_for(driver.view)) is Preempted
+        assert f"{world.machine_id} was ended before its outputs came home." in world.who.notes
         world.check_over()
 
     def test_the_deadline(self, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from costgpu.errors import CostGpuError, InstanceLost, OutputsMissing, Preempted, ProviderError
 from costgpu.models.instance import Instance, InstanceState
-from costgpu.models.job import EndReason
+from costgpu.models.job import EndReason, JobStatus
 from costgpu.models.run import EndedBy, EventKind, RunView
 from costgpu.providers import registry
 from costgpu.runner.drive import collect
@@ -44,12 +44,19 @@ def terminate(context: RunContext) -> None:
         _record_confirmed_end(context, instance, view.reason or EndReason.CANCELLED, "")
     left = clean_up(provider, view.run_id, view.instance.region, clock)
     view = context.view
-    if view.status is not None and view.status.ended_well and not view.collected:
-        context.error = context.error or OutputsMissing(
-            f"The job ended well, and {context.instance.instance_id} was ended before its outputs came home.",
-            hint="With --bucket a machine saves them before it ends.",
-        )
+    if view.status is not None and not view.collected:
+        _tell_of_outputs(context, view.status)
     close_run(context, view.reason or EndReason.INSTANCE_LOST, view.ending_by or EndedBy.SOMEBODY_ELSE, left)
+
+
+def _tell_of_outputs(context: RunContext, status: JobStatus) -> None:
+    """Says that outputs are lost, whatever else the end of the job is called."""
+    lost = f"{context.instance.instance_id} was ended before its outputs came home."
+    if status.ended_well:
+        hint = "With --bucket a machine saves them before it ends."
+        context.error = context.error or OutputsMissing(f"The job ended well, and {lost}", hint=hint)
+    elif status.reason is not EndReason.SETUP_FAILED:
+        context.observer.note(lost)
 
 
 def record_machine_end(context: RunContext, instance: Instance | None) -> None:

@@ -36,6 +36,7 @@ from costgpu.models.price_update import PriceUpdate
 
 __all__ = [
     "OUR_TAGS",
+    "TAG_GROUP",
     "TAG_LEASE",
     "TAG_NAME",
     "TAG_OWNER",
@@ -54,8 +55,9 @@ __all__ = [
 TAG_RUN = "costgpu-run"
 TAG_NAME = "costgpu-name"
 TAG_OWNER = "costgpu-owner"
+TAG_GROUP = "costgpu-group"  # run id of node 0, on machines that work together
 TAG_LEASE = "costgpu-lease-until"  # Unix seconds: a value that every provider's tags can hold
-OUR_TAGS = (TAG_RUN, TAG_NAME, TAG_OWNER, TAG_LEASE)
+OUR_TAGS = (TAG_RUN, TAG_NAME, TAG_OWNER, TAG_LEASE, TAG_GROUP)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,8 @@ class Instance:
     lease_until: datetime | None = None  # end of the lease of its tag; None if the tag is missing or unreadable
     spot: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
+    private_address: str = ""  # at which other machines of its group reach it; empty as long as it has none
+    group_id: str = ""  # group of its tag; empty for a machine that works alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +102,17 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """Machines that work on one job, of which this is one."""
+
+    group_id: str  # run id of node 0
+    nodes: int  # number of machines
+    node: int  # this one's number; the others meet at node 0
+    placement: bool = False  # whether they are to be placed close together
+    efa_interfaces: int = 0  # AWS: network interfaces with EFA of each; 0 for plain ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRequest:
     """Values of a create call; the same token always goes with the same values."""
 
@@ -115,6 +128,8 @@ class CreateRequest:
     boot_script: str = field(repr=False)
     allow_from: str  # CIDR that may reach port 22
     tags: Mapping[str, str] = field(default_factory=dict)  # the user's own tags
+    # machines that it works with: a private network between them, and only them, is part of the call. None alone
+    group: NodeGroup | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

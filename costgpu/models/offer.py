@@ -104,6 +104,23 @@ class CpuSpec:
     burstable: bool  # runs at full speed only on credits (t3, e2 shared-core and the like)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interconnect:
+    """Links of an instance type: between its GPUs, and to other machines. Source: pricing/data/interconnects.csv."""
+
+    provider: str
+    instance_type: str
+    link: str  # key of the link between its GPUs, such as ``nvlink3``; empty with one GPU, ``none`` if it is unusable
+    link_gbps: float | None  # effective GB/s between its GPUs while training; None with one GPU
+    network_gbit: float  # line rate of the machine, Gbit/s
+    network: str  # ``tcp``, ``efa``, ``rdma``, ``tcpx``, ...
+    network_gbps: float | None  # effective GB/s between machines while training; None if they cannot train together
+    efa_interfaces: int  # AWS; 0 without EFA
+    placement: bool  # whether machines of the type can be placed close together
+    basis: str  # ``fitted``, ``extrapolated`` or ``assumed``
+    source: str
+
+
 class Grade(StrEnum):
     """How a speed-up is known."""
 

@@ -1,4 +1,4 @@
-"""Candidates, predictions, the verdict and advice. Imports `offer`."""
+"""Candidates, predictions, the verdict and advice. Imports `offer`, `parallelism`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from costgpu.models.offer import AcceleratorSpec, CpuSpec, Offer
+from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect, Offer
+from costgpu.models.parallelism import Scaling
 from costgpu.models.provider_costs import ProviderCosts
 
 
@@ -28,6 +29,8 @@ class Candidate:
     accelerator: AcceleratorSpec | None = None  # specs of the offer's accelerator; None without one
     on_demand_usd_per_hour: Decimal | None = None  # on-demand price of a spot offer's machine, if known
     costs: ProviderCosts | None = None  # prices of disk and address where the offer is; None for this machine
+    nodes: int = 1  # number of such machines that work together
+    interconnect: Interconnect | None = None  # links of the offer's type; None if they are not known
 
     @property
     def is_gpu(self) -> bool:
@@ -121,6 +124,7 @@ class Prediction:
     infeasible: str = ""  # reason why it cannot run there; empty if it can
     notes: tuple[str, ...] = ()  # reasons for the width of the interval, and other remarks
     phases: tuple[PhasePrediction, ...] = ()  # in the order in which they run
+    scaling: Scaling | None = None  # how several GPUs work together; None where one works
     fixed_seconds: float = 0.0  # seconds that come once, whatever is predicted: boot, installation, the script's set-up
 
     @property

@@ -1,4 +1,4 @@
-"""What a script does, as measured: the `WorkloadProfile` and its parts. Imports nothing of ours.
+"""What a script does, as measured: the `WorkloadProfile` and its parts. Imports `parallelism`.
 
 Plain frozen dataclasses; `measure.profile_file` validates stored documents against them with pydantic. Times are
 seconds on the machine that measured, memory is bytes unless the name says otherwise.
@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from costgpu.models.parallelism import Parallelism
 
 TensorShape = tuple[list[int], list[int], str]
 """Shape, strides and dtype name of one tensor."""
@@ -271,6 +273,7 @@ class WorkloadProfile:
         later_phases: Training that the measurement did not reach.
         notes: Remarks for a reader, one sentence each.
         workload: Key of what the script does (`costgpu.measure.workload_key`); empty if there is none.
+        parallelism: How it trains in several processes; None if it trains in one.
     """
 
     script: str
@@ -287,3 +290,4 @@ class WorkloadProfile:
     later_phases: list[LaterPhase] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     workload: str = ""
+    parallelism: Parallelism | None = None

@@ -233,6 +233,10 @@ class RunBusy(RunError, exit_code=65):
     """Another costgpu process drives this run."""
 
 
+class NodesApart(RunError, exit_code=66):
+    """The machines of a job cannot work together, or one of them is missing."""
+
+
 class LedgerError(CostGpuError, exit_code=70):
     """The ledger cannot be used."""
 

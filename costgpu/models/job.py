@@ -1,4 +1,4 @@
-"""What a job is asked to do, how it fares on the machine, and what it produces. Imports nothing of ours.
+"""What a job is asked to do, how it fares on the machine, and what it produces. Imports `defaults`.
 
 Durations are seconds, money `Decimal` US dollars. Nothing here ever holds a secret.
 """
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+
+from costgpu.models.defaults import MEETING_PORT
 
 
 class EndReason(StrEnum):
@@ -30,8 +32,39 @@ class EndReason(StrEnum):
     HOST_KEY_MISMATCH = "host_key_mismatch"
     MACHINE_UNUSABLE = "machine_unusable"
     SYNC_FAILED = "sync_failed"
+    NODES_APART = "nodes_apart"  # the machines of a job cannot work together
+    NODE_LOST = "node_lost"  # another machine of the job was not to be had, or is gone
     INSTANCE_LOST = "instance_lost"
     LEASE_EXPIRED = "lease_expired"  # ended by the reaper
+
+
+class Launcher(StrEnum):
+    """What starts the ranks of a job on several machines."""
+
+    TORCHRUN = "torchrun"
+    ACCELERATE = "accelerate"
+    DEEPSPEED = "deepspeed"
+    NONE = "none"  # the command itself, once on every machine, with the variables that tell it its rank
+
+
+class OutputsFrom(StrEnum):
+    """Which machines of a job on several bring outputs home."""
+
+    RANK_0 = "0"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNode:
+    """Which machine of a job on several a run is for."""
+
+    node: int  # number of the machine, from 0
+    run_ids: tuple[str, ...]  # runs of all machines, by number
+
+    @property
+    def group_id(self) -> str:
+        """Run id of machine 0, by which the whole job is called."""
+        return self.run_ids[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +88,14 @@ class JobSpec:
     auto_shutdown: bool = True  # whether the machine is terminated when the job is over
     bucket: str = ""  # ``s3://name/prefix`` for outputs and logs; empty for none
     tags: Mapping[str, str] = field(default_factory=dict)  # the user's own tags
+    nodes: int = 1  # number of machines
+    node: JobNode | None = None  # which of them this is; None for a job on one machine
+    launcher: Launcher = Launcher.TORCHRUN  # what starts the ranks on several machines
+    launcher_options: tuple[str, ...] = ()  # its own options, without those about the number and place of ranks
+    min_nodes: int = 0  # number of machines with which torchrun may go on; 0 for all of them
+    max_restarts: int = 0  # how often torchrun starts the ranks anew
+    outputs_from: OutputsFrom = OutputsFrom.RANK_0
+    port: int = MEETING_PORT  # at which the machines meet
 
 
 class JobPhase(StrEnum):
@@ -64,6 +105,21 @@ class JobPhase(StrEnum):
     SETUP = "setup"
     RUNNING = "running"
     FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendezvous:
+    """How one machine of a job finds the others; fields without a description are those of `JobSpec`."""
+
+    nodes: int
+    node: int  # number of this machine; ranks are numbered in this order
+    address: str  # private address of machine 0, where all meet
+    port: int
+    own_address: str  # private address of this machine
+    launcher: Launcher
+    launcher_options: tuple[str, ...]
+    min_nodes: int
+    max_restarts: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +139,8 @@ class JobOrder:
     provider: str  # provider of the machine
     power_off: bool  # whether the agent may end the machine; False only with ``--no-auto-shutdown``
     spot_notice: str = ""  # source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none
+    rendezvous: Rendezvous | None = None  # None for a job on one machine
+    keep_outputs: bool = True  # whether the machine has to stay until outputs and logs are fetched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from costgpu.models.instance import Identity, InstanceRef, Safeguard
-from costgpu.models.job import EndReason, JobSpec, JobStatus
+from costgpu.models.job import EndReason, JobSpec, JobStatus, Launcher, OutputsFrom
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
 
@@ -115,6 +115,8 @@ class Option:
     lease: Lease
     disk_gib: int  # size of the root disk
     extras_usd_per_hour: Decimal = Decimal(0)  # price of disk and address; 0 on this machine
+    placement: bool = False  # whether several such machines are placed close together
+    efa_interfaces: int = 0  # network interfaces with EFA of each of several such machines; 0 for a plain network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +203,28 @@ class RunView:
     def lease_until(self) -> datetime | None:
         """Latest end of the machine; None before the first attempt."""
         return self.attempt.lease_until if self.attempt else None
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks that each machine of the job has: as asked for, or one for each GPU."""
+        if self.spec.launcher is Launcher.NONE:
+            return 1
+        accelerator = self.option.offer.accelerator if self.option is not None else None
+        wanted = self.spec.processes
+        return wanted if wanted > 0 else max(1, int(accelerator.count) if accelerator is not None else 1)
+
+    @property
+    def first_rank(self) -> int:
+        """Lowest rank on this machine of the job."""
+        return self.spec.node.node * self.ranks_per_node if self.spec.node is not None else 0
+
+    @property
+    def outputs_folder(self) -> str | None:
+        """Folder that outputs come home to; None if those of this machine are not wanted."""
+        node, workdir = self.spec.node, self.spec.workdir
+        if node is None or (node.node == 0 and self.spec.outputs_from is OutputsFrom.RANK_0):
+            return workdir
+        return f"{workdir}/rank-{self.first_rank}" if self.spec.outputs_from is OutputsFrom.ALL else None
 
     def account_at(self, provider: str) -> str:
         """The account that pays for the run at this provider; empty if it is not known."""

@@ -8,10 +8,16 @@ import secrets
 import socket
 import string
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
 
 from costgpu.ledger.codec import to_json
-from costgpu.models.run import Plan
+from costgpu.models.job import EndReason, JobNode, JobSpec
+from costgpu.models.run import Option, Plan
 from costgpu.runner.drive.context import RunContext, Services
+from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.state.journal import EventStore, RunJournal
 from costgpu.runner.state.lock import lock_run
@@ -51,7 +57,7 @@ def launch(
     detach: bool = False,
     run_id: str | None = None,
 ) -> Driver:
-    """Carries out a plan.
+    """Carries out a plan on one machine.
 
     Returns:
         The driver, with the closed run and the error to end with.
@@ -61,26 +67,101 @@ def launch(
         LedgerError: Nothing was created: the intent could not be recorded.
     """
     journal = RunJournal(ledger, services.clock, run_id or new_run_id())
-    context = RunContext(
-        journal=journal, services=services, observer=observer, secrets=environment, detach_when_running=detach
-    )
-    driver = Driver(context)
+    driver = Driver(_context(journal, services, observer, environment, detach=detach))
     with lock_run(services.folder / journal.run_id):
-        journal.begin(
-            {
-                "name": plan.spec.name,
-                "owner": owner,
-                "client": socket.gethostname(),
-                "spec": to_json(plan.spec),
-                "identity": to_json(plan.identity),
-                "options": [to_json(option) for option in plan.options],
-                "estimate": _estimate(plan),
-                "workload": {"key": plan.workload, "steps": plan.steps},
-            }
-        )
+        journal.begin(_intent(plan, plan.spec, owner))
         observer.changed(driver.view)
         driver.drive()
     return driver
+
+
+def launch_group(
+    plan: Plan,
+    ledger: EventStore,
+    services: Services,
+    observer: Observer,
+    *,
+    owner: str,
+    environment: Mapping[str, str],
+    detach: bool = False,
+    run_id: str | None = None,
+) -> GroupDriver:
+    """Carries out a plan on several machines: all of them or none. Where one place has no room for all, the next is tried.
+
+    Returns:
+        The driver, with the closed runs, one for each machine, and the error to end with.
+
+    Raises:
+        Detached: The job goes on without this client.
+        LedgerError: Nothing was created: the intent could not be recorded.
+    """
+    first, excluded, spent = run_id or new_run_id(), frozenset[tuple[int, str | None]](), Decimal(0)
+    while True:
+        ids = (first, *(new_run_id() for _ in range(plan.spec.nodes - 1)))
+        drivers = []
+        with ExitStack() as locks:
+            for number, one in enumerate(ids):
+                locks.enter_context(lock_run(services.folder / one))
+                journal = RunJournal(ledger, services.clock, one)
+                context = _context(journal, services, observer, environment, detach=detach)
+                context.excluded = excluded
+                spec = replace(plan.spec, node=JobNode(node=number, run_ids=ids))
+                journal.begin(_intent(plan, spec, owner, spent))
+                drivers.append(Driver(context))
+            observer.changed(drivers[0].view)
+            group = GroupDriver(drivers)
+            group.drive()
+        place = full_place(group)
+        if place is None:
+            return group
+        spent += sum((view.receipt.metered_cost_usd for view in group.views if view.receipt is not None), Decimal(0))
+        first, excluded = new_run_id(), excluded | {place}
+
+
+def _context(
+    journal: RunJournal, services: Services, observer: Observer, environment: Mapping[str, str], *, detach: bool
+) -> RunContext:
+    return RunContext(
+        journal=journal, services=services, observer=observer, secrets=environment, detach_when_running=detach
+    )
+
+
+def full_place(driver: GroupDriver) -> tuple[int, str | None] | None:
+    """The place that had room for some of a job's machines and not for all; None if it failed for another reason."""
+    attempt = driver.view.attempt
+    if driver.context.cancelling or attempt is None or driver.view.started_at is not None:
+        return None
+    full = [view for view in driver.views[1:] if view.reason is EndReason.NO_CAPACITY]
+    return (attempt.option, attempt.zone) if full else None
+
+
+def _intent(plan: Plan, spec: JobSpec, owner: str, spent: Decimal = Decimal(0)) -> dict[str, Any]:
+    """What a run begins with.
+
+    Args:
+        spent: What earlier tries of the same job have cost: it is taken off every machine's share of the cap.
+    """
+    options = [to_json(_within_cap(option, spent / spec.nodes)) for option in plan.options]
+    return {
+        "name": spec.name,
+        "owner": owner,
+        "client": socket.gethostname(),
+        "spec": to_json(spec),
+        "identity": to_json(plan.identity),
+        "options": options,
+        "estimate": _estimate(plan) if spec.node is None or spec.node.node == 0 else None,
+        "workload": {"key": plan.workload, "steps": plan.steps},
+    }
+
+
+def _within_cap(option: Option, spent: Decimal) -> Option:
+    """The option with a lease that is shorter by what was spent already."""
+    lease = option.lease
+    if not spent or not lease.usd_per_hour:
+        return option
+    seconds = max(0.0, lease.lifetime_seconds - float(spent * 3600 / lease.usd_per_hour))
+    left = replace(lease, lifetime_seconds=seconds, worst_cost_usd=max(Decimal(0), lease.worst_cost_usd - spent))
+    return replace(option, lease=left)
 
 
 def _estimate(plan: Plan) -> dict[str, float] | None:

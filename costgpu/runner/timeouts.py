@@ -22,6 +22,10 @@ HOST_KEY_SECONDS = 45.0  # until its boot script has run, a machine can show the
 ASK_SECONDS = 30.0  # until a machine that does not answer is ended without its job having been asked to end
 RECONNECT_SECONDS = 600.0  # without a connection before the job has started, or while its outputs come home
 
+# Several machines
+PEER_SECONDS = 30.0  # after one machine's job has failed, for the others to notice by themselves; then they are ended
+PEER_POLL_SECONDS = 5.0  # how often the other machines are asked while one is followed
+
 # Polling
 QUICK_SECONDS = 15.0  # a booting machine is looked at often at first
 QUICK_POLL_SECONDS = 0.25

@@ -249,13 +249,13 @@ def a_preempted_job_has_succeeded(stack: contextlib.ExitStack) -> None:
 
 @bug(249)
 def ctrl_c_while_outputs_come_home_ends_the_machine(stack: contextlib.ExitStack) -> None:
-    real = Driver._cancel
+    real = Driver.ask_to_end
 
     def end(self: Driver, reason: EndReason) -> None:
         self.context.cancelling = self.context.cancelling or self.view.state is RunState.COLLECTING
         real(self, reason)
 
-    put(stack, Driver, "_cancel", end)
+    put(stack, Driver, "ask_to_end", end)
 
 
 @bug(50)
@@ -300,7 +300,7 @@ def what_a_run_leaves_is_not_removed(stack: contextlib.ExitStack) -> None:
 
 @bug(741)
 def a_job_starts_without_its_environment(stack: contextlib.ExitStack) -> None:
-    put(stack, boot, "_environment_lost", lambda context: boot._start_job(context, context.connection()))
+    put(stack, boot, "_environment_lost", lambda context: boot.start_job(context, None))
 
 
 @bug(2)

@@ -234,6 +234,8 @@ class MachineGuard:
             self._notice.stop()
         if self._since_contact() < setting("CONTACT_SECONDS", 30.0):
             self._client_seen = True
+        if not order.get("keep_outputs", True) and "collected_uptime" not in self.state:
+            self.record_collected()  # nobody wants what this machine has, so that it need not wait for anybody
         if self.finalizing is None:
             uploads = {} if self.state.get("uploaded") else self.upload_urls()
             self.finalizing = threading.Thread(target=self._finalize, args=(order, uploads), daemon=True)

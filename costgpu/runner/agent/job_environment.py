@@ -9,7 +9,6 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 
-from .observe.machine_stats import gpu_count
 from .state_files import Home
 
 APT_SECONDS = 300.0
@@ -129,13 +128,3 @@ def _own_environment(best: str, home: Home, step: Callable[..., int]) -> list[st
         if make():
             return [python]
     return [best, "PIP_BREAK_SYSTEM_PACKAGES"]
-
-
-def job_command(order: Mapping[str, object], python: str) -> list[str]:
-    """The command line of the job."""
-    argv = list(order["argv"])  # type: ignore[call-overload]
-    wanted = int(order["processes"])  # type: ignore[call-overload]
-    if wanted == 0:
-        return [python, *argv]
-    each = max(1, gpu_count()) if wanted < 0 else wanted
-    return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(each), *argv]

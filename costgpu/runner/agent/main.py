@@ -28,6 +28,10 @@ def main() -> None:
         from .supervisor import supervise
 
         supervise(home, int(arguments[0]), int(arguments[1]))
+    elif command == "meet":
+        from .meeting import meet
+
+        sys.exit(meet(home, arguments[0], arguments[1]))
     elif command == "daemon":
         from .clock import Clock
         from .daemon import Daemon

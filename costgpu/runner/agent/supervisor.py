@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import job_environment
+from . import job_environment, launchers, meeting
 from .clock import boot_id, uptime
-from .observe.machine_stats import descendants
-from .state_files import Home
+from .observe.machine_stats import descendants, gpu_count
+from .state_files import Home, open_to_write
 from .status import LOGS
 
 KILL_SECONDS = 10.0  # what is then still there cannot be killed
@@ -91,18 +92,40 @@ class Supervisor:
         except job_environment.PythonNotFound as error:
             raise JobNotRun(127, "machine_unusable", str(error)) from None
         self._stop_if_asked()
+        gpus = gpu_count()
         environment = job_environment.python_environment(self.environment, python)
         environment.update(dict.fromkeys(variables, "1"))
+        environment.update(launchers.job_environment(self.order))
         environment.update(self.secrets)
+        self._meet("reach", python)
         if self.order["setup"]:
             code = self._execute(["/bin/sh", "-c", self.order["setup"]], environment, self.stderr)
             self._stop_if_asked()
             if code:
                 raise JobNotRun(code, "setup_failed", "The set-up command ended with exit code %d." % code)
+        self._meet("versions", python)
         self._stop_if_asked()
         self.progress.update(phase="running", job_started_uptime=uptime(), job_started_epoch=time.time(), python=python)
         self._note_progress()
-        return self._execute(job_environment.job_command(self.order, python), environment, self.stdout)
+        return self._execute(self._command(python, gpus), environment, self.stdout)
+
+    def _meet(self, stage: str, python: str) -> None:
+        """With several machines: makes sure that the others are there, and that they fit together."""
+        if self.order.get("rendezvous") is None:
+            return
+        program = [sys.executable, "-I", os.path.abspath(sys.argv[0]), "meet", stage, python]
+        settings = {key: value for key, value in os.environ.items() if key.startswith("COSTGPU_AGENT_")}
+        code = self._execute(program, {**self.environment, **settings}, self.stderr)
+        self._stop_if_asked()
+        if code:
+            told = self.home.read(meeting.RESULT) or {}
+            raise JobNotRun(code, "nodes_apart", str(told.get("error") or "The machines could not meet."))
+
+    def _command(self, python: str, gpus: int) -> list[str]:
+        if (self.order.get("rendezvous") or {}).get("launcher") == "deepspeed":
+            with open(open_to_write(self.home.file(launchers.HOSTFILE), os.O_TRUNC), "w", encoding="ascii") as stream:
+                stream.write(launchers.hosts(self.order, gpus))
+        return launchers.job_command(self.order, python, gpus, self.home.path)
 
     def _note_progress(self) -> None:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 from costgpu.errors import (
     BootFailed,
@@ -14,7 +15,7 @@ from costgpu.errors import (
     RunError,
 )
 from costgpu.models.instance import InstanceState
-from costgpu.models.job import EndReason, JobOrder, JobPhase
+from costgpu.models.job import EndReason, JobOrder, JobPhase, OutputsFrom, Rendezvous
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
@@ -65,8 +66,14 @@ def boot(context: RunContext) -> None:
 
 def sync(context: RunContext) -> None:
     """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
-    try:
-        host = context.connection()
+    if send_files(context):
+        start_job(context, None)
+
+
+def send_files(context: RunContext) -> bool:
+    """Agent first, then the files; whether the job can be started now. One that runs already is recorded."""
+
+    def prepare(host: Host) -> bool:
         context.observer.waiting(context.view, "starting the agent")
         host.install()
         context.answered()
@@ -75,7 +82,38 @@ def sync(context: RunContext) -> None:
         elif context.secrets is None and context.view.spec.env_names:
             _environment_lost(context)
         else:
-            _start_job(context, host)
+            selection = context.services.select(context.view)
+            context.observer.waiting(context.view, f"sending {len(selection.files)} files")
+            sent = host.send(selection)
+            if not context.view.synced:
+                context.journal.add(EventKind.SYNCED, files=len(selection.files), bytes=sent)
+            return True
+        return False
+
+    return _with_machine(context, prepare)
+
+
+def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
+    """Starts the job on a machine that has its files.
+
+    Args:
+        rendezvous: How it finds the other machines of its job; None if there are none.
+    """
+
+    def start(host: Host) -> bool:
+        bucket = context.services.bucket
+        urls = bucket.upload_urls(context.view) if bucket else {}
+        host.start(_job_order(context.view, rendezvous), context.secrets or {}, urls)
+        context.journal.add(EventKind.STARTED)
+        return True
+
+    _with_machine(context, start)
+
+
+def _with_machine(context: RunContext, act: Callable[[Host], bool]) -> bool:
+    """What a step before the job's start says; False after any failure, which is dealt with here."""
+    try:
+        return act(context.connection())
     except HostUnreachable as error:
         if context.seconds_disconnected() > RECONNECT_SECONDS:
             context.end(EndReason.SYNC_FAILED, error=error)
@@ -85,6 +123,14 @@ def sync(context: RunContext) -> None:
         context.end(EndReason.HOST_KEY_MISMATCH, error=error)
     except MachineUnusable as error:
         context.end(EndReason.MACHINE_UNUSABLE, error=error)
+    except ProviderError:
+        raise
+    except RunError as error:
+        context.end(EndReason.SYNC_FAILED, error=error)
+    except OSError as error:
+        failed = RunError(f"The files could not be sent: {error}", hint="Nothing was run; the machine is ended.")
+        context.end(EndReason.SYNC_FAILED, error=failed)
+    return False
 
 
 def _environment_lost(context: RunContext) -> None:
@@ -94,26 +140,6 @@ def _environment_lost(context: RunContext) -> None:
         hint="Run it again.",
     )
     context.end(EndReason.UNCLAIMED, error=lost)
-
-
-def _start_job(context: RunContext, host: Host) -> None:
-    try:
-        selection = context.services.select(context.view)
-        context.observer.waiting(context.view, f"sending {len(selection.files)} files")
-        sent = host.send(selection)
-        if not context.view.synced:
-            context.journal.add(EventKind.SYNCED, files=len(selection.files), bytes=sent)
-        bucket = context.services.bucket
-        urls = bucket.upload_urls(context.view) if bucket else {}
-        host.start(_job_order(context.view), context.secrets or {}, urls)
-        context.journal.add(EventKind.STARTED)
-    except (HostUnreachable, MachineUnusable):
-        raise
-    except RunError as error:
-        context.end(EndReason.SYNC_FAILED, error=error)
-    except OSError as error:
-        failed = RunError(f"The files could not be sent: {error}", hint="Nothing was run; the machine is ended.")
-        context.end(EndReason.SYNC_FAILED, error=failed)
 
 
 def _boot_failed(context: RunContext, last: str) -> BootFailed:
@@ -128,7 +154,7 @@ def _boot_failed(context: RunContext, last: str) -> BootFailed:
     )
 
 
-def _job_order(view: RunView) -> JobOrder:
+def _job_order(view: RunView, rendezvous: Rendezvous | None) -> JobOrder:
     spec, option, until = view.spec, view.option, view.lease_until
     assert option is not None and until is not None  # noqa: S101, PT018 - a machine has them
     return JobOrder(
@@ -145,4 +171,6 @@ def _job_order(view: RunView) -> JobOrder:
         provider=option.offer.provider,
         spot_notice=registry.spec(option.offer.provider).spot_notice,
         power_off=spec.auto_shutdown,
+        rendezvous=rendezvous,
+        keep_outputs=rendezvous is None or rendezvous.node == 0 or spec.outputs_from is OutputsFrom.ALL,
     )

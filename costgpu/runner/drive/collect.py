@@ -52,6 +52,11 @@ def _fetch_outputs(context: RunContext) -> None:
     context.observer.waiting(view, "bringing outputs home")
     host.fetch_logs(context.folder)
     context.answered()
+    if view.outputs_folder is None:  # another machine of the job has what is wanted
+        _record_collected(context, PlacedOutputs(files=0, bytes=0), ())
+        with contextlib.suppress(CostGpuError):
+            host.collected()
+        return
     outputs = host.outputs()
     if outputs.missing and view.status is not None and view.status.ended_well:
         context.error = context.error or OutputsMissing(
@@ -75,6 +80,8 @@ def bring_unrecorded_home(context: RunContext) -> None:
         host = context.connection()
         if host.status().phase is JobPhase.FINISHED:
             host.fetch_logs(context.folder)
+            if context.view.outputs_folder is None:
+                return
             outputs = host.outputs()
             if error := staying_error(outputs, _place(context, host, outputs.files)):
                 raise error
@@ -87,7 +94,7 @@ def bring_unrecorded_home(context: RunContext) -> None:
 def recover_outputs(context: RunContext) -> None:
     """Brings home what a machine that is gone has sent already, or left in the bucket. Never in the way of the end."""
     view, bucket = context.view, context.services.bucket
-    if view.collected or view.state not in CAN_DETACH:
+    if view.collected or view.state not in CAN_DETACH or view.outputs_folder is None:
         return
     try:
         entries = _expected_outputs(context.folder)
@@ -103,16 +110,19 @@ def recover_outputs(context: RunContext) -> None:
         if source is not None and entries is not None:
             _record_collected(context, _place(context, source, entries), ())
     except (CostGpuError, OSError) as error:
-        where = view.spec.bucket or f"{view.spec.workdir}/.costgpu/incoming"
+        where = view.spec.bucket or f"{view.outputs_folder}/.costgpu/incoming"
         context.observer.note(f"What is left of the outputs is in {where}: {error}")
 
 
 def _place(context: RunContext, source: OutputSource, entries: Sequence[FileEntry]) -> PlacedOutputs:
     """Puts outputs into the working folder and tells whoever watches."""
     view = context.view
-    placed = fetch_and_place(source, entries, workdir=Path(view.spec.workdir), run_id=view.run_id)
+    home = view.outputs_folder or view.spec.workdir
+    if home != view.spec.workdir:
+        Path(home).mkdir(exist_ok=True)
+    placed = fetch_and_place(source, entries, workdir=Path(home), run_id=view.run_id)
     context.error = context.error or placed.problem
-    context.observer.note(placed_summary(placed, view.spec.workdir, view.run_id))
+    context.observer.note(placed_summary(placed, home, view.run_id))
     return placed
 
 

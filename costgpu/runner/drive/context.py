@@ -74,6 +74,9 @@ class RunContext:
     observer: Observer
     secrets: Mapping[str, str] | None = None  # environment of the job; None in a process that does not have it
     detach_when_running: bool = False  # whether to leave the run once its job runs
+    # option index and zone: the only place to try, because the other machines of the job are there; None for any
+    only_place: tuple[int, str | None] | None = None
+    excluded: frozenset[tuple[int, str | None]] = frozenset()  # places that had no room for all machines of the job
     log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
     cancelling: bool = False  # whether the user has cancelled
     # what the command line ends with once the run is closed; None for the job's own exit code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from costgpu.errors import HostUnreachable, MachineUnusable
@@ -12,8 +13,13 @@ from costgpu.runner.drive.context import RunContext
 from costgpu.runner.timeouts import RECONNECT_SECONDS
 
 
-def follow(context: RunContext) -> None:
-    """Passes the job's output on until it is over."""
+def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None, quiet: bool = False) -> None:
+    """Passes the job's output on until it is over.
+
+    Args:
+        meanwhile: Called whenever the machine gives a sign of life; may raise to end this.
+        quiet: Whether the output is not to be shown.
+    """
     if context.detach_when_running and not context.cancelling:
         context.leave()
 
@@ -21,10 +27,12 @@ def follow(context: RunContext) -> None:
         if context.past_lease:  # the machine still talks: it is ended from here
             raise HostUnreachable("its lease is over")
         context.answered()
+        meanwhile()
         if data:
             seen = context.log_position
             context.log_position = replace(seen, **{stream.value: getattr(seen, stream.value) + len(data)})
-            context.observer.output(stream, data)
+            if not quiet:
+                context.observer.output(stream, data)
 
     try:
         status = context.connection().follow(context.log_position, show)

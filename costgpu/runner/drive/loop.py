@@ -45,11 +45,36 @@ class StopSignal(BaseException):
     """SIGTERM or SIGHUP: the terminal is gone, or somebody ends this process politely."""
 
 
+def advance(
+    step: Callable[[], None],
+    is_over: Callable[[], bool],
+    *,
+    interrupted: Callable[[], None],
+    stopped: Callable[[], None],
+    turn: Callable[[Callable[[], None]], None],
+) -> None:
+    """Takes steps until all is over; Ctrl-C and signals are reacted to between two steps.
+
+    Args:
+        turn: Carries out a step or a reaction, and shows what it has changed.
+    """
+    reaction: Callable[[], None] | None = None
+    while reaction is not None or not is_over():
+        try:
+            react, reaction = reaction, None
+            turn(react or step)
+        except KeyboardInterrupt:  # also in the middle of a reaction to the one before
+            reaction = interrupted
+        except StopSignal:
+            reaction = stopped
+
+
 @dataclass(slots=True)
 class Driver:
     """Takes a run forward; there is one at a time."""
 
     context: RunContext
+    _shown: RunState | None = None
 
     @property
     def view(self) -> RunView:
@@ -69,33 +94,37 @@ class Driver:
             TerminationUnconfirmed: The machine may be billing.
             CostGpuError: The driver cannot go on, but the machine can; the hint says how to come back.
         """
-        shown = self.view.state
-        reaction: Callable[[], None] | None = None
+        self._shown = self.view.state
         try:
-            while reaction is not None or self.view.state is not RunState.CLOSED:
-                try:
-                    react, reaction = reaction, None
-                    if react is not None:
-                        react()
-                    else:
-                        self._step()
-                    if self.view.state is not shown:
-                        shown = self.view.state
-                        self.context.observer.changed(self.view)
-                except KeyboardInterrupt:  # also in the middle of a reaction to the one before
-                    reaction = self._interrupted
-                except StopSignal:
-                    reaction = self._stopped
+            advance(
+                self.step,
+                lambda: self.view.state is RunState.CLOSED,
+                interrupted=self._interrupted,
+                stopped=self._stopped,
+                turn=self.turn,
+            )
         finally:
             with contextlib.suppress(KeyboardInterrupt, StopSignal):  # what is decided stays decided
                 self.context.disconnect()
         return self.view
 
-    def _step(self) -> None:
+    def turn(self, act: Callable[[], None]) -> None:
+        """Carries something out, and shows the state that it has led to."""
+        act()
+        if self.view.state is not self._shown:
+            self._shown = self.view.state
+            self.context.observer.changed(self.view)
+
+    def step(self) -> None:
+        """The one step that the run's state calls for."""
+        self.carry_out(STEPS[self.view.state])
+
+    def carry_out(self, act: Callable[[RunContext], None]) -> None:
+        """One step of the run, and what follows from its failure."""
         before = self.view.state
         try:
             try:
-                STEPS[before](self.context)
+                act(self.context)
             except MachineEnded as ended:
                 termination.record_machine_end(self.context, ended.instance)
         except LedgerConflict:
@@ -122,7 +151,7 @@ class Driver:
                 self.context.provider()
             except ProviderError as error:
                 self._provider_failed(error)
-        self._cancel(reason)
+        self.ask_to_end(reason)
 
     def _interrupted(self) -> None:
         """Ctrl-C."""
@@ -139,9 +168,9 @@ class Driver:
         if answer is Answer.DETACH and state in CAN_DETACH:
             context.leave()
         if answer is Answer.CANCEL:
-            self._cancel(EndReason.CANCELLED)
+            self.ask_to_end(EndReason.CANCELLED)
 
-    def _cancel(self, reason: EndReason) -> None:
+    def ask_to_end(self, reason: EndReason) -> None:
         """Asks a running job first; the second time, or without one, the machine is ended at once."""
         context, view = self.context, self.view
         again, context.cancelling = context.cancelling, True

@@ -17,9 +17,9 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.ledger.codec import to_json
-from costgpu.models.instance import CreateRequest, Instance
+from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.models.run import EndedBy, EventKind, Option, RunState, RunView
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 from costgpu.runner.drive.context import RunContext
@@ -136,6 +136,21 @@ def create_request(view: RunView, keys: Keys) -> CreateRequest:
         boot_script=script,
         allow_from=tried.allow_from,
         tags=view.spec.tags,
+        group=_group(view, option),
+    )
+
+
+def _group(view: RunView, option: Option) -> NodeGroup | None:
+    """The machines that this one works with; None if it works alone."""
+    node = view.spec.node
+    if node is None:
+        return None
+    return NodeGroup(
+        group_id=node.group_id,
+        nodes=len(node.run_ids),
+        node=node.node,
+        placement=option.placement,
+        efa_interfaces=option.efa_interfaces,
     )
 
 
@@ -190,7 +205,9 @@ def find_created(context: RunContext) -> Instance | None:
 
 def _next_place(context: RunContext) -> tuple[int, str | None] | None:
     """The first option and zone that have not refused."""
-    tried = {(index, zone) for index, zone, _ in context.view.refusals}
+    tried = {(index, zone) for index, zone, _ in context.view.refusals} | context.excluded
+    if context.only_place is not None:
+        return None if context.only_place in tried else context.only_place
     for index, option in enumerate(context.view.options):
         try:
             zones = context.services.provider(option.offer.provider).zones(option.offer)

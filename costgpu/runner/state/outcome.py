@@ -7,6 +7,7 @@ from costgpu.errors import (
     DiskFull,
     InstanceLost,
     LimitReached,
+    NodesApart,
     Preempted,
     RunCancelled,
     RunError,
@@ -53,6 +54,11 @@ def error_for(view: RunView) -> CostGpuError | None:
         )
     if reason is EndReason.PREEMPTED:
         return Preempted(f"The provider took the spot instance back.{detail}", hint="Run it again on demand.")
+    if reason in (EndReason.NODES_APART, EndReason.NODE_LOST):
+        return NodesApart(
+            f"The machines of the job did not work together.{detail}",
+            hint=f"See what each said: costgpu logs --all {view.spec.node.group_id if view.spec.node else view.run_id}.",
+        )
     if reason is EndReason.CANCELLED:
         return RunCancelled(f"Run {view.run_id} ({view.name}) was cancelled.")
     if reason is EndReason.INSTANCE_LOST:

@@ -1,0 +1,422 @@
+"""Drives a job on several machines: one run for each, taken forward together by one process.
+
+Each machine has a run of its own, with its own call, lease, tags and record, so that whatever ends one machine ends each
+of these. What is added here is that all of them live together: the next phase begins when all have come to it, and
+what ends one ends all. Machine 0 is first to be created and last to be cleaned up after: it owns what they share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from costgpu.errors import CostGpuError, HostUnreachable, MachineUnusable, NodesApart, ProviderError, RunCancelled
+from costgpu.ledger.codec import to_json
+from costgpu.models.defaults import MEETING_PORT
+from costgpu.models.job import EndReason, JobPhase, Rendezvous
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.providers import registry
+from costgpu.runner.drive import boot, follow
+from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, insist
+from costgpu.runner.drive.loop import Driver, StopSignal, advance
+from costgpu.runner.end_instance import request_termination
+from costgpu.runner.state.observer import Answer
+from costgpu.runner.timeouts import PEER_POLL_SECONDS, PEER_SECONDS
+
+ASKING = (RunState.INTENT, RunState.PROVISIONING)
+UNSTARTED = (*ASKING, RunState.BOOTING, RunState.SYNCING)
+ENDING = (RunState.TERMINATING, RunState.CLOSED)
+_LOCAL_PORTS, _LOCAL_PORT_COUNT = 20000, 10000  # below those that Linux hands out by itself (32768 and more)
+
+
+class PeersChanged(Exception):
+    """Another machine of the job has ended, or its job has."""
+
+
+@dataclass(slots=True)
+class GroupDriver:
+    """Takes the runs of one job forward; there is one at a time.
+
+    Attributes:
+        drivers: One for each machine, by its number.
+    """
+
+    drivers: Sequence[Driver]
+    _asked: set[int] = field(default_factory=set)  # machines whose job was asked to end, because of another one
+    _requested: set[int] = field(default_factory=set)  # machines whose end was asked for ahead of its turn
+    _failed_since: float | None = None  # monotonic; None as long as no job has failed
+    _peers_at: float = 0.0  # from then on, monotonic, the others are asked again
+    _told: set[str] = field(default_factory=set)
+
+    @property
+    def view(self) -> RunView:
+        """The run of machine 0, which stands for the job."""
+        return self.drivers[0].view
+
+    @property
+    def views(self) -> tuple[RunView, ...]:
+        """All runs, by number of the machine."""
+        return tuple(driver.view for driver in self.drivers)
+
+    @property
+    def context(self) -> RunContext:
+        """Context of machine 0."""
+        return self.drivers[0].context
+
+    @property
+    def error(self) -> CostGpuError | None:
+        """What the command line ends with; None for the exit code of the job."""
+        found = [driver.error for driver in self.drivers if driver.error is not None]
+        causes = [error for error in found if not isinstance(error, NodesApart | RunCancelled)]
+        return next(iter(causes or found), None)
+
+    @property
+    def first_failed(self) -> RunView | None:
+        """The run whose job failed first, by the machines' clocks; None if none did."""
+        failed = [view for view in self.views if _has_failed(view)]
+        return min(failed, key=_finished, default=None)
+
+    def drive(self) -> RunView:
+        """Takes all runs to their end and returns that of machine 0.
+
+        Raises:
+            Detached: The user left on purpose, or a detached run was asked for.
+            TerminationUnconfirmed: A machine may be billing.
+            CostGpuError: The driver cannot go on, but the machines can; the hint says how to come back.
+        """
+        try:
+            advance(
+                self._step,
+                lambda: all(view.state is RunState.CLOSED for view in self.views),
+                interrupted=self._interrupted,
+                stopped=self._stopped,
+                turn=lambda act: act(),
+            )
+        except CostGpuError:
+            self._end_unstarted()
+            raise
+        finally:
+            with contextlib.suppress(KeyboardInterrupt, StopSignal):
+                for driver in self.drivers:
+                    driver.context.disconnect()
+        return self.view
+
+    # -- one step ------------------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        if self._is_broken():
+            self._end_others()
+        if asking := self._in(*ASKING):
+            self._provision(asking[0])
+        elif booting := self._in(RunState.BOOTING):
+            _take_step(booting[0])
+        elif syncing := self._in(RunState.SYNCING):
+            self._start(syncing)
+        elif running := self._in(RunState.RUNNING):
+            self._follow(running)
+        elif collecting := self._in(RunState.COLLECTING):
+            self._collect(collecting)
+        else:
+            self._terminate()
+
+    def _in(self, *states: RunState) -> list[Driver]:
+        return [driver for driver in self.drivers if driver.view.state in states]
+
+    def _is_broken(self) -> bool:
+        """Whether a machine has ended, or is to end, that the others cannot do without."""
+        ended = [view for view in self.views if _is_missing(view)]
+        if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
+            return False
+        least = self.view.spec.min_nodes
+        left = len(self._in(RunState.RUNNING))
+        if least and left >= least and self.view.state is RunState.RUNNING:
+            lost = ", ".join(_name(view) for view in ended)
+            self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
+            return False
+        return True
+
+    def _end_others(self) -> None:
+        """All or nothing: what cannot start is ended, and a job that runs is asked to end and to save what it has."""
+        ended = next(view for view in self.views if _is_missing(view))
+        why = f"{_name(ended)} {_what_happened(ended)}"
+        if not self.context.cancelling:
+            self._tell(f"{why}; the others are ended, too.")
+        lost = NodesApart(f"{why}.", hint="All machines of a job are needed: see why it is missing.")
+        error = None if ended.reason is EndReason.CANCELLED or self.error is not None else lost
+        for driver in self._in(*UNSTARTED):
+            _end(driver, EndReason.NODE_LOST, error)
+        self._ask_running()
+        for driver in self._in(RunState.TERMINATING):
+            self._request_end(driver)
+
+    def _request_end(self, driver: Driver) -> None:
+        """Asks for a machine's end at once; that it has come is confirmed when it is its turn."""
+        number, view = _number(driver), driver.view
+        if number in self._requested or view.instance is None or view.confirmed_at is not None:
+            return
+        self._requested.add(number)
+        with contextlib.suppress(CostGpuError):
+            request_termination(driver.context.provider(), view.instance, driver.context.clock)
+
+    def _provision(self, driver: Driver) -> None:
+        first = self.drivers[0]
+        if driver is not first and driver.context.only_place is None and first.view.attempt is not None:
+            instance = first.context.describe() if first.view.instance is not None else None
+            zone = (instance.zone if instance is not None else None) or first.view.attempt.zone
+            driver.context.only_place = (first.view.attempt.option, zone)
+        _take_step(driver)
+
+    def _start(self, syncing: Sequence[Driver]) -> None:
+        """Sends the files to each machine, and starts the job when all have them."""
+        ready = True
+        for driver in syncing:
+            sent: list[bool] = []
+            _act(driver, partial(_send, sent))
+            ready = ready and sent == [True]
+        left = self._in(RunState.SYNCING)
+        if not ready or len(left) < len(syncing):
+            return  # one has to be waited for, has ended, or runs already
+        try:
+            addresses = [_private_address(driver) for driver in self.drivers]
+        except CostGpuError as error:
+            for driver in left:
+                _end(driver, EndReason.NODES_APART, error)
+            return
+        for driver in left:
+            _act(driver, partial(boot.start_job, rendezvous=rendezvous_of(driver.view, addresses)))
+
+    def _follow(self, running: Sequence[Driver]) -> None:
+        lead = running[0]
+        if lead.context.detach_when_running and not self.context.cancelling:
+            self._leave()
+        watch = partial(follow.follow, meanwhile=partial(self._ask_peers, lead), quiet=lead is not self.drivers[0])
+        with contextlib.suppress(PeersChanged):
+            _act(lead, watch)
+
+    def _ask_peers(self, lead: Driver) -> None:
+        """Now and then: what the other machines say. Raises `PeersChanged` if one of them is done."""
+        now = self.context.clock.monotonic()
+        if now < self._peers_at:
+            return
+        self._peers_at = now + PEER_POLL_SECONDS
+        changed = False
+        for driver in self._in(RunState.RUNNING):
+            if driver is not lead:
+                before = driver.view.state
+                _act(driver, _look)
+                changed = changed or driver.view.state is not before
+        failed = self.first_failed
+        if failed is not None and self._failed_since is None:
+            self._failed_since = now
+        if self._failed_since is not None and now - self._failed_since > PEER_SECONDS and not self.context.cancelling:
+            self._ask_running()
+        if changed:
+            raise PeersChanged
+
+    def _ask_running(self) -> None:
+        for driver in self._in(RunState.RUNNING):
+            if _number(driver) not in self._asked:
+                with contextlib.suppress(CostGpuError):
+                    driver.context.connection().cancel()
+                    self._asked.add(_number(driver))
+
+    def _collect(self, collecting: Sequence[Driver]) -> None:
+        """What cannot come home from one machine keeps only that one."""
+        stays: list[Exception] = []
+        for driver in collecting:
+            try:
+                _take_step(driver)
+            except (CostGpuError, Detached) as error:
+                stays.append(error)
+        if stays and len(stays) == len(self._in(RunState.COLLECTING)):
+            with contextlib.suppress(CostGpuError):
+                self._terminate()
+            raise stays[0]
+
+    def _terminate(self) -> None:
+        """All are asked first, so that none waits for another's confirmation. Machine 0 owns what they share: it is last."""
+        ending = self._in(RunState.TERMINATING)
+        for driver in ending:
+            self._request_end(driver)
+        failed: CostGpuError | None = None
+        for driver in reversed(ending):
+            try:
+                while driver.view.state is RunState.TERMINATING:
+                    _take_step(driver)
+            except CostGpuError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _end_unstarted(self) -> None:
+        """Before an error leaves this process: machines without a job are of no use to anybody."""
+        for driver in self._in(*UNSTARTED):
+            with contextlib.suppress(CostGpuError):
+                driver.context.end(EndReason.NODE_LOST)
+        for driver in self._in(RunState.TERMINATING):
+            self._request_end(driver)
+
+    # -- people --------------------------------------------------------------------------------------------------------
+
+    def cancel(self) -> RunView:
+        """Ends the job on all machines; where it runs it is asked first, and outputs are brought home."""
+        self.give_up(EndReason.CANCELLED)
+        return self.drive()
+
+    def give_up(self, reason: EndReason) -> None:
+        """Turns all runs towards their end; `drive` takes them there."""
+        for driver in self.drivers:
+            if driver.view.state not in ENDING:
+                driver.give_up(reason)
+
+    def _interrupted(self) -> None:
+        """Ctrl-C."""
+        views = [view for view in self.views if view.state not in ENDING]
+        observer = self.context.observer
+        if not views:
+            if any(view.state is not RunState.CLOSED for view in self.views):
+                observer.note("The machines are being ended; that cannot be interrupted.")
+            return
+        shown = next((view for view in views if view.state not in CAN_DETACH), views[0])
+        try:
+            answer = observer.interrupted(shown)
+        except KeyboardInterrupt:
+            answer = Answer.CANCEL
+        if answer is Answer.DETACH and all(view.state in CAN_DETACH for view in views):
+            self._leave()
+        if answer is Answer.CANCEL:
+            self._cancel()
+
+    def _stopped(self) -> None:
+        """SIGTERM or SIGHUP: jobs that run go on without this process; nothing else would."""
+        if self.context.cancelling:
+            return
+        for driver in self.drivers:
+            driver.context.journal.refresh()
+        if all(view.state in (*CAN_DETACH, RunState.CLOSED) for view in self.views):
+            self._leave()
+        ended = RunCancelled("The client was ended before the job had started on all machines.")
+        for driver in self.drivers:
+            if driver.view.state not in ENDING:
+                _end(driver, EndReason.CANCELLED, ended)
+
+    def _cancel(self) -> None:
+        for driver in self.drivers:
+            if driver.view.state not in ENDING:
+                driver.turn(partial(driver.ask_to_end, EndReason.CANCELLED))
+
+    def _leave(self) -> None:
+        for driver in self.drivers:
+            with contextlib.suppress(Detached):
+                driver.context.leave()
+        raise Detached
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self.context.observer.note(text)
+
+
+def rendezvous_of(view: RunView, addresses: Sequence[str]) -> Rendezvous:
+    """How the machine of a run finds the others.
+
+    Args:
+        addresses: Private addresses of all machines, by number.
+    """
+    spec = view.spec
+    assert spec.node is not None and view.instance is not None  # noqa: S101, PT018 - the caller's condition
+    port = spec.port
+    if port == MEETING_PORT and not registry.spec(view.instance.provider).over_ssh:
+        # Jobs of one computer are not to meet each other; each process of ours has to choose the same for one job.
+        port = _LOCAL_PORTS + zlib.crc32(spec.node.group_id.encode()) % _LOCAL_PORT_COUNT
+    return Rendezvous(
+        nodes=len(addresses),
+        node=spec.node.node,
+        address=addresses[0],
+        port=port,
+        own_address=addresses[spec.node.node],
+        launcher=spec.launcher,
+        launcher_options=spec.launcher_options,
+        min_nodes=spec.min_nodes,
+        max_restarts=spec.max_restarts,
+    )
+
+
+def _private_address(driver: Driver) -> str:
+    instance = driver.context.describe()
+    if instance is None or not instance.private_address:
+        raise NodesApart(f"{_name(driver.view)} has no private address, at which the others could reach it.")
+    return instance.private_address
+
+
+def _take_step(driver: Driver) -> None:
+    driver.turn(driver.step)
+
+
+def _act(driver: Driver, act: Callable[[RunContext], None]) -> None:
+    driver.turn(partial(driver.carry_out, act))
+
+
+def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
+    """Turns one run towards its end."""
+    driver.turn(partial(insist, partial(driver.context.end, reason, EndedBy.CLIENT, error)))
+
+
+def _is_missing(view: RunView) -> bool:
+    """Whether a machine has ended, or is to end, whose job had not."""
+    return view.state in ENDING and view.status is None
+
+
+def _send(sent: list[bool], context: RunContext) -> None:
+    sent.append(boot.send_files(context))
+
+
+def _look(context: RunContext) -> None:
+    """Asks a machine that is not followed how its job fares. Raises `MachineEnded` if it is gone."""
+    try:
+        status = context.connection().status()
+    except (HostUnreachable, MachineUnusable):
+        context.disconnect()
+        try:
+            context.check_alive(context.describe())
+        except ProviderError:
+            return
+        return
+    context.answered()
+    if status.phase is JobPhase.FINISHED:
+        context.journal.add(EventKind.FINISHED, **to_json(status))
+
+
+def _number(driver: Driver) -> int:
+    node = driver.view.spec.node
+    return node.node if node is not None else 0
+
+
+def _name(view: RunView) -> str:
+    number = view.spec.node.node if view.spec.node is not None else 0
+    return f"Machine {number}" + (f" ({view.instance.instance_id})" if view.instance is not None else "")
+
+
+def _what_happened(view: RunView) -> str:
+    if view.instance is None:
+        why = view.refusals[-1][2].rstrip(".") if view.refusals else ""
+        return "could not be had" + (f": {why}" if why else "")
+    words = {
+        EndReason.BOOT_FAILED: "did not come up",
+        EndReason.PREEMPTED: "was taken back by the provider",
+        EndReason.INSTANCE_LOST: "is gone",
+        EndReason.SYNC_FAILED: "could not be sent the files",
+    }
+    return words.get(view.reason or EndReason.INSTANCE_LOST, f"is ended ({(view.reason or 'lost').replace('_', ' ')})")
+
+
+def _has_failed(view: RunView) -> bool:
+    return view.status is not None and not view.status.ended_well
+
+
+def _finished(view: RunView) -> float:
+    at = view.status.finished_epoch if view.status is not None else None
+    return at if at is not None else float("inf")

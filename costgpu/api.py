@@ -188,6 +188,9 @@ def run(
     profile: Script | None = None,
     estimate: bool = True,
     bucket: str | None = None,
+    nodes: int = 1,
+    launcher: str | None = None,
+    outputs_from: str = "0",
     wait: bool = True,
 ) -> RunView:
     """Runs a script on a rented machine, or on this one; see `costgpu run`.
@@ -215,6 +218,9 @@ def run(
         profile: Saved profile to use instead of measuring.
         estimate: Whether to measure the script here first.
         bucket: Bucket for outputs and logs.
+        nodes: Number of machines that work on the job together.
+        launcher: What starts the processes on several machines; None for torchrun, or what the command says.
+        outputs_from: Machines whose outputs are downloaded: ``"0"``, or ``"all"`` into folders ``rank-N``.
         wait: Whether to wait for the end of the run, or only until the job has started.
 
     Returns:
@@ -238,12 +244,12 @@ def run(
         run_id = new_run_id()
         try:
             driver = start_run(context, planned, NullObserver(), run_id=run_id, detach=not wait)
-        except Detached:
-            return load_run(context.ledger, run_id)
-        error = driver.context.journal.broken or driver.error or error_for(driver.view)
+        except Detached as left:
+            return load_run(context.ledger, left.run_id)
+        error = driver.broken or driver.error or error_for(driver.decisive)
         if error is not None:
             raise error
-        return driver.view
+        return driver.decisive
 
 
 def runs(*, closed: bool = True) -> list[RunView]:

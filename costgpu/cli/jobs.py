@@ -145,9 +145,9 @@ def cancel(
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
-    from costgpu.render.text.run import receipt_text
+    from costgpu.render.text.run import receipts_text
     from costgpu.runner.find_run import load_run
-    from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
+    from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
     from costgpu.workflows.runs.find_run import find_run
 
     with AppContext(TerminalReporter()) as context:
@@ -155,9 +155,9 @@ def cancel(
         if not yes and sys.stdin.isatty() and not typer.confirm(cancel_question(found, now=now), err=True):
             return
         if isinstance(found, TaggedInstance):
-            ref = found.instance.ref
-            left = cancel_by_tag(context, ref, found.instance.run_id, found.instance.launched_at)
-            say(f"{ref.instance_id} in {ref.region} is terminated; {ref.provider} confirms.")
+            refs, left = cancel_job_by_tag(context, found.instance)
+            for ref in refs:
+                say(f"{ref.instance_id} in {ref.region} is terminated; {ref.provider} confirms.")
             if left:
                 print_note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
             return
@@ -173,10 +173,10 @@ def cancel(
             return
         finally:
             terminal.close()
-        if driver is not None and driver.view.receipt is not None:
-            say(receipt_text(driver.view.receipt, driver.view), err=True)
-        if driver is not None and driver.context.journal.broken is not None:
-            raise driver.context.journal.broken
+        if driver is not None:
+            say(receipts_text(driver.views), err=True)
+        if driver is not None and driver.broken is not None:
+            raise driver.broken
 
 
 def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:

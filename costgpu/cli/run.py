@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from costgpu.models.run import Plan, RunView
+    from costgpu.runner.drive.group import GroupDriver
     from costgpu.runner.drive.loop import Driver
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.plan import PlannedRun
@@ -55,6 +56,13 @@ def run(
         str | None, typer.Option(help=f"Lifetime of a machine with --no-auto-shutdown; default: {DEFAULT_LEASE}.")
     ] = None,
     nproc: Annotated[str | None, typer.Option(help="Number of processes under torchrun, or auto.")] = None,
+    nodes: Annotated[int, typer.Option(help="Number of machines that work on the job together.")] = 1,
+    launcher: Annotated[
+        str | None, typer.Option(help="With --nodes: torchrun (default), accelerate, deepspeed or none.")
+    ] = None,
+    outputs_from: Annotated[
+        str, typer.Option(help="With --nodes: machines whose outputs to download: 0, or all into rank-N.")
+    ] = "0",
     python: opt.Python = None,
     workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; default: the script's own.")] = None,
     profile: Annotated[str | None, typer.Option(help="Saved profile to use instead of measuring.")] = None,
@@ -113,8 +121,9 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
     try:
         with signals() as received, told_how_to_return(run_id):
             driver = start_run(context, planned, terminal, run_id=run_id, detach=detach)
-    except Detached:
+    except Detached as left:
         terminal.close()
+        run_id = left.run_id  # another one, if the first place had no room for all machines
         print_detached(load_run(context.ledger, run_id), received, as_json=as_json)
         return
     except CostGpuError as error:
@@ -126,33 +135,35 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
     if as_json:
         from costgpu.runner.state.outcome import error_for
 
-        _print_document(context, planned.plan, driver.view, driver.error or error_for(driver.view))
+        _print_document(context, planned.plan, driver.view, driver.error or error_for(driver.decisive))
     finish(driver, as_json=as_json)
 
 
 def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostGpuError | None) -> None:
     from costgpu.render.text.run import launched_json
+    from costgpu.runner.find_run import runs_of_job
 
-    say(launched_json(plan, view, error, context.clock.now()))
+    say(launched_json(plan, runs_of_job(context.ledger, view), error, context.clock.now()))
 
 
-def finish(driver: Driver, *, as_json: bool = False) -> None:
+def finish(driver: Driver | GroupDriver, *, as_json: bool = False) -> None:
     """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
-    from costgpu.render.text.run import receipt_text
+    from costgpu.render.text.run import receipts_text
     from costgpu.runner.state.outcome import error_for, exit_code
 
-    view = driver.view
-    if view.receipt is not None and not as_json:
-        say(receipt_text(view.receipt, view), err=True)
-    if driver.context.journal.broken is not None:
-        print_error(driver.context.journal.broken, before="The ledger could not be written: ")
+    view = driver.decisive
+    if not as_json:
+        say(receipts_text(driver.views), err=True)
+    if driver.broken is not None:
+        print_error(driver.broken, before="The ledger could not be written: ")
     error = driver.error or error_for(view)
     if error is not None:
         raise error
     code = exit_code(view)
     if code:
         detail = f". {view.status.detail}" if view.status is not None and view.status.detail else ""
-        print_note(f"the job ended with exit code {code}{detail}")
+        where = f" on machine {view.spec.node.node}" if view.spec.node is not None else ""
+        print_note(f"the job ended with exit code {code}{where}{detail}")
     raise typer.Exit(code)
 
 

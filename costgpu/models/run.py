@@ -275,3 +275,8 @@ class Plan:
     steps: float | None = None  # optimizer steps of the whole job; None if that is not known
     notes: tuple[str, ...] = field(default=())  # remarks to read before confirming
     others: tuple[Identity, ...] = ()  # identities at the further providers of the options
+
+    @property
+    def most_usd(self) -> Decimal:
+        """Highest cost of all machines together, wherever they are found."""
+        return self.spec.nodes * max(option.lease.worst_cost_usd for option in self.options)

@@ -13,9 +13,10 @@ from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.runner.drive.collect import bring_unrecorded_home
 from costgpu.runner.drive.context import Detached, RunContext, Services
+from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.drive.provision import create_request, record_instance
-from costgpu.runner.find_run import RunStore, load_run
+from costgpu.runner.find_run import RunStore, load_run, runs_of_job
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.machine.keys import load_keys
 from costgpu.runner.state.journal import EventStore, RunJournal
@@ -31,6 +32,14 @@ def adopt(
     if journal.view.detached:
         journal.add(EventKind.ADOPTED, client=socket.gethostname())
     return Driver(RunContext(journal=journal, services=services, observer=observer, secrets=secrets))
+
+
+def adopt_job(
+    view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
+) -> Driver | GroupDriver:
+    """A driver that goes on with all runs of a run's job. To be used within `lock_runs` of their folders."""
+    drivers = [adopt(one, ledger, services, observer, secrets) for one in runs_of_job(ledger, view)]
+    return drivers[0] if view.spec.node is None else GroupDriver(drivers)
 
 
 def provider_of(view: RunView, ledger: EventStore, services: Services) -> Provider:

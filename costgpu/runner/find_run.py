@@ -48,6 +48,13 @@ def load_run(ledger: EventStore, run_id: str) -> RunView:
     return replay(events)
 
 
+def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
+    """The runs of all machines of a run's job, by number; only itself if it works alone."""
+    if view.spec.node is None:
+        return (view,)
+    return tuple(load_run(ledger, run_id) for run_id in view.spec.node.run_ids if ledger.events(run_id))
+
+
 def resolve_run(
     text: str, ledger: RunStore, providers: Callable[[], Sequence[Provider]], owner: Callable[[], str] = current_owner
 ) -> RunView | TaggedInstance:
@@ -82,7 +89,7 @@ def resolve_run(
 def _in_ledger(text: str, ledger: RunStore) -> RunView | None:
     ids = ledger.resolve(text)
     views = [load_run(ledger, run_id) for run_id in ([text] if text in ids else ids)]
-    named = [view for view in views if view.name == text]
+    named = [view for view in views if view.name == text and (view.spec.node is None or view.spec.node.node == 0)]
     still_open = [view for view in named if view.state is not RunState.CLOSED]
     meant = still_open or named[:1] or views
     if len(meant) > 1:

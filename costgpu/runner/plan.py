@@ -38,6 +38,7 @@ class Limits:
     lease_seconds: float | None = None  # instead of the other limits on time, with ``--no-auto-shutdown``
     longest_seconds: float = 7 * 86400.0  # no lease may be longer
     disk_gib: int | None = None  # root disk; None for the default
+    nodes: int = 1  # machines, which share `max_cost_usd`; each has a lease of the same length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +157,7 @@ def lease_for(
             )
         ends.append((limits.lease_seconds, "--lease"))
     if cap is not None and rate > 0:
-        affordable = float((cap * 3600 / rate).quantize(Decimal("0.1"), rounding=ROUND_DOWN))
+        affordable = float((cap * 3600 / (rate * limits.nodes)).quantize(Decimal("0.1"), rounding=ROUND_DOWN))
         ends.append((affordable - POWER_OFF_SECONDS, f"--max-cost {format_usd(cap)}"))
     if duration is not None and limits.lease_seconds is None:
         around = 2 * ROOM_SECONDS + boot_seconds(offer)
@@ -175,7 +176,9 @@ def lease_for(
     seconds, by = min(ends)
     least = boot_seconds(offer) + (LEAST_JOB_SECONDS if offer.provider != LOCAL else LEAST_LOCAL_SECONDS)
     if seconds < least:
-        needed = (Decimal(str(least + POWER_OFF_SECONDS)) * rate / 3600).quantize(Decimal("0.01"), rounding=ROUND_UP)
+        needed = (Decimal(str(least + POWER_OFF_SECONDS)) * rate * limits.nodes / 3600).quantize(
+            Decimal("0.01"), rounding=ROUND_UP
+        )
         boots = f": {offer.instance_type} takes about {format_duration(boot_seconds(offer))} to boot and be set up"
         raise CapTooSmall(
             f"{by} would be used up before the job starts{boots if offer.provider != LOCAL else ''}.",

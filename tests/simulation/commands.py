@@ -14,6 +14,7 @@ from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import Plan, RunState
 from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import launch
@@ -89,8 +90,8 @@ def cancel(process: Process) -> None:
     except RunBusy:
         cancel_driven(context, view, now=now)
         return
-    if driver is not None and driver.context.journal.broken is not None:
-        raise driver.context.journal.broken
+    if driver is not None and driver.broken is not None:
+        raise driver.broken
 
 
 def fetch(process: Process) -> None:
@@ -139,7 +140,7 @@ COMMANDS: dict[str, Callable[[Process], None]] = {
 }
 
 
-def _finish(process: Process, driver: Driver) -> None:
+def _finish(process: Process, driver: Driver | GroupDriver) -> None:
     error = driver.error or error_for(driver.view)
     if error is not None:
         raise error

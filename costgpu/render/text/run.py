@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from costgpu.models.job import EndReason
+from costgpu.models.job import EndReason, Launcher, OutputsFrom
 from costgpu.models.run import EndedBy, RunState
 from costgpu.render.document import document
 from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted
@@ -39,6 +39,8 @@ END_PHRASES = {
     EndReason.MACHINE_UNUSABLE: "not started, the machine cannot be used",
     EndReason.SYNC_FAILED: "not started, its files could not be sent",
     EndReason.INSTANCE_LOST: "lost with its machine",
+    EndReason.NODES_APART: "not started, its machines cannot work together",
+    EndReason.NODE_LOST: "ended, another machine of it was missing",
 }
 ENDED_BY_PHRASES = {
     EndedBy.CLIENT: "this client",
@@ -52,7 +54,7 @@ ENDED_BY_PHRASES = {
 
 def plan_text(plan: Plan, now: datetime) -> str:
     """A row for each fact, then what ends the machine, then notes."""
-    spec, lease = plan.spec, plan.options[0].lease
+    spec = plan.spec
     left_out = ", ".join(f"{why} ({number})" for why, number in plan.left_out.items())
     files = f"{counted(plan.files, 'file')}, {format_size(plan.bytes)}"
     rows = [("verdict", plan.verdict)] if plan.verdict else []
@@ -66,14 +68,19 @@ def plan_text(plan: Plan, now: datetime) -> str:
         rows.append(("variables", f"{', '.join(spec.env_names)} (values are neither shown nor stored)"))
     rows += _machine_rows(plan, now)
     outputs = ", ".join(spec.outputs) or "all new and changed files"
+    if spec.nodes > 1:
+        rows.append(("ranks", _ranks(plan)))
+        every = spec.outputs_from is OutputsFrom.ALL
+        outputs += ", of every machine in a folder rank-N" if every else ", of machine 0"
     rows.append(("outputs", outputs + (f"; also to {spec.bucket}" if spec.bucket else "")))
     if not spec.auto_shutdown:
-        cap = format_usd(lease.worst_cost_usd)
+        cap = format_usd(spec.nodes * plan.options[0].lease.worst_cost_usd)
         rows.append(("shutdown", f"NOT when the job is over, but at the end of the lease: {cap} in all"))
     for who in (plan.identity, *plan.others):
         source = f" ({who.source})" if who.source else ""
         rows.append(("identity", f"{who.principal} in {who.provider} {who.account}{source}"))
-    blocks = ["\n".join(labelled(*row) for row in rows), f"What ends the machine:\n{safeguards_text(plan.layers)}"]
+    machines = "the machine" if spec.nodes == 1 else "each machine"
+    blocks = ["\n".join(labelled(*row) for row in rows), f"What ends {machines}:\n{safeguards_text(plan.layers)}"]
     if plan.notes:
         blocks.append("\n".join(wrap(note, "- ") for note in plan.notes))
     return "\n\n".join(blocks)
@@ -99,7 +106,8 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     offer, lease = plan.options[0].offer, plan.options[0].lease
     free = offer.price_usd_per_hour == 0
     if offer.provider == "local":
-        rows = [("machine", f"this machine ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB)")]
+        places = f", in {plan.spec.nodes} places of it" if plan.spec.nodes > 1 else ""
+        rows = [("machine", f"this machine ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB){places}")]
         rows += [] if free else [("price", f"{format_usd(offer.price_usd_per_hour)} an hour, as given")]
     else:
         rows = _cloud_rows(plan, offer, now)
@@ -110,7 +118,7 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
         money = f", {format_usd(cost.value)} [{format_usd(cost.low)[1:]}-{format_usd(cost.high)[1:]}]"
         span = f"{format_duration(wall.value)} [{format_duration(wall.low)}-{format_duration(wall.high)}]"
         rows.append(("estimate", f"{span}{'' if free else money}, 80 % interval"))
-    cap = "" if free else f"{format_usd(lease.worst_cost_usd)}; "
+    cap = "" if free else f"{format_usd(plan.spec.nodes * lease.worst_cost_usd)}; "
     end = now + timedelta(seconds=lease.lifetime_seconds)
     length = format_duration(lease.lifetime_seconds)
     rows.append(("at most", f"{cap}ended after {length}, by {end:%Y-%m-%d %H:%M} UTC ({lease.limited_by})"))
@@ -124,15 +132,26 @@ def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]
     days = (now.date() - plan.price_as_of).days
     age = "of today" if days < 1 else f"{counted(days, 'day')} old"
     price, most = format_usd(offer.price_usd_per_hour), format_usd(plan.options[0].lease.usd_per_hour)
+    times, each = (f"{plan.spec.nodes}x ", " each") if plan.spec.nodes > 1 else ("", "")
     rows = [
-        ("machine", f"{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {purchase}"),
-        ("price", f"{price} an hour, {age}; with disk and address at most {most} an hour"),
+        ("machine", f"{times}{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {purchase}"),
+        ("price", f"{price} an hour{each}, {age}; with disk and address at most {most} an hour{each}"),
     ]
     if len(plan.options) > 1:
-        most = format_usd(max(option.lease.worst_cost_usd for option in plan.options))
+        most = format_usd(plan.most_usd)
         others = counted(len(plan.options) - 1, "other place")
         rows.append(("else", f"{others} if there is no capacity; at most {most}"))
     return rows
+
+
+def _ranks(plan: Plan) -> str:
+    """How many processes there will be, and what starts them."""
+    spec, accelerator = plan.spec, plan.options[0].offer.accelerator
+    if spec.launcher is Launcher.NONE:
+        return f"{spec.nodes}, one on each machine"
+    each = spec.processes if spec.processes > 0 else max(1, int(accelerator.count) if accelerator else 1)
+    elastic = f"; goes on with {spec.min_nodes} machines or more" if spec.min_nodes else "; all machines, or none"
+    return f"{spec.nodes * each}, {each} on each machine, started by {spec.launcher.value}{elastic}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +177,8 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
 
     return (
         RunField("run_id", lambda view: view.run_id, Column("RUN", lambda view: view.run_id)),
-        RunField("name", lambda view: view.name, Column("JOB", lambda view: view.name, width=14)),
+        RunField("name", lambda view: view.name, Column("JOB", _job, width=14)),
+        RunField("node", lambda view: view.spec.node),
         RunField("state", lambda view: view.state, Column("STATE", _state, width=13)),
         RunField("reason", lambda view: view.reason),
         RunField("owner", lambda view: view.owner),
@@ -213,6 +233,11 @@ def lease_left(until: datetime | None, now: datetime) -> str:
     return f"{format_duration(seconds)} left" if seconds > 0 else f"{format_duration(-seconds)} over"
 
 
+def _job(view: RunView) -> str:
+    node = view.spec.node
+    return view.name if node is None else f"{node.node + 1}/{len(node.run_ids)} {view.name}"
+
+
 def _state(view: RunView) -> str:
     reason = view.reason if view.state is RunState.CLOSED else None
     return reason.value.replace("_", " ") if reason else view.state.value
@@ -225,6 +250,18 @@ def _offer(view: RunView) -> Offer | None:
 def _machine(view: RunView) -> str:
     offer = _offer(view)
     return "-" if offer is None else THIS_MACHINE if offer.provider == "local" else offer.instance_type
+
+
+def receipts_text(views: Sequence[RunView]) -> str:
+    """The receipts of all machines of a job, and what they have cost together."""
+    texts = [receipt_text(view.receipt, view) for view in views if view.receipt is not None]
+    if len(views) > 1:
+        made = [view.receipt for view in views if view.receipt is not None and view.receipt.instance is not None]
+        seconds = sum(receipt.metered_seconds for receipt in made)
+        cost = sum((receipt.metered_cost_usd for receipt in made), Decimal(0))
+        total = f"{counted(len(made), 'machine')}, {format_duration(seconds)} of them, {format_usd(cost)}"
+        texts.append(labelled("together", total if made else "nothing was created, nothing is billed"))
+    return "\n".join(texts)
 
 
 def receipt_text(receipt: Receipt, view: RunView) -> str:
@@ -259,15 +296,21 @@ def run_json(view: RunView) -> str:
     return document("costgpu.run", run=run_value(view), receipt=view.receipt, error=None)
 
 
-def launched_json(plan: Plan, view: RunView, error: CostGpuError | None, now: datetime) -> str:
-    """A run that was carried out, as a versioned document."""
+def launched_json(plan: Plan, views: Sequence[RunView], error: CostGpuError | None, now: datetime) -> str:
+    """A job that was carried out, as a versioned document: the run of its first machine, and those of the others."""
+    view = views[0]
     failure = error and {
         "type": type(error).__name__,
         "message": error.message,
         "hint": error.hint,
         "exit_code": error.exit_code,
     }
-    return document("costgpu.run", at=now, plan=plan, run=run_value(view), receipt=view.receipt, error=failure)
+    others = (
+        {"other_nodes": [{"run": run_value(one), "receipt": one.receipt} for one in views[1:]]} if views[1:] else {}
+    )
+    return document(
+        "costgpu.run", at=now, plan=plan, run=run_value(view), receipt=view.receipt, **others, error=failure
+    )
 
 
 def detached_text(view: RunView) -> str:

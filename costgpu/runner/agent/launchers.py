@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 HOSTFILE = "hostfile"
+# Options of accelerate that say what kind of ranks it starts; without one it starts a single process (1.15).
+ACCELERATE_KINDS = ("--config-file", "--cpu", "--use-fsdp", "--use-deepspeed", "--use-megatron-lm", "--tpu")
 JOIN_SECONDS = 300  # torchrun's rendezvous: the machines have met before, so that all come within seconds
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
@@ -54,10 +56,12 @@ def _several_machines(rendezvous: Mapping[str, Any], each: int, home: str) -> li
     launcher, options = rendezvous["launcher"], list(rendezvous["launcher_options"])
     nodes, rank, address, port = (rendezvous[key] for key in ("nodes", "node", "address", "port"))
     if launcher == "accelerate":
+        said = any(word.partition("=")[0].replace("_", "-") in ACCELERATE_KINDS for word in options)
         return [
             *("-m", "accelerate.commands.launch", "--num_machines", str(nodes), "--machine_rank", str(rank)),
             *("--num_processes", str(nodes * each), "--main_process_ip", address, "--main_process_port", str(port)),
             *("--tee", "3", "--log_dir", os.path.join(home, "rank-logs")),
+            *([] if said else ["--multi_gpu"]),
             *options,
         ]
     if launcher == "deepspeed":

@@ -36,7 +36,15 @@ CAN_DETACH = (RunState.RUNNING, RunState.COLLECTING)
 
 
 class Detached(Exception):
-    """The client has left the run on purpose."""
+    """The client has left the run on purpose.
+
+    Attributes:
+        run_id: The run; of several machines, that of the first.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__()
+        self.run_id = run_id
 
 
 class MachineEnded(Exception):
@@ -286,7 +294,7 @@ class RunContext:
     def _leave(self) -> None:
         if self.view.state in CAN_DETACH:
             self.journal.add(EventKind.DETACHED, because="on purpose")
-            raise Detached
+            raise Detached(self.view.run_id)
 
 
 def insist(act: Callable[[], object]) -> None:

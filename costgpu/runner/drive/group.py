@@ -13,7 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from costgpu.errors import CostGpuError, HostUnreachable, MachineUnusable, NodesApart, ProviderError, RunCancelled
+from costgpu.errors import (
+    CostGpuError,
+    HostUnreachable,
+    LedgerError,
+    MachineUnusable,
+    NodesApart,
+    ProviderError,
+    RunCancelled,
+)
 from costgpu.ledger.codec import to_json
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.job import EndReason, JobPhase, Rendezvous
@@ -72,6 +80,17 @@ class GroupDriver:
         found = [driver.error for driver in self.drivers if driver.error is not None]
         causes = [error for error in found if not isinstance(error, NodesApart | RunCancelled)]
         return next(iter(causes or found), None)
+
+    @property
+    def broken(self) -> LedgerError | None:
+        """Why the ledger could not be written; None if it could."""
+        return next((driver.broken for driver in self.drivers if driver.broken is not None), None)
+
+    @property
+    def decisive(self) -> RunView:
+        """The run that tells how the job has ended: the one that failed first; else that of machine 0."""
+        missing = [view for view in self.views if _is_missing(view)]
+        return self.first_failed or next(iter(missing), self.view)
 
     @property
     def first_failed(self) -> RunView | None:
@@ -312,7 +331,7 @@ class GroupDriver:
         for driver in self.drivers:
             with contextlib.suppress(Detached):
                 driver.context.leave()
-        raise Detached
+        raise Detached(self.view.run_id)
 
     def _tell(self, text: str) -> None:
         if text not in self._told:

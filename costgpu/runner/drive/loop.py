@@ -15,6 +15,7 @@ from costgpu.errors import (
     CostGpuError,
     HostUnreachable,
     LedgerConflict,
+    LedgerError,
     ProviderError,
     RunCancelled,
     TerminationUnconfirmed,
@@ -80,6 +81,21 @@ class Driver:
     def view(self) -> RunView:
         """The run now."""
         return self.context.view
+
+    @property
+    def views(self) -> tuple[RunView, ...]:
+        """All runs of the job: this one."""
+        return (self.view,)
+
+    @property
+    def decisive(self) -> RunView:
+        """The run that tells how the job has ended: this one."""
+        return self.view
+
+    @property
+    def broken(self) -> LedgerError | None:
+        """Why the ledger could not be written; None if it could."""
+        return self.context.journal.broken
 
     @property
     def error(self) -> CostGpuError | None:

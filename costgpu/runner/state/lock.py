@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from costgpu.errors import RunBusy, RunError
@@ -47,6 +47,15 @@ def lock_run(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextlib.contextmanager
+def lock_runs(folders: Iterable[Path]) -> Iterator[None]:
+    """Holds all runs of a job. Errors: those of `lock_run`."""
+    with contextlib.ExitStack() as locks:
+        for folder in folders:
+            locks.enter_context(lock_run(folder))
+        yield
 
 
 def is_driven(folder: Path) -> bool:

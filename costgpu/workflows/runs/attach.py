@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from costgpu.errors import HostUnreachable, RunError
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.adopt import adopt, catch_up, job_status, log_tail
+from costgpu.runner.adopt import adopt_job, catch_up, job_status, log_tail
+from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.find_run import load_run
-from costgpu.runner.state.lock import lock_run
+from costgpu.runner.find_run import load_run, runs_of_job
+from costgpu.runner.state.lock import lock_runs
 from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 
-def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver:
-    """Takes an open run to its end.
+def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver | GroupDriver:
+    """Takes an open run to its end, together with those of the other machines of its job.
 
     Raises:
         RunBusy: Another process drives it; see `watch_run`.
         Detached: The observer has left it.
     """
-    with lock_run(context.tools.folder / view.run_id):
+    with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
         view = load_run(context.ledger, view.run_id)
-        driver = adopt(view, context.ledger, context.tools, observer, environment_again(view.spec))
-        if status := job_status(view, context.tools):
+        driver = adopt_job(view, context.ledger, context.tools, observer, environment_again(view.spec))
+        if status := job_status(driver.view, context.tools):
             driver.context.log_position = log_tail(status)
         observer.changed(driver.view)
-        if driver.view.state is RunState.TERMINATING:
-            catch_up(driver.context)
+        for one in driver.drivers if isinstance(driver, GroupDriver) else [driver]:
+            if one.view.state is RunState.TERMINATING:
+                catch_up(one.context)
         driver.drive()
     return driver
 

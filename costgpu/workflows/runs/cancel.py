@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 
-from costgpu.models.instance import InstanceRef
+from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
-from costgpu.runner.adopt import adopt, catch_up, job_status, log_tail
+from costgpu.runner.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.runner.drive.context import Detached, insist
+from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.end_instance import clean_up, end_instance
+from costgpu.runner.end_instance import clean_up, end_instance, request_termination
+from costgpu.runner.find_run import runs_of_job
 from costgpu.runner.state.journal import RunJournal
-from costgpu.runner.state.lock import lock_run
+from costgpu.runner.state.lock import lock_runs
 from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 
-def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: bool = False) -> Driver | None:
-    """Takes a run to its end: the job is asked to end, its outputs are downloaded, the machine is terminated.
+def cancel_run(
+    context: AppContext, view: RunView, observer: Observer, *, now: bool = False
+) -> Driver | GroupDriver | None:
+    """Takes a run to its end: the job is asked to end, its outputs are downloaded, its machines are terminated.
 
     Args:
         observer: Shows what the job writes from now on.
@@ -32,12 +37,13 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
         RunBusy: Another process drives it; see `cancel_driven`.
     """
     try:
-        with lock_run(context.tools.folder / view.run_id):
-            driver = adopt(view, context.ledger, context.tools, observer, None)
-            if not now:
-                insist(lambda: catch_up(driver.context))
-            driver.context.cancelling = now
-            if status := job_status(view, context.tools):
+        with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
+            driver = adopt_job(view, context.ledger, context.tools, observer, None)
+            for one in driver.drivers if isinstance(driver, GroupDriver) else [driver]:
+                if not now:
+                    insist(partial(catch_up, one.context))
+                one.context.cancelling = now
+            if status := job_status(driver.view, context.tools):
                 driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
             driver.cancel()
             return driver
@@ -47,15 +53,22 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
 
 def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
     """Ends a run that another process drives: its job is asked to end, or the ledger tells the driver."""
+    for one in runs_of_job(context.ledger, view):
+        _cancel_driven(context, one, now=now)
+    context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
+
+
+def _cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
     if view.state is RunState.RUNNING and view.instance is not None and not now:
         _, instance = run_and_machine(context, view.run_id)
         if instance is not None:
             with connection(context, instance) as host:
                 host.cancel()
-    elif view.state is not RunState.TERMINATING and (now or view.state not in (RunState.INTENT, RunState.COLLECTING)):
+    elif view.state not in (RunState.TERMINATING, RunState.CLOSED) and (
+        now or view.state not in (RunState.INTENT, RunState.COLLECTING)
+    ):
         journal = RunJournal(context.ledger, context.tools.clock, view.run_id)
         journal.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
-    context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
 
 
 def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:
@@ -63,3 +76,21 @@ def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_a
     provider = context.provider(ref.provider)
     end_instance(provider, ref, context.clock, known_since=launched_at)
     return clean_up(provider, run_id, ref.region, context.clock)
+
+
+def cancel_job_by_tag(context: AppContext, instance: Instance) -> tuple[list[InstanceRef], tuple[str, ...]]:
+    """Terminates a machine that the ledger does not know, and those that work with it.
+
+    Returns:
+        What is terminated, and the names of what could not be removed with it.
+    """
+    provider, machines = context.provider(instance.ref.provider), [instance]
+    if instance.group_id:
+        owned = provider.list_owned([instance.ref.region]).instances
+        machines = [one for one in owned if one.group_id == instance.group_id and one.state.alive]
+        # what they share belongs to the first machine, and can be removed when all others are gone
+        machines.sort(key=lambda one: one.run_id == instance.group_id)
+    for one in machines:
+        request_termination(provider, one.ref, context.clock)
+    left = [name for one in machines for name in cancel_by_tag(context, one.ref, one.run_id, one.launched_at)]
+    return [one.ref for one in machines], tuple(left)

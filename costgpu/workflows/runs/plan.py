@@ -21,7 +21,7 @@ from costgpu.estimator.scope import scope_of
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.profile_file import load_profile
-from costgpu.models.instance import CreateRequest, Identity
+from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import JobSpec
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
@@ -170,6 +170,15 @@ def make_plan(
     provider = context.tools.provider(first.offer.provider)
     who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
     selection = select(Path(spec.workdir), limit_bytes=int(context.settings.sync_limit_mib * 2**20))
+    group = None
+    if spec.nodes > 1:
+        group = NodeGroup(
+            group_id="plan",
+            nodes=spec.nodes,
+            node=0,
+            placement=first.placement,
+            efa_interfaces=first.efa_interfaces,
+        )
     request = CreateRequest(
         run_id="plan",
         token="plan",  # noqa: S106 - a name, no secret
@@ -182,6 +191,7 @@ def make_plan(
         boot_script="#!/bin/sh\n",
         allow_from=context.tools.allow_from(first.offer.provider),
         tags=spec.tags,
+        group=group,
     )
     layers = (*provider.layers(request), *common_safeguards(request.lease_until))
     if spec.bucket and context.tools.bucket is not None:
@@ -217,7 +227,7 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
     """
-    cap = max(option.lease.worst_cost_usd for option in plan.options)
+    cap = plan.most_usd
     if cap <= 0:
         return plan, None
     from costgpu.ledger.records.budget_store import all_budgets

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+from typing import TypeVar
 
 from costgpu.errors import UsageError
 from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
-from costgpu.models.job import JobSpec
+from costgpu.models.defaults import MEETING_PORT
+from costgpu.models.job import JobSpec, Launcher, OutputsFrom
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
 from costgpu.workflows.estimate.request import ScriptOptions
@@ -18,6 +21,10 @@ from costgpu.workflows.tags import parse_tags
 DEFAULT_LEASE = "8h"
 DEFAULT_GRACE = "30s"
 MOST_PROCESSES = 999
+MOST_NODES = 64
+FIRST_PORT, LAST_PORT, _PORT_DIGITS = 1024, 65535, 5
+
+E = TypeVar("E", bound=StrEnum)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +47,9 @@ class RunRequest(ScriptOptions):
     auto_shutdown: bool = True
     lease: str | None = None
     nproc: str | None = None  # number of processes under torchrun, or ``auto``
+    nodes: int = 1  # machines
+    launcher: str | None = None  # what starts the ranks on several machines; None for what the command says
+    outputs_from: str = OutputsFrom.RANK_0.value
     profile: str | None = None
     estimate: bool = True
     disk_gib: int | None = None
@@ -48,6 +58,11 @@ class RunRequest(ScriptOptions):
     sync_limit_mib: float | None = None
     grace: str = DEFAULT_GRACE
     assume_price: str | None = None
+
+    @property
+    def all_outputs(self) -> bool:
+        """Whether outputs of all machines are wanted."""
+        return self.outputs_from == OutputsFrom.ALL.value
 
     @property
     def renting(self) -> bool:
@@ -63,6 +78,17 @@ def check(request: RunRequest) -> None:
     """
     if request.module is None and not request.command:
         raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
+    if not 1 <= request.nodes <= MOST_NODES:
+        raise UsageError(f"--nodes {request.nodes} is not a number from 1 to {MOST_NODES}.")
+    if request.nodes == 1:
+        given = [
+            name for name, on in (("--launcher", request.launcher), ("--outputs-from all", request.all_outputs)) if on
+        ]
+        if given:
+            raise UsageError(
+                f"{' and '.join(given)} is for several machines.",
+                hint="Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
+            )
     if request.lease is not None and request.auto_shutdown:
         raise UsageError(
             "--lease is for --no-auto-shutdown: otherwise the machine ends with its job.",
@@ -95,11 +121,12 @@ def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
         lease_seconds=None if lease is None else parse_duration(lease, "--lease"),
         longest_seconds=longest_hours * 3600,
         disk_gib=request.disk_gib,
+        nodes=request.nodes,
     )
 
 
 def job_spec(
-    request: RunRequest, script: Request, limits: Limits, environment: Iterable[str], *, bucket: str | None
+    request: RunRequest, script: Request, limits: Limits, environment: Mapping[str, str], *, bucket: str | None
 ) -> JobSpec:
     """The job as asked for.
 
@@ -111,14 +138,16 @@ def job_spec(
     for pattern in request.outputs:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise UsageError(f"--outputs {pattern} leaves the working folder.", hint="Patterns are relative to it.")
+    launcher = _launcher(request.launcher, script.launch)
+    several = request.nodes > 1
     return JobSpec(
         name=job_name(request.name or (script.script.stem if script.script else str(script.module))),
-        argv=_argv(script),
+        argv=_argv(script, several=several),
         workdir=str(script.workdir.resolve()),
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
         outputs=request.outputs,
-        processes=_processes(request.nproc, script.launch),
+        processes=_processes(request.nproc, script.launch, several=several),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         idle_seconds=None
@@ -128,13 +157,50 @@ def job_spec(
         auto_shutdown=request.auto_shutdown,
         bucket=bucket or "",
         tags=parse_tags(request.tags),
+        nodes=request.nodes,
+        launcher=launcher,
+        launcher_options=script.launch.kept if several and script.launch is not None else (),
+        outputs_from=_outputs_from(request.outputs_from),
+        port=_port(environment.get("MASTER_PORT")),
     )
 
 
-def _argv(script: Request) -> tuple[str, ...]:
+def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
+    """What starts the ranks on several machines: what the command says, else what was asked for, else torchrun."""
+    named = Launcher.TORCHRUN if asked is None else _one_of(Launcher, asked, "--launcher")
+    if launch is None or launch.launcher == "python":
+        return named
+    first = launch.launcher.partition(" ")[0]
+    found = Launcher(first) if first in list(Launcher) else Launcher.TORCHRUN
+    if asked is not None and found is not named:
+        raise UsageError(f"--launcher {asked}, and the command is {launch.launcher}.", hint="Leave one of them out.")
+    return found
+
+
+def _outputs_from(text: str) -> OutputsFrom:
+    return _one_of(OutputsFrom, text, "--outputs-from")
+
+
+def _one_of(kind: type[E], text: str, option: str) -> E:
+    try:
+        return kind(text)
+    except ValueError:
+        raise UsageError(f"{option} {text!r} is none of {', '.join(kind)}.") from None
+
+
+def _port(text: str | None) -> int:
+    """Where machines meet: what the job's environment says, as launchers read it."""
+    if text is None:
+        return MEETING_PORT
+    if not (text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS and FIRST_PORT <= int(text) <= LAST_PORT):
+        raise UsageError(f"MASTER_PORT={text!r} is not a port from {FIRST_PORT} to {LAST_PORT}.")
+    return int(text)
+
+
+def _argv(script: Request, *, several: bool) -> tuple[str, ...]:
     launch = script.launch
     arguments = launch.arguments if launch is not None else script.arguments  # the rank is the launcher's to tell
-    if launch is not None and launch.runner:
+    if launch is not None and launch.runner and not several:
         return ("-m", launch.runner, *launch.kept, _program(script), *arguments)
     if script.script is None:
         return ("-m", _program(script), *arguments)
@@ -154,8 +220,10 @@ def _program(script: Request) -> str:
         ) from None
 
 
-def _processes(nproc: str | None, launch: Launch | None) -> int:
+def _processes(nproc: str | None, launch: Launch | None, *, several: bool) -> int:
     """Number of processes; 0 without torchrun, -1 for as many as there are GPUs."""
+    if nproc is None and several:
+        return -1
     if nproc is None:
         return -1 if launch is not None and launch.ranked and not launch.runner else 0
     if launch is not None and launch.launcher != "python":

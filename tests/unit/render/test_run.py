@@ -254,12 +254,12 @@ def parsed(text: str, schema: str) -> dict[str, Any]:
 
 
 def test_documents_say_what_programs_need() -> None:
-    run = parsed(launched_json(plan(), closed(), InstanceLost("gone", hint="again"), NOW), "costgpu.run")
+    run = parsed(launched_json(plan(), [closed()], InstanceLost("gone", hint="again"), NOW), "costgpu.run")
     assert (run["run"]["run_id"], run["run"]["state"]) == (RUN, "closed")
     assert run["receipt"]["confirmed_state"] == "terminated"
     assert run["receipt"]["metered_cost_usd"] == "0.075"
     assert run["error"] == {"type": "InstanceLost", "message": "gone", "hint": "again", "exit_code": 60}
-    assert parsed(launched_json(plan(), closed(), None, NOW), "costgpu.run")["error"] is None
+    assert parsed(launched_json(plan(), [closed()], None, NOW), "costgpu.run")["error"] is None
     detached = parsed(run_json(view()), "costgpu.run")
     assert (detached["run"]["state"], detached["receipt"]) == ("running", None)
     assert parsed(run_json(closed()), "costgpu.run")["receipt"]["run_id"] == RUN

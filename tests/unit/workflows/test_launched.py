@@ -32,7 +32,7 @@ def measured(line: str) -> Request:
 def started(line: str, nproc: str | None = None) -> JobSpec:
     request = RunRequest(command=tuple(shlex.split(line)), nproc=nproc)
     script = script_request(request, LogReporter())
-    return job_spec(request, script, limits_of(request, longest_hours=1.0), (), bucket=None)
+    return job_spec(request, script, limits_of(request, longest_hours=1.0), {}, bucket=None)
 
 
 def test_it_runs_where_it_is_typed(folder: Path) -> None:

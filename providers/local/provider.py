@@ -373,6 +373,7 @@ class LocalProvider:
             launched_at=datetime.fromtimestamp(facts.launched_epoch, UTC),
             ended_at=datetime.fromtimestamp(over.at, UTC) if over is not None else None,
             endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,
+            private_address="127.0.0.1",
             **facts_in(facts.tags),
         )
 

@@ -8,16 +8,16 @@ import ipaddress
 import threading
 import tomllib
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
 from costgpu.errors import InvalidRequest
-from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, OrphanedResource
+from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, NodeGroup, OrphanedResource
 from costgpu.models.offer import Offer
-from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.base import TAG_GROUP, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 
 LOGIN = "root"  # the boot script lets the run's key in as root
 MOST_USD_PER_HOUR = 100_000  # of a machine; more is read wrongly
@@ -26,13 +26,29 @@ NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
 
 
 def our_tags(request: CreateRequest) -> dict[str, str]:
-    """The four tags of a run's resources, exactly."""
+    """The tags of a run's resources, exactly: four, and that of its group if it has one."""
     return {
         TAG_RUN: request.run_id,
         TAG_NAME: request.name,
         TAG_OWNER: request.owner,
         TAG_LEASE: str(int(request.lease_until.timestamp())),
+        **({TAG_GROUP: request.group.group_id} if request.group is not None else {}),
     }
+
+
+def of_group(request: CreateRequest, group: NodeGroup) -> CreateRequest:
+    """The request as node 0's: what its machines share carries the tags of that run."""
+    return replace(request, run_id=group.group_id)
+
+
+def group_name(group_id: str) -> str:
+    """Name of everything that the machines of a group share."""
+    return f"costgpu-g-{group_id}"
+
+
+def machines_to_come(request: CreateRequest) -> int:
+    """How many machines a quota must hold from this one on: nodes are created in their order."""
+    return request.group.nodes - request.group.node if request.group is not None else 1
 
 
 def number_in(text: str) -> float | None:
@@ -75,6 +91,7 @@ def facts_in(tags: Mapping[str, str]) -> dict[str, Any]:
         "name": tags.get(TAG_NAME, ""),
         "owner": tags.get(TAG_OWNER, ""),
         "lease_until": lease_in(tags),
+        "group_id": tags.get(TAG_GROUP, ""),
         "tags": dict(tags),
     }
 
@@ -177,6 +194,7 @@ class Image:
     root_gib: int  # least size of the boot disk
     architecture: str  # ``x86_64`` or ``arm64``
     root_device: str = ""  # name of the boot disk, such as ``/dev/sda1``; empty where it has none
+    network_driver: str = ""  # the faster virtual network card that it has a driver for; empty if none is known
 
     def check_disk(self, disk_gib: int) -> None:
         """Raises `InvalidRequest` if a disk of that size is too small."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -105,7 +105,7 @@ def find_orphans(
             found.unreachable[f"{provider.name}/{region}"] = why
         there = owned.told_at or now
         _instances(found, owned, there, run, only, prices)
-        wanted = {item.run_id for item in found.kept if item.ref.provider == provider.name}
+        wanted = _runs_of(item for item in found.kept if item.ref.provider == provider.name)
         doubtful: list[OrphanedResource] = []
         for leftover in owned.leftovers:
             view = _known(run, leftover.run_id)
@@ -190,7 +190,7 @@ def _without_machine(
             return []
     if not owned.all_instances_known:
         return []
-    alive = {item.run_id for item in owned.instances if item.state.alive and item.ref not in unwanted}
+    alive = _runs_of(item for item in owned.instances if item.state.alive and item.ref not in unwanted)
     return [leftover for leftover in doubtful if leftover.run_id not in alive]
 
 
@@ -217,7 +217,7 @@ def end_orphans(found: ReapFindings, provider: Callable[[str], Provider], clock:
 
 def _clean_up(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
     """What the ended machines leave behind now; nothing of a run that still has another one."""
-    alive = {instance.run_id for instance in found.kept} | {orphan.instance.run_id for orphan in found.not_ended}
+    alive = _runs_of([*found.kept, *(orphan.instance for orphan in found.not_ended)])
     ended = {
         (ref.provider, ref.region, orphan.instance.run_id)
         for orphan in found.orphans
@@ -231,7 +231,7 @@ def _clean_up(found: ReapFindings, provider: Callable[[str], Provider], clock: C
 
 def _remove(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
     """One by one; what is still in use gets a minute. What belongs to a machine that could not be ended stays."""
-    alive = {orphan.instance.run_id for orphan in found.not_ended}
+    alive = _runs_of(orphan.instance for orphan in found.not_ended)
     started, wait = clock.monotonic(), 0.5
     left = [leftover for leftover in found.leftovers if leftover.run_id not in alive]
     while True:
@@ -252,6 +252,12 @@ def _remove(found: ReapFindings, provider: Callable[[str], Provider], clock: Clo
         wait = min(wait * 2, 10.0)
     for leftover in left:
         found.failed[leftover.resource_id] = ProviderError(f"{leftover.kind} {leftover.resource_id} is still in use.")
+
+
+def _runs_of(machines: Iterable[Instance]) -> set[str]:
+    """Runs whose things these machines may need: their own, and that of node 0, whose tag is on what a group shares."""
+    known = list(machines)
+    return {machine.run_id for machine in known} | {machine.group_id for machine in known if machine.group_id}
 
 
 def _known(run: Known, run_id: str) -> RunView | None:

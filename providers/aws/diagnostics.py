@@ -23,7 +23,17 @@ from costgpu.providers.common import example_request
 
 ENOUGH = "costgpu doctor --policy aws prints a policy that is enough."
 _ASSUMED = re.compile(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/")
-_NOT_NEEDED = frozenset({"ec2:DescribeSpotPriceHistory", "ec2:GetConsoleOutput"})
+_NOT_NEEDED = frozenset(
+    {
+        "ec2:DescribeSpotPriceHistory",
+        "ec2:GetConsoleOutput",
+        # for runs on several machines
+        "ec2:AuthorizeSecurityGroupEgress",
+        "ec2:CreatePlacementGroup",
+        "ec2:DeletePlacementGroup",
+        "ec2:DescribePlacementGroups",
+    }
+)
 _EXAMPLES = {"image": "ami-0123456789abcdef0", "*": "costgpu-example"}
 
 
@@ -207,12 +217,10 @@ class AwsDiagnostics:
         )
 
     def _quota(self, offer: Offer) -> Check:
-        quota = quotas.look_up(self._clients, offer)
+        quota = quotas.check(self._clients, offer)
         if quota.vcpus is None:
             why = f"the quota for {quota.name} in {offer.region} could not be read"
             return diagnostics.unknown("quota", why, "" if not quota.code else "Allow servicequotas:GetServiceQuota.")
-        if quota.vcpus < offer.vcpus:
-            raise quotas.exceeded(quota, offer)
         return diagnostics.ok(
             "quota",
             f"{quota.name} ({quota.code}) in {offer.region}: {quota.vcpus.normalize():f} vCPUs, what runs already"

@@ -64,6 +64,7 @@ def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = Fals
         ended_at=_moved_at(row) if state is InstanceState.TERMINATED else None,
         endpoint=ssh_endpoint(row.get("PublicIpAddress"), state),
         spot=row.get("InstanceLifecycle") == "spot",
+        private_address=str(row.get("PrivateIpAddress") or ""),
         **facts_in(tags),
     )
 

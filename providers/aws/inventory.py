@@ -95,6 +95,9 @@ ADDRESS = Kind(
     idle=lambda row: not row.get("AssociationId"),
     usd_per_hour=lambda _: COSTS.address_usd_per_hour,
 )
+PLACEMENT_GROUP = Kind(
+    name="placement group", plural="placement_groups", id_filter="group-name", remove="delete_placement_group"
+)
 KINDS = (
     VOLUME,
     Kind(
@@ -124,6 +127,7 @@ KINDS = (
         created_key="CreateTime",
         of_a_run=False,
     ),
+    PLACEMENT_GROUP,
 )
 """In the order of removal: a group goes after the interfaces that are in it."""
 
@@ -217,10 +221,19 @@ class Inventory(Instances):
             waiting = [each for each in waiting if not self._schedules.remove_quietly(region, each.resource_id)]
         for kind in KINDS:
             if kind.of_a_run:
-                for row in self._rows(region, kind, f"tag:{TAG_RUN}", run_id):
+                for row in self._of_run(region, kind, run_id):
                     if alive or not self._remove(region, kind, row):
                         waiting.append(_leftover(region, kind, row))
         return tuple(waiting)
+
+    def _of_run(self, region: str, kind: Kind, run_id: str) -> list[Any]:
+        """The rows that carry a run's tag. Who may not list placement groups has not made one, either."""
+        try:
+            return self._rows(region, kind, f"tag:{TAG_RUN}", run_id)
+        except AuthError:
+            if kind is PLACEMENT_GROUP:
+                return []
+            raise
 
     def remove(self, leftover: OrphanedResource) -> bool:
         """Removes one thing that still carries our tag and is no instance; returns whether it is gone.

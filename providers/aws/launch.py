@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from typing import Any
 
 from costgpu.errors import InvalidRequest
@@ -134,11 +135,14 @@ def user_data(script: str) -> bytes:
     return data
 
 
-def parameters(request: CreateRequest, image: Image, place: Place, group_id: str | None) -> dict[str, Any]:
+def parameters(
+    request: CreateRequest, image: Image, place: Place, groups: Sequence[str], placement_group: str = ""
+) -> dict[str, Any]:
     """The arguments of RunInstances; the same for the same request.
 
     Args:
-        group_id: The run's security group; None for a dry run, before there is one.
+        groups: The run's security group, and that of its node group; empty for a dry run, before there are any.
+        placement_group: Name of the one that the machine is put into; empty for none.
 
     Raises:
         InvalidRequest: The disk is smaller than the image's, or the boot script is too long.
@@ -162,18 +166,31 @@ def parameters(request: CreateRequest, image: Image, place: Place, group_id: str
     }
     if request.offer.family in BURSTABLE:
         call["CreditSpecification"] = {"CpuCredits": "standard"}
-    groups = [group_id] if group_id else []
-    if place.subnet_id:
-        interface: dict[str, Any] = {
-            "DeviceIndex": 0,
-            "SubnetId": place.subnet_id,
-            "AssociatePublicIpAddress": True,
-            "DeleteOnTermination": True,
-        }
-        call["NetworkInterfaces"] = [{**interface, "Groups": groups} if groups else interface]
+    if placement_group:
+        call["Placement"] = {"GroupName": placement_group}
+    efa = request.group is not None and request.group.efa_interfaces > 0
+    if place.subnet_id or efa:
+        call["NetworkInterfaces"] = [_interface(place, groups, efa=efa)]
     elif groups:
-        call["SecurityGroupIds"] = groups
+        call["SecurityGroupIds"] = list(groups)
     if spot:
         options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
         call["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
     return call
+
+
+def _interface(place: Place, groups: Sequence[str], *, efa: bool) -> dict[str, Any]:
+    """The only network interface, also of types that could have EFA on several.
+
+    AWS gives no public address to a machine that is launched with more than one. An Elastic IP address would be billed
+    until somebody releases it, which no power-off and no schedule does.
+    Source: Amazon EC2 API reference, InstanceNetworkInterfaceSpecification, AssociatePublicIpAddress (2026-11).
+    """
+    interface: dict[str, Any] = {"DeviceIndex": 0, "AssociatePublicIpAddress": True, "DeleteOnTermination": True}
+    if place.subnet_id:
+        interface["SubnetId"] = place.subnet_id
+    if efa:
+        interface["InterfaceType"] = "efa"
+    if groups:
+        interface["Groups"] = list(groups)
+    return interface

@@ -29,6 +29,11 @@ class Place:
     subnet_id: str | None  # None lets AWS choose among the default subnets, and with them the zone
 
 
+def security_group_name(run_id: str) -> str:
+    """Of the group that lets the user reach a run's machine."""
+    return f"costgpu-{run_id}"
+
+
 def aws_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
     """Tags in the form of the API."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
@@ -123,26 +128,30 @@ class Network:
 
     def ensure_group(self, request: CreateRequest, vpc_id: str, tags: Mapping[str, str]) -> str:
         """The run's security group with port 22 open to `request.allow_from`; made, or found again."""
-        region, name = request.offer.region, f"costgpu-{request.run_id}"
+        region, name = request.offer.region, security_group_name(request.run_id)
         ec2 = self._clients.client("ec2", region)
-        group_id = ""
         with self._clients.speaking(f"create the security group {name} in {region}"):
-            with sdk.Tolerate("InvalidGroup.Duplicate"):
-                made = ec2.create_security_group(
-                    GroupName=name,
-                    VpcId=vpc_id,
-                    Description=f"costgpu run {request.run_id}: SSH for its user",
-                    TagSpecifications=[{"ResourceType": "security-group", "Tags": aws_tags(tags)}],
-                )
-                group_id = str(made["GroupId"])
-            group_id = group_id or self._existing(region, name, vpc_id, request.run_id)
+            words = f"costgpu run {request.run_id}: SSH for its user"
+            group_id = self.security_group(region, vpc_id, name, words, tags)
             self.settled(lambda: self._allow(ec2, group_id, request.allow_from, request.run_id))
         return group_id
+
+    def security_group(self, region: str, vpc_id: str, name: str, words: str, tags: Mapping[str, str]) -> str:
+        """One of that name and with those tags, made or found again."""
+        with sdk.Tolerate("InvalidGroup.Duplicate"):
+            made = self._clients.client("ec2", region).create_security_group(
+                GroupName=name,
+                VpcId=vpc_id,
+                Description=words,
+                TagSpecifications=[{"ResourceType": "security-group", "Tags": aws_tags(tags)}],
+            )
+            return str(made["GroupId"])
+        return self._existing(region, name, vpc_id, tags[TAG_RUN])
 
     def settled(self, call: Callable[[], T]) -> T:
         """Repeats a call while AWS does not know the new group everywhere yet."""
         for _ in range(SETTLE_TRIES - 1):
-            with sdk.Tolerate("InvalidGroup.NotFound"):
+            with sdk.Tolerate("InvalidGroup.NotFound", "InvalidPlacementGroup.Unknown"):
                 return call()
             self._clock.sleep(SETTLE_SECONDS)
         return call()
@@ -160,7 +169,10 @@ class Network:
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"open port 22 of run {run_id} in {region}"):
             pages = ec2.get_paginator("describe_security_groups").paginate(
-                Filters=[{"Name": f"tag:{TAG_RUN}", "Values": [run_id]}]
+                Filters=[
+                    {"Name": f"tag:{TAG_RUN}", "Values": [run_id]},
+                    {"Name": "group-name", "Values": [security_group_name(run_id)]},  # not that of its node group
+                ]
             )
             rows = [row for page in pages for row in page["SecurityGroups"]]
             if not rows:

@@ -15,6 +15,7 @@ from costgpu.providers.aws.instances import NOT_FOUND, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.launch import Images
 from costgpu.providers.aws.network import Network, Place
+from costgpu.providers.aws.node_group import ensure_shared
 from costgpu.providers.aws.policy import end_by_hand
 from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
@@ -62,10 +63,8 @@ class AwsProvider(Inventory):
         """Quota, image, subnet and permission, without creating anything (RunInstances with DryRun)."""
         offer = request.offer
         self._clients.require(offer.region)
-        call = launch.parameters(request, self._images.find(offer), self._network.place(request), None)
-        quota = quotas.look_up(self._clients, offer)
-        if quota.vcpus is not None and quota.vcpus < offer.vcpus:
-            raise quotas.exceeded(quota, offer)
+        call = launch.parameters(request, self._images.find(offer), self._network.place(request), ())
+        quotas.check(self._clients, offer, request.group.nodes if request.group is not None else 1)
         doing = f"create a {offer.instance_type} in {offer.region}"
         with self._clients.speaking(doing), sdk.Tolerate("DryRunOperation"):
             self._clients.client("ec2", offer.region).run_instances(DryRun=True, **call)
@@ -99,9 +98,10 @@ class AwsProvider(Inventory):
     def _create(self, request: CreateRequest) -> Instance:
         region = request.offer.region
         image, place = self._images.find(request.offer), self._network.place(request)
-        launch.parameters(request, image, place, None)  # what cannot be asked for is found before the group is made
-        group_id = self._network.ensure_group(request, place.vpc_id, launch.tags_of(request))
-        call = launch.parameters(request, image, place, group_id)
+        launch.parameters(request, image, place, ())  # what cannot be asked for is found before the groups are made
+        shared = ensure_shared(self._clients, self._network, request, place.vpc_id)
+        own = self._network.ensure_group(request, place.vpc_id, launch.tags_of(request))
+        call = launch.parameters(request, image, place, (own, *shared.security_groups), shared.placement_group)
         try:
             with self._clients.speaking(f"create a {request.offer.instance_type} in {_where(request, place)}"):
                 reply = self._network.settled(

@@ -73,23 +73,40 @@ def look_up(clients: Clients, offer: Offer) -> Quota:
     return Quota(code=code, name=name, vcpus=value)
 
 
-def exceeded(quota: Quota, offer: Offer, said: str = "") -> QuotaExceeded:
+def check(clients: Clients, offer: Offer, machines: int = 1) -> Quota:
+    """The quota, which is large enough for so many machines of the offer, or could not be read.
+
+    Raises:
+        QuotaExceeded: It is too small.
+    """
+    quota = look_up(clients, offer)
+    if quota.vcpus is not None and quota.vcpus < offer.vcpus * machines:
+        raise exceeded(quota, offer, machines=machines)
+    return quota
+
+
+def exceeded(quota: Quota, offer: Offer, said: str = "", *, machines: int = 1) -> QuotaExceeded:
     """The error that says what the quota is, what is needed, and how to ask for more.
 
     Args:
         said: AWS's own words, if it has refused already.
+        machines: How many are wanted at once.
     """
     value = "not known" if quota.vcpus is None else f"{quota.vcpus.normalize():f} vCPUs"
     code = f" ({quota.code})" if quota.code else ""
     console = f"https://{offer.region}.console.aws.amazon.com/servicequotas/home/services/ec2/quotas"
+    needed = offer.vcpus * machines
     ask = f"Ask AWS for more: {console}/{quota.code}".rstrip("/")
     if quota.code:
         ask += (
             f" or: aws service-quotas request-service-quota-increase --region {offer.region} --service-code ec2"
-            f" --quota-code {quota.code} --desired-value {int(quota.vcpus or 0) + offer.vcpus}"
+            f" --quota-code {quota.code} --desired-value {int(quota.vcpus or 0) + needed}"
         )
+    wanted = f"{machines} {offer.instance_type} need" if machines > 1 else f"one {offer.instance_type} needs"
     message = (
         f"The account's quota for {quota.name}{code} in {offer.region} is {value}; "
-        f"one {offer.instance_type} needs {offer.vcpus} on top of what already runs."
+        f"{wanted} {needed} on top of what already runs."
     )
+    if machines > 1 and quota.vcpus is not None:
+        message += f" At most {int(quota.vcpus // offer.vcpus)} of them fit."
     return QuotaExceeded(f"{message} {said}".rstrip(), hint=ask)

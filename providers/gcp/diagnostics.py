@@ -23,8 +23,14 @@ ENOUGH = "costgpu doctor --policy gcp prints a role that is enough."
 AT_ONCE = 100  # permissions in one question
 HOURS = 1.0  # of the machine whose quota is looked at
 RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
-NOT_NEEDED = frozenset({"compute.instances.getSerialPortOutput", "compute.projects.get"})
-"""Permissions for boot messages, and for a quota that the create call tells, too."""
+NOT_NEEDED = frozenset(
+    {
+        "compute.instances.getSerialPortOutput",
+        "compute.projects.get",
+        *(f"compute.resourcePolicies.{verb}" for verb in ("create", "delete", "get", "list", "use")),
+    }
+)
+"""Permissions for boot messages, for a quota that the create call tells, too, and for several machines close together."""
 
 
 def permissions_in(document: str) -> tuple[str, ...]:

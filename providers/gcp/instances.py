@@ -14,6 +14,7 @@ from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.providers.base import TAG_RUN
 from costgpu.providers.common import facts_in, ssh_endpoint
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.launch import METADATA_KEY, join_type, label_value, name_of, tags_from
@@ -166,6 +167,7 @@ def instance_from(row: Any, history: History | None = None) -> Instance:
         by_guest=told.by_guest,
         endpoint=ssh_endpoint(_address(row), state),
         spot=str(row.scheduling.provisioning_model) == "SPOT",
+        private_address=next((str(each.network_i_p) for each in row.network_interfaces), ""),
         **facts_in(tags),
     )
 
@@ -264,16 +266,17 @@ class Instances:
                 name=request.name,
                 owner=request.owner,
                 lease_until=request.lease_until,
+                group_id=request.group.group_id if request.group is not None else "",
             )
         raise Unreachable(f"{name} in {zone} is being made, or ended: Google does not show it.")
 
-    def _of_run(self, run_id: str) -> list[Instance]:
-        """All machines of a run, wherever.
+    def _of_run(self, run_id: str, label: str = TAG_RUN) -> list[Instance]:
+        """All machines of a run, wherever; with another label, those of a group.
 
         Raises:
             Unreachable: Some zone could not be asked.
         """
-        rows, silent = self._machines(f"labels.costgpu-run = {label_value(run_id)}")
+        rows, silent = self._machines(f"labels.{label} = {label_value(run_id)}")
         if silent:
             raise Unreachable(f"Google does not say whether run {run_id} has machines in {', '.join(sorted(silent))}.")
         return [instance_from(row) for _, row in rows]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from costgpu.errors import InvalidRequest, ProviderError
+from costgpu.errors import AuthError, InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
-from costgpu.providers.base import TAG_RUN, OwnedResources
-from costgpu.providers.common import leftover_from, not_ours
+from costgpu.providers.base import TAG_GROUP, TAG_RUN, OwnedResources
+from costgpu.providers.common import group_name, leftover_from, not_ours
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.costs import COSTS
 from costgpu.providers.gcp.instances import Instances
@@ -72,6 +72,7 @@ class Kind:
     usd_per_hour: Callable[[Any], float] = lambda _: 0.0
     of_a_run: bool = True  # whether runs themselves make such things; the others were made of them by somebody
     expression: str = f"labels.{TAG_RUN}:*"  # the filter that leaves what may be ours
+    labelled: bool = True  # whether it can carry labels; else its description tells what they would
 
 
 DISK = Kind(
@@ -81,6 +82,14 @@ DISK = Kind(
     argument="disk",
     idle=lambda row: not row.users,
     usd_per_hour=disk_usd_per_hour,
+)
+PLACEMENT = Kind(
+    name="placement policy",
+    client="ResourcePolicies",
+    scope="region",
+    argument="resource_policy",
+    expression='name eq "costgpu-g-.*"',
+    labelled=False,
 )
 KINDS = (
     DISK,
@@ -106,7 +115,9 @@ KINDS = (
         scope=GLOBAL,
         argument="firewall",
         expression='name eq "costgpu-.*"',
+        labelled=False,
     ),
+    PLACEMENT,
 )
 
 
@@ -125,6 +136,12 @@ class Found:
         if self.kind.scope == GLOBAL:
             return self.tags.get("costgpu-region", GLOBAL)
         return region_of(self.place) if self.kind.scope == "zone" else self.place
+
+    @property
+    def group_id(self) -> str:
+        """The group whose machines share it; empty for what belongs to a single run."""
+        group_id = self.tags.get(TAG_GROUP, "")
+        return group_id if group_id and str(self.row.name) == group_name(group_id) else ""
 
     @property
     def leftover(self) -> OrphanedResource:
@@ -195,14 +212,19 @@ class Inventory(Instances):
         return [each for each in found if each.tags.get(TAG_RUN)], silent
 
     def _things_of_run(self, kind: Kind, run_id: str) -> list[Found]:
-        if kind.scope != GLOBAL:
-            expression = f"labels.{TAG_RUN} = {label_value(run_id)}"
-        else:
-            expression = f'name eq "({"|".join(rule_names(run_id))})"'
-        return [each for each in self._all(kind, expression)[0] if each.tags[TAG_RUN] == label_value(run_id)]
+        expression = f"labels.{TAG_RUN} = {label_value(run_id)}"
+        if not kind.labelled:
+            expression = f'name eq "({"|".join((*rule_names(run_id), group_name(run_id)))})"'
+        try:
+            found, _ = self._all(kind, expression)
+        except AuthError:
+            if kind is PLACEMENT:  # who may not list them has not made one, either
+                return []
+            raise
+        return [each for each in found if each.tags[TAG_RUN] == label_value(run_id)]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes a run's firewall rules, stray disks and addresses; returns what has to wait.
+        """Removes a run's firewall rules, stray disks and addresses, and what its group shares; returns what has to wait.
 
         That is everything if its machine still lives.
         """
@@ -213,7 +235,9 @@ class Inventory(Instances):
         alive = any(each.state.alive and each.state is not InstanceState.TERMINATING for each in machines)
         rows = [each for kind in KINDS if kind.of_a_run for each in self._things_of_run(kind, run_id)]
         mine = [each for each in rows if each.kind.scope == GLOBAL or each.region == region]
-        return tuple(each.leftover for each in mine if alive or not self._remove(each))
+        return tuple(
+            each.leftover for each in mine if alive or self._is_shared_by_machines(each) or not self._remove(each)
+        )
 
     def remove(self, leftover: OrphanedResource) -> bool:
         """Removes one thing that still carries our label and is no instance; returns whether it is gone.
@@ -234,7 +258,13 @@ class Inventory(Instances):
         found = Found(kind=kind, place=place or GLOBAL, row=row, tags=_tags(kind, row))
         if not found.tags.get(TAG_RUN):
             raise not_ours(leftover)
-        return self._remove(found)
+        return not self._is_shared_by_machines(found) and self._remove(found)
+
+    def _is_shared_by_machines(self, found: Found) -> bool:
+        """Whether machines need what their group shares: Google lets rules go that are in use."""
+        if not found.group_id:
+            return False
+        return any(each.state.alive for each in self._of_run(found.group_id, TAG_GROUP))
 
     def _remove(self, found: Found) -> bool:
         """Deletes one thing; whether it is gone."""
@@ -256,7 +286,7 @@ class Inventory(Instances):
 
 def _tags(kind: Kind, row: Any) -> dict[str, str]:
     """Our tags on a thing; empty for what is not ours."""
-    if kind.client == "Firewalls":
+    if not kind.labelled:
         facts = facts_from(str(row.description))
         return facts if str(row.name).startswith("costgpu-") else {}
     return dict(row.labels)

@@ -3,7 +3,8 @@
 Ingress rules of a network add up, and the default network lets everybody reach port 22 (``default-allow-ssh``) and all
 machines of the project reach all ports (``default-allow-internal``). So one rule lets the caller in, and a second one, with
 the next priority, keeps everybody else out of everything. The machine's own connections are not affected: Google's
-firewall is stateful. Source: Google Cloud VPC, "VPC firewall rules" (2026-11).
+firewall is stateful. The machines of a group share one rule more, which lets in those that have the group's network tag.
+Source: Google Cloud VPC, "VPC firewall rules" (2026-11).
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any
 
 from costgpu.errors import InvalidRequest, ProviderError, Throttled
 from costgpu.models.defaults import SSH_PORT
-from costgpu.models.instance import CreateRequest
+from costgpu.models.instance import CreateRequest, NodeGroup
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.common import network_of
+from costgpu.providers.common import group_name, network_of, of_group
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, network_tag
 from costgpu.providers.gcp.session import Clients
@@ -107,7 +108,28 @@ class Network:
                 "denied": [{"I_p_protocol": "all"}],
             },
         ]
-        pending = [(rule["name"], self._insert(rule, request.run_id)) for rule in rules]
+        self._in_force([(rule["name"], self._insert(rule, request.run_id)) for rule in rules])
+
+    def open_within(self, request: CreateRequest, group: NodeGroup) -> None:
+        """Lets the machines of the request's group reach each other, and only them.
+
+        Raises:
+            InvalidRequest: A rule of that name is not costgpu's.
+        """
+        name = group_name(group.group_id)
+        rule = {
+            "name": name,
+            "description": facts_of(of_group(request, group)),
+            "network": self.path,
+            "direction": "INGRESS",
+            "priority": ALLOW_PRIORITY,
+            "source_tags": [name],
+            "target_tags": [name],
+            "allowed": [{"I_p_protocol": protocol} for protocol in ("tcp", "udp", "icmp")],
+        }
+        self._in_force([(name, self._insert(rule, group.group_id))])
+
+    def _in_force(self, pending: list[tuple[str, Any | None]]) -> None:
         for name, operation in pending:
             if operation is not None:
                 self._clients.finished(f"make the firewall rule {name}", operation, seconds=RULE_SECONDS)
@@ -123,9 +145,10 @@ class Network:
         found = self._of_run(rule["name"], run_id)
         if found is None:
             raise Throttled(f"The firewall rule {rule['name']} was there, and is being removed.")
-        if (list(found.source_ranges), str(found.description)) == (rule["source_ranges"], rule["description"]):
+        change = {key: value for key, value in rule.items() if key in ("source_ranges", "description")}
+        if all(_plain(getattr(found, key)) == value for key, value in change.items()):
             return None
-        return self._patch(rule["name"], {"source_ranges": rule["source_ranges"], "description": rule["description"]})
+        return self._patch(rule["name"], change)
 
     def _patch(self, name: str, change: dict[str, Any]) -> Any:
         doing = f"change the firewall rule {name}"
@@ -151,3 +174,7 @@ class Network:
         if list(row.source_ranges) != [source]:
             operation = self._patch(name, {"source_ranges": [source]})
             self._clients.finished(f"change the firewall rule {name}", operation, seconds=RULE_SECONDS)
+
+
+def _plain(value: Any) -> str | list[str]:
+    return value if isinstance(value, str) else [str(each) for each in value]

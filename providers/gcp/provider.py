@@ -12,12 +12,13 @@ from costgpu.errors import InvalidRequest, ProviderError, Throttled, Unreachable
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.common import date_in
+from costgpu.providers.common import date_in, machines_to_come
 from costgpu.providers.gcp import launch, quotas, sdk
 from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import Network, caller
+from costgpu.providers.gcp.placement import ensure_policy
 from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
 from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, region_of, rows_in
@@ -70,7 +71,7 @@ class GcpProvider(Inventory):
         caller(request.allow_from)
         self._network.check()
         lifetime = (request.lease_until - self._clock.now()).total_seconds()
-        quotas.check(self._clients, request.offer, lifetime)
+        quotas.check(self._clients, request.offer, lifetime, machines_to_come(request))
 
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """What the create call arms."""
@@ -147,6 +148,10 @@ class GcpProvider(Inventory):
     def _create(self, request: CreateRequest, zone: str, name: str) -> Instance:
         body = self._body(request, zone)  # what cannot be asked for is found before the rules are made
         self._network.open(request)
+        if request.group is not None:
+            self._network.open_within(request, request.group)
+            if request.group.placement:
+                ensure_policy(self._clients, request, request.group)
         doing = f"create a {request.offer.instance_type} in {zone}"
         fields = {"zone": zone, "instance_resource": body, "request_id": launch.request_id(request.token)}
         try:

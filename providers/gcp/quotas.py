@@ -70,8 +70,8 @@ def needs(offer: Offer, seconds: float) -> list[tuple[tuple[str, ...], float]]:
     return found
 
 
-def missing(offer: Offer, seconds: float, known: Mapping[str, Quota]) -> tuple[Quota, float] | None:
-    """The first quota that is too small, and what is needed of it; None if all that are known are large enough.
+def missing(offer: Offer, seconds: float, known: Mapping[str, Quota], machines: int = 1) -> tuple[Quota, float] | None:
+    """The first quota that is too small, and what one machine needs of it; None if all that are known are large enough.
 
     A preemptible quota of 0 was never asked for: spot machines count against the standard one then. With one, they count
     against that alone. Source: Compute Engine, "Allocation quotas", preemptible quotas (2026-11).
@@ -82,14 +82,18 @@ def missing(offer: Offer, seconds: float, known: Mapping[str, Quota]) -> tuple[Q
         if is_spot(offer):
             asked = asked[:1]
         quotas = [known[metric] for metric in asked if metric in known]
-        if len(quotas) < len(asked) or not quotas or any(each.usage + count <= each.limit for each in quotas):
+        if (
+            len(quotas) < len(asked)
+            or not quotas
+            or any(each.usage + machines * count <= each.limit for each in quotas)
+        ):
             continue
         return max(quotas, key=lambda quota: quota.limit), count
     return None
 
 
-def check(clients: Clients, offer: Offer, seconds: float) -> None:
-    """Raises `QuotaExceeded` if a quota that can be read does not allow it.
+def check(clients: Clients, offer: Offer, seconds: float, machines: int = 1) -> None:
+    """Raises `QuotaExceeded` if a quota that can be read does not allow so many machines more.
 
     Raises:
         QuotaExceeded: With the quota's name and how to ask for more.
@@ -104,16 +108,23 @@ def check(clients: Clients, offer: Offer, seconds: float) -> None:
         else:
             told = quotas_in(whole.quotas, "all regions")
             known |= {EVERYWHERE: told[EVERYWHERE]} if EVERYWHERE in told else {}
-    found = missing(offer, seconds, known)
+    found = missing(offer, seconds, known, machines)
     if found is not None:
-        raise exceeded(*found, offer, clients.project)
+        raise exceeded(*found, offer, clients.project, machines)
 
 
-def exceeded(quota: Quota, count: float, offer: Offer, project: str) -> QuotaExceeded:
-    """The error that says what the quota is, what is needed, and how to ask for more."""
+def exceeded(quota: Quota, count: float, offer: Offer, project: str, machines: int = 1) -> QuotaExceeded:
+    """The error that says what the quota is, what is needed, and how to ask for more.
+
+    Args:
+        count: What one machine needs of it.
+    """
     used = f", of which {quota.usage:g} are used" if quota.usage else ""
+    wanted = f"one {offer.instance_type} needs {count:g}."
+    if machines > 1:
+        fit = max(0, int((quota.limit - quota.usage) // count))
+        wanted = f"{machines} {offer.instance_type} need {machines * count:g}. At most {fit} of them fit."
     return QuotaExceeded(
-        f"The quota {quota.metric} of the project {project} in {quota.where} is {quota.limit:g}{used};"
-        f" one {offer.instance_type} needs {count:g}.",
+        f"The quota {quota.metric} of the project {project} in {quota.where} is {quota.limit:g}{used}; {wanted}",
         hint=ask_for_more(quota.metric, project),
     )

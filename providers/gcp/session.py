@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -311,7 +312,7 @@ def everywhere(clients: Clients, kind: str, scope: str, expression: str) -> tupl
         kind: Such as ``Instances``.
         scope: ``zone`` or ``region``: what a place is.
     """
-    field = kind.lower()
+    field = _snake(kind)
     doing = f"list {field} ({expression})"
     question: dict[str, Any] = {"filter": expression}
     fields = getattr(sdk.compute(), f"AggregatedList{kind}Request").meta.fields
@@ -332,12 +333,17 @@ def everywhere(clients: Clients, kind: str, scope: str, expression: str) -> tupl
     return [pair for page in pages for pair in rows_in(page, field)], silent
 
 
+def _snake(kind: str) -> str:
+    """``resource_policies`` of ``ResourcePolicies``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+
+
 def _one_by_one(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
     lists = clients.pages(f"list the {scope}s of the project", f"{scope.title()}s", "list")
     places = [str(row.name) for page in lists for row in page.items]
 
     def ask(place: str) -> tuple[str, list[Any], str]:
-        doing = f"list {kind.lower()} in {place}"
+        doing = f"list {_snake(kind)} in {place}"
         try:
             pages = clients.pages(doing, kind, "list", **{scope: place, "filter": expression})
         except ProviderError as error:

@@ -93,6 +93,10 @@ class AwsHarness(Harness):
         self.cloud.fault({"action": "RunInstances", "when": "after", "drop": True, "times": 1})
         return True
 
+    def limit_machines(self, machines: int) -> bool:
+        self.cloud.quota(self.region, "L-1216C47A", 2 * machines)
+        return True
+
     def silence(self, region: str) -> bool:
         self.cloud.fault({"region": region, "drop": True, "times": -1})
         return True

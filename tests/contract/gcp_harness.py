@@ -34,6 +34,7 @@ class GcpHarness(Harness):
 
     name, region, other_region = "gcp", "us-central1", "europe-west4"
     instance_type, other_type = "e2-standard-2", "e2-standard-4"
+    placed_type = "n2-standard-2"
     end_seconds, short_lease_seconds = 15.0, 40.0  # Google takes no time limit below 30 s
     power_off_stops = True
     clock: CloudClock
@@ -146,6 +147,10 @@ class GcpHarness(Harness):
 
     def lose_next_reply(self) -> bool:
         self.cloud.fault({"action": "instances.insert", "when": "after", "drop": True, "times": 1})
+        return True
+
+    def limit_machines(self, machines: int) -> bool:
+        self.cloud.quota(self.region, "N2_CPUS", 2 * machines)
         return True
 
     def silence(self, region: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from costgpu.clock import Clock, ManualClock, SystemClock
 from costgpu.errors import Unreachable
-from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
+from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState, NodeGroup
 from costgpu.providers.base import Provider
 from costgpu.providers.local.provider import LocalProvider
 from tests.emulators.create_requests import offer_of, request_of
@@ -25,6 +25,11 @@ BOOT = f"#!/bin/sh\n: {SECRET}\necho this machine is up\n"
 RUN = "r7k2m9x4q1ab"
 
 
+def run_of(node: int) -> str:
+    """The run of a node of the group."""
+    return RUN if node == 0 else f"node{node}0000000"
+
+
 class Harness:
     """One provider under test. Subclasses give what differs."""
 
@@ -33,6 +38,11 @@ class Harness:
     other_region: ClassVar[str | None] = None  # another that the account can use; None if there is none
     instance_type: ClassVar[str]  # what is asked for
     other_type: ClassVar[str]
+    placed_type: ClassVar[str] = (
+        ""  # a type whose machines can be placed close together; empty if that is `instance_type`
+    )
+    # whether the machines of a group need something between them that stays when they are gone
+    shares_resources: ClassVar[bool] = True
     consistency_seconds: ClassVar[float] = 0.0  # so long queries may not know a new instance
     end_seconds: ClassVar[float] = 60.0  # so long terminating may take
     lease_seconds: ClassVar[float] = 600.0  # a lease that is long enough not to end during a check
@@ -55,6 +65,17 @@ class Harness:
         offer = changes.pop("offer", None) or offer_of(self.name, self.region, self.instance_type)
         values: dict[str, Any] = {"lease_until": until, "boot_script": BOOT, "tags": {"team": "vision"}, **changes}
         return request_of(offer, run_id, attempt, **values)
+
+    def node(self, number: int, attempt: int = 1, *, nodes: int = 2, **changes: Any) -> CreateRequest:
+        """The create call of one of the machines of a group; node 0 is `RUN`'s."""
+        offer = offer_of(self.name, self.region, self.placed_type or self.instance_type)
+        group = NodeGroup(group_id=RUN, nodes=nodes, node=number, placement=self.shares_resources)
+        zone = self.client().zones(offer)[-1]
+        return self.request(run_of(number), attempt, offer=offer, zone=zone, group=group, **changes)
+
+    def limit_machines(self, machines: int) -> bool:
+        """The quota now holds so many machines of two vCPUs and no more; False where there is none."""
+        return False
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
         """Waits for it; whether it came true in time."""
@@ -180,6 +201,10 @@ class FakeHarness(Harness):
         self.cloud.faults.next("create", after=True, error=Unreachable("no answer within 15 s"))
         return True
 
+    def limit_machines(self, machines: int) -> bool:
+        self.cloud.quota_vcpus = 2 * machines
+        return True
+
     def silence(self, region: str) -> bool:
         self.cloud.unreachable_regions[region] = "timed out"
         return True
@@ -193,6 +218,7 @@ class LocalHarness(Harness):
 
     name, region = "local", "local"
     instance_type, other_type = "this-machine", "another-machine"
+    shares_resources = False
     end_seconds, lease_seconds, short_lease_seconds = 15.0, 60.0, 20.0
 
     def __init__(self, folder: Path) -> None:

@@ -4,12 +4,18 @@ from typing import Any
 
 import pytest
 
-from tests.contract import test_contract
+import tests.contract.group_breaches  # noqa: F401 - adds its own to the others
+from tests.contract import test_contract, test_groups
 from tests.contract.breaches import BREACHES
 from tests.contract.harness import FakeHarness
 from tests.fake_cloud import FakeProvider
 
-CHECKS = {name.removeprefix("test_"): check for name, check in vars(test_contract).items() if name.startswith("test_")}
+CHECKS = {
+    name.removeprefix("test_"): check
+    for module in (test_contract, test_groups)
+    for name, check in vars(module).items()
+    if name.startswith("test_")
+}
 PAIRS = [(CHECKS[name], variant) for name, variants in BREACHES.items() for variant in variants]
 
 

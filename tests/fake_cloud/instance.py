@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,7 +9,8 @@ from datetime import UTC, datetime
 from costgpu.models.instance import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
-from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.base import TAG_RUN
+from costgpu.providers.common import facts_in
 from tests.fake_cloud.guest import Event, Guest
 from tests.fake_cloud.script import NEVER
 
@@ -98,9 +98,6 @@ class FakeInstance:
 
     def describe(self) -> Instance:
         """As the provider describes it."""
-        lease: datetime | None = None
-        with contextlib.suppress(ValueError, KeyError, OverflowError):
-            lease = datetime.fromtimestamp(int(self.tags[TAG_LEASE]), UTC)
         reachable = self.state is InstanceState.RUNNING
         ended = self.off_at if self.off_at is not None else self.terminated_at
         return Instance(
@@ -114,12 +111,9 @@ class FakeInstance:
             ended_at=None if ended is None else datetime.fromtimestamp(self.wall(ended), UTC),
             by_guest=self.off_at is not None,
             endpoint=Endpoint(kind="fake", host=self.address) if reachable else None,
-            run_id=self.tags.get(TAG_RUN, ""),
-            name=self.tags.get(TAG_NAME, ""),
-            owner=self.tags.get(TAG_OWNER, ""),
-            lease_until=lease,
             spot=self.spot,
-            tags=dict(self.tags),
+            private_address=self.address.replace("198.51.100.", "10.0.0."),
+            **facts_in(self.tags),
         )
 
     def _events(self) -> Iterator[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -10,7 +11,8 @@ from costgpu.errors import AuthError, InvalidRequest, NoCapacity, QuotaExceeded,
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.models.run import EndedBy
-from costgpu.providers.base import OUR_TAGS, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, OrphanedResource, OwnedResources
+from costgpu.providers.base import OUR_TAGS, TAG_GROUP, TAG_LEASE, TAG_RUN, OrphanedResource, OwnedResources
+from costgpu.providers.common import machines_to_come, our_tags
 from tests.fake_cloud.faults import first_with_capacity
 
 if TYPE_CHECKING:
@@ -104,9 +106,8 @@ class FakeProvider:
 
         def remove() -> tuple[OrphanedResource, ...]:
             self._reach(region)
-            machines = (one for one in self.cloud.instances.values() if one.tags.get(TAG_RUN) == run_id)
-            if not any(one.ref.region == region and one.state.alive for one in machines):
-                self.cloud.resources.remove(run_id, region)
+            if not self._are_alive(TAG_RUN, run_id, region):
+                self.cloud.resources.remove(run_id, region, shared=not self._are_alive(TAG_GROUP, run_id, region))
             return self.cloud.resources.of(run_id, region)
 
         return self._call("clean_up", run_id, remove)
@@ -116,8 +117,8 @@ class FakeProvider:
 
         def take_away() -> bool:
             self._reach(leftover.region)
-            machines = (one for one in self.cloud.instances.values() if one.tags.get(TAG_RUN) == leftover.run_id)
-            used = any(one.ref.region == leftover.region and one.state.alive for one in machines)
+            shared = self.cloud.resources.is_shared(leftover.resource_id)
+            used = self._are_alive(TAG_GROUP if shared else TAG_RUN, leftover.run_id, leftover.region)
             return self.cloud.resources.take(leftover.resource_id, leftover.region, used=used)
 
         return self._call("remove", leftover.resource_id, take_away)
@@ -183,10 +184,12 @@ class FakeProvider:
         if quota is not None:
             live = (one.request for one in self.cloud.instances.values() if one.ours and one.state.alive)
             used = sum(one.offer.vcpus for one in live if one is not None)
-            if used + request.offer.vcpus > quota:
+            machines, kind = machines_to_come(request), request.offer.instance_type
+            if used + machines * request.offer.vcpus > quota:
+                needs = f"{kind} needs" if machines == 1 else f"{machines} {kind} need"
+                fit = f" At most {(quota - used) // request.offer.vcpus} of them fit." if machines > 1 else ""
                 raise QuotaExceeded(
-                    f"The quota is {quota} vCPUs; {used} are in use, and {request.offer.instance_type} needs"
-                    f" {request.offer.vcpus}.",
+                    f"The quota is {quota} vCPUs; {used} are in use, and {needs} {machines * request.offer.vcpus}.{fit}",
                     hint="Ask for more, or take a smaller type.",
                 )
 
@@ -198,8 +201,9 @@ class FakeProvider:
                 raise InvalidRequest(f"The token {request.token} was used with other parameters.")
             self._reach(request.offer.region)
             return known.describe()
-        self._check(request)
+        self._check(replace(request, group=None))  # a create call is about one machine
         region = request.offer.region
+        self._share(request)
         rule = cloud.resources.access_rule(request.run_id, region)
         if rule is None:
             lease = request.lease_until.replace(microsecond=0)
@@ -215,14 +219,17 @@ class FakeProvider:
             if rule is None and not cloud.leaves_rules:
                 cloud.resources.remove(request.run_id, region)
             raise
-        tags = {
-            **request.tags,
-            TAG_RUN: request.run_id,
-            TAG_NAME: request.name,
-            TAG_OWNER: request.owner,
-            TAG_LEASE: str(int(request.lease_until.timestamp())),
-        }
-        return cloud.make(request, zone, tags).describe()
+        return cloud.make(request, zone, {**request.tags, **our_tags(request)}).describe()
+
+    def _share(self, request: CreateRequest) -> None:
+        """What the machines of a group share. It stays if there is no capacity for this one: others may use it."""
+        group = request.group
+        if group is None:
+            return
+        for kind in ("group network", *(["placement group"] if group.placement else [])):
+            lease = request.lease_until.replace(microsecond=0)
+            facts = {"lease_until": lease, "owner": request.owner}
+            self.cloud.resources.share(kind, request.offer.region, group.group_id, **facts)
 
     def _visible(self, instance_id: str) -> Instance | None:
         known, now = self.cloud.instances.get(instance_id), self.cloud.time()
@@ -241,6 +248,11 @@ class FakeProvider:
             raise _not_ours(ref.instance_id)
         known.terminate_calls += 1
         known.begin_end(self.cloud.time(), EndedBy.CLIENT)
+
+    def _are_alive(self, tag: str, value: str, region: str) -> bool:
+        """Whether machines with that tag still are."""
+        machines = (one for one in self.cloud.instances.values() if one.tags.get(tag) == value)
+        return any(one.ref.region == region and one.state.alive for one in machines)
 
     def _rule_of(self, instance: FakeInstance) -> Resource | None:
         return self.cloud.resources.access_rule(instance.tags.get(TAG_RUN, ""), instance.ref.region)

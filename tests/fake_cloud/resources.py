@@ -6,6 +6,12 @@ from typing import Any
 from costgpu.errors import InvalidRequest
 from costgpu.providers.base import OrphanedResource
 
+PREFIXES = {
+    "security group": "sg",
+    "group network": "net",
+    "placement group": "pg",
+}  # of the ids of other kinds than disks
+
 
 @dataclass
 class Resource:
@@ -14,6 +20,7 @@ class Resource:
     found: OrphanedResource  # as the provider lists it if it is ours
     ours: bool  # whether it carries our tag; else only its name is a run's
     allow_from: tuple[str, ...] = ()  # CIDRs that an access rule lets in
+    shared: bool = False  # whether the machines of a group share it; its run is that of node 0
 
 
 class Resources:
@@ -25,14 +32,22 @@ class Resources:
         self._foreign_made = 0
 
     def add(
-        self, kind: str, region: str, run_id: str, *, ours: bool = True, allow_from: tuple[str, ...] = (), **facts: Any
+        self,
+        kind: str,
+        region: str,
+        run_id: str,
+        *,
+        ours: bool = True,
+        allow_from: tuple[str, ...] = (),
+        shared: bool = False,
+        **facts: Any,
     ) -> OrphanedResource:
         """A new one; for the facts see `OrphanedResource`."""
         self._made += 1
         self._foreign_made += not ours
-        name = f"{'sg' if kind == 'security group' else 'vol'}-{self._made:08d}"
+        name = f"{PREFIXES.get(kind, 'vol')}-{self._made:08d}"
         found = OrphanedResource(provider="fake", region=region, kind=kind, resource_id=name, run_id=run_id, **facts)
-        self._all.append(Resource(found, ours, allow_from))
+        self._all.append(Resource(found, ours, allow_from, shared))
         return found
 
     def _of(self, run_id: str | None, region: str | None) -> list[Resource]:
@@ -41,6 +56,16 @@ class Resources:
     def access_rule(self, run_id: str, region: str) -> Resource | None:
         """A run's own."""
         return next((one for one in self._of(run_id, region) if one.found.kind == "security group" and one.ours), None)
+
+    def share(self, kind: str, region: str, group_id: str, **facts: Any) -> None:
+        """What the machines of a group share: a new one, unless it is there."""
+        known = (one.found.kind for one in self._of(group_id, region) if one.shared)
+        if kind not in known:
+            self.add(kind, region, group_id, shared=True, **facts)
+
+    def is_shared(self, resource_id: str) -> bool:
+        """Whether it is a group's."""
+        return any(one.shared for one in self._all if one.found.resource_id == resource_id)
 
     def adopt(self, run_id: str) -> None:
         """Everything that is named as a run's becomes ours."""
@@ -51,13 +76,16 @@ class Resources:
         """Ours; of a run, in a region."""
         return tuple(one.found for one in self._of(run_id, region) if one.ours)
 
-    def remove(self, run_id: str, region: str) -> None:
+    def remove(self, run_id: str, region: str, *, shared: bool = True) -> None:
         """Removes a run's.
+
+        Args:
+            shared: Also what machines of its group share.
 
         Raises:
             InvalidRequest: Something has its name and not our tag.
         """
-        named = self._of(run_id, region)
+        named = [one for one in self._of(run_id, region) if shared or not one.shared]
         foreign = [one.found.resource_id for one in named if not one.ours]
         if foreign:
             raise InvalidRequest(f"{foreign[0]} is named as if it belonged to run {run_id}, but has no costgpu tag.")

@@ -9,19 +9,17 @@ import pytest
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, ProviderError, QuotaExceeded, Throttled, Unreachable
 from costgpu.models.instance import InstanceRef
-from costgpu.providers import aws as package
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.emulators.create_requests import AWS, H100
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.planted_orphans import become_user
+from tests.emulators.ec2.planted_orphans import POLICY, as_user
 
 cpu_offer, offer, request = AWS.cpu_offer, AWS.offer, AWS.request
 
 boto3 = sdk.boto3()
 
-POLICY = Path(str(package.__file__)).parent / "policy.json"
 SOMETHING = InstanceRef(provider="aws", region="us-east-1", instance_id="i-0123456789abcdef0")
 
 
@@ -250,23 +248,6 @@ def test_a_region_that_fails_is_named_and_hides_nothing(cloud: RunningEc2, aws: 
 
 
 # -- permissions -------------------------------------------------------------------------------------------------------
-
-
-def narrowed(document: dict[str, Any], without: str = "") -> dict[str, Any]:
-    """The policy as far as the emulator can judge: actions, without resources and conditions."""
-    actions = {
-        action
-        for statement in document["Statement"]
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
-    } - {without}
-    allowed = {"Effect": "Allow", "Action": sorted(actions), "Resource": "*"}
-    return {"Version": "2012-10-17", "Statement": [allowed]}
-
-
-def as_user(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, without: str = "") -> None:
-    """From here on this process is a user who has the shipped policy, less one action."""
-    become_user(monkeypatch, narrowed(json.loads(POLICY.read_text()), without))
-    cloud.enforce_permissions()
 
 
 def journey(cloud: RunningEc2, role: str) -> None:

@@ -18,8 +18,8 @@ from costgpu.ledger.records.billed import latest_bills
 from costgpu.ledger.schema import billed
 from costgpu.providers.aws.billing import CostExplorer
 from tests.cli.here import told
-from tests.emulated.ec2.test_account import as_user
 from tests.emulators.ec2.client import RunningEc2
+from tests.emulators.ec2.planted_orphans import as_user
 
 START, END = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 11, 4, tzinfo=UTC)
 DAY = timedelta(days=1)

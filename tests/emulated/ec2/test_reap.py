@@ -16,10 +16,9 @@ from costgpu.providers.aws import instances
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told
-from tests.emulated.ec2.test_account import as_user
 from tests.emulators.create_requests import AWS
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.planted_orphans import KINDS, LOOK_ALIKE, Planted, boto3, launched, ours
+from tests.emulators.ec2.planted_orphans import KINDS, LOOK_ALIKE, Planted, as_user, boto3, launched, ours
 from tests.runner.examples import intent
 
 cpu_offer, request = AWS.cpu_offer, AWS.request

@@ -2,16 +2,14 @@
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from tests.emulators.compute_engine import filters, validation
+from tests.emulators.compute_engine import catalog_rows, filters, validation
 from tests.emulators.compute_engine.catalog import (
     ACCELERATORS,
     IMAGE_PROJECTS,
     IMAGES,
     REGIONS,
     ZONES,
-    MachineType,
     machine_types,
     region_of,
 )
@@ -33,10 +31,21 @@ from tests.emulators.compute_engine.wire import (
 from tests.emulators.wire import ApiCall, Reply
 
 _COLLECTIONS = (
+    "resourcePolicies",
     *("instances", "disks", "addresses", "zones", "snapshots", "firewalls", "networks", "machineTypes", "regions"),
-    *("acceleratorTypes", "images", "zoneOperations", "regionOperations", "globalOperations", "operations", "projects"),
+    *(
+        "resourcePolicies",
+        "acceleratorTypes",
+        "images",
+        "zoneOperations",
+        "regionOperations",
+        "globalOperations",
+        "operations",
+        "projects",
+    ),
 )
-_SCOPE_OF = {"addresses": "region"}
+_SCOPE_OF = {"addresses": "region", "resourcePolicies": "region"}
+_STORED = ("disks", "addresses", "snapshots", "resourcePolicies")
 _ZONAL = ("instances", "disks", "machineTypes", "acceleratorTypes", "operations")
 _VERBS = {"insert": "create", "patch": "update", "aggregatedList": "list", "wait": "get"}
 _INSERT = (
@@ -62,8 +71,8 @@ class Api:
             "firewalls.insert": firewalls.insert,
             "firewalls.delete": firewalls.delete,
             "firewalls.patch": firewalls.patch,
-            **{f"{name}.insert": self._insert for name in ("disks", "addresses", "snapshots")},
-            **{f"{name}.delete": self._delete for name in ("disks", "addresses", "snapshots")},
+            **{f"{name}.insert": self._insert for name in _STORED},
+            **{f"{name}.delete": self._delete for name in _STORED},
         }
 
     def handle(self, call: ApiCall) -> Reply:
@@ -110,7 +119,11 @@ class Api:
         if verb == "insert" and call.params["body"].get("name"):
             path = f"{path}/{call.params['body']['name']}"
         needed = [f"compute.{collection}.{_VERBS.get(verb, verb)}"]
-        for name in _INSERT if call.action == "instances.insert" else needed:
+        if call.action == "instances.insert":
+            needed = [*_INSERT]
+            if call.params["body"].get("resourcePolicies"):
+                needed.append("compute.resourcePolicies.use")
+        for name in needed:
             if name in self._world.forbidden:
                 if "subnetworks" in name:
                     path = f"projects/{project}/regions/{region_of(call.region)}/subnetworks/default"
@@ -136,18 +149,22 @@ class Api:
             yield from ((vm.key[1], vm.row) for vm in self._instances.rows.values() if vm.key[0] == project)
         elif collection == "machineTypes":
             yield from (
-                (zone, _machine_type(each, project, zone)) for each in machine_types().values() for zone in each.zones
+                (zone, catalog_rows.machine_type(each, project, zone))
+                for each in machine_types().values()
+                for zone in each.zones
             )
         elif collection == "acceleratorTypes":
             yield from (
-                (zone, _accelerator(name, project, zone)) for name, each in ACCELERATORS.items() for zone in each.zones
+                (zone, catalog_rows.accelerator(name, project, zone))
+                for name, each in ACCELERATORS.items()
+                for zone in each.zones
             )
         elif collection == "zones":
-            yield from (("", _zone(project, zone)) for zone in ZONES)
+            yield from (("", catalog_rows.zone(project, zone)) for zone in ZONES)
         elif collection == "regions":
             yield from (("", self._region(project, region)) for region in REGIONS)
         elif collection == "images":
-            yield from (("global", _image(image)) for image in IMAGES if image.project == project)
+            yield from (("global", catalog_rows.image(image)) for image in IMAGES if image.project == project)
         elif collection == "operations":
             yield from (
                 (scope.place or "global", row) for scope, row in self._operations.all() if scope.project == project
@@ -260,7 +277,7 @@ class Api:
         project, family = call.params["project"], call.params["family"]
         for image in IMAGES:
             if (image.project, image.family) == (project, family):
-                return _image(image)
+                return catalog_rows.image(image)
         raise not_found(f"projects/{project}/global/images/family/{family}")
 
     def _serial(self, call: ApiCall) -> Row:
@@ -275,11 +292,13 @@ class Api:
         return verb(call.params["project"], call.region, call.params["name"])
 
     def _insert(self, call: ApiCall) -> Row:
-        """Disks, addresses and snapshots: things that can be left behind."""
+        """Things that can be left behind."""
         collection, body = call.action.partition(".")[0], copy.deepcopy(call.params["body"])
         scope, name = self._scope(call, collection), str(body.get("name", ""))
         validation.check_name("resource.name", name)
         validation.check_labels("resource.labels", body.get("labels", {}))
+        if collection == "resourcePolicies":
+            validation.placement_policy(body)
         path, key = f"{scope.path}/{collection}/{name}", (scope.project, scope.place or "global", name)
         store = self._world.stores[collection]
         if key in store:
@@ -315,8 +334,9 @@ class Api:
             row = store.get(key)
         if row is None:
             raise not_found(path)
-        if row.get("users"):
-            user = row["users"][0].removeprefix(f"{HOST}/")
+        users = row.get("users") or self._instances.placed_by(row["selfLink"])
+        if users:
+            user = users[0].removeprefix(f"{HOST}/")
             raise GoogleError(
                 400,
                 "resourceInUseByAnotherResource",
@@ -336,58 +356,3 @@ def _kind(collection: str) -> str:
 
 def _warning(code: str, message: str, scope: str) -> Row:
     return {"code": code, "message": message, "data": [{"key": "scope", "value": scope}]}
-
-
-def _machine_type(each: MachineType, project: str, zone: str) -> Row:
-    row: Row = {
-        "kind": "compute#machineType",
-        "id": str(abs(hash(each.name)) % 10**6),
-        "name": each.name,
-        "guestCpus": each.vcpus,
-        "memoryMb": each.memory_mib,
-        "zone": zone,
-        "architecture": each.architecture,
-        "selfLink": f"{HOST}/projects/{project}/zones/{zone}/machineTypes/{each.name}",
-    }
-    if each.accelerator:
-        row["accelerators"] = [{"guestAcceleratorType": each.accelerator, "guestAcceleratorCount": each.accelerators}]
-    return row
-
-
-def _accelerator(name: str, project: str, zone: str) -> Row:
-    each, place = ACCELERATORS[name], f"{HOST}/projects/{project}/zones/{zone}"
-    return {
-        "kind": "compute#acceleratorType",
-        "id": str(10000 + list(ACCELERATORS).index(name)),
-        "name": name,
-        "description": each.description,
-        "zone": place,
-        "selfLink": f"{place}/acceleratorTypes/{name}",
-        "maximumCardsPerInstance": max(each.counts, default=8),
-    }
-
-
-def _zone(project: str, zone: str) -> Row:
-    return {
-        "kind": "compute#zone",
-        "id": str(2000 + ZONES.index(zone)),
-        "name": zone,
-        "status": "UP",
-        "region": f"{HOST}/projects/{project}/regions/{region_of(zone)}",
-        "selfLink": f"{HOST}/projects/{project}/zones/{zone}",
-    }
-
-
-def _image(image: Any) -> Row:
-    where = f"{HOST}/projects/{image.project}/global"
-    return {
-        "kind": "compute#image",
-        "id": str(3000 + IMAGES.index(image)),
-        "name": image.name,
-        "family": image.family,
-        "diskSizeGb": str(image.disk_gib),
-        "architecture": image.architecture,
-        "status": "READY",
-        "selfLink": f"{where}/images/{image.name}",
-        "creationTimestamp": "2026-11-10T00:00:00.000-08:00",
-    }

@@ -36,7 +36,7 @@ class Control(ControlSide):
         with self._state.lock:
             return sorted(
                 f"{kind}/{name}"
-                for kind in ("disks", "addresses", "snapshots", "firewalls")
+                for kind in ("disks", "addresses", "snapshots", "firewalls", "resourcePolicies")
                 for _, _, name in self._state.stores[kind]
                 if not (kind == "firewalls" and name.startswith("default-allow-"))
             )

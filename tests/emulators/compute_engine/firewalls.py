@@ -68,9 +68,7 @@ class Firewalls:
         def work() -> None:
             with self._world.lock:
                 change()
-                running = [vm for vm in self._instances.rows.values() if vm.status == "RUNNING"]
-            for vm in running:
-                self.apply(vm)
+            self.apply_all()
 
         return self._operations.start(Scope(call.params["project"], "global"), kind, row, work)
 
@@ -78,13 +76,30 @@ class Firewalls:
         """Tells the hypervisor what may reach the guest."""
         self._instances.machines.admit(vm.guest, self.rules(vm))
 
+    def apply_all(self) -> None:
+        """Tells it of every running guest: who has a tag decides what reaches others."""
+        with self._world.lock:
+            running = [vm for vm in self._instances.rows.values() if vm.status == "RUNNING"]
+        for vm in running:
+            self.apply(vm)
+
+    def _sources(self, row: Row, project: str) -> tuple[str, ...]:
+        """Ranges, and the addresses of the instances that have one of the source tags."""
+        tags = set(row.get("sourceTags", ()))
+        tagged = [
+            f"{vm.private_ip}/32"
+            for vm in self._instances.rows.values()
+            if vm.key[0] == project and tags & set(vm.row["tags"]["items"])
+        ]
+        return (*row.get("sourceRanges", ()), *tagged)
+
     def rules(self, vm: Vm) -> list[PacketRule]:
         """Those that concern an instance, the first that fits decides; at the same priority, denial does."""
         tags = set(vm.row["tags"]["items"])
         network = last_part(vm.row["networkInterfaces"][0]["network"])
         with self._world.lock:
             rows = [
-                row
+                {**row, "sourceRanges": self._sources(row, vm.key[0])}
                 for (project, _, _), row in self._world.stores["firewalls"].items()
                 if project == vm.key[0]
                 and row["direction"] == "INGRESS"
@@ -96,11 +111,11 @@ class Firewalls:
         return [
             PacketRule(
                 allow=bool(row.get("allowed")),
-                sources=tuple(row.get("sourceRanges", [])),
+                sources=row["sourceRanges"],
                 protocol=str(each["IPProtocol"]).lower(),
                 ports=tuple(each.get("ports", [])),
             )
             for row in rows
-            if row.get("sourceRanges")
+            if row["sourceRanges"]
             for each in row.get("allowed") or row["denied"]
         ]

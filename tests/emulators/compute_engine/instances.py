@@ -52,6 +52,11 @@ class Instances:
         with self.world.lock:
             return next((vm for vm in self.rows.values() if address in (vm.private_ip, vm.public_ip)), None)
 
+    def placed_by(self, policy: str) -> list[str]:
+        """The instances that a policy places, by their links."""
+        with self.world.lock:
+            return [vm.row["selfLink"] for vm in self.rows.values() if policy in vm.row.get("resourcePolicies", ())]
+
     # -- create --------------------------------------------------------------------------------------------------------
 
     def insert(self, call: ApiCall) -> Row:

@@ -50,7 +50,7 @@ class ProjectState(Phases):
         self.projects = {PROJECT}
         self.ahead = timedelta(0)
         self.stores: dict[str, dict[Key, Row]] = {
-            name: {} for name in ("disks", "addresses", "snapshots", "firewalls", "networks")
+            name: {} for name in ("disks", "addresses", "snapshots", "firewalls", "networks", "resourcePolicies")
         }
         self._addresses = itertools.count(int(ipaddress.ip_address("34.68.0.10")))
         self._private = itertools.count(int(ipaddress.ip_address("10.128.0.10")))

@@ -40,6 +40,7 @@ class ComputeEngineServer(EmulatorServer):
 
     def _changed(self, vm: Vm) -> None:
         self._firewalls.apply(vm)
+        self._firewalls.apply_all()
         self._metadata.changed()
 
     def serve(self, environ: dict[str, Any], body: bytes) -> Reply:

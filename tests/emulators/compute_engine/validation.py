@@ -202,7 +202,39 @@ def firewall(body: Mapping[str, Any]) -> None:
             ipaddress.ip_network(source)
         except ValueError:
             raise invalid("resource.sourceRanges[0]", source, "Invalid IP CIDR range.") from None
-    for tag in body.get("targetTags", []):
-        check_name("resource.targetTags[0]", tag)
+    for field in ("targetTags", "sourceTags"):
+        for tag in body.get(field, []):
+            check_name(f"resource.{field}[0]", tag)
     if len(str(body.get("description", ""))) > 2048:
         raise invalid("resource.description", "", "Must be at most 2048 characters.")
+
+
+NOT_PLACED = ("e2", "n1", "t2d", "t2a", "f1", "g1")
+"""Families that cannot be placed close together. Source: Compute Engine, "Placement policies overview" (2026-11)."""
+
+
+def placement_policy(body: Mapping[str, Any]) -> None:
+    """Of the resource policies only these."""
+    if body.get("labels"):
+        raise invalid("resource.labels", "", "Unknown name.")
+    if "groupPlacementPolicy" not in body:
+        raise invalid("resource", "", "A resource policy must have a policy; others than placements are not emulated.")
+    if body["groupPlacementPolicy"].get("collocation") not in (None, "COLLOCATED"):
+        raise invalid("resource.groupPlacementPolicy.collocation", body["groupPlacementPolicy"]["collocation"], "")
+
+
+def placement(body: Mapping[str, Any], kind: MachineType, known: Mapping[str, Any]) -> list[str]:
+    """The links of the policies that place an instance; `known` has those of its region, by name."""
+    names = [last_part(link) for link in body.get("resourcePolicies", [])]
+    for name in names:
+        if name not in known:
+            raise invalid("resource.resourcePolicies[0]", name, "The referenced resource policy cannot be found.")
+        if kind.family in NOT_PLACED:
+            raise GoogleError(
+                400, "badRequest", f"Instance machine type '{kind.name}' is not supported by placement policy '{name}'."
+            )
+        if body.get("scheduling", {}).get("onHostMaintenance") != "TERMINATE":
+            raise GoogleError(
+                400, "badRequest", "Instances with a compact placement policy must have onHostMaintenance TERMINATE."
+            )
+    return [str(known[name]["selfLink"]) for name in names]

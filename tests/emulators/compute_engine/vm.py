@@ -73,6 +73,12 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
     for tag in body.get("tags", {}).get("items", []):
         validation.check_name("resource.tags.items[0]", tag)
     until = validation.scheduling(body, world.now(), gpus=bool(gpu))
+    here = {
+        name: row
+        for (project, place, name), row in world.stores["resourcePolicies"].items()
+        if (project, place) == (scope.project, region_of(zone))
+    }
+    policies = validation.placement(body, kind, here)
     interface = _interface(body, scope, world)
     disk, attached = _disk(body["disks"][0], scope, name, image, size, form, world.stamp())
     identity, link = new_id(), f"{HOST}/{scope.path}/instances/{name}"
@@ -93,6 +99,7 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
         "tags": {"items": list(body.get("tags", {}).get("items", []))},
         "networkInterfaces": [interface],
         "disks": [attached],
+        "resourcePolicies": policies,
         "resourceStatus": {"scheduling": {}},
         "scheduling": {
             "onHostMaintenance": "TERMINATE" if spot else "MIGRATE",
@@ -141,6 +148,7 @@ def _interface(body: Row, scope: Scope, world: ProjectState) -> Row:
         "stackType": "IPV4_ONLY",
         "network": f"{HOST}/projects/{scope.project}/global/networks/{network}",
         "networkIP": world.private_ip(),
+        "nicType": given.get("nicType", "VIRTIO_NET"),
         "subnetwork": f"{HOST}/projects/{scope.project}/regions/{region}/subnetworks/{subnet}",
         **({"accessConfigs": configs} if configs else {}),
     }

@@ -22,6 +22,7 @@ from moto.ec2.responses.general import General
 from moto.ec2.utils import filter_dict_attribute_mapping, random_spot_request_id
 
 from tests.emulators.ec2.account import ACCOUNT, AccountState, replace
+from tests.emulators.ec2.placement_groups import PlacementGroups
 from tests.emulators.machines import GuestSpec, Machines
 from tests.emulators.phases import later
 
@@ -52,9 +53,10 @@ def vcpus(instance_type: str) -> int:
 class Ec2Instances:
     """The instances of all regions, over the machines that carry them."""
 
-    def __init__(self, world: AccountState, machines: Machines) -> None:
+    def __init__(self, world: AccountState, machines: Machines, placement: PlacementGroups) -> None:
         self.world = world
         self.machines = machines
+        self.placement = placement
         self._tokens: dict[tuple[str, str], tuple[str, Reservation]] = {}
         self._created: dict[str, float] = {}
         self._interrupted: set[str] = set()
@@ -82,6 +84,7 @@ class Ec2Instances:
 
     def reset(self) -> None:
         self.machines.close()
+        self.placement.reset()
         self._tokens.clear()
         self._created.clear()
         self._interrupted.clear()
@@ -100,7 +103,8 @@ class Ec2Instances:
     ) -> Reservation:
         """RunInstances, after permissions and DryRun."""
         token, region = kwargs.get("client_token", NO_TOKEN), backend.region_name
-        said = json.dumps([image_id, count, str(user_data), security_group_names, kwargs], default=str, sort_keys=True)
+        words = [image_id, count, str(user_data), security_group_names, kwargs, self.placement.request_key()]
+        said = json.dumps(words, default=str, sort_keys=True)
         with self.world.lock:
             if (region, token) in self._tokens:
                 before, reservation = self._tokens[region, token]
@@ -198,6 +202,7 @@ class Ec2Instances:
         nic.private_ip_address = self.world.private_ip()
         nic.private_ip_addresses = [{"Primary": True, "PrivateIpAddress": nic.private_ip_address}]
         nic.public_ip = None
+        self.placement.join(instance)
         self._created[instance.id] = time.monotonic()
         _enter(instance, "pending")
         if instance.lifecycle == "spot":

@@ -4,17 +4,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costgpu.models.instance import CreateRequest
+from costgpu.providers import aws as package
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from tests.emulators.ec2.client import RunningEc2
 
 boto3 = sdk.boto3()
+POLICY = Path(str(package.__file__)).parent / "policy.json"
 UBUNTU = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
 KINDS = {"disk", "snapshot", "address", "network interface", "security group", "key pair", "schedule"}
 LOOK_ALIKE = {"Name": "costgpu-train", "costgpu-runX": "a", "Costgpu-Run": "b", "costgpu": "run"}
@@ -42,6 +45,23 @@ def become_user(monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]) -> No
     key = iam.create_access_key(UserName="ann")["AccessKey"]
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+
+
+def narrowed(document: dict[str, Any], without: str = "") -> dict[str, Any]:
+    """The policy as far as the emulator can judge: actions, without resources and conditions."""
+    actions = {
+        action
+        for statement in document["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    } - {without}
+    allowed = {"Effect": "Allow", "Action": sorted(actions), "Resource": "*"}
+    return {"Version": "2012-10-17", "Statement": [allowed]}
+
+
+def as_user(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, without: str = "") -> None:
+    """From here on this process is a user who has the shipped policy, less one action."""
+    become_user(monkeypatch, narrowed(json.loads(POLICY.read_text()), without))
+    cloud.enforce_permissions()
 
 
 @dataclass

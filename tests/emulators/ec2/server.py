@@ -20,6 +20,7 @@ from tests.emulators.ec2.account import AccountState
 from tests.emulators.ec2.control import Control
 from tests.emulators.ec2.instances import Ec2Instances
 from tests.emulators.ec2.permissions import install_simulation
+from tests.emulators.ec2.placement_groups import PlacementGroups
 from tests.emulators.ec2.services import (
     Scheduler,
     install_key_pairs,
@@ -38,8 +39,10 @@ class Ec2Server(EmulatorServer):
 
     def __init__(self, machines: Machines) -> None:
         self.state, self.machines, self.faults = AccountState(), machines, FaultInjector()
-        compute, scheduler = Ec2Instances(self.state, machines), Scheduler(self.state)
+        placement = PlacementGroups()
+        compute, scheduler = Ec2Instances(self.state, machines, placement), Scheduler(self.state)
         compute.install()
+        placement.install()
         scheduler.install()
         install_quotas(self.state)
         install_signatures()

@@ -79,6 +79,7 @@ class CapacityRule:
     region: str | None = None  # where
     zone: str | None = None  # where exactly
     times: int | None = None  # how many requests are refused; None for all
+    skip: int = 0  # how many requests it lets pass before
 
     def refuses(self, request: CreateRequest, zone: str) -> bool:
         """Whether this request is refused in this zone."""
@@ -94,6 +95,9 @@ def first_with_capacity(rules: Iterable[CapacityRule], request: CreateRequest, z
     refused = "no zone"
     for zone in zones:
         rule = next((rule for rule in rules if rule.refuses(request, zone)), None)
+        if rule is not None and rule.skip > 0:
+            rule.skip -= 1
+            rule = None
         if rule is None:
             return zone
         if rule.times is not None:

@@ -13,6 +13,7 @@ from costgpu.models.run import EndedBy
 from tests.fake_cloud.script import NEVER, JobScript, MachineScript
 
 UNCLAIMED_SECONDS = 900.0  # without any client before a job was started, until power-off
+CONTACT_SECONDS = 30.0  # a client that was there so shortly before the end of a job counts as there
 LINGER_SECONDS = 120.0  # without a word of a client, once outputs are safe, until power-off
 PATIENCE_SECONDS = 900.0  # once outputs are safe, until power-off even if a client looks on
 COLLECT_SECONDS = 60.0  # kept free, besides the job's grace, between the job's end and the deadline
@@ -226,7 +227,9 @@ class Guest:
     def _finish(self, at: float, reason: EndReason, exit_code: int, outputs: Mapping[str, bytes]) -> None:
         job = self._the_job()
         job.finished_at, job.reason, job.exit_code, job.outputs = at, reason, exit_code, dict(outputs)
-        job.met = bool(self.followers)
+        if not job.order.keep_outputs:
+            job.collected_at = at if exit_code == 0 else at + PATIENCE_SECONDS  # nobody wants them, but why it failed
+        job.met = bool(self.followers) or at - self._contact < CONTACT_SECONDS
 
     def _uploaded(self, at: float) -> None:
         job = self._the_job()

@@ -234,8 +234,8 @@ class MachineGuard:
             self._notice.stop()
         if self._since_contact() < setting("CONTACT_SECONDS", 30.0):
             self._client_seen = True
-        if not order.get("keep_outputs", True) and "collected_uptime" not in self.state:
-            self.record_collected()  # nobody wants what this machine has, so that it need not wait for anybody
+        if not order.get("keep_outputs", True) and "collected_uptime" not in self.state and self._needs_nobody():
+            self.record_collected()
         if self.finalizing is None:
             uploads = {} if self.state.get("uploaded") else self.upload_urls()
             self.finalizing = threading.Thread(target=self._finalize, args=(order, uploads), daemon=True)
@@ -256,6 +256,12 @@ class MachineGuard:
                 patience=setting("PATIENCE_SECONDS", 900.0),
             )
         )
+
+    def _needs_nobody(self) -> bool:
+        """Whether a machine whose outputs are not wanted may end; what a failed job has said is kept for a while."""
+        ended = job_end(self.home)
+        patience = setting("PATIENCE_SECONDS", 900.0)
+        return ended is not None and (ended.exit_code == 0 or self.clock.time() - ended.finished_epoch >= patience)
 
     def _finalize(self, order: dict[str, Any], uploads: dict[str, str]) -> None:
         self.save(

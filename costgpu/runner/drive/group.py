@@ -88,9 +88,12 @@ class GroupDriver:
 
     @property
     def decisive(self) -> RunView:
-        """The run that tells how the job has ended: the one that failed first; else that of machine 0."""
-        missing = [view for view in self.views if _is_missing(view)]
-        return self.first_failed or next(iter(missing), self.view)
+        """The run that tells how the job has ended: the one that failed first, or was missing; else that of machine 0."""
+        missing = next((view for view in self.views if _is_missing(view)), None)
+        failed = self.first_failed
+        if failed is not None and (missing is None or failed.reason is not EndReason.CANCELLED):
+            return failed
+        return missing or self.view
 
     @property
     def first_failed(self) -> RunView | None:
@@ -126,7 +129,9 @@ class GroupDriver:
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        if self._is_broken():
+        if len(self.drivers) < self.view.spec.nodes:
+            self._end_incomplete()
+        elif self._is_broken():
             self._end_others()
         if asking := self._in(*ASKING):
             self._provision(asking[0])
@@ -156,6 +161,12 @@ class GroupDriver:
             self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
             return False
         return True
+
+    def _end_incomplete(self) -> None:
+        """A client that was killed at once has not recorded all runs of its job: there will never be all machines."""
+        lost = NodesApart("The client was gone before all machines of the job were recorded.", hint="Run it again.")
+        for driver in self._in(*UNSTARTED):
+            _end(driver, EndReason.UNCLAIMED, lost)
 
     def _end_others(self) -> None:
         """All or nothing: what cannot start is ended, and a job that runs is asked to end and to save what it has."""
@@ -385,8 +396,8 @@ def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
 
 
 def _is_missing(view: RunView) -> bool:
-    """Whether a machine has ended, or is to end, whose job had not."""
-    return view.state in ENDING and view.status is None
+    """Whether a machine has ended, or is to end, whose job had not ended well."""
+    return view.state in ENDING and view.status is None and view.reason is not EndReason.SUCCEEDED
 
 
 def _send(sent: list[bool], context: RunContext) -> None:

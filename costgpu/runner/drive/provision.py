@@ -223,6 +223,12 @@ def _next_place(context: RunContext) -> tuple[int, str | None] | None:
 def _nothing_left(context: RunContext) -> CostGpuError:
     if context.cancelling:
         return RunCancelled("Cancelled before anything was created.")
+    if context.excluded and not context.view.refusals:
+        full = ", ".join(sorted({zone or context.view.options[index].offer.region for index, zone in context.excluded}))
+        return NoCapacity(
+            f"No place had room for all {context.view.spec.nodes} machines of the job at once; tried: {full}.",
+            hint="Try again later, with fewer machines, or allow more places: another --infra or --gpus.",
+        )
     if not context.view.refusals:
         return InvalidRequest("There is no place to launch in.")
     index, zone, message = context.view.refusals[-1]

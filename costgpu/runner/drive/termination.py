@@ -102,6 +102,8 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
         reason = EndReason.UNCLAIMED if unclaimed else EndReason.INSTANCE_LOST
     if reason in LIMITS:
         return reason, error_for(replace(view, reason=reason))
+    if view.outputs_folder is None and reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED):
+        return reason, None  # its job was over, nobody wanted what it had, and so it did not wait for us
     said = f" Its last word: {marker}" if marker else ""
     return reason, InstanceLost(f"{instance_id} is gone: {why}.{said}")
 

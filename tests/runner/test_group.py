@@ -1,0 +1,252 @@
+"""A job on several machines: all of them or none, together to the end."""
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import BootFailed, InstanceLost, NoCapacity, NodesApart, Preempted, RunCancelled
+from costgpu.models.job import EndReason, LogStream, OutputsFrom
+from costgpu.models.run import RunState
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.loop import StopSignal
+from costgpu.runner.state.observer import Answer
+from costgpu.runner.state.outcome import error_for, exit_code
+from tests.fake_cloud import JobScript
+from tests.runner.examples import offer
+from tests.runner.group_world import GroupWorld
+from tests.runner.world import JOB, press
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> GroupWorld:
+    return GroupWorld(tmp_path)
+
+
+def test_the_whole_journey(world: GroupWorld) -> None:
+    driver = world.launch_group()
+    first, second = world.machines()
+    assert (first.zone, first.instance_type) == (second.zone, second.instance_type)
+    one, other = world.orders()
+    assert one.rendezvous is not None
+    assert other.rendezvous is not None
+    assert (one.rendezvous.node, other.rendezvous.node) == (0, 1)
+    assert one.rendezvous.address == other.rendezvous.address == one.rendezvous.own_address
+    assert other.rendezvous.own_address not in ("", one.rendezvous.address)
+    assert (one.keep_outputs, other.keep_outputs) == (True, False)
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"  # of machine 0
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    assert [view.reason for view in driver.views] == [EndReason.SUCCEEDED] * 2
+    world.check_group_over()
+
+
+def test_they_run_at_the_same_time(world: GroupWorld) -> None:
+    world.launch_group()
+    seconds = [world.cloud.billing_seconds(one.ref.instance_id) for one in world.machines()]
+    assert max(seconds) < JOB.seconds + 120
+
+
+def test_outputs_of_every_machine(tmp_path: Path) -> None:
+    world = GroupWorld(tmp_path, nodes=3)
+    world.launch_group(outputs_from=OutputsFrom.ALL, processes=4)
+    assert [(world.work / f"rank-{rank}" / "model.pt").read_bytes() for rank in (0, 4, 8)] == [b"weights"] * 3
+    assert not (world.work / "model.pt").exists()
+    world.check_group_over()
+
+
+def test_a_place_with_room_for_one_is_left_for_the_next(world: GroupWorld) -> None:
+    world.cloud.no_capacity(region="us-east-1", zone="us-east-1a", skip=1)
+    driver = world.launch_group()
+    assert driver.error is None
+    first, *others = world.machines()
+    assert first.zone == "us-east-1a"
+    assert len(others) == 2
+    assert {one.zone for one in others} == {"us-east-1b"}
+    assert world.cloud.billing_seconds(first.ref.instance_id) < 60
+    assert any("could not be had" in note for note in world.who.notes)
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_no_place_has_room_for_all(world: GroupWorld) -> None:
+    for region in world.cloud.regions:
+        for zone in world.cloud.provider().zones(offer(region)):
+            world.cloud.no_capacity(region=region, zone=zone, skip=1)
+    driver = world.launch_group()
+    assert isinstance(driver.error, NoCapacity)
+    cost = sum((view.receipt.metered_cost_usd for view in world.views if view.receipt), Decimal(0))
+    assert cost < Decimal("0.20")
+    assert not world.orders()
+    world.check_group_over()
+
+
+def test_what_earlier_tries_cost_is_taken_off_the_cap(world: GroupWorld) -> None:
+    world.cloud.no_capacity(region="us-east-1", skip=1)
+    world.launch_group()
+    leases = [view.options[0].lease for view in world.views]
+    assert leases[2].lifetime_seconds < leases[0].lifetime_seconds
+    most = sum(lease.worst_cost_usd for lease in leases[2:])
+    spent = sum((view.receipt.metered_cost_usd for view in world.views[:2] if view.receipt), Decimal(0))
+    assert most + spent <= 2 * leases[0].worst_cost_usd
+
+
+def test_a_machine_that_does_not_come_up_ends_the_others(world: GroupWorld) -> None:
+    def second_is_dead() -> None:
+        world.cloud.machine = replace(world.cloud.machine, ssh=False)
+
+    world.cloud.faults.on_call = lambda method, subject: second_is_dead() if len(world.machines()) == 1 else None
+    driver = world.launch_group()
+    assert isinstance(driver.error, BootFailed)
+    assert not world.orders()
+    assert any("did not come up; the others are ended" in note for note in world.who.notes)
+    world.check_group_over()
+
+
+def test_a_refused_second_machine_ends_the_first(world: GroupWorld) -> None:
+    world.cloud.quota_vcpus = 4
+    driver = world.launch_group()
+    assert driver.error is not None
+    assert "quota" in driver.error.message
+    assert world.cloud.billing_seconds(world.machines()[0].ref.instance_id) < 60
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_machine_taken_back_ends_the_job_on_all(world: GroupWorld, lost: int) -> None:
+    world.during(100, lambda: world.cloud.preempt(world.machines()[lost].ref.instance_id))
+    driver = world.launch_group(spot=True)
+    assert isinstance(driver.error, Preempted)
+    if lost:
+        assert (world.work / "model.pt").read_bytes() == b"half"
+    other = world.machines()[1 - lost].ref.instance_id
+    assert world.cloud.billing_seconds(other) < 240
+    world.check_group_over()
+
+
+def test_torchrun_goes_on_without_one_if_it_was_asked_to(world: GroupWorld) -> None:
+    world.during(100, lambda: world.cloud.preempt(world.machines()[1].ref.instance_id))
+    driver = world.launch_group(spot=True, min_nodes=1)
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    assert any("torchrun goes on with 1" in note for note in world.who.notes)
+    assert driver.view.reason is EndReason.SUCCEEDED
+    world.check_group_over()
+
+
+def test_machine_0_cannot_be_gone_without(world: GroupWorld) -> None:
+    world.during(100, lambda: world.cloud.terminate_by_somebody(world.machines()[0].ref.instance_id))
+    driver = world.launch_group(min_nodes=1)
+    assert isinstance(driver.error, InstanceLost)
+    world.check_group_over()
+
+
+def test_the_exit_code_is_that_of_the_first_that_failed(world: GroupWorld) -> None:
+    def fails() -> None:
+        guest = world.machines()[1].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.JOB_FAILED, 3, {})
+
+    world.during(100, fails)
+    driver = world.launch_group()
+    assert driver.error is None
+    assert error_for(driver.decisive) is None
+    assert exit_code(driver.decisive) == 3
+    assert (world.work / "model.pt").read_bytes() == b"half"
+    assert world.cloud.billing_seconds(world.machines()[0].ref.instance_id) < 240
+    world.check_group_over()
+
+
+def test_machines_that_do_not_find_each_other(tmp_path: Path) -> None:
+    script = JobScript(setup_seconds=90, setup_exit_code=1)
+    world = GroupWorld(tmp_path, script)
+    world.launch_group(setup="true")
+    apart = replace(world.views[1], reason=EndReason.NODES_APART)
+    assert isinstance(error_for(apart), NodesApart)
+    world.check_group_over()
+
+
+def test_ctrl_c_cancels_all(world: GroupWorld) -> None:
+    world.during(50, press)
+    driver = world.launch_group()
+    assert isinstance(driver.error, RunCancelled)
+    assert world.who.asked == [RunState.RUNNING]
+    assert (world.work / "model.pt").read_bytes() == b"half"
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("state", [RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING])
+def test_ctrl_c_before_the_start_ends_all(world: GroupWorld, state: RunState) -> None:
+    world.who.at[state] = KeyboardInterrupt()
+    driver = world.launch_group()
+    assert isinstance(driver.error, RunCancelled)
+    assert not world.orders()
+    world.check_group_over()
+
+
+def test_left_and_come_back_to(world: GroupWorld) -> None:
+    with pytest.raises(Detached) as left:
+        world.launch_group(detach=True)
+    assert left.value.run_id == "r1"
+    assert len(world.cloud.alive()) == 2
+    assert all(view.detached for view in world.views)
+    world.clock.sleep(60)
+    driver = world.resume_group()
+    assert driver.error is None
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_left_by_ctrl_c(world: GroupWorld) -> None:
+    world.who.answers = [Answer.DETACH]
+    world.during(50, press)
+    with pytest.raises(Detached):
+        world.launch_group()
+    assert len(world.cloud.alive()) == 2
+    world.resume_group().cancel()
+    world.check_group_over()
+
+
+def test_a_hang_up_before_the_start_ends_all(world: GroupWorld) -> None:
+    world.who.at[RunState.SYNCING] = StopSignal()
+    world.launch_group()
+    world.check_group_over()
+
+
+def test_a_hang_up_leaves_a_job_that_runs(world: GroupWorld) -> None:
+    def hang_up() -> None:
+        raise StopSignal
+
+    world.during(50, hang_up)
+    with pytest.raises(Detached):
+        world.launch_group()
+    assert len(world.cloud.alive()) == 2
+    world.clock.sleep(700)
+    world.reap()
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.clock.sleep(60)
+    world.reap()
+    world.check_group_over()
+
+
+def test_nobody_comes_back(world: GroupWorld) -> None:
+    with pytest.raises(Detached):
+        world.launch_group(detach=True)
+    world.clock.sleep(JOB.seconds + 300)
+    first, second = world.machines()
+    assert world.cloud.instance(second.ref.instance_id).terminating_at is not None  # nobody wants what it has
+    assert world.cloud.instance(first.ref.instance_id).terminating_at is None  # it has the outputs
+    world.clock.sleep(3 * 3600)
+    assert not world.cloud.alive()
+    assert not world.cloud.past_lease(slack_seconds=60)
+
+
+def test_they_stay_where_that_was_asked_for(world: GroupWorld) -> None:
+    with pytest.raises(Detached):
+        world.launch_group(auto_shutdown=False)
+    assert len(world.cloud.alive()) == 2
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.clock.sleep(3 * 3600)
+    world.reap()
+    world.check_group_over()

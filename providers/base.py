@@ -19,7 +19,7 @@ The contract, which tests/contract checks on every provider:
 - The machines of a group reach each other by `private_address` on every port, and are open to nobody else by that. What
   they share for it is made once, in `create` and before the machine, and carries the tags of node 0's run. It goes with the
   `clean_up` of that run, and neither that nor `remove` takes it away while a machine of the group is left; the `clean_up` of
-  another node's run does not touch it, nor report it. `check` asks whether the machines from this node on fit into the quota.
+  another node's run neither touches nor reports it. `check` asks whether this node and those after it fit the quota.
 - `terminate`, `clean_up` and `remove` refuse what does not carry our tag with `InvalidRequest`.
 - SDK exceptions never leave an adapter: they are translated, ``from exc``.
 """

@@ -1,6 +1,6 @@
 """The emulated clouds as fixtures: one process for all tests, a new account for each; with guests or without."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,9 +9,10 @@ import pytest_socket
 from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.emulator_client import RunningEmulator
-from tests.emulators.guests import guest_control, namespace
+from tests.emulators.guests import guest_control, namespace, python_packages
+from tests.emulators.guests.disk_seed import Traits
 from tests.emulators.guests.network import GATEWAY
-from tests.emulators.guests.nspawn import NspawnMachines
+from tests.emulators.guests.nspawn import ROOTFS, NspawnMachines
 
 
 def _process(kind: type[RunningEmulator], **options: str) -> Any:
@@ -52,11 +53,39 @@ def gce(
 
 
 @pytest.fixture
+def guest_cloud(
+    guest_cloud_process: RunningEc2, loopback: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RunningEmulator]:
+    guest_control.set_traits(None)
+    yield from _account(guest_cloud_process, monkeypatch, **namespace.CALLER)
+
+
+@pytest.fixture
 def guest_gce(
     guest_gce_process: RunningComputeEngine, loopback: None, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[RunningEmulator]:
     guest_control.set_traits(None)
     yield from _account(guest_gce_process, monkeypatch, **namespace.CALLER)
+
+
+@pytest.fixture
+def torch_in_guests() -> Iterator[Callable[[str], None]]:
+    """Guests of an instance type (of all, if it is empty) can import torch if they first boot after its call.
+
+    The test is skipped where their Python is of another version than this one.
+    """
+    types: list[str] = []
+
+    def prepare(instance_type: str) -> None:
+        reason = python_packages.obstacle(ROOTFS)
+        if reason:
+            pytest.skip(reason)
+        types.append(instance_type)
+        guest_control.set_traits(Traits(packages=True), instance_type)
+
+    yield prepare
+    for instance_type in types:
+        guest_control.set_traits(None, instance_type)
 
 
 @pytest.fixture

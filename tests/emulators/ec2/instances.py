@@ -22,6 +22,7 @@ from moto.ec2.responses.general import General
 from moto.ec2.utils import filter_dict_attribute_mapping, random_spot_request_id
 
 from tests.emulators.ec2.account import ACCOUNT, AccountState, replace
+from tests.emulators.ec2.packet_filter import PacketFilter
 from tests.emulators.ec2.placement_groups import PlacementGroups
 from tests.emulators.machines import GuestSpec, Machines
 from tests.emulators.phases import later
@@ -53,10 +54,13 @@ def vcpus(instance_type: str) -> int:
 class Ec2Instances:
     """The instances of all regions, over the machines that carry them."""
 
-    def __init__(self, world: AccountState, machines: Machines, placement: PlacementGroups) -> None:
+    def __init__(
+        self, world: AccountState, machines: Machines, placement: PlacementGroups, firewall: PacketFilter
+    ) -> None:
         self.world = world
         self.machines = machines
         self.placement = placement
+        self.firewall = firewall
         self._tokens: dict[tuple[str, str], tuple[str, Reservation]] = {}
         self._created: dict[str, float] = {}
         self._interrupted: set[str] = set()
@@ -229,6 +233,7 @@ class Ec2Instances:
                 spot=instance.lifecycle == "spot",
             )
             _enter(instance, "running")
+            self.firewall.apply(backend.region_name)
         self.machines.boot(spec, lambda by_us: None if by_us else self._guest_ended(instance))
 
     # -- end ---------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoReque
 from tests.emulators.ec2.account import AccountState
 from tests.emulators.ec2.control import Control
 from tests.emulators.ec2.instances import Ec2Instances
+from tests.emulators.ec2.packet_filter import PacketFilter
 from tests.emulators.ec2.permissions import install_simulation
 from tests.emulators.ec2.placement_groups import PlacementGroups
 from tests.emulators.ec2.services import (
@@ -39,10 +40,10 @@ class Ec2Server(EmulatorServer):
 
     def __init__(self, machines: Machines) -> None:
         self.state, self.machines, self.faults = AccountState(), machines, FaultInjector()
-        placement = PlacementGroups()
-        compute, scheduler = Ec2Instances(self.state, machines, placement), Scheduler(self.state)
-        compute.install()
-        placement.install()
+        placement, firewall = PlacementGroups(), PacketFilter(machines)
+        compute, scheduler = Ec2Instances(self.state, machines, placement, firewall), Scheduler(self.state)
+        for part in (placement, firewall, compute):
+            part.install()
         scheduler.install()
         install_quotas(self.state)
         install_signatures()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.emulators.guests import python_packages
 from tests.emulators.guests.shims import GPUS, write
 from tests.emulators.machines import GuestSpec
 
@@ -30,6 +31,7 @@ class Traits:
 
     image: str = "debian"  # one of `IMAGES`
     disk_mib: int = 4096  # size of the disk, beyond what the image itself fills
+    packages: bool = False  # whether its Python can import the packages of this one, such as torch
 
     def __post_init__(self) -> None:
         if self.image not in IMAGES or self.disk_mib <= 0:
@@ -61,6 +63,8 @@ def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = 
         _real_cloud_init(root)
         return
     _host_keys(root)
+    if traits.packages:
+        python_packages.install(root)
     if traits.image != "no-user-data":
         (install or _user_data)(root, spec)
     if traits.image == "no-python":

@@ -17,7 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
-from tests.emulators.guests import cgroups, ec2_metadata_server, network
+from tests.emulators.guests import cgroups, ec2_metadata_server, network, python_packages
 from tests.emulators.guests.disk_seed import MIB, Install, Traits, gpus_of, seed
 from tests.emulators.machines import GuestSpec, OnExit, PacketRule
 
@@ -71,6 +71,7 @@ class Guest:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._plug_pulled = False  # by us
+        self._binds: list[str] = []
         self.gone = threading.Event()
 
     @property
@@ -119,6 +120,7 @@ class Guest:
         layers = f"lowerdir={ROOTFS.resolve()},upperdir={disk}/upper,workdir={disk}/work"
         _mount("overlay", "testbed", root, layers)
         seed(root, self.spec, traits, self._house.install)
+        self._binds = [f"--bind-ro={python_packages.HERE}:{python_packages.THERE}"] if traits.packages else []
         with self._lock:
             self._cable.plug()
             self._plugged = True
@@ -144,6 +146,7 @@ class Guest:
             *(f"--directory={self.folder / 'root'}", f"--machine={self.spec.instance_id}"),
             f"--network-namespace-path={network_namespace}",
             "--kill-signal=SIGRTMIN+4",  # the default asks systemd to halt, and a halted machine stays on
+            *self._binds,
         ]
         with self.console.open("ab") as console, self._lock:
             if self._plug_pulled:
@@ -236,6 +239,8 @@ class NspawnMachines:
     def admit(self, instance_id: str, rules: Sequence[PacketRule]) -> None:
         """What may reach a guest, from now on and whenever it runs."""
         with self._lock:
+            if self._rules.get(instance_id) == rules:
+                return
             self._rules[instance_id] = rules
             guest = self._running.get(instance_id)
         if guest is not None:

@@ -1,0 +1,121 @@
+"""Machines of a group are real hosts that reach each other on every port, and that nobody else reaches; with real torch."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from costgpu.clock import SystemClock
+from costgpu.models.instance import Instance, InstanceState, NodeGroup
+from costgpu.providers.aws.provider import AwsProvider
+from costgpu.providers.base import Provider
+from costgpu.providers.gcp.provider import GcpProvider
+from tests.emulators.create_requests import AWS, GCP, Requests
+from tests.emulators.emulator_client import RunningEmulator
+from tests.emulators.guests import guest_control
+from tests.emulators.guests.guest_control import InGuest
+from tests.emulators.guests.network import GATEWAY
+
+pytestmark = pytest.mark.emulator
+
+PORT = 29500
+GROUP = NodeGroup(group_id="r7k2m9x4q1ab", nodes=2, node=0, placement=True)
+RUNS = (GROUP.group_id, "k3v9x2m7q1ab", "stranger0000")
+LISTEN = f"""
+import socket
+socket.setdefaulttimeout(60)
+with socket.create_server(("", {PORT})) as server:
+    while True:
+        server.accept()[0].close()
+"""
+KNOCK = """
+import socket, sys
+socket.create_connection((sys.argv[1], int(sys.argv[2])), 1).close()
+"""
+REDUCE = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.full((4,), float(dist.get_rank() + 1))
+dist.all_reduce(total)
+print(total.tolist(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+@dataclass
+class House:
+    """One of the emulated clouds, with guests."""
+
+    cloud: RunningEmulator
+    provider: Provider
+    requests: Requests
+    zone: str
+    kind: str  # machine type
+
+    def create(self, number: int, group: NodeGroup | None) -> tuple[Instance, InGuest]:
+        """A running machine whose sshd answers its user."""
+        offer = self.requests.offer(self.kind, vcpus=2, accelerator=None)
+        wanted = self.requests.request(
+            offer, run_id=RUNS[number], zone=self.zone, group=group, allow_from=f"{GATEWAY}/32"
+        )
+        ref = self.provider.create(wanted).ref
+        found = self.seen(ref)
+        self.cloud.until(lambda: self.seen(ref).state is InstanceState.RUNNING)
+        found = self.seen(ref)
+        [row] = [row for row in self.cloud.alive() if row["private_ip"] == found.private_address]
+        inside = InGuest(str(row.get("guest") or row["id"]))
+        guest_control.until(lambda: inside.run("true", check=False).returncode == 0, 60)
+        guest_control.until(lambda: "running" in inside.run("systemctl", "is-system-running", check=False).stdout, 60)
+        return found, inside
+
+    def seen(self, ref: Any) -> Instance:
+        found = self.provider.describe(ref)
+        assert found is not None
+        return found
+
+
+@pytest.fixture(params=["aws", "gcp"])
+def house(request: pytest.FixtureRequest) -> House:
+    if request.param == "aws":
+        cloud = request.getfixturevalue("guest_cloud")
+        return House(cloud, AwsProvider(clock=SystemClock()), AWS, "us-east-1b", "c7i.large")
+    cloud = request.getfixturevalue("guest_gce")
+    return House(cloud, GcpProvider(clock=SystemClock()), GCP, "us-central1-a", "n2-standard-2")
+
+
+def test_they_reach_each_other_and_nobody_else_reaches_them(
+    house: House, torch_in_guests: Callable[[str], None]
+) -> None:
+    torch_in_guests(house.kind)
+    (first, one), (second, two) = (house.create(number, replace(GROUP, node=number)) for number in (0, 1))
+    _, stranger = house.create(2, None)
+
+    def reaches(inside: InGuest, address: str, port: int) -> bool:
+        return inside.run("python3", "-c", KNOCK, address, str(port), check=False).returncode == 0
+
+    for inside in (one, two):
+        inside.run("systemd-run", "--quiet", "python3", "-c", LISTEN)
+    guest_control.until(lambda: reaches(one, second.private_address, PORT), 20)
+    guest_control.until(lambda: reaches(two, first.private_address, PORT), 20)
+    assert reaches(two, first.private_address, 22)
+    assert two.run("ping", "-c", "1", "-W", "3", first.private_address, check=False).returncode in (0, 127)
+    for port in (PORT, 22):
+        assert not reaches(stranger, first.private_address, port)
+        assert not reaches(stranger, second.private_address, port)
+        assert first.endpoint is not None
+        assert not reaches(stranger, first.endpoint.host, port)
+    begun = time.monotonic()
+    one.run("python3", "-c", "import torch")
+    print(f"import torch in a guest: {time.monotonic() - begun:.1f} s")
+    for inside in (one, two):
+        inside.run("tee", "/root/reduce.py", stdin=REDUCE)
+    meet = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={first.private_address}:{PORT + 1}"]
+
+    def torchrun(address: str) -> list[str]:
+        return ["python3", "-m", "torch.distributed.run", *meet, f"--local-addr={address}", "/root/reduce.py"]
+
+    two.run("systemd-run", "--quiet", *torchrun(second.private_address))
+    done = one.run(*torchrun(first.private_address))
+    assert "[3.0, 3.0, 3.0, 3.0]" in done.stdout

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
-from costgpu.errors import RunBusy, RunError
+from costgpu.errors import RunBusy, RunError, UsageError
 from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunView
+    from costgpu.workflows.runs.logs import KeptLogs
 
 
 def jobs(
@@ -39,48 +39,58 @@ def jobs(
 def logs(
     run: opt.Run,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Continue as the job writes.")] = False,
+    rank: Annotated[int | None, typer.Option(help="Rank of a job on several machines, from 0.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Logs of all machines of the job.")] = False,
 ) -> None:
     """Print what the job has written to stdout and stderr."""
+    from costgpu.workflows.runs.logs import fetch_all_logs, fetch_logs, machine_of_rank
+
+    given = [name for name, on in (("--follow", follow), ("--rank", rank is not None), ("--all", everything)) if on]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} do not go together.", hint="Choose one of them.")
+    with AppContext(TerminalReporter()) as context:
+        if follow:
+            _follow_logs(context, run)
+            return
+        if everything:
+            for kept in fetch_all_logs(context, run):
+                say(f"==> {kept.title or kept.run_id} <==", err=True)
+                _print_logs(kept)
+            return
+        _print_logs(fetch_logs(context, run if rank is None else machine_of_rank(context, run, rank)), rank)
+
+
+def _follow_logs(context: AppContext, run: str) -> None:
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.runner.machine.host import LogPosition
     from costgpu.workflows.runs.find_run import connection, run_and_machine
+    from costgpu.workflows.runs.logs import fetch_logs
 
-    with AppContext(TerminalReporter()) as context:
-        view, instance = run_and_machine(context, run)
-        run_id = view.run_id if view is not None else instance.run_id if instance else ""
-        folder = context.tools.folder / run_id
-        if view is not None and (view.collected or instance is None or not instance.state.alive):
-            _print_logs(folder, run_id)
-            return
-        if instance is None:
-            raise RunError(f"Run {run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
-        with connection(context, instance) as host:
-            if follow:
-                with contextlib.suppress(KeyboardInterrupt):
-                    host.follow(LogPosition(), Terminal(context.clock).output)
-                return
-            host.fetch_logs(folder)
-        _print_logs(folder, run_id)
+    view, instance = run_and_machine(context, run)
+    if instance is None or not instance.state.alive or (view is not None and view.collected):
+        _print_logs(fetch_logs(context, run))
+        return
+    with connection(context, instance) as host, contextlib.suppress(KeyboardInterrupt):
+        host.follow(LogPosition(), Terminal(context.clock).output)
 
 
-def _print_logs(folder: Path, run_id: str) -> None:
+def _print_logs(kept: KeptLogs, rank: int | None = None) -> None:
     from costgpu.render.safe_text import LogFilter, is_terminal
     from costgpu.runner.files.safe_move import open_regular
+    from costgpu.workflows.runs.logs import lines_of_rank
 
-    shown = False
-    for name, sink in (("stderr.log", sys.stderr.buffer), ("stdout.log", sys.stdout.buffer)):
-        path = folder / name
-        if path.is_file():
-            shown = True
-            show = LogFilter().feed if is_terminal(sink) else bytes
-            with open_regular(path) as file:
-                while chunk := file.read(1 << 16):
-                    sink.write(show(chunk))
-            sink.flush()
-    if not shown:
+    if not kept.files:
         raise RunError(
-            f"Run {run_id} has left no logs here.", hint="They are downloaded with the outputs; see costgpu jobs."
+            f"Run {kept.run_id} has left no logs here.", hint="They are downloaded with the outputs; see costgpu jobs."
         )
+    for path in kept.files:
+        sink = sys.stderr.buffer if path.name.startswith("stderr") else sys.stdout.buffer
+        show = LogFilter().feed if is_terminal(sink) else bytes
+        with open_regular(path) as file:
+            pieces = iter(partial(file.read, 1 << 16), b"") if rank is None else lines_of_rank(file, rank)
+            for piece in pieces:
+                sink.write(show(piece))
+        sink.flush()
 
 
 def attach(run: opt.Run) -> None:

@@ -52,6 +52,11 @@ class GpuPath(StrEnum):
     NONE = "none"  # a GPU does nothing for this code as it is written
 
 
+def key_on(workload: str, nodes: int) -> str:
+    """The key of a workload on several machines, by which its measured speed is found again; its own on one."""
+    return f"{workload}@{nodes}" if workload and nodes > 1 else workload
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpRow:
     """One kind of op of the traced steps."""

@@ -16,6 +16,7 @@ from typing import Any
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, JobNode, JobSpec
 from costgpu.models.run import Option, Plan
+from costgpu.models.workload import key_on
 from costgpu.runner.drive.context import RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
@@ -141,6 +142,7 @@ def _intent(plan: Plan, spec: JobSpec, owner: str, spent: Decimal = Decimal(0)) 
     Args:
         spent: What earlier tries of the same job have cost: it is taken off every machine's share of the cap.
     """
+    first = spec.node is None or spec.node.node == 0
     options = [to_json(_within_cap(option, spent / spec.nodes)) for option in plan.options]
     return {
         "name": spec.name,
@@ -149,8 +151,8 @@ def _intent(plan: Plan, spec: JobSpec, owner: str, spent: Decimal = Decimal(0)) 
         "spec": to_json(spec),
         "identity": to_json(plan.identity),
         "options": options,
-        "estimate": _estimate(plan) if spec.node is None or spec.node.node == 0 else None,
-        "workload": {"key": plan.workload, "steps": plan.steps},
+        "estimate": _estimate(plan) if first else None,
+        "workload": {"key": key_on(plan.workload, spec.nodes) if first else "", "steps": plan.steps},
     }
 
 

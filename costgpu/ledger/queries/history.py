@@ -56,6 +56,8 @@ WASTED = frozenset(
         EndReason.HOST_KEY_MISMATCH,
         EndReason.MACHINE_UNUSABLE,
         EndReason.SYNC_FAILED,
+        EndReason.NODES_APART,
+        EndReason.NODE_LOST,
         EndReason.INSTANCE_LOST,
         EndReason.LEASE_EXPIRED,
     )

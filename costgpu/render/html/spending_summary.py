@@ -65,6 +65,8 @@ OUTCOMES: Mapping[EndReason, CostOutcome] = {
     EndReason.HOST_KEY_MISMATCH: CostOutcome.NEVER,
     EndReason.MACHINE_UNUSABLE: CostOutcome.NEVER,
     EndReason.SYNC_FAILED: CostOutcome.NEVER,
+    EndReason.NODES_APART: CostOutcome.NEVER,
+    EndReason.NODE_LOST: CostOutcome.NEVER,
 }
 """What each end of a run means for its cost. `WASTED` of them are called wasted."""
 

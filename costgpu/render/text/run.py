@@ -254,7 +254,9 @@ def _machine(view: RunView) -> str:
 
 def receipts_text(views: Sequence[RunView]) -> str:
     """The receipts of all machines of a job, and what they have cost together."""
-    texts = [receipt_text(view.receipt, view) for view in views if view.receipt is not None]
+    texts = [
+        receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
+    ]
     if len(views) > 1:
         made = [view.receipt for view in views if view.receipt is not None and view.receipt.instance is not None]
         seconds = sum(receipt.metered_seconds for receipt in made)
@@ -264,8 +266,12 @@ def receipts_text(views: Sequence[RunView]) -> str:
     return "\n".join(texts)
 
 
-def receipt_text(receipt: Receipt, view: RunView) -> str:
-    """The proof that nothing is billed any more."""
+def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) -> str:
+    """The proof that nothing is billed any more.
+
+    Args:
+        safeguards: Whether to list what stood behind it; the machines of a job have the same.
+    """
     if receipt.instance is None:
         return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
     place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
@@ -287,7 +293,7 @@ def receipt_text(receipt: Receipt, view: RunView) -> str:
     if receipt.left_behind:
         rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
     lines = [f"Receipt {receipt.run_id} ({view.name})", *(labelled(*row) for row in rows)]
-    lines += ["Safeguards:", safeguards_text(receipt.layers)] if receipt.layers else []
+    lines += ["Safeguards:", safeguards_text(receipt.layers)] if receipt.layers and safeguards else []
     return "\n".join(lines)
 
 

@@ -1,0 +1,103 @@
+"""What a job has written: the logs of a machine, or of a single rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from costgpu.errors import CostGpuError, RunError, UsageError
+from costgpu.models.run import RunView
+from costgpu.runner.find_run import runs_of_job
+from costgpu.workflows.context import AppContext
+from costgpu.workflows.runs.find_run import connection, run_and_machine
+
+LOGS = ("stderr.log", "stdout.log")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLogs:
+    """Logs of one machine that are on this computer."""
+
+    run_id: str
+    folder: Path
+    title: str  # which machine of several this is; empty if there is one
+
+    @property
+    def files(self) -> list[Path]:
+        """Those that are there."""
+        return [self.folder / name for name in LOGS if (self.folder / name).is_file()]
+
+
+def fetch_logs(context: AppContext, text: str) -> KeptLogs:
+    """The logs of a run, fetched from its machine as long as that has more than what is here.
+
+    Raises:
+        RunError: There is no machine yet.
+    """
+    view, instance = run_and_machine(context, text)
+    run_id = view.run_id if view is not None else instance.run_id if instance else ""
+    kept = KeptLogs(run_id, context.tools.folder / run_id, _title(view))
+    if view is not None and (view.collected or instance is None or not instance.state.alive):
+        return kept
+    if instance is None:
+        raise RunError(f"Run {run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")
+    with connection(context, instance) as host:
+        host.fetch_logs(kept.folder)
+    return kept
+
+
+def fetch_all_logs(context: AppContext, text: str) -> Iterator[KeptLogs]:
+    """The logs of all machines of a run's job, one after the other; one that cannot be had is named and passed over."""
+    view, _ = run_and_machine(context, text)
+    if view is None:
+        yield fetch_logs(context, text)
+        return
+    for one in runs_of_job(context.ledger, view):
+        try:
+            yield fetch_logs(context, one.run_id)
+        except CostGpuError as error:
+            context.reporter.note(f"{_title(one) or one.run_id}: {error.message}", error.hint)
+
+
+def machine_of_rank(context: AppContext, text: str, rank: int) -> str:
+    """The run whose machine has a rank.
+
+    Raises:
+        UsageError: The job has no such rank.
+    """
+    view, _ = run_and_machine(context, text)
+    views = runs_of_job(context.ledger, view) if view is not None else ()
+    ranks = len(views) * views[0].ranks_per_node if views else 1
+    if not 0 <= rank < ranks:
+        raise UsageError(f"The job has no rank {rank}: it has {ranks}, from 0.")
+    if len(views) < 2:
+        raise UsageError(
+            "What the ranks of one machine write is in one log.", hint="Leave --rank out; it is for --nodes 2 or more."
+        )
+    return views[rank // views[0].ranks_per_node].run_id
+
+
+def lines_of_rank(lines: Iterable[bytes], rank: int) -> Iterator[bytes]:
+    """The lines that torchrun has marked with a rank, without the mark; all of them where none is marked."""
+    mark, marked, held = b"[rank%d]:" % rank, False, []
+    for line in lines:
+        if line.startswith(mark):
+            yield line[len(mark) :]
+            marked = True
+        elif line.startswith(b"[rank"):
+            marked = True
+        elif not marked:
+            held.append(line)
+        if marked:
+            held.clear()
+    yield from held
+
+
+def _title(view: RunView | None) -> str:
+    node = view.spec.node if view is not None else None
+    if view is None or node is None:
+        return ""
+    first, last = view.first_rank, view.first_rank + view.ranks_per_node - 1
+    ranks = f"rank {first}" if first == last else f"ranks {first}-{last}"
+    return f"machine {node.node}, {ranks}, run {view.run_id}"

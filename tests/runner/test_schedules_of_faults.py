@@ -5,7 +5,8 @@ cut off and ended by hand; agents die. Afterwards time passes and reap runs. Wha
 
 - no machine outlives its lease; what is billed never exceeds the cap by more than one billing minute;
 - a run is closed only when its machine is gone;
-- there is at most one machine per run at any time, however often create calls went unanswered;
+- there is at most one machine per run at any time, and never more for a job than it asked for, however often create
+  calls went unanswered;
 - nothing of somebody else's is touched;
 - a finished job's outputs are home whenever a client or reap ended the machine.
 """
@@ -23,14 +24,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from costgpu.errors import CostGpuError, Throttled, Unreachable
 from costgpu.models.job import JobPhase
 from costgpu.models.run import EndedBy, RunState
-from costgpu.runner.adopt import adopt
+from costgpu.providers.base import TAG_RUN
+from costgpu.runner.adopt import adopt_job
 from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.find_run import load_run
-from costgpu.runner.state.lock import lock_run
+from costgpu.runner.find_run import load_run, runs_of_job
+from costgpu.runner.state.lock import lock_runs
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud import JobScript, MachineScript
 from tests.properties import examples
+from tests.runner.group_world import GroupWorld
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, tools
 from tests.runner.world import RUN, World
 
@@ -39,7 +43,9 @@ WATCHDOG_TICK = 60.0
 
 
 class Schedule(RuleBasedStateMachine):
-    """One run, many clients, one unreliable world."""
+    """One job, many clients, one unreliable world."""
+
+    nodes = 1
 
     @initialize(
         job=st.fixed_dictionaries(
@@ -67,12 +73,18 @@ class Schedule(RuleBasedStateMachine):
         self.temporary = tempfile.TemporaryDirectory()
         outputs: dict[str, Any] = {"outputs": {"model.pt": b"weights"}, "stdout": [(1.0, b"hello\n")]}
         script = JobScript(setup_seconds=20, **outputs, **job)
-        self.world = World(Path(self.temporary.name), script, machine)
+        self.world = self._new_world(Path(self.temporary.name), script, machine)
         self.clock, self.cloud, self.book = self.world.clock, self.world.cloud, self.world.book
         for name, value in facts.items():
             setattr(self.cloud, name, value)
         self.most_at_once = 0
         self.cloud.faults.on_call = lambda _method, _subject: self._count()
+
+    def _new_world(self, folder: Path, script: JobScript, machine: MachineScript) -> World:
+        return World(folder, script, machine)
+
+    def _launch(self, life: Life) -> None:
+        self.world.launch(life=life, observer=NullObserver(), max_cost=str(CAP_USD), env_names=("TOKEN",))
 
     def _count(self) -> None:
         machines = [i for i in self.cloud.instances.values() if i.ours and i.state.alive]
@@ -83,20 +95,26 @@ class Schedule(RuleBasedStateMachine):
         life = Life(dies_at=dies_at, after=after)
         with contextlib.suppress(Killed, Detached, CostGpuError):
             if RUN not in self.book.rows:
-                self.world.launch(life=life, observer=NullObserver(), max_cost=str(CAP_USD), env_names=("TOKEN",))
+                self._launch(life)
             else:
                 with self._adopted(life, {"TOKEN": "x"} if has_environment else None) as driver:
                     driver.drive()
 
     @contextlib.contextmanager
-    def _adopted(self, life: Life, environment: dict[str, str] | None) -> Iterator[Driver]:
+    def _adopted(self, life: Life, environment: dict[str, str] | None) -> Iterator[Driver | GroupDriver]:
         kit, book = tools(self.cloud, self.world.folder, life), Mortal(self.book, life, "ledger")
-        with lock_run(self.world.folder / "runs" / RUN):
-            yield adopt(load_run(self.book, RUN), book, kit, NullObserver(), environment)
+        view = load_run(self.book, self._run_id())
+        with lock_runs(self.world.folder / "runs" / one.run_id for one in runs_of_job(self.book, view)):
+            yield adopt_job(view, book, kit, NullObserver(), environment)
+
+    def _run_id(self) -> str:
+        """The first run of the newest try."""
+        node = load_run(self.book, next(reversed(self.book.rows))).spec.node
+        return node.group_id if node is not None else RUN
 
     @rule(dies_at=st.none() | st.integers(1, 60), after=st.booleans())
     def cancelled(self, dies_at: int | None, after: bool) -> None:
-        if RUN in self.book.rows and load_run(self.book, RUN).state is not RunState.CLOSED:
+        if RUN in self.book.rows and load_run(self.book, self._run_id()).state is not RunState.CLOSED:
             with (
                 contextlib.suppress(Killed, Detached, CostGpuError),
                 self._adopted(Life(dies_at=dies_at, after=after), None) as driver,
@@ -152,7 +170,7 @@ class Schedule(RuleBasedStateMachine):
         if not hasattr(self, "cloud"):
             return
         self._count()
-        assert self.most_at_once <= 1
+        assert self.most_at_once <= self.nodes
         assert self.cloud.foreign_untouched()
         if self.cloud.watchdog_works:
             late = [i for i in self.cloud.past_lease(slack_seconds=WATCHDOG_TICK) if i.guest is not None]
@@ -160,8 +178,9 @@ class Schedule(RuleBasedStateMachine):
 
     @invariant()
     def a_closed_run_has_no_machine(self) -> None:
-        if RUN in getattr(self, "book", MemoryBook()).rows and load_run(self.book, RUN).state is RunState.CLOSED:
-            assert not self.cloud.alive()
+        alive = {one.tags[TAG_RUN] for one in self.cloud.alive()} if hasattr(self, "cloud") else set()
+        for run_id in getattr(self, "book", MemoryBook()).rows:
+            assert run_id not in alive or load_run(self.book, run_id).state is not RunState.CLOSED
 
     def teardown(self) -> None:
         if not hasattr(self, "cloud"):
@@ -181,20 +200,36 @@ class Schedule(RuleBasedStateMachine):
             self.cloud.unstick()
             self.world.reap()
         assert not self.cloud.alive()
-        assert self.most_at_once <= 1
+        assert self.most_at_once <= self.nodes
         assert self.cloud.foreign_untouched()
-        assert not self.cloud.leftovers(RUN)
-        for instance in self.cloud.instances_of(RUN):
+        for run_id in self.book.rows:
+            assert len(self.cloud.instances_of(run_id)) <= 1
+            assert not self.cloud.leftovers(run_id)
+            assert load_run(self.book, run_id).state is RunState.CLOSED
+        for instance in [one for one in self.cloud.instances.values() if one.ours]:
             cost = max(60.0, self.cloud.billing_seconds(instance.ref.instance_id)) * PRICE_USD / 3600
             if self.cloud.watchdog_works and instance.guest is not None:
                 assert cost <= CAP_USD + PRICE_USD / 60
             job = instance.guest.job if instance.guest is not None else None
             finished = job is not None and job.phase is JobPhase.FINISHED and job.exit_code == 0
-            if finished and instance.ended_by is EndedBy.CLIENT:
+            if finished and instance.ended_by is EndedBy.CLIENT and job is not None and job.order.keep_outputs:
                 assert (self.world.work / "model.pt").read_bytes() == b"weights"
-        if RUN in self.book.rows:
-            assert load_run(self.book, RUN).state is RunState.CLOSED
+
+
+class GroupSchedule(Schedule):
+    """The same with a job on two machines."""
+
+    nodes = 2
+
+    def _new_world(self, folder: Path, script: JobScript, machine: MachineScript) -> World:
+        return GroupWorld(folder, script, machine)
+
+    def _launch(self, life: Life) -> None:
+        assert isinstance(self.world, GroupWorld)
+        self.world.launch_group(life=life, max_cost=str(CAP_USD), env_names=("TOKEN",))
 
 
 TestSchedules = Schedule.TestCase
 TestSchedules.settings = examples(400, stateful_step_count=12, suppress_health_check=list(HealthCheck))
+TestGroupSchedules = GroupSchedule.TestCase
+TestGroupSchedules.settings = examples(400, stateful_step_count=12, suppress_health_check=list(HealthCheck))

@@ -6,9 +6,11 @@ from pathlib import Path
 
 from costgpu.errors import RunError
 from costgpu.models.instance import Instance
+from costgpu.models.job import OutputsFrom
 from costgpu.models.run import RunView
 from costgpu.runner.drive.collect import placed_summary, staying_error
 from costgpu.runner.files.place_outputs import fetch_and_place
+from costgpu.runner.find_run import runs_of_job
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
@@ -23,8 +25,30 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
         Sentences for a person; and what is missing or could not be read, None if nothing is.
     """
     view, instance = run_and_machine(context, text)
+    if view is None or view.spec.outputs_from is not OutputsFrom.ALL:
+        return _fetch_from(context, view, instance, to)
+    remarks: list[str] = []
+    problem: RunError | None = None
+    for one in runs_of_job(context.ledger, view):
+        try:
+            said, wrong = _fetch_from(context, *run_and_machine(context, one.run_id), to)
+        except RunError as error:
+            said, wrong = [], error
+        remarks += said
+        problem = problem or wrong
+    return remarks, problem
+
+
+def _fetch_from(
+    context: AppContext, view: RunView | None, instance: Instance | None, to: str | None
+) -> tuple[list[str], RunError | None]:
     run_id = view.run_id if view is not None else instance.run_id if instance else ""
-    home = Path(to).resolve() if to else Path(view.spec.workdir) if view is not None else Path.cwd()
+    home = Path(to).resolve() if to else Path.cwd()
+    if view is not None:
+        own = view.outputs_folder or view.spec.workdir
+        home = home / Path(own).relative_to(view.spec.workdir) if to else Path(own)
+        if own != view.spec.workdir:
+            home.mkdir(parents=True, exist_ok=True)
     if view is not None and view.collected and to is None:
         return [f"The outputs of run {run_id} are home already, in {home}."], None
     if instance is None or not instance.state.alive:

@@ -59,12 +59,12 @@ def _tagged(context: AppContext, known: set[str]) -> list[TaggedInstance]:
 
 
 def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
-    """A sentence for each run of this computer that no client drives: its outputs wait for somebody."""
+    """A sentence for each job of this computer that no client drives: its outputs wait for somebody."""
     from costgpu.config import runs_folder
     from costgpu.runner.state.lock import is_driven
 
     folders = {view.run_id: runs_folder() / view.run_id for view in views}
-    begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED)]
+    begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED) and _stands_for_job(view)]
     here = [view for view in begun if folders[view.run_id].exists()]  # only here are their keys
     alone = [view for view in here if not is_driven(folders[view.run_id])]
     if not alone:
@@ -83,3 +83,8 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
             what = "has outlived its lease"
         lines.append(f"{view.run_id} {what}: costgpu attach {view.run_id}")
     return lines
+
+
+def _stands_for_job(view: RunView) -> bool:
+    """Whether it is the run by which its job is called: of several machines, that of the first."""
+    return view.spec.node is None or view.spec.node.node == 0

@@ -1,6 +1,6 @@
 """Command lines of launchers: which script they start, with which arguments, and in how many processes. Pure.
 
-One process is measured, the first one of those that the launcher would start. Options are read as the launchers read
+The first process of those that the launcher would start is measured. Options are read as the launchers read
 them: those that take no value are listed here, every other takes one (torch 2.13, accelerate 1.15, DeepSpeed 0.17; read
 2026-11).
 """
@@ -78,6 +78,12 @@ SIZES = frozenset(
         "gpu-ids",
     ]
 )
+# Where the processes of several machines meet is the run's business, too.
+RENDEZVOUS = frozenset(
+    ["rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "standalone", "node-rank", "local-addr", "master-addr"]
+    + ["master-port"]
+)
+TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?(\.exe)?")
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
 _SETTING = re.compile(r"^(\w+):[ \t]*['\"]?([^'\"#\n]*?)['\"]?[ \t]*(?:#.*)?$", re.MULTILINE)
@@ -90,11 +96,14 @@ class Launch:
     launcher: str  # for people: ``torchrun``, ``accelerate launch``, ``python``
     runner: str = ""  # module with which a run starts the script; empty for plain Python or torchrun
     kept: tuple[str, ...] = ()  # the launcher's options for a run, without those for numbers of processes
+    torchrun_options: tuple[str, ...] = ()  # the same of torchrun, also without those for its rendezvous
     script: str | None = None  # None with `module`
     module: str | None = None
     arguments: tuple[str, ...] = ()
     processes: int | None = 1  # over all machines; None for one per GPU
-    machines: int = 1
+    machines: int = 1  # at most, where it is elastic
+    least_machines: int = 1  # with which it goes on; fewer than `machines` where it is elastic
+    max_restarts: int = 0  # that torchrun may make
     python: str | None = None  # the interpreter that the command names
     ranked: bool = False  # whether each process finds its rank in its environment
     local_rank: bool = False  # whether each process is also given its rank as an argument
@@ -102,18 +111,23 @@ class Launch:
     config: str | None = None  # the launcher's file of settings; empty for its default one
 
     @property
-    def note(self) -> str:
-        """What a reader should know of it; empty if there is nothing to know."""
+    def torchrun(self) -> bool:
+        """Whether it is torchrun, by one of its names."""
+        return self.launcher in TORCHRUN
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it may go on with fewer machines, or start its processes again."""
+        return self.least_machines < self.machines or self.max_restarts > 0
+
+    @property
+    def asked(self) -> str:
+        """How many processes it starts, for people; empty for one."""
         if self.processes == 1:
             return ""
         machines = f" on {self.machines} machines" if self.machines > 1 else ""
-        return processes_note(self.processes, f"{machines} ({self.launcher})")
-
-
-def processes_note(processes: int | None, how: str) -> str:
-    """That one of several processes was measured. None stands for one per GPU."""
-    asked = "one process per GPU" if processes is None else f"{processes} processes"
-    return f"It asks for {asked}{how}; one was measured, and the prediction is for that one on one GPU."
+        number = "one process per GPU" if self.processes is None else f"{self.processes} processes"
+        return f"{number}{machines} ({self.launcher})"
 
 
 def find_launch(command: Sequence[str], module: str | None = None) -> Launch | None:
@@ -223,7 +237,7 @@ def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
             at += 1
             break
         options[name] = value
-        if not _is(name, SIZES):
+        if not _is(name, SIZES | RENDEZVOUS if launcher in TORCHRUN else SIZES):
             kept += words[at : at + size]
         at += size
     if at >= len(words):
@@ -263,6 +277,11 @@ def _number(text: str | None, default: int | None) -> int | None:
     return int(last)
 
 
+def _least(text: str | None) -> str | None:
+    """The beginning of a range (``1:4``); a number as it is."""
+    return text.partition(":")[0] if text is not None else None
+
+
 def _refuse_programs(launcher: str, line: _Line) -> None:
     if "no-python" in line.options:
         raise UsageError(
@@ -275,13 +294,17 @@ def _torch(launcher: str, words: Sequence[str], *, local_rank: bool = False) -> 
     line = _read(launcher, words, TORCH_FLAGS)
     _refuse_programs(launcher, line)
     each, machines = _number(_option(line, "nproc-per-node"), 1), _number(_option(line, "nnodes"), 1) or 1
+    restarts = _option(line, "max-restarts") or "0"
     return Launch(
         launcher=launcher,
+        torchrun_options=line.kept,
         script=line.file,
         module=line.module,
         arguments=line.arguments,
         processes=each * machines if each is not None else None,
         machines=machines,
+        least_machines=_number(_least(_option(line, "nnodes")), 1) or 1,
+        max_restarts=int(restarts) if restarts.isdigit() and len(restarts) <= MOST_DIGITS else 0,
         ranked=True,
         local_rank=local_rank and "use-env" not in line.options,
     )

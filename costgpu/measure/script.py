@@ -13,8 +13,6 @@ from costgpu.measure.failures import explain
 from costgpu.measure.host_info import measure_host, measure_host_with_torch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import isolation_notes
-from costgpu.measure.launcher import processes_note
-from costgpu.measure.probe.record import ProbeRecord
 from costgpu.measure.profile.profile_builder import build_profile, trained_by_torch
 from costgpu.measure.read_record import check_record
 from costgpu.measure.session import Outcome, Request, run_probe
@@ -55,18 +53,9 @@ def measure_script(
         arguments=list(request.arguments),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         version=__version__,
+        launch=request.launch,
     )
-    notes = [note for note in (request.launch.note if request.launch else "", _processes_note(record)) if note]
-    return replace(
-        profile, workload=key, notes=[*profile.notes, *notes[:1], *isolation_notes(outcome.isolation)]
-    ), outcome
-
-
-def _processes_note(record: ProbeRecord) -> str:
-    """That the script starts several processes itself; empty if it does not."""
-    torch = record.get("torch")
-    processes = torch.get("processes", 1) if torch is not None else 1
-    return processes_note(processes, "") if processes > 1 else ""
+    return replace(profile, workload=key, notes=[*profile.notes, *isolation_notes(outcome.isolation)]), outcome
 
 
 def _run_until_measured(

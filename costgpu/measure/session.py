@@ -21,6 +21,7 @@ from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
+from costgpu.measure.ranks import ASSUMED_PER_MACHINE, rank_environment, world_environment
 from costgpu.measure.scratch import Scratch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 
@@ -28,14 +29,6 @@ GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one tha
 TICK_SECONDS = 0.1
 PROBE = Path(__file__).with_name("probe")
 PROBE_PACKAGE = "_costgpu_probe"  # a name that no script of the user's has
-LAUNCHED = {
-    "RANK": "0",
-    "LOCAL_RANK": "0",
-    "WORLD_SIZE": "1",
-    "LOCAL_WORLD_SIZE": "1",
-    "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "0",
-}
 QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
 
 
@@ -100,6 +93,7 @@ def run_probe(
     saved_hooks: bool = True,
     fake_cuda: bool = False,
     launched: bool = False,
+    alone: bool = False,
 ) -> Outcome:
     """Runs the script under the probe.
 
@@ -108,7 +102,8 @@ def run_probe(
         progress: Called some times a second with the seconds since the start and whether it has stepped.
         saved_hooks: Count saved tensors; off for code that does not allow it (torch.func).
         fake_cuda: What the script asks of a CUDA device lands on the CPU, where there is no such device.
-        launched: With the environment of the only process that torchrun has started.
+        launched: With the environment of the first process of torchrun, on a machine with several GPUs.
+        alone: As the only process, whatever number is asked for.
 
     Raises:
         KeyboardInterrupt: Ctrl-C (or SIGTERM, SIGHUP); everything has been ended before.
@@ -130,6 +125,7 @@ def run_probe(
         divert=False,
         saved_hooks=saved_hooks,
         fake_cuda=fake_cuda,
+        alone=alone,
     )
 
     def prepare(level: Isolation) -> None:
@@ -137,9 +133,11 @@ def run_probe(
 
     before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(folder / "probe.pyz")
     launch = request.launch
-    environment = {**(LAUNCHED if launched or (launch and launch.ranked) else {}), **child_environment(marker)}
+    environment = {**(world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}), **child_environment(marker)}
     if launch is not None:
-        environment.update(launch.environment)
+        environment.update({**launch.environment, **rank_environment(launch)})
+    if alone:
+        environment.update({name: "1" for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE") if name in environment})
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS
     timed_out = too_large = False
     with log.open("wb") as output, interruptible(), adopting():

@@ -82,7 +82,8 @@ class Parallelism:
         rank_batch: Samples that one rank takes per micro-batch, as measured; None if not known.
         drop_last: Whether an incomplete last batch is dropped.
         largest_unit_parameters: Parameters of the largest unit that is gathered at once, where parameters are sharded.
-        elastic: Whether the launcher was told to go on with fewer machines.
+        elastic: Whether the launcher was told to go on with fewer machines, or to start its processes again.
+        needs_gpu_backend: Whether it asks for collectives between GPUs (NCCL), which a machine without GPUs refuses.
     """
 
     scheme: Scheme
@@ -106,6 +107,7 @@ class Parallelism:
     drop_last: bool = False
     largest_unit_parameters: int = 0
     elastic: bool = False
+    needs_gpu_backend: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,6 +68,12 @@ def profile_of(asked: Request, cache: Path, **way: bool) -> tuple[WorkloadProfil
     assert not outcome.record.get("probe_errors"), outcome.record["probe_errors"]
     words = asked.arguments
     profile = build_profile(
-        outcome.record, MACHINE, script=asked.name, arguments=words, created=CREATED, version="test"
+        outcome.record,
+        MACHINE,
+        script=asked.name,
+        arguments=words,
+        created=CREATED,
+        version="test",
+        launch=asked.launch,
     )
     return profile, outcome

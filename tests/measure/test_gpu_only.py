@@ -92,8 +92,8 @@ def test_a_script_that_copes_is_measured_once_and_as_it_is(tmp_path: Path, ways:
 def test_a_script_for_torchrun_gets_its_environment_and_then_a_gpu(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured("gpu_only_ddp.py", tmp_path)
     assert ways == [{}, {"launched": True}, {"launched": True, "fake_cuda": True}]
-    total = profile.phases[-1].total
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 400 * 16, 16)
+    total, each = profile.phases[-1].total, 256 // (8 * 16)  # of 256 samples, as rank 0 of 8, in batches of 16
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 400 * each, each)
 
 
 def test_one_process_per_gpu_is_one_process(tmp_path: Path, ways: list[dict[str, bool]]) -> None:

@@ -61,9 +61,10 @@ def test_a_launcher_starts_one_rank(launcher: str, tmp_path: Path, monkeypatch: 
     asked = launched(f"{launcher} src/ddp.py --epochs 500", tmp_path, monkeypatch)
     profile, outcome = profile_of(asked, tmp_path)
     total = profile.phases[-1].total
-    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 500 * 40, 40)
+    assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 500 * 10, 10)
     assert asked.launch is not None
-    assert "4 processes" in asked.launch.note
+    assert "4 processes" in asked.launch.asked
+    assert any("rank 0 of 4" in note for note in profile.notes)
     assert outcome.programs == []
 
 

@@ -20,9 +20,10 @@ from .frameworks.predict_hooks import Predictions
 from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.tqdm_hooks import attach_tqdm
 from .inference.hooks import attach_generate
-from .loops.script_frames import PROBE_ROOT
+from .loops.script_frames import PROBE_ROOT, package_of_file
 from .microbenchmark import measure_with_torch
 from .op_tracer import clock
+from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox.extend_guard import guard_child_processes, guard_hdf5, guard_safetensors
 from .sandbox.file_guard import FileGuard
@@ -77,6 +78,8 @@ def frameworks(recorder):
         "sklearn.model_selection._validation": fits.attach_search,
         **fits.attach_parts(),
         "accelerate.launchers": ONE_RANK.attach_accelerate,
+        **recorder.schemes.callbacks(),
+        **Sharded(recorder.schemes).callbacks(),
         "tqdm.std": partial(attach_tqdm, progress),
         "transformers.generation.utils": partial(attach_generate, recorder),
         "safetensors.torch": partial(guard_safetensors, recorder.guard),
@@ -153,6 +156,7 @@ def run(config):
         recorder.finish(
             "crashed",
             kind=type(error).__name__,
+            raised_in=raised_in(error),
             message=str(error)[-2000:],
             missing=error.name if isinstance(error, ImportError) else None,
             trail="".join(ours)[-4000:],
@@ -161,6 +165,15 @@ def run(config):
             bases=[base.__name__ for base in type(error).__mro__],
         )
     recorder.finish("ended")
+
+
+def raised_in(error):
+    """Whose code raised it: ``script``, ``probe``, or the name of a library."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    path = trace.tb_frame.f_code.co_filename if trace is not None else ""
+    return "probe" if path.startswith(PROBE_ROOT) else package_of_file(path) or "script"
 
 
 def main():

@@ -132,7 +132,7 @@ class FirstStep:
 
     def is_slow(self):
         """Whether it took so long that a second step should not be needed for the trace."""
-        return self.trace is not None and self.seconds >= SLOW_SHARE * self.recorder.config["measure_for"]
+        return self.trace is not None and (self.seconds or 0.0) >= SLOW_SHARE * self.recorder.config["measure_for"]
 
     def use(self, phase):
         """Makes its trace the trace of the phase that it began."""

@@ -26,6 +26,7 @@ class ProbeConfig(TypedDict):
     divert: bool  # whether what Python code writes must be led away from the user's files
     saved_hooks: bool
     fake_cuda: bool
+    alone: bool  # every process group has one member, whatever is asked for
 
 
 class Counter(TypedDict):
@@ -293,6 +294,63 @@ class TorchFacts(TypedDict):
     processes: int  # that train, as the script asks for them
 
 
+class CollectiveRow(TypedDict):
+    """Calls of one collective in an average step."""
+
+    op: str
+    dtype: str
+    ranks: int  # of its group
+    backward: bool  # it is made inside a backward pass
+    calls: float
+    elements: float
+    bytes: float
+
+
+class Sighting(TypedDict):
+    """Something that spreads a model over ranks, all calls at once."""
+
+    what: str
+    place: str
+    schemes: dict[str, int]  # scheme -> parameters that it was called with
+    parameters: int
+    trained: int
+    unit: int  # parameters of the largest unit that is gathered at once
+
+
+class DataPart(TypedDict):
+    """What the loader of the training says of its part of the data."""
+
+    kinds: list[str]  # classes of the loader, its samplers and its dataset
+    split_by_node: bool
+    samples: int | None
+    batches: int | None
+    batch_size: int | None
+    split_batches: bool
+    drop_last: bool
+    replicas: int | None
+
+
+class RanksRecord(TypedDict):
+    """How the script trains in several processes, as far as it was seen."""
+
+    asked: int  # processes, by the script itself
+    measured: int  # ranks that it was told
+    why_alone: str  # why that was one; empty if nobody stood in the way
+    gpu_backend: bool  # it asks for collectives between GPUs
+    fixed: bool  # the number of processes is written in the script
+    sightings: list[Sighting]
+    meshes: list[Tuple[list[int], list[str]]]
+    comm_hooks: list[str]
+    collectives: list[CollectiveRow]
+    answer_seconds: float  # in which collectives were answered
+    data: DataPart | None
+    rank_batch: int | None
+    batch_divided: str
+    data_divided: str
+    global_batch: bool  # the framework divides the batch among the ranks
+    sampler_inserted: bool  # the framework distributes the data
+
+
 class StepTotals(TypedDict, total=False):
     """FLOPs, bytes and kernels of a step, as counted from layers or operations."""
 
@@ -406,7 +464,7 @@ class _Always(TypedDict):
 
 
 class ProbeRecord(_Always, total=False):
-    """What was seen of a script. The last nine are of one that exited or crashed."""
+    """What was seen of a script. The last ten are of one that exited or crashed."""
 
     version: int
     setup_seconds: float
@@ -422,6 +480,7 @@ class ProbeRecord(_Always, total=False):
     versions: dict[str, str]
     fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
     torch: TorchFacts | None
+    ranks: RanksRecord
     phases: list[PhaseRecord]
     optimizers_made: int
     manual: int  # backward passes before the first optimizer step
@@ -431,6 +490,7 @@ class ProbeRecord(_Always, total=False):
     code: int
     message: str
     kind: str
+    raised_in: str  # script, probe, or the library whose code raised it
     missing: str | None
     trail: str
     while_tracing: bool

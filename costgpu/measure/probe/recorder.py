@@ -23,6 +23,9 @@ from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
 from .op_tracer import StepTrace, clock, cpu_clock
 from .phase import Phase
+from .ranks.data_parts import DataParts
+from .ranks.schemes import Schemes
+from .ranks.world import WORLD
 from .result import describe_batch, write_result
 
 MOST_ERRORS = 3
@@ -42,6 +45,7 @@ class Recorder:
         self.loaders = Loaders()
         self.events, self.wait = {}, 0.0  # since the last counted step
         self.loader_blocked = self.last_cpu = 0.0
+        self.in_backward = False
         self.in_optimizer = False  # which may call a closure that runs the model
         self.activity = Activity()
         self.batch = None  # of the last interval before the first step
@@ -60,6 +64,8 @@ class Recorder:
         self.fits = None
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
+        self.schemes, self.data_parts = Schemes(self), DataParts(self)
+        self.answered = 0.0  # seconds for answering collectives, up to the last counted step
 
     def plain_loop_stack(self):
         """Reads loops where torch is not what trains."""
@@ -107,6 +113,9 @@ class Recorder:
         self.libraries = tuple(root + os.sep for root in roots)
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
+        WORLD.attach(self, torch)
+        self.schemes.attach(torch)
+        self.data_parts.attach(torch)
         TorchHooks(self, self.guard).attach(torch)
         self.module_hooks = ModuleHooks(self.inference, torch)
         self.module_hooks.attach()
@@ -245,9 +254,12 @@ class Recorder:
     def end_interval(self, phase, frame, now):
         earlier = phase.anchors  # steps of this phase before this one
         phase.anchors += 1
+        answered, self.answered = WORLD.collectives.seconds - self.answered, WORLD.collectives.seconds
+        if phase is self.phases[0]:
+            WORLD.collectives.step_made()
         self.eval_started = None  # it trains in eval mode, or a frozen part stays in it: no validation pass
         if self.last is not None:
-            phase.seconds.append(now - self.last)
+            phase.seconds.append(max(0.0, now - self.last - answered))
             phase.waits.append(self.wait)
             busy = cpu_clock() - self.last_cpu + self.loader_blocked
             phase.blocked.append(max(0.0, now - self.last - busy))
@@ -267,6 +279,8 @@ class Recorder:
                 phase.mark("traced", True)
         if is_snapshot_due(phase.anchors):
             self.take_snapshot(phase, frame)
+        if earlier == 0 and phase is self.phases[0]:
+            self.data_parts.look(frame)
         if earlier in (0, 2):
             phase.upcoming = self.upcoming_work.read(frame, phase.loader)
         self.watch_outer(phase, earlier)

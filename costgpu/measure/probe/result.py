@@ -14,7 +14,9 @@ from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
 from .op_tracer import clock
 from .patching import FAILURES
-from .record import Batch, Loader, Optimizer, PhaseRecord, TorchFacts
+from .ranks.data_parts import describe_data
+from .ranks.world import WORLD
+from .record import Batch, Loader, Optimizer, PhaseRecord, RanksRecord, TorchFacts
 
 RESULT_VERSION = 1
 
@@ -47,6 +49,7 @@ def write_result(recorder, status, detail):
         result["probe_errors"] = result.get("probe_errors", []) + FAILURES
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
+        result["ranks"] = ranks_record(recorder)
         result["phases"] = [phase_record(phase, recorder.torch, recorder.fetch) for phase in recorder.phases]
         result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
@@ -89,7 +92,31 @@ def torch_facts(torch, autocast, compiled) -> TorchFacts:
         "attention": GPU_REQUESTS.attention_kernels(),
         "cudnn_benchmark": bool(getattr(getattr(torch.backends, "cudnn", None), "benchmark", False)),
         "processes_for_no_gpu": ONE_RANK.for_no_gpu,
-        "processes": ONE_RANK.processes,
+        "processes": max(ONE_RANK.processes, WORLD.asked_processes),
+    }
+
+
+def ranks_record(recorder) -> RanksRecord:
+    """How it trains in several processes; of the first training phase."""
+    phase = next((one for one in recorder.phases if not isinstance(one, InferencePhase)), None)
+    schemes, parts = recorder.schemes, recorder.data_parts
+    return {
+        "asked": max(ONE_RANK.processes, WORLD.asked_processes),
+        "measured": WORLD.ranks,
+        "why_alone": WORLD.why_alone,
+        "gpu_backend": WORLD.gpu_backend,
+        "fixed": ONE_RANK.fixed,
+        "sightings": schemes.found,
+        "meshes": schemes.meshes,
+        "comm_hooks": schemes.comm_hooks,
+        "collectives": WORLD.collectives.per_step(phase.anchors) if phase is not None else [],
+        "answer_seconds": WORLD.collectives.seconds,
+        "data": describe_data(phase.loader) if phase is not None else None,
+        "rank_batch": phase.batch["size"] if phase is not None and phase.batch else None,
+        "batch_divided": parts.batch_divided,
+        "data_divided": parts.data_divided,
+        "global_batch": False,
+        "sampler_inserted": False,
     }
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any, cast
 
+from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
 from costgpu.measure.profile.inference import (
     inference_of,
@@ -15,6 +16,7 @@ from costgpu.measure.profile.inference import (
     unit_of,
     warm_up_seconds,
 )
+from costgpu.measure.profile.parallelism import parallel_notes, parallelism_of
 from costgpu.measure.profile.progress_series import (
     framework_of,
     later_fits,
@@ -64,6 +66,7 @@ def build_profile(
     arguments: list[str],
     created: str,
     version: str,
+    launch: Launch | None = None,
 ) -> WorkloadProfile:
     """The profile of one measurement, of which at least one phase stepped. `created` is ISO 8601, UTC."""
     later: list[LaterPhase] = []
@@ -88,6 +91,8 @@ def build_profile(
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
     notes += notes_of_queue(record.get("activity"))
+    parallelism = parallelism_of(record, launch)
+    notes += parallel_notes(parallelism, record, launch)
     if record.get("probe_errors"):
         notes.append("The probe failed at some steps; its figures may be incomplete.")
     return WorkloadProfile(
@@ -104,6 +109,7 @@ def build_profile(
         phases=phases,
         later_phases=later,
         notes=notes,
+        parallelism=parallelism,
     )
 
 

@@ -113,11 +113,23 @@ def test_accelerates_settings_fill_in_what_the_command_line_leaves_open() -> Non
     assert with_settings(given, "mixed_precision: no\n").environment == given.environment
 
 
-def test_a_note_says_how_many_processes_were_not_measured() -> None:
-    assert Launch(launcher="torchrun").note == ""
-    assert "4 processes (torchrun)" in Launch(launcher="torchrun", processes=4).note
-    assert "8 processes on 2 machines" in Launch(launcher="torchrun", processes=8, machines=2).note
-    assert "one process per GPU (deepspeed)" in Launch(launcher="deepspeed", processes=None).note
+def test_what_is_asked_for_is_said() -> None:
+    assert Launch(launcher="torchrun").asked == ""
+    assert Launch(launcher="torchrun", processes=4).asked == "4 processes (torchrun)"
+    assert Launch(launcher="torchrun", processes=8, machines=2).asked == "8 processes on 2 machines (torchrun)"
+    assert Launch(launcher="deepspeed", processes=None).asked == "one process per GPU (deepspeed)"
+
+
+def test_what_torchrun_is_told_besides_sizes_and_meeting_places_is_kept() -> None:
+    line = "torchrun --nnodes 2:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv_endpoint=h:1 --max-restarts 3 -t 3 a.py"
+    launch = find_launch(line.split())
+    assert launch is not None
+    assert launch.torchrun_options == ("--max-restarts", "3", "-t", "3")
+    assert (launch.least_machines, launch.machines, launch.max_restarts) == (2, 4, 3)
+    assert launch.elastic
+    steady = find_launch(["torchrun", "--nnodes", "4", "a.py"])
+    assert steady is not None
+    assert (steady.least_machines, steady.machines, steady.elastic) == (4, 4, False)
 
 
 @pytest.mark.parametrize(

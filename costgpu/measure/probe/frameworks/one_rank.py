@@ -3,7 +3,8 @@
 - ``torch.multiprocessing.spawn`` and ``start_processes`` call their function for rank 0, and start no process.
 - ``multiprocessing.Process``, where the target trains (a backward pass can be reached from its code), runs it here; the
   others of the same target are not started, and seem to have ended.
-- A process group has one member, whatever size is asked for; the size is noted.
+
+What a process group then looks like is said in `ranks.world`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from ..loops.script_frames import PROBE_ROOT
 from ..patching import wrap
 
 MOST_FUNCTIONS = 300  # that are looked at to see whether a process trains
-COLLECTIVES = ("nccl", "gloo")
 MADE = ("__init__", "__call__", "__iter__", "run")  # of a class, which code that names it may call without naming them
 GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "LOAD_SUPER_METHOD")
@@ -53,6 +53,7 @@ class OneRank:
     def __init__(self):
         self.pid = os.getpid()
         self.processes = 1  # that train, as asked for
+        self.fixed = False  # by a number in the script itself
         self.started = 0  # other processes for the script's own functions
         self.for_no_gpu = False  # it starts one process per GPU, and so none here
         self.here = None  # code of the process that runs in this one
@@ -68,12 +69,6 @@ class OneRank:
             wrap(owner, "start_processes", self.spawn)
         process = sys.modules.get("multiprocessing.process")
         wrap(getattr(process, "BaseProcess", None), "start", self.start)
-        dist = getattr(torch, "distributed", None)
-        if dist is None or not dist.is_available() or not hasattr(dist, "HashStore"):
-            return
-        owners = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
-        for owner in owners:
-            wrap(sys.modules.get(owner), "init_process_group", functools.partial(self.init_process_group, torch))
 
     def attach_accelerate(self, module):
         def launch(inner, function, args=(), num_processes=None, mixed_precision="no", *others, **kwargs):
@@ -162,31 +157,6 @@ class OneRank:
 
     def is_library(self, path):
         return path is None or path.startswith(self.libraries)
-
-    def init_process_group(
-        self,
-        torch,
-        inner,
-        backend=None,
-        init_method=None,
-        timeout=None,
-        world_size=-1,
-        rank=-1,
-        store=None,
-        *others,
-        **kwargs,
-    ):
-        known = [one for one in COLLECTIVES if one in str(backend or COLLECTIVES).lower()]
-        if os.getpid() != self.pid or not known:  # a child of the script's own, or MPI
-            return inner(backend, init_method, timeout, world_size, rank, store, *others, **kwargs)
-        self.asked(world_size)
-        if not torch.cuda.is_available() or not torch.distributed.is_nccl_available():
-            backend = "gloo"
-            kwargs.pop("device_id", None)
-            kwargs.pop("pg_options", None)
-        if timeout is not None:
-            kwargs["timeout"] = timeout
-        return inner(backend, world_size=1, rank=0, store=torch.distributed.HashStore(), **kwargs)
 
 
 def run_child(process):

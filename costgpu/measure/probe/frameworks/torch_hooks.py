@@ -37,7 +37,7 @@ class TorchHooks:
 
     def __init__(self, recorder, guard):
         self.recorder, self.guard = recorder, guard
-        self.in_backward = self.in_train = False
+        self.in_train = False
 
     def attach(self, torch):
         self.attach_optimizers(torch)
@@ -93,10 +93,10 @@ class TorchHooks:
         optimizer.step = types.MethodType(step, optimizer)  # schedulers of that time take it apart
 
     def attach_backward(self, torch):
-        inner, recorder, hooks = torch.autograd.backward, self.recorder, self
+        inner, recorder = torch.autograd.backward, self.recorder
 
         def backward(*args, **kwargs):
-            nested, hooks.in_backward = hooks.in_backward, True
+            nested, recorder.in_backward = recorder.in_backward, True
             tracing = recorder.tracing
             if tracing is not None:
                 tracing.pause()
@@ -104,7 +104,7 @@ class TorchHooks:
             try:
                 return inner(*args, **kwargs)
             finally:
-                hooks.in_backward = nested
+                recorder.in_backward = nested
                 recorder.backwards += 1
                 if tracing is not None:
                     tracing.phase = "optimizer" if recorder.in_optimizer else "forward"

@@ -1,0 +1,81 @@
+"""Counts collective calls and the time that answering them takes, which no rank of a real training would spend so."""
+
+from __future__ import annotations
+
+import contextlib
+
+from ..op_tracer import clock
+
+
+class Collectives:
+    """What was communicated in training, by kind; validation is left out. The recorder hands itself over."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.counts = {}  # (op, dtype, ranks of the group, inside a backward pass) -> [calls, elements, bytes]
+        self.seconds = 0.0  # in which calls were answered
+        self.depth = 0
+        self.at_step = []  # copies of the counts: at the first counted step of the first phase, and at the last
+
+    def add(self, op, tensors, ranks):
+        """One call. `tensors` are the whole ones: gathered, or to be reduced."""
+        recorder = self.recorder
+        if recorder.eval_started is not None:
+            return
+        kinds = {}
+        for value in tensors:
+            count, size = kinds.get(value.dtype, (0, 0))
+            kinds[value.dtype] = (count + value.numel(), size + value.numel() * value.element_size())
+        for dtype, (count, size) in kinds.items() or {None: (0, 0)}.items():
+            key = (op, str(dtype or "").replace("torch.", ""), ranks, recorder.in_backward)
+            row = self.counts.setdefault(key, [0, 0, 0])
+            row[0] += 1
+            row[1] += count
+            row[2] += size
+
+    @contextlib.contextmanager
+    def answering(self):
+        """The answer is made inside: it is not traced, and its time is none of the script's."""
+        tracing, begin = self.recorder.tracing, clock()
+        running = tracing is not None and tracing.script_since is not None
+        if tracing is not None:
+            tracing.pause()
+            tracing.muted += 1
+        self.depth += 1
+        try:
+            with self.recorder.torch.no_grad():
+                yield
+        finally:
+            self.depth -= 1
+            if self.depth == 0:
+                self.seconds += clock() - begin
+            if tracing is not None:
+                tracing.muted -= 1
+                if running:
+                    tracing.resume()
+
+    def step_made(self):
+        """A counted step of the first phase ended."""
+        copied = {key: list(row) for key, row in self.counts.items()}
+        self.at_step = [*self.at_step[:1], copied]
+
+    def per_step(self, steps):
+        """Rows of an average step, of so many that were counted."""
+        first, last = self.at_step[0] if steps > 1 else {}, self.at_step[-1] if self.at_step else self.counts
+        found = []
+        for (op, dtype, ranks, backward), row in last.items():
+            before = first.get((op, dtype, ranks, backward), (0, 0, 0))
+            calls, elements, size = [(now - then) / max(1, steps - 1) for now, then in zip(row, before)]
+            if calls > 0:
+                found.append(
+                    {
+                        "op": op,
+                        "dtype": dtype,
+                        "ranks": ranks,
+                        "backward": backward,
+                        "calls": calls,
+                        "elements": elements,
+                        "bytes": size,
+                    }
+                )
+        return found

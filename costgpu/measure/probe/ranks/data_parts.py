@@ -1,0 +1,140 @@
+"""Which part of the data a rank gets: what its loader says, and what the script's source divides by the ranks."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+
+from ..loops.safe_eval import Evaluator
+from ..loops.script_frames import outwards
+from ..loops.source import Source
+from ..patching import harmless, wrap
+
+MOST_LOADERS, MOST_FRAMES = 8, 40
+# Names of a number of ranks, as scripts write them.
+WORLD = re.compile(
+    r"\bworld\b|world_?size|num_(processes|replicas|tasks|workers_total)|nprocs?\b|n_?gpus?|gpus_per_node|device_count|ngpus",
+    re.IGNORECASE,
+)
+BATCH = re.compile(r"batch|accum|micro|\bbs\b|_bs\b|\bbsz\b", re.IGNORECASE)
+FIGURE = re.compile(r"loss|len\(|metric|correct|\bacc\b|total|sum", re.IGNORECASE)  # what is averaged to be printed
+RANK = re.compile(r"rank|shard|process_index", re.IGNORECASE)
+
+
+class DataParts:
+    """What the functions that are being run, up to the training step, divide by the number of ranks."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.loaders = 0
+        self.read = set()  # scopes that have been read
+        self.batch_divided = ""  # place and text of a batch size or an accumulation that is divided
+        self.data_divided = ""  # of something else that is: of the data, perhaps
+
+    def attach(self, torch):
+        """The functions around the making of a DataLoader are read as it is made."""
+        look = harmless(self.look)
+
+        def make(inner, *args, **kwargs):
+            if self.loaders < MOST_LOADERS:
+                self.loaders += 1
+                look()
+            return inner(*args, **kwargs)
+
+        wrap(torch.utils.data.DataLoader, "__init__", make)
+
+    def look(self, frame=None):
+        """Reads the functions of the script that are on the stack."""
+        for _, live in zip(range(MOST_FRAMES), outwards(frame or sys._getframe(1))):
+            code = live.f_code
+            if code in self.read or self.recorder.loop_stack.is_library(code.co_filename):
+                continue
+            self.read.add(code)
+            source = Source.of(code.co_filename)
+            scope = source.scope(code) if source is not None else None
+            if scope is not None:
+                evaluator = Evaluator(live.f_locals, live.f_globals)
+                for node in statements_run(scope.body, evaluator):
+                    self.read_node(source, node, os.path.basename(code.co_filename))
+
+    def read_node(self, source, node, name):
+        place, divided = "{}:{}".format(name, node.lineno) if hasattr(node, "lineno") else name, None
+        if isinstance(node, ast.AugAssign):
+            divided = (node.op, source.segment(node.target), source.segment(node.value), "")
+        elif isinstance(node, ast.BinOp):
+            before = source.words(node.lineno, 0, node.lineno, node.col_offset)
+            divided = (node.op, source.segment(node.left), source.segment(node.right), before)
+        if divided is None:
+            if takes_part(source, node):
+                self.data_divided = self.data_divided or place
+            return
+        operator, whole, part, before = divided
+        if not isinstance(operator, (ast.Div, ast.FloorDiv)) or not WORLD.search(part) or FIGURE.search(whole):
+            return
+        place = "{} ({})".format(place, source.segment(node))
+        if BATCH.search(whole) or BATCH.search(before):
+            self.batch_divided = self.batch_divided or place
+        else:
+            self.data_divided = self.data_divided or place
+
+
+def takes_part(source, node):
+    """Whether it takes a rank's part of something: ``data[rank::world]``, ``data.shard(...)``."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "shard"
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice):
+        return False
+    bounds = [one for one in (node.slice.lower, node.slice.upper, node.slice.step) if one is not None]
+    return any(RANK.search(source.segment(one)) or WORLD.search(source.segment(one)) for one in bounds)
+
+
+def statements_run(body, evaluator):
+    """The nodes of a function, but for branches of tests that are known not to be taken."""
+    stack = list(body)
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, (ast.If, ast.IfExp)):
+            try:
+                taken = bool(evaluator.value(node.test))
+            except Exception:  # noqa: BLE001 - a test that cannot be told without running it: either may be taken
+                taken = None
+            branches = [(True, node.body), (False, node.orelse)]
+            chosen = [branch for when, branch in branches if taken is None or when is taken]
+            for branch in chosen:
+                stack.extend(branch if isinstance(branch, list) else [branch])
+        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            stack.extend(ast.iter_child_nodes(node))
+
+
+def describe_data(loader):
+    """What a loader says of its part of the data; None without one."""
+    if loader is None:
+        return None
+    sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
+    inner = [loader, sampler, batches, getattr(batches, "sampler", None), getattr(batches, "batch_sampler", None)]
+    dataset = getattr(loader, "dataset", None)
+    kinds = [type(one).__name__ for one in [*inner, dataset] if one is not None]
+    return {
+        "kinds": kinds,
+        "split_by_node": getattr(dataset, "_distributed", None) is not None,
+        "samples": length(dataset),
+        "batches": length(loader),
+        "batch_size": whole(getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None)),
+        "split_batches": bool(getattr(batches, "split_batches", False)),
+        "drop_last": bool(getattr(loader, "drop_last", False) or getattr(batches, "drop_last", False)),
+        "replicas": whole(getattr(sampler, "num_replicas", None)),
+    }
+
+
+def length(value):
+    try:
+        return len(value)
+    except Exception:  # noqa: BLE001 - an iterable dataset has none, and a user's may raise anything
+        return None
+
+
+def whole(value):
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,133 @@
+"""What the script calls to spread a model over ranks; each kind is one sighting, with its place and its sizes."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from ..patching import harmless, wrap
+
+ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
+
+
+class Schemes:
+    """All sightings, in the order in which they were first made."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.found = []
+        self.meshes = []  # [sizes, names] of device meshes
+        self.comm_hooks = []  # names of communication hooks
+
+    def place(self):
+        """The script's line that is being run, as ``train.py:41``; empty outside of it."""
+        found = self.recorder.own_site(sys._getframe(1))
+        return "{}:{}".format(os.path.basename(found[0]), found[1]) if found is not None else ""
+
+    def sight(self, scheme, what, parameters=(), units=()):
+        """Adds a model, or a part of one, to the sighting of this kind.
+
+        Args:
+            scheme: A value of costgpu's `Scheme`.
+            what: The name of what was called.
+            parameters: (size, whether it takes a gradient) of each.
+            units: Sizes of the units that are gathered at once, where parameters are sharded.
+        """
+        same = next((one for one in self.found if one["what"] == what), None)
+        if same is None:
+            same = {"what": what, "place": self.place(), "schemes": {}, "parameters": 0, "trained": 0, "unit": 0}
+            self.found.append(same)
+        size = sum(size for size, _ in parameters)
+        same["schemes"][scheme] = same["schemes"].get(scheme, 0) + size
+        same["parameters"] += size
+        same["trained"] += sum(size for size, trained in parameters if trained)
+        same["unit"] = max([same["unit"], *units])
+
+    def attach(self, torch):
+        """What torch has from the beginning."""
+        self.on_construction(getattr(torch.nn.parallel, "DistributedDataParallel", None), "ddp")
+        self.on_construction(torch.nn.DataParallel, "data_parallel")
+
+        def register(inner, one, state, hook, *args, **kwargs):
+            self.comm_hooks.append(str(getattr(hook, "__name__", hook)))
+            return inner(one, state, hook, *args, **kwargs)
+
+        def make_mesh(inner, *args, **kwargs):
+            mesh = inner(*args, **kwargs)
+            note(mesh)
+            return mesh
+
+        @harmless
+        def note(mesh):
+            names = getattr(mesh, "mesh_dim_names", None) or ()
+            self.meshes.append([[int(size) for size in mesh.mesh.shape], [str(name) for name in names]])
+
+        wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "register_comm_hook", register)
+        for owner in ("torch.distributed", "torch.distributed.device_mesh"):
+            wrap(sys.modules.get(owner), "init_device_mesh", make_mesh)
+
+    def on_construction(self, kind, scheme):
+        """Notes each object of a class that wraps a whole model."""
+
+        def make(inner, one, module, *args, **kwargs):
+            note(module)
+            return inner(one, module, *args, **kwargs)
+
+        note = harmless(lambda module: self.sight(scheme, kind.__name__, sizes_of(module.parameters())))
+        wrap(kind, "__init__", make)
+
+    def on_call(self, owner, name, scheme, what):
+        """Notes each call of a function or construction of a class, before it is made."""
+
+        def make(inner, *args, **kwargs):
+            note()
+            return inner(*args, **kwargs)
+
+        note = harmless(lambda: self.sight(scheme, what))
+        kind = getattr(owner, name, None)
+        wrap(*((kind, "__init__") if isinstance(kind, type) else (owner, name)), make)
+
+    def callbacks(self):
+        """Module -> what to do when it has been imported."""
+
+        def horovod(module):
+            self.on_call(module, "DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
+
+        return {
+            "torch.distributed.optim.zero_redundancy_optimizer": lambda module: self.on_call(
+                module, "ZeroRedundancyOptimizer", "zero1", "ZeroRedundancyOptimizer"
+            ),
+            "torch.distributed.tensor.parallel": lambda module: self.on_call(
+                module, "parallelize_module", "tensor", "parallelize_module"
+            ),
+            "torch.distributed.pipelining": lambda module: self.on_call(
+                module, "PipelineStage", "pipeline", "PipelineStage"
+            ),
+            "deepspeed": self.attach_deepspeed,
+            "horovod.torch": horovod,
+            "horovod.keras": horovod,
+            "horovod.tensorflow": horovod,
+            "horovod.tensorflow.keras": horovod,
+        }
+
+    def attach_deepspeed(self, module):
+        """`deepspeed.initialize`: its engine knows the stage, whichever way it was configured."""
+
+        def note(engine):
+            stage = int(engine.zero_optimization_stage())
+            sizes = [
+                (int(getattr(p, "ds_numel", None) or p.numel()), p.requires_grad) for p in engine.module.parameters()
+            ]
+            self.sight(ZERO_STAGES.get(stage, "other"), "deepspeed.initialize, ZeRO stage {}".format(stage), sizes)
+
+        def initialize(inner, *args, **kwargs):
+            result = inner(*args, **kwargs)
+            harmless(note)(result[0])
+            return result
+
+        wrap(module, "initialize", initialize)
+
+
+def sizes_of(parameters):
+    """(size, whether it takes a gradient) of each."""
+    return [(int(one.numel()), bool(one.requires_grad)) for one in parameters]

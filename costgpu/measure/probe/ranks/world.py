@@ -1,0 +1,135 @@
+"""How many ranks the script is told that there are, and what it gets when it sets up a process group.
+
+The group has as many ranks as are asked for, of which only rank 0 exists (`local_group`). Where this torch cannot do
+that, or the configuration says so, it has one member, and the result says that one was measured.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import traceback
+
+from ..patching import FAILURES, wrap
+from .collectives import Collectives
+from .local_group import OWN_BACKEND, make_local_group
+
+BACKENDS = ("nccl", "gloo", "undefined")  # what is answered here; MPI and others are left alone
+GPU_BACKENDS = ("nccl", "xccl", "hccl", "rccl")
+URL_SIZE = re.compile(r"[?&]world_size=(\d+)")
+OWNERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
+
+
+class World:
+    """The processes of the training, as the script sees them."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+        self.asked_processes = 1  # that train, as the script asks for them
+        self.ranks = 1  # that it is told
+        self.alone = False  # whether every group has one member, whatever is asked for
+        self.why_alone = ""
+        self.gpu_backend = False  # whether it asks for collectives between GPUs
+        self.has_gpu_backend = False
+        self.group_class = self.collectives = None
+
+    def attach(self, recorder, torch):
+        self.alone = bool(recorder.config.get("alone"))
+        self.collectives = Collectives(recorder)
+        dist = getattr(torch, "distributed", None)
+        if dist is None or not dist.is_available() or not hasattr(dist, "HashStore"):
+            self.fall_back("this torch has no process groups")
+            return
+        self.torch, self.has_gpu_backend = torch, torch.cuda.is_available() and dist.is_nccl_available()
+        if not self.alone:
+            try:
+                self.prepare(dist.distributed_c10d)
+            except Exception:  # noqa: BLE001 - another release of torch
+                FAILURES.append(traceback.format_exc()[-1500:])
+                self.fall_back("torch {} answers only one".format(torch.__version__))
+        for owner in OWNERS:
+            wrap(sys.modules.get(owner), "init_process_group", self.init_process_group)
+
+    def prepare(self, c10d):
+        """Has every group that is made from now on be one of ours, once `ranks` is more than one."""
+        self.group_class = make_local_group(self.torch, self.collectives)
+        c10d.Backend.register_backend(OWN_BACKEND, self.make_group, devices=["cpu", "cuda"])
+        wrap(c10d, "_store_based_barrier", lambda inner, *a, **k: inner(*a, **k) if self.ranks == 1 else None)
+        wrap(c10d, "_new_process_group_helper", self.new_group)
+        wrap(c10d, "broadcast_object_list", self.broadcast_object_list)
+        wrap(self.torch.distributed, "broadcast_object_list", self.broadcast_object_list)
+
+    def fall_back(self, why):
+        """From now on the script is the only process."""
+        self.alone, self.why_alone = True, self.why_alone or why
+        for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
+            if name in os.environ:
+                os.environ[name] = "1"
+
+    def asked(self, processes):
+        if isinstance(processes, int):
+            self.asked_processes = max(self.asked_processes, processes)
+
+    def make_group(self, store, rank, ranks, timeout):
+        return self.group_class(rank, ranks)
+
+    def new_group(self, inner, size, rank, members, backend, store, *others, **kwargs):
+        if self.ranks == 1:
+            return inner(size, rank, members, backend, store, *others, **kwargs)
+        c10d = self.torch.distributed.distributed_c10d
+        self.note_backend(backend)
+        kwargs.update({name: None for name in ("device_id", "backend_options", "pg_options") if name in kwargs})
+        group, prefix = inner(size, rank, members, c10d.Backend(OWN_BACKEND), store, *others, **kwargs)
+        if isinstance(group, self.group_class):  # what the script is told of it
+            c10d._world.pg_map[group] = (c10d.Backend("gloo"), prefix)
+            if hasattr(c10d, "BackendConfig"):
+                c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(c10d.Backend("gloo")))
+        return group, prefix
+
+    def note_backend(self, backend):
+        if any(name in str(backend).lower() for name in GPU_BACKENDS):
+            self.gpu_backend = True
+
+    def broadcast_object_list(self, inner, objects, src=None, *others, **kwargs):
+        """From another rank, nothing comes: the script goes on with what it has."""
+        if self.ranks > 1 and src not in (None, 0):
+            return None
+        return inner(objects, src, *others, **kwargs)
+
+    def init_process_group(
+        self, inner, backend=None, init_method=None, timeout=None, world_size=-1, rank=-1, store=None, *others, **kwargs
+    ):
+        known = backend is None or any(name in str(backend).lower() for name in BACKENDS)
+        if os.getpid() != self.pid or not known:  # a child of the script's own, or MPI
+            return inner(backend, init_method, timeout, world_size, rank, store, *others, **kwargs)
+        ranks = self.size_of(world_size, init_method)
+        self.asked(ranks)
+        self.note_backend(backend)
+        if not self.has_gpu_backend:
+            backend = "gloo"
+            kwargs.pop("device_id", None)
+            kwargs.pop("pg_options", None)
+        if timeout is not None:
+            kwargs["timeout"] = timeout
+        make_store = self.torch.distributed.HashStore
+        if ranks > 1 and not self.alone:
+            self.ranks = ranks
+            try:
+                return inner("gloo", world_size=ranks, rank=0, store=make_store(), **kwargs)
+            except Exception:  # noqa: BLE001 - another release of torch
+                FAILURES.append(traceback.format_exc()[-1500:])
+                self.ranks = 1
+                self.fall_back("a process group of {} ranks could not be set up".format(ranks))
+        return inner(backend, world_size=1, rank=0, store=make_store(), **kwargs)
+
+    def size_of(self, given, init_method):
+        """Ranks that the script asks for: by its argument, the address, or the environment."""
+        if isinstance(given, int) and given > 0:
+            return given
+        found = URL_SIZE.search(str(init_method or ""))
+        text = found.group(1) if found else os.environ.get("WORLD_SIZE", "")
+        return max(1, int(text)) if text.isdigit() else 1
+
+
+WORLD = World()  # one per process; the result takes what it holds

@@ -1,0 +1,206 @@
+"""How a script trains in several processes: from the probe's record and the launch to `Parallelism`. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from costgpu.measure.launcher import Launch
+from costgpu.measure.probe.record import CollectiveRow, DataPart, ProbeRecord, RanksRecord, Sighting
+from costgpu.models.parallelism import BatchScaling, Collective, Parallelism, Scheme
+
+# Of several that were seen, the one that decides: what is not predicted first, then what shards most.
+_ORDER = [
+    Scheme.PIPELINE,
+    Scheme.TENSOR,
+    Scheme.OTHER,
+    Scheme.ZERO3,
+    Scheme.HSDP,
+    Scheme.FSDP,
+    Scheme.FSDP_GRAD_OP,
+    Scheme.ZERO2,
+    Scheme.ZERO1,
+    Scheme.DDP,
+    Scheme.DATA_PARALLEL,
+]
+_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+_DISTRIBUTED = re.compile("Distributed|Shard|Dispatcher")  # of a sampler, a batch sampler or a loader
+_TENSOR_AXES = re.compile(r"^(tp|tensor|model|mp|cp|sp|ep|context|expert|sequence)", re.IGNORECASE)
+_PIPELINE_AXES = re.compile(r"^(pp|pipe)", re.IGNORECASE)
+_PLAIN_HOOKS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
+_LEAST_SHARE = 0.5  # of the gradients: fewer elements than this that are reduced are figures to print
+_NEAR = 0.05  # of a whole number of reductions per step: buckets are padded, and some steps log
+
+
+def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Parallelism | None:
+    """How it trains in several processes; None for a script that trains in one."""
+    ranks = record.get("ranks")
+    asked = launch.processes if launch is not None else 1
+    if ranks is None:
+        return None
+    rows = ranks["collectives"]
+    sightings = ranks["sightings"]
+    spawned = max(1, ranks["asked"])
+    if not sightings and asked == 1 and spawned == 1:
+        return None
+    scheme, how, models = _scheme(ranks)
+    parameters = sum(one["parameters"] for one in models)
+    trained = sum(one["trained"] for one in models)
+    if not trained:
+        trained = _trained(record)
+        parameters = parameters or trained
+    gradients = _gradients(rows, scheme)
+    reduced = [row for row in rows if row["op"] == "reduce_scatter" and row["dtype"] in _BYTES]
+    gathered = [row for row in rows if row["op"] == "all_gather" and row["bytes"] and row["elements"]]
+    sharded = scheme.shards_parameters
+    launched = launch is not None and (launch.processes != 1 or launch.ranked)
+    return Parallelism(
+        scheme=scheme,
+        how=how,
+        launcher=launch.launcher if launch is not None and launched else "",
+        processes=asked if launched else (spawned if spawned > 1 else None),
+        nodes=launch.machines if launch is not None else 1,
+        fixed_processes=not launched and ranks["fixed"],
+        measured_ranks=ranks["measured"],
+        parameters=parameters,
+        trained_parameters=trained,
+        gradient_bytes=_element_bytes(gradients or reduced, 4.0),
+        gathered_bytes=_element_bytes(gathered, 4.0) if sharded else 0.0,
+        reduced_bytes=_element_bytes(reduced, 4.0) if sharded else 0.0,
+        reductions_per_step=_reductions(gradients if not sharded else reduced, trained),
+        collectives=[_collective(row) for row in rows],
+        batch=_batch(ranks),
+        sampler_distributed=_distributed(ranks),
+        epoch_samples=ranks["data"]["samples"] if ranks["data"] else None,
+        rank_batch=_rank_batch(ranks),
+        drop_last=bool(ranks["data"] and ranks["data"]["drop_last"]),
+        largest_unit_parameters=max((one["unit"] for one in models), default=0) if sharded else 0,
+        elastic=launch.elastic if launch is not None else False,
+        needs_gpu_backend=ranks["gpu_backend"],
+    )
+
+
+def _scheme(ranks: RanksRecord) -> tuple[Scheme, str, list[Sighting]]:
+    """The scheme that decides, how it was found, and the sightings that hold the model."""
+    seen: list[tuple[Scheme, Sighting]] = []
+    for one in ranks["sightings"]:
+        kinds = one["schemes"]
+        seen.append((Scheme(max(kinds, key=lambda kind: kinds[kind])), one))
+    seen.sort(key=lambda pair: _ORDER.index(pair[0]))
+    for sizes, names in ranks["meshes"]:
+        for size, name in zip(sizes, names, strict=False):
+            axis = Scheme.PIPELINE if _PIPELINE_AXES.match(name) else Scheme.TENSOR
+            if size > 1 and (_PIPELINE_AXES.match(name) or _TENSOR_AXES.match(name)):
+                return axis, f"init_device_mesh with {name}={size}", [one for _, one in seen]
+    if seen:
+        scheme, first = seen[0]
+        models = [one for kind, one in seen if one["parameters"] and kind in (scheme, Scheme.DDP)]
+        place = f" at {first['place']}" if first["place"] else ""
+        return scheme, first["what"] + place, models[:1] if scheme.shards_parameters else models
+    by_hand = [row for row in ranks["collectives"] if row["op"] == "all_reduce" and row["dtype"] in _BYTES]
+    if by_hand:
+        return Scheme.DDP, "all_reduce of gradients by the script itself", []
+    if ranks["collectives"]:
+        return Scheme.OTHER, f"calls of {ranks['collectives'][0]['op']}", []
+    return Scheme.OTHER, "no gradients are exchanged", []
+
+
+def _trained(record: ProbeRecord) -> int:
+    phases = record.get("phases") or []
+    return max((sum(one["parameters"] for one in phase["optimizers"]) for phase in phases), default=0)
+
+
+def _gradients(rows: list[CollectiveRow], scheme: Scheme) -> list[CollectiveRow]:
+    """Reductions of whole gradients: those inside backward passes, or else all of the script's own."""
+    reduced = [row for row in rows if row["op"] == "all_reduce" and row["dtype"] in _BYTES]
+    inside = [row for row in reduced if row["backward"]]
+    return inside or (reduced if scheme is not Scheme.DATA_PARALLEL else [])
+
+
+def _element_bytes(rows: list[CollectiveRow], default: float) -> float:
+    elements = sum(row["elements"] for row in rows)
+    return sum(row["bytes"] for row in rows) / elements if elements else default
+
+
+def _reductions(rows: list[CollectiveRow], trained: int) -> float:
+    """How often all gradients are reduced in a step; 1 where that was not seen."""
+    share = sum(row["elements"] for row in rows) / trained if trained else 0.0
+    if share < _LEAST_SHARE:
+        return 1.0
+    whole = max(1, round(share))
+    return float(whole) if abs(share - whole) <= _NEAR * whole else share
+
+
+def _collective(row: CollectiveRow) -> Collective:
+    return Collective(
+        op=row["op"],
+        dtype=row["dtype"],
+        calls_per_step=row["calls"],
+        bytes_per_step=row["bytes"],
+        group_size=row["ranks"],
+    )
+
+
+def _batch(ranks: RanksRecord) -> BatchScaling:
+    data = ranks["data"]
+    if ranks["batch_divided"] or ranks["global_batch"] or (data and data["split_batches"]):
+        return BatchScaling.GLOBAL
+    if data is None and ranks["data_divided"]:
+        return BatchScaling.UNKNOWN
+    return BatchScaling.PER_RANK
+
+
+def _rank_batch(ranks: RanksRecord) -> int | None:
+    data = ranks["data"]
+    if data is not None and data["batch_size"] and not data["split_batches"]:
+        return data["batch_size"]
+    return ranks["rank_batch"]
+
+
+def _distributed(ranks: RanksRecord) -> bool | None:
+    """Whether a rank gets its own part: by the class of its sampler, else by the length of its loader."""
+    data = ranks["data"]
+    if ranks["sampler_inserted"]:
+        return True
+    if data is None:
+        return None
+    if data["split_by_node"] or any(_DISTRIBUTED.search(kind) for kind in data["kinds"]):
+        return True
+    if ranks["data_divided"]:
+        return None
+    return _by_length(data, ranks["measured"])
+
+
+def _by_length(data: DataPart, ranks: int) -> bool | None:
+    samples, batches, size = data["samples"], data["batches"], data["batch_size"]
+    if not samples or not batches or not size or ranks == 1:
+        return None
+    if batches >= samples // size:
+        return False
+    return True if batches <= math.ceil(math.ceil(samples / ranks) / size) else None
+
+
+def parallel_notes(found: Parallelism | None, record: ProbeRecord, launch: Launch | None = None) -> list[str]:
+    """What a reader should know of it."""
+    ranks = record.get("ranks")
+    if found is None or ranks is None:
+        return []
+    notes = []
+    asked = launch.asked if launch is not None else ""
+    if not asked and found.processes is not None and found.processes > 1:
+        asked = f"{found.processes} processes"
+    measured = f"rank 0 of {found.measured_ranks}" if found.measured_ranks > 1 else "one process"
+    how = f": {found.how}" if found.how else ""
+    if asked or found.measured_ranks > 1:
+        asked = f"It asks for {asked} and" if asked else "It"
+        notes.append(f"{asked} was measured as {measured}{how}.")
+    if ranks["why_alone"] and found.measured_ranks == 1 and asked:
+        notes.append(f"Several ranks could not be stood in for ({ranks['why_alone']}).")
+    if found.sampler_distributed is False and found.measured_ranks > 1:
+        notes.append(
+            "Every rank walks the whole data set: nothing distributes it, so that more GPUs do not end sooner."
+        )
+    unusual = [hook for hook in ranks["comm_hooks"] if hook not in _PLAIN_HOOKS]
+    if unusual:
+        notes.append(f"Its communication hook {unusual[0]} is taken as what was seen of it in the first steps.")
+    return notes

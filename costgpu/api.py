@@ -188,7 +188,7 @@ def run(
     profile: Script | None = None,
     estimate: bool = True,
     bucket: str | None = None,
-    nodes: int = 1,
+    nodes: int | None = None,
     launcher: str | None = None,
     outputs_from: str = "0",
     wait: bool = True,
@@ -218,7 +218,7 @@ def run(
         profile: Saved profile to use instead of measuring.
         estimate: Whether to measure the script here first.
         bucket: Bucket for outputs and logs.
-        nodes: Number of machines that work on the job together.
+        nodes: Number of machines that work on the job together; None for as many as the command asks for.
         launcher: What starts the processes on several machines; None for torchrun, or what the command says.
         outputs_from: Machines whose outputs are downloaded: ``"0"``, or ``"all"`` into folders ``rank-N``.
         wait: Whether to wait for the end of the run, or only until the job has started.

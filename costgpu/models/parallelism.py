@@ -83,6 +83,7 @@ class Parallelism:
         drop_last: Whether an incomplete last batch is dropped.
         largest_unit_parameters: Parameters of the largest unit that is gathered at once, where parameters are sharded.
         elastic: Whether the launcher was told to go on with fewer machines.
+        chosen: Whether nothing is written yet, so that every place is predicted with the scheme that suits it best.
     """
 
     scheme: Scheme
@@ -106,6 +107,7 @@ class Parallelism:
     drop_last: bool = False
     largest_unit_parameters: int = 0
     elastic: bool = False
+    chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +127,5 @@ class Scaling:
     memory_gib: float | None = None  # needed on each GPU; None if not known
     mfu: float | None = None  # model FLOPs over what the GPUs could do; None if not known
     strong: bool = False  # whether the global batch stays, rather than that of a GPU
+    checkpointed: bool = False  # whether activations are computed again in the backward pass, as the prediction chose
+    rank_batch: float | None = None  # samples of a micro-batch of each GPU, where the prediction chose it

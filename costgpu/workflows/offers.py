@@ -10,7 +10,7 @@ from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
 from costgpu.pricing.catalog import Catalog
-from costgpu.pricing.hardware import accelerator, cpu
+from costgpu.pricing.hardware import accelerator, cpu, interconnects
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
@@ -64,6 +64,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
     costs = {name: registry.costs(name) for name in {offer.provider for offer in found}}
+    links = interconnects() if any(offer.accelerator is not None for offer in found) else {}
     return [
         Candidate(
             offer=offer,
@@ -71,6 +72,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
             accelerator=accelerator(offer.accelerator.name) if offer.accelerator else None,
             on_demand_usd_per_hour=on_demand.get((offer.provider, offer.region, offer.instance_type)),
             costs=costs[offer.provider],
+            interconnect=links.get((offer.provider, offer.instance_type)),
         )
         for offer in found
     ]

@@ -29,7 +29,7 @@ from costgpu.estimator.advice.options import (
     workers,
 )
 from costgpu.estimator.advice.placement import place_advice
-from costgpu.estimator.predict import Workload
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.verdict import Preferences
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Verdict
 

@@ -10,7 +10,7 @@ from costgpu.estimator.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed
 from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.memory import what_fits
-from costgpu.estimator.predict import Workload
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.verdict import best
 from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.offer import PurchaseOption

@@ -11,7 +11,8 @@ from costgpu.estimator.buy_vs_rent import OwnershipTerms, find_gpu, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.free_notebooks import free_notebooks
 from costgpu.estimator.inference.notes import inference_notes
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import decide

@@ -31,9 +31,30 @@ class Scheme(StrEnum):
         return self not in (Scheme.TENSOR, Scheme.PIPELINE, Scheme.OTHER)
 
     @property
+    def phrase(self) -> str:
+        """Its name as its users write it."""
+        return _PHRASES[self]
+
+    @property
     def shards_parameters(self) -> bool:
         """Whether a rank holds only a part of the parameters between uses."""
         return self in (Scheme.ZERO3, Scheme.FSDP, Scheme.FSDP_GRAD_OP, Scheme.HSDP)
+
+
+_PHRASES = {
+    Scheme.SINGLE: "one process",
+    Scheme.DATA_PARALLEL: "DataParallel",
+    Scheme.DDP: "DDP",
+    Scheme.ZERO1: "ZeRO-1",
+    Scheme.ZERO2: "ZeRO-2",
+    Scheme.ZERO3: "ZeRO-3",
+    Scheme.FSDP: "FSDP",
+    Scheme.FSDP_GRAD_OP: "FSDP (SHARD_GRAD_OP)",
+    Scheme.HSDP: "HSDP (FSDP in each machine)",
+    Scheme.TENSOR: "tensor parallelism",
+    Scheme.PIPELINE: "pipeline parallelism",
+    Scheme.OTHER: "a parallelism that is not known",
+}
 
 
 class BatchScaling(StrEnum):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 
 from costgpu.errors import PriceNotFound, UsageError
@@ -46,6 +47,17 @@ def offer_query(
         max_price_usd_per_hour=None if max_price is None else parse_usd(str(max_price), "--max-price"),
         sort=SortKey(sort.lower()),
     )
+
+
+def on_nodes(places: Iterable[Candidate], counts: Iterable[int]) -> list[Candidate]:
+    """Each place with GPUs as so many machines that work together, where its type has a network for that."""
+    counts = tuple(counts)
+    return [
+        replace(place, nodes=count)
+        for place in places
+        for count in counts
+        if place.is_gpu and (count == 1 or (place.interconnect is not None and place.interconnect.network_gbps))
+    ]
 
 
 def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter: Reporter) -> list[Candidate]:

@@ -223,12 +223,12 @@ def scaled(prediction: Prediction, factor: float) -> Prediction:
 
 def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
     """The cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
-    least: dict[tuple[str, str, str], Prediction] = {}
+    least: dict[tuple[str, str, str, int], Prediction] = {}
     for place in offers:
         offer = place.candidate.offer
         if offer is None:
             continue
-        key = (offer.provider, offer.instance_type, offer.purchase_option.value)
+        key = (offer.provider, offer.instance_type, offer.purchase_option.value, place.candidate.nodes)
         known = least.get(key)
         if known is None or (known is not keep and (place is keep or _price(place) < _price(known))):
             least[key] = place

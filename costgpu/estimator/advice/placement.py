@@ -14,7 +14,7 @@ from costgpu.estimator.prepared import Workload
 from costgpu.estimator.verdict import best
 from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction
+from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.models.workload import ExtraKind, Rhythm
 from costgpu.units import format_duration, format_usd
 
@@ -129,26 +129,28 @@ def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advic
         return None
     return context.advice(
         AdviceKind.OTHER_INSTANCE,
-        f"{_instance(before.candidate, found.candidate)}, which your options left out",
+        f"{_instance(before, found)}, which your options left out",
         found,
         basis=PRICES + " and the model",
         notes=_why_smaller(context.workload, before),
     )
 
 
-def _instance(before: Candidate, after: Candidate) -> str:
+def _instance(before: Prediction, after: Prediction) -> str:
     """``An L4 instead of an A100``, ``1x L4 instead of 4x L4``, ``A smaller host for the L4``."""
     one, other = before.offer, after.offer
     chip = other.accelerator if other is not None else None
     was = one.accelerator if one is not None else None
+    gpus, had = after.candidate.nodes * (chip.count if chip else 0), before.candidate.nodes * (was.count if was else 0)
     if chip is None or other is None or one is None:
         return "Another machine"
     if was is None:
         return f"A GPU ({chip.name}) instead of a CPU"
     if chip.name != was.name:
-        return f"{_chips(chip.count, chip.name)} instead of {_chips(was.count, was.name)}"
-    if chip.count != was.count:
-        return f"{chip.count:g}x {chip.name} instead of {was.count:g}x, of which the script uses one"
+        return f"{_chips(gpus, chip.name)} instead of {_chips(had, was.name)}"
+    if gpus != had:
+        unused = ", of which the script uses one" if before.scaling is None else ""
+        return f"{_chips(gpus, chip.name)} instead of {had:g}x{unused}"
     size = "smaller" if other.vcpus < one.vcpus else "cheaper"
     return f"A {size} host for the {chip.name} ({other.instance_type})"
 
@@ -185,8 +187,9 @@ def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None
         for place in wider
         if (offer := place.offer) is not None
         and offer.region != was.region
-        and (offer.provider, offer.instance_type, offer.purchase_option)
-        == (was.provider, was.instance_type, was.purchase_option)
+        and before is not None
+        and (offer.provider, offer.instance_type, offer.purchase_option, place.candidate.nodes)
+        == (was.provider, was.instance_type, was.purchase_option, before.candidate.nodes)
     ]
     found = best(same, context.preferences)
     if found is None or found.offer is None:
@@ -213,7 +216,12 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
         if place.offer is not None and place.offer.purchase_option is PurchaseOption.SPOT
     ]
     first = best([place for place, _ in places], context.preferences)
-    same = [p for p, there in places if there.instance_type == offer.instance_type and not p.infeasible]
+    same = [
+        place
+        for place, there in places
+        if (there.instance_type, place.candidate.nodes) == (offer.instance_type, before.candidate.nodes)
+        and not place.infeasible
+    ]
     for found in [*([first] if first is not None else []), *same]:
         lost = _lost_seconds(context.workload, found)
         rate = hourly_usd(found.candidate)

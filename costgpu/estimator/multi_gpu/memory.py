@@ -16,21 +16,6 @@ from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import Parallelism, Scheme
 
 GIB = 2**30
-# Ways to spread a model that need less memory than DDP, in the order in which they are worth a try, and their names.
-NAMES = {
-    Scheme.DDP: "DDP",
-    Scheme.DATA_PARALLEL: "DataParallel",
-    Scheme.ZERO1: "ZeRO-1",
-    Scheme.ZERO2: "ZeRO-2",
-    Scheme.ZERO3: "ZeRO-3",
-    Scheme.FSDP: "FSDP",
-    Scheme.FSDP_GRAD_OP: "FSDP (SHARD_GRAD_OP)",
-    Scheme.HSDP: "HSDP",
-    Scheme.TENSOR: "tensor parallelism",
-    Scheme.PIPELINE: "pipeline parallelism",
-    Scheme.OTHER: "a parallelism that is not known",
-    Scheme.SINGLE: "one process",
-}
 WORLD_SIZES = (2, 4, 8, 16, 32, 64)
 HALF_GATHERED_BYTES = 2.0  # of a parameter and a reduced gradient, under a policy of mixed precision
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from costgpu.estimator.multi_gpu.links import links_between
-from costgpu.estimator.multi_gpu.memory import NAMES
 from costgpu.estimator.multi_gpu.step_time import Group
 from costgpu.models.parallelism import Parallelism, Scheme
 from costgpu.models.prediction import Candidate
@@ -35,7 +34,7 @@ def group_on(parallelism: Parallelism | None, candidate: Candidate) -> Group | s
     if gpus == 1:
         return ONE
     if not parallelism.scheme.predicted:
-        what = NAMES[parallelism.scheme]
+        what = parallelism.scheme.phrase
         return f"it uses {what}, whose time on {gpus} GPUs is not predicted: measure it there"
     if parallelism.scheme is Scheme.DATA_PARALLEL and nodes > 1:
         return "torch.nn.DataParallel cannot use several machines"

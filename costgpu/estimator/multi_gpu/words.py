@@ -7,14 +7,14 @@ from dataclasses import replace
 from costgpu.estimator.feasibility import MARGIN
 from costgpu.estimator.multi_gpu.constants import CHECKPOINTING_TIME
 from costgpu.estimator.multi_gpu.layouts import Layout
-from costgpu.estimator.multi_gpu.memory import HALF_GATHERED_BYTES, NAMES, least_gpus
+from costgpu.estimator.multi_gpu.memory import HALF_GATHERED_BYTES, least_gpus
 from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import Parallelism, Scheme
 
 
 def need_words(need: float, memory: float, parallelism: Parallelism, gpus: int) -> str:
     """``needs 45.0 GiB on each of 4 GPUs under DDP, each has 24 GiB``; amounts in GiB, the margin included."""
-    where = f"on each of {gpus} GPUs under {NAMES[parallelism.scheme]}, each has" if gpus > 1 else "on one GPU, has"
+    where = f"on each of {gpus} GPUs under {parallelism.scheme.phrase}, each has" if gpus > 1 else "on one GPU, has"
     return f"needs {need:.1f} GiB of accelerator memory {where} {memory:g} GiB"
 
 
@@ -46,7 +46,7 @@ def how_it_fits(held: TrainingBytes, parallelism: Parallelism, memory: float, gp
 
 def layout_words(layout: Layout, gpus: int) -> str:
     """``taken to train under FSDP, 4 sequences at a time on each GPU, with activation checkpointing (1.33 times ...)``."""
-    how = f"under {NAMES[layout.scheme]}, " if gpus > 1 else ""
+    how = f"under {layout.scheme.phrase}, " if gpus > 1 else ""
     count = "one sequence" if layout.sequences == 1 else f"{layout.sequences} sequences"
     words = f"taken to train {how}{count} at a time on each GPU"
     if layout.checkpointed:

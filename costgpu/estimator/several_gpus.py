@@ -123,6 +123,9 @@ def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
             found.unknown = found.unknown or step
             step = _single(workload, index, place.candidate)
         found.steps.append(step)
+    each, count = group.gpus // group.nodes, int(place.candidate.accelerator_count)
+    if 1 <= each < count:
+        notes.append(f"it uses {each} of the {count} GPUs of a machine")
     if place.layout is not None:
         notes.append(layout_words(place.layout, group.gpus))
     if group.gpus > 1:

@@ -42,10 +42,10 @@ def scaling_sentences(prediction: Prediction | None) -> list[str]:
 
 
 def _losses(scaling: Scaling, step: float) -> str:
-    """``10 % is communication and 2 % is waiting for the slowest GPU``; empty if next to nothing is lost."""
+    """``10 % is communication and 2 % is waiting for data``; empty if next to nothing is lost."""
     parts = {
         "communication": scaling.communication_seconds,
-        "waiting for the slowest GPU": scaling.straggler_seconds,
+        "stragglers and latency": scaling.straggler_seconds,
         "waiting for data": scaling.input_seconds,
     }
     shown = [

@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from costgpu.estimator.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
 from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type
+from costgpu.estimator.advice.several_gpus import sharded_place
 from costgpu.estimator.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
 from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.memory import what_fits
 from costgpu.estimator.prepared import Workload
+from costgpu.estimator.step import trains_alone
 from costgpu.estimator.verdict import best
 from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.offer import PurchaseOption
@@ -150,7 +152,7 @@ def _instance(before: Prediction, after: Prediction) -> str:
         return f"{_chips(gpus, chip.name)} instead of {_chips(had, was.name)}"
     if gpus != had:
         unused = ", of which the script uses one" if before.scaling is None else ""
-        return f"{_chips(gpus, chip.name)} instead of {had:g}x{unused}"
+        return f"{gpus:g}x {chip.name} instead of {had:g}x{unused}"
     size = "smaller" if other.vcpus < one.vcpus else "cheaper"
     return f"A {size} host for the {chip.name} ({other.instance_type})"
 
@@ -275,7 +277,7 @@ def need_gib(workload: Workload) -> float:
 
 def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """The cheapest accelerator that holds the job, or, where none does, the number of them that would."""
-    if not traced(context.workload):
+    if not traced(context.workload) or not trains_alone(context.workload.profile):
         return None
     gpus = [place for place in context.offers if place.candidate.is_gpu]
     need = need_gib(context.workload)
@@ -291,6 +293,14 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
     if smaller := _made_to_fit(context.workload, [*gpus, *wider]):
         action = f"{head}, more than any offer has"
         return _unpriced(action, context.before, None, smaller, basis=MEMORY_OF_INFERENCE)
+    if shared := sharded_place(context.workload, [*gpus, *wider], context.preferences):
+        return _unpriced(
+            f"{head}, more than any offer has; under FSDP it fits {describe(shared)}: about"
+            f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
+            context.before,
+            shared if context.before is None else None,
+            "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model.",
+        )
     several = [p for p in [*gpus, *wider] if _together(p, need) and _software_runs(context.workload, p)]
     if not several:
         action = f"{head}, more than any offer has, and more than the accelerators of any offer together"

@@ -137,7 +137,7 @@ def _node_counts(request: EstimateRequest, profile: WorkloadProfile) -> tuple[in
     if max(counts) > 1 and trains_alone(profile):
         raise UsageError(
             "--nodes is for a training in several processes; this script has one, which cannot use several machines.",
-            hint="Start it as its users do: costgpu estimate torchrun --nproc-per-node 8 train.py",
+            hint="Put its launcher before it, such as torchrun or accelerate launch.",
         )
     return counts
 

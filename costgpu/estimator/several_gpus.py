@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from costgpu.estimator.cpu import host_cores
@@ -100,9 +101,11 @@ def _on_group(workload: Workload, candidate: Candidate) -> SeveralGpus:
         for layout in chosen
     ]
     if len(places) > 1:
-        fitting = [place for place in places if not _fit(workload, place)[1]]
+        needs = [_needs(workload, place) for place in places]
+        memory = candidate.offer.accelerator.memory_gib if candidate.offer and candidate.offer.accelerator else 0.0
+        fitting = [place for place, need in zip(places, needs, strict=True) if max(need) * MARGIN <= memory]
         if not fitting:
-            return _in_full(workload, min(places, key=lambda place: _fit(workload, place)[0]))
+            return _in_full(workload, places[min(range(len(places)), key=lambda index: max(needs[index]))])
         return min((_in_full(workload, place) for place in fitting), key=_seconds)
     return _in_full(workload, places[0])
 
@@ -116,7 +119,8 @@ def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
     group, parallelism = place.group, place.parallelism
     scope, notes = scope_with(workload.scope, parallelism, group.gpus)
     found = SeveralGpus(group, scope, [], notes=notes)
-    need, found.too_large = _fit(workload, place)
+    needs = _needs(workload, place) if place.candidate.is_gpu else []
+    found.too_large = _too_large(workload, place, needs)
     for index in range(len(workload.profile.phases)):
         step = _scaled(workload, index, place)
         if isinstance(step, str):
@@ -129,7 +133,7 @@ def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
     if place.layout is not None:
         notes.append(layout_words(place.layout, group.gpus))
     if group.gpus > 1:
-        found.scaling = _scaling(workload, found, place, need)
+        found.scaling = _scaling(workload, found, place, max(needs, default=0.0))
     return found
 
 
@@ -185,29 +189,34 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
     return share / batch, 1.0
 
 
-def _fit(workload: Workload, place: _Place) -> tuple[float, str]:
-    """GiB that each GPU needs, and why that is too much; 0 and empty without GPUs."""
-    candidate, group = place.candidate, place.group
-    offer, profile = candidate.offer, workload.profile
-    if offer is None or offer.accelerator is None:
-        return 0.0, ""
-    most, reason = 0.0, ""
-    for index, phase in enumerate(profile.phases):
-        held = None
-        if phase.inference is None:
+def _needs(workload: Workload, place: _Place) -> list[float]:
+    """GiB that each GPU needs in each phase, without a margin."""
+    group, precision, found = place.group, precision_of(workload.profile.framework), []
+    for index, phase in enumerate(workload.profile.phases):
+        if phase.inference is not None:
+            found.append(required_accelerator_gib(phase, precision, workload.execution) / MARGIN)
+        elif group.gpus > 1:
             held = _held(workload, index, place)
-            several = group.gpus > 1
-            each = memory_gib(held, place.parallelism, group.gpus, group.gpus // group.nodes) if several else None
-            need = each if each is not None else held.total / GIB + RUNTIME_GIB
+            found.append(memory_gib(held, place.parallelism, group.gpus, group.gpus // group.nodes))
         else:
-            need = required_accelerator_gib(phase, precision_of(profile.framework), workload.execution) / MARGIN
-        most = max(most, need)
-        if need * MARGIN > offer.accelerator.memory_gib and not reason:
-            reason = need_words(need * MARGIN, offer.accelerator.memory_gib, place.parallelism, group.gpus)
-            if held is not None:
-                half = precision_of(profile.framework).half is not None
-                reason += how_it_fits(held, place.parallelism, offer.accelerator.memory_gib, group.gpus, half=half)
-    return most, reason
+            found.append(_held(workload, index, place).total / GIB + RUNTIME_GIB)
+    return found
+
+
+def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str:
+    """Why it does not fit the memory of the GPUs, and how it would; empty if it does, or there are none."""
+    offer = place.candidate.offer
+    if offer is None or offer.accelerator is None:
+        return ""
+    memory, gpus = offer.accelerator.memory_gib, place.group.gpus
+    for index, need in enumerate(needs):
+        if need * MARGIN > memory:
+            reason = need_words(need * MARGIN, memory, place.parallelism, gpus)
+            if workload.profile.phases[index].inference is not None:
+                return reason
+            half = precision_of(workload.profile.framework).half is not None
+            return reason + how_it_fits(_held(workload, index, place), place.parallelism, memory, gpus, half=half)
+    return ""
 
 
 def _held(workload: Workload, index: int, place: _Place) -> TrainingBytes:

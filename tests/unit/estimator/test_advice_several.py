@@ -53,7 +53,7 @@ def test_a_fixed_number_of_steps_divides_the_batch() -> None:
 
 
 def test_a_model_too_large_for_any_gpu_is_sharded() -> None:
-    large = phase(LARGE, optimizers=[builders.optimizer("Adam", parameters=1_300_000_000, state_bytes=10_400_000_000)])
+    large = phase(LARGE, optimizers=[builders.optimizer("Adam", parameters=1_700_000_000, state_bytes=13_600_000_000)])
     found = by_kind(advice_of(profile(large, framework=TUNED), [several("A10G", 1.0, 1), several("A10G", 9, 8)]))
     words = found[AdviceKind.DOES_NOT_FIT]
     assert "under FSDP it fits aws" in words.action

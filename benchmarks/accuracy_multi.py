@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import csv
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -68,6 +69,7 @@ LINKS = {
 PRIOR_LINKS = {**LINKS, "nvlink2": 65.0, "nvlink3": 115.0, "nvlink4": 240.0, "pcie3-p2p": 9.0, "pcie3-host": 5.0}
 NETWORKS = {"rdma": NETWORK_SHARES["rdma"], "tcp": OLD_TCP_SHARE, "tcp of today": NETWORK_SHARES["tcp"]}
 TCP_OF_TODAY = ("oumi-ai/oumi",)  # sources that used NCCL 2.5 or later over TCP
+POSTED = re.compile(r" (issue|pull request) \d")
 PRIOR_WEIGHT = 0.5  # rows that the logarithm of a constant's ratio to its prior counts for
 SWEEPS, FIRST_STEP = 6, 0.3
 
@@ -268,6 +270,7 @@ def report(title: str, pairs: Sequence[Pair], found: np.ndarray, held: np.ndarra
     cuts: dict[str, np.ndarray] = {"all": np.full(len(pairs), True)}
     cuts["one machine"] = np.array([one.row.nodes == 1 for one in pairs])
     cuts["several machines"] = ~cuts["one machine"]
+    cuts["posted in issues and pull requests"] = np.array([bool(POSTED.search(one.row.source)) for one in pairs])
     for source in sorted({one.row.source for one in pairs}):
         cuts[f"  {source}"] = np.array([one.row.source == source for one in pairs])
     for name, chosen in cuts.items():

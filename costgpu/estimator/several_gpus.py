@@ -79,8 +79,11 @@ def on_several(workload: Workload, candidate: Candidate) -> SeveralGpus | None:
     if trains_alone(profile) and candidate.nodes == 1:
         return None
     offer = candidate.offer
-    key = (offer.provider, offer.instance_type, candidate.nodes) if offer is not None else None
-    if key is None or key not in workload.known:
+    if offer is None:
+        return _on_group(workload, candidate)
+    machine = (offer.provider, offer.instance_type, offer.vcpus, offer.memory_gib, offer.accelerator)
+    key = (machine, candidate.nodes, candidate.interconnect)
+    if key not in workload.known:
         workload.known[key] = _on_group(workload, candidate)
     found: SeveralGpus = workload.known[key]
     return found

@@ -26,6 +26,7 @@ MEMORY_UNUSED = 0.5  # of the accelerator's memory
 PRICES = "the prices of the snapshot"
 MEMORY_OF_INFERENCE = "weights, key-value cache and activations, with a margin"
 MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
+WRAP = "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model."
 FITS = {"as written": "as written", "half": "in half precision"}
 SMALL_ERROR = 0.02  # of a ratio in which only a price changes
 
@@ -277,7 +278,9 @@ def need_gib(workload: Workload) -> float:
 
 def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """The cheapest accelerator that holds the job, or, where none does, the number of them that would."""
-    if not traced(context.workload) or not trains_alone(context.workload.profile):
+    if not trains_alone(context.workload.profile):
+        return _sharded_instead(context, wider)
+    if not traced(context.workload):
         return None
     gpus = [place for place in context.offers if place.candidate.is_gpu]
     need = need_gib(context.workload)
@@ -299,7 +302,7 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
             f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
             context.before,
             shared if context.before is None else None,
-            "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model.",
+            WRAP,
         )
     several = [p for p in [*gpus, *wider] if _together(p, need) and _software_runs(context.workload, p)]
     if not several:
@@ -312,6 +315,25 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
         None,
         "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
         f"Time and cost there are not known; it is {format_usd(hourly_usd(cheapest.candidate))} an hour.",
+    )
+
+
+def _sharded_instead(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
+    """FSDP for a training in several processes of which each holds more than any GPU; None if it fits, or shards already."""
+    parallelism = context.workload.profile.parallelism
+    gpus = [place for place in [*context.offers, *wider] if place.candidate.is_gpu]
+    shards = parallelism is None or parallelism.scheme.shards_parameters or not parallelism.scheme.predicted
+    if shards or not gpus or any(not place.infeasible for place in gpus):
+        return None
+    shared = sharded_place(context.workload, gpus, context.preferences)
+    if shared is None or parallelism is None:
+        return None
+    return _unpriced(
+        f"It fits no GPU under {parallelism.scheme.phrase}; under FSDP it fits {describe(shared)}: about"
+        f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
+        context.before,
+        shared if context.before is None else None,
+        WRAP,
     )
 
 

@@ -110,5 +110,10 @@ def _on_several(changed: Workload, places: Iterable[Prediction]) -> list[Predict
 
 def sharded_place(workload: Workload, places: Sequence[Prediction], preferences: Preferences) -> Prediction | None:
     """The best place whose GPUs hold the training together under FSDP; None if it is not known that any do."""
-    changed = as_several(workload, Scheme.FSDP)
+    parallelism = workload.profile.parallelism
+    if parallelism is None or trains_alone(workload.profile):
+        changed = as_several(workload, Scheme.FSDP)
+    else:
+        spread = sharded(parallelism, half=precision_of(workload.profile.framework).half is not None)
+        changed = replace(workload, profile=replace(workload.profile, parallelism=spread))
     return best(_on_several(changed, places), preferences) if changed is not None else None

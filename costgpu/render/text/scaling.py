@@ -93,8 +93,7 @@ def scaling_values(rows: Sequence[Prediction]) -> list[dict[str, Any]]:
         json_object(
             {
                 "where": offer_name(one),
-                "time_seconds": one.wall_seconds,
-                "cost_usd": one.cost_usd,
+                **picked(one, "wall_seconds", "cost_usd"),
                 **scaling_value(one),
             }
         )

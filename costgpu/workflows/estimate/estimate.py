@@ -133,7 +133,9 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
 
 
 def _node_counts(request: EstimateRequest, profile: WorkloadProfile) -> tuple[int, ...]:
-    counts = request.node_counts or (1,)
+    """Numbers of machines to predict first: those that the user, or else the script's launcher, asks for."""
+    asked = profile.parallelism.nodes if profile.parallelism is not None else 1  # of its launcher
+    counts = request.node_counts or (asked,)
     if max(counts) > 1 and trains_alone(profile):
         raise UsageError(
             "--nodes is for a training in several processes; this script has one, which cannot use several machines.",

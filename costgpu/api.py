@@ -83,6 +83,7 @@ def estimate(
     total_steps: float | None = None,
     infra: str | Iterable[str] = (),
     gpus: str | None = None,
+    nodes: str | int | None = None,
     spot: bool = False,
     objective: str = Objective.CHEAPEST,
     deadline: TimeSpan | None = None,
@@ -109,6 +110,7 @@ def estimate(
         total_steps: Number of optimizer steps to predict.
         infra: Providers or regions, e.g. ``"aws"`` or ``["aws/us-east-1", "gcp"]``; empty for all.
         gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
+        nodes: Machines that train together, e.g. ``4``, or ``"2-16"`` to choose from.
         spot: Spot prices instead of on-demand prices.
         objective: ``"cheapest"``, ``"fastest"`` or ``"balanced"``.
         deadline: Longest time that the job may take.

@@ -29,6 +29,7 @@ from costgpu.render.phrases import (
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
+from costgpu.render.text.scaling import scaling_sentences
 from costgpu.units import format_duration, format_ratio, format_usd, plural_unit
 
 LEAST_SHARE = 0.005  # of a step, to be in the legend
@@ -103,7 +104,7 @@ def verdict_html(
         own_sentences=own_sentences(own, verdict.unit) if own else (),
         own_basis=own_basis(own) if own else (),
         prices=_prices(verdict, today),
-        notes=notes_of(verdict, profile),
+        notes=[*scaling_sentences(verdict.recommended), *notes_of(verdict, profile)],
         today=today,
         version=version or profile.costgpu_version,
         steps_phrase=steps_phrase,
@@ -133,9 +134,14 @@ def _tiles(verdict: Verdict) -> list[tuple[str, str, str]]:
         else:
             place = Markup("{}, {}").format(name(offer.provider), name(offer.region))
             if offer.accelerator:
-                place += Markup(", {:g}× {}").format(offer.accelerator.count, name(offer.accelerator.name))
+                count = verdict.recommended.candidate.nodes * offer.accelerator.count
+                place += Markup(", {:g}× {}").format(count, name(offer.accelerator.name))
             cost_note = f"80 %: {format_usd(cost.low)} – {format_usd(cost.high)}"
-            tiles += [("Recommended", name(offer.instance_type), place), time]
+            nodes = verdict.recommended.candidate.nodes
+            machine = (
+                name(offer.instance_type) if nodes == 1 else Markup("{}× {}").format(nodes, name(offer.instance_type))
+            )
+            tiles += [("Recommended", machine, place), time]
             tiles.append(("Cost", format_usd(cost.value), cost_note))
     if verdict.speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"

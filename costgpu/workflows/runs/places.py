@@ -10,7 +10,8 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import AuthError, PriceNotFound, UsageError
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
 from costgpu.models.offer import Offer

@@ -80,8 +80,17 @@ SIZES = frozenset(
 )
 # Where the processes of several machines meet is the run's business, too.
 RENDEZVOUS = frozenset(
-    ["rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "standalone", "node-rank", "local-addr", "master-addr"]
-    + ["master-port"]
+    [
+        "rdzv-backend",
+        "rdzv-endpoint",
+        "rdzv-id",
+        "rdzv-conf",
+        "standalone",
+        "node-rank",
+        "local-addr",
+        "master-addr",
+        "master-port",
+    ]
 )
 TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?(\.exe)?")

@@ -75,6 +75,12 @@ def wants_launcher(record: ProbeRecord | None) -> bool:
     return missing and _ONE_OF_MANY.search(message) is not None
 
 
+def wants_several_gpus(record: ProbeRecord) -> bool:
+    """Whether it starts a process for each GPU, and so none where there is none, or asks for several by itself."""
+    torch, ranks = record.get("torch"), record.get("ranks")
+    return (torch is not None and torch["processes_for_no_gpu"]) or (ranks is not None and ranks["asked"] > 1)
+
+
 def only_on_a_gpu(record: ProbeRecord) -> str:
     """What the script crashed in that runs on an NVIDIA GPU only; empty if it is nothing of the kind."""
     missing, trail, message = record.get("missing") or "", record["trail"], record["message"]

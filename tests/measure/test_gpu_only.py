@@ -96,10 +96,12 @@ def test_a_script_for_torchrun_gets_its_environment_and_then_a_gpu(tmp_path: Pat
     assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 400 * each, each)
 
 
-def test_one_process_per_gpu_is_one_process(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+def test_one_process_per_gpu_is_one_of_eight(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured("gpu_only_spawn.py", tmp_path)
-    assert ways == [{}, {"fake_cuda": True}]
+    assert ways == [{}, {"many_gpus": True}]
     assert profile.phases[-1].total.steps == 7000
+    assert profile.parallelism is not None
+    assert (profile.parallelism.measured_ranks, profile.parallelism.fixed_processes) == (8, False)
 
 
 # ---------------------------------------------------------------------------------------------- what it asks for

@@ -27,6 +27,8 @@ class ProbeConfig(TypedDict):
     saved_hooks: bool
     fake_cuda: bool
     alone: bool  # every process group has one member, whatever is asked for
+    gpus: int  # that the script is shown, where it is to believe that there are any
+    accelerate: list[str] | None  # options of `accelerate launch`; None if that does not start it
 
 
 class Counter(TypedDict):
@@ -334,6 +336,7 @@ class RanksRecord(TypedDict):
     """How the script trains in several processes, as far as it was seen."""
 
     asked: int  # processes, by the script itself
+    nodes: int  # machines, by the script itself
     measured: int  # ranks that it was told
     why_alone: str  # why that was one; empty if nobody stood in the way
     gpu_backend: bool  # it asks for collectives between GPUs

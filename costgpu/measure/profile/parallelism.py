@@ -51,7 +51,7 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
         parameters = parameters or trained
     gradients = _gradients(rows, scheme)
     reduced = [row for row in rows if row["op"] == "reduce_scatter" and row["dtype"] in _BYTES]
-    gathered = [row for row in rows if row["op"] == "all_gather" and row["bytes"] and row["elements"]]
+    gathered = [row for row in rows if row["op"] == "all_gather" and row["dtype"] in _BYTES]
     sharded = scheme.shards_parameters
     launched = launch is not None and (launch.processes != 1 or launch.ranked)
     return Parallelism(
@@ -59,7 +59,7 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
         how=how,
         launcher=launch.launcher if launch is not None and launched else "",
         processes=asked if launched else (spawned if spawned > 1 else None),
-        nodes=launch.machines if launch is not None else 1,
+        nodes=launch.machines if launch is not None and launched else ranks["nodes"],
         fixed_processes=not launched and ranks["fixed"],
         measured_ranks=ranks["measured"],
         parameters=parameters,
@@ -106,8 +106,9 @@ def _scheme(ranks: RanksRecord) -> tuple[Scheme, str, list[Sighting]]:
 
 
 def _trained(record: ProbeRecord) -> int:
-    phases = record.get("phases") or []
-    return max((sum(one["parameters"] for one in phase["optimizers"]) for phase in phases), default=0)
+    found = [sum(one["parameters"] for one in phase["optimizers"]) for phase in record.get("phases") or []]
+    found += [series["facts"].get("parameters") or 0 for series in record.get("series") or []]
+    return max(found, default=0)
 
 
 def _gradients(rows: list[CollectiveRow], scheme: Scheme) -> list[CollectiveRow]:

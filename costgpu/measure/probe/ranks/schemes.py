@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
+from ..loops.script_frames import own_place
 from ..patching import harmless, wrap
 
 ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
@@ -13,16 +13,12 @@ ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 class Schemes:
     """All sightings, in the order in which they were first made."""
 
-    def __init__(self, recorder):
-        self.recorder = recorder
+    def __init__(self):
         self.found = []
         self.meshes = []  # [sizes, names] of device meshes
         self.comm_hooks = []  # names of communication hooks
-
-    def place(self):
-        """The script's line that is being run, as ``train.py:41``; empty outside of it."""
-        found = self.recorder.own_site(sys._getframe(1))
-        return "{}:{}".format(os.path.basename(found[0]), found[1]) if found is not None else ""
+        self.global_batch = False  # the framework divides the batch among the ranks
+        self.sampler_inserted = False  # the framework gives every rank its part of the data
 
     def sight(self, scheme, what, parameters=(), units=()):
         """Adds a model, or a part of one, to the sighting of this kind.
@@ -35,7 +31,7 @@ class Schemes:
         """
         same = next((one for one in self.found if one["what"] == what), None)
         if same is None:
-            same = {"what": what, "place": self.place(), "schemes": {}, "parameters": 0, "trained": 0, "unit": 0}
+            same = {"what": what, "place": own_place(), "schemes": {}, "parameters": 0, "trained": 0, "unit": 0}
             self.found.append(same)
         size = sum(size for size, _ in parameters)
         same["schemes"][scheme] = same["schemes"].get(scheme, 0) + size
@@ -88,7 +84,10 @@ class Schemes:
         wrap(*((kind, "__init__") if isinstance(kind, type) else (owner, name)), make)
 
     def callbacks(self):
-        """Module -> what to do when it has been imported."""
+        """Module -> what to do when it has been imported.
+
+        DeepSpeed would compile an extension for collectives between CPUs, of which there are none here.
+        """
 
         def horovod(module):
             self.on_call(module, "DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
@@ -104,6 +103,7 @@ class Schemes:
                 module, "PipelineStage", "pipeline", "PipelineStage"
             ),
             "deepspeed": self.attach_deepspeed,
+            "deepspeed.comm.torch": lambda module: wrap(module, "build_shm_op", lambda inner: None),
             "horovod.torch": horovod,
             "horovod.keras": horovod,
             "horovod.tensorflow": horovod,

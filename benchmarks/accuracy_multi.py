@@ -47,6 +47,8 @@ SCHEMES = {
     "ddp": Scheme.DDP,
     "zero1": Scheme.ZERO1,
     "zero1-in-node": Scheme.ZERO1,
+    "zero2": Scheme.ZERO2,
+    "zero3": Scheme.ZERO3,
     "fsdp": Scheme.FSDP,
     "hsdp": Scheme.HSDP,
 }
@@ -56,7 +58,9 @@ LINKS = {
     "nvlink2": 30.0,
     "nvlink3": 125.0,
     "nvlink4": 200.0,
+    "nvlink5": 370.0,
     "nvlink-bridge2": 25.0,
+    "pcie5-p2p": 20.0,
     "pcie4-p2p": 20.0,
     "pcie3-p2p": 7.7,
     "pcie3-host": 4.5,
@@ -67,7 +71,7 @@ LINKS = {
 # What is taken for a link before there are rows: a half of nccl-tests on large buffers with NVLink, where buckets and the
 # shared chip count, and nearly all of them with PCIe; see tools/facts/interconnects.csv.
 PRIOR_LINKS = {**LINKS, "nvlink2": 65.0, "nvlink3": 115.0, "nvlink4": 240.0, "pcie3-p2p": 9.0, "pcie3-host": 5.0}
-NETWORKS = {"rdma": NETWORK_SHARES["rdma"], "tcp": OLD_TCP_SHARE, "tcp of today": NETWORK_SHARES["tcp"]}
+NETWORKS = {**NETWORK_SHARES, "tcp": OLD_TCP_SHARE, "tcp of today": NETWORK_SHARES["tcp"]}
 TCP_OF_TODAY = ("oumi-ai/oumi",)  # sources that used NCCL 2.5 or later over TCP
 POSTED = re.compile(r" (issue|pull request) \d")
 PRIOR_WEIGHT = 0.5  # rows that the logarithm of a constant's ratio to its prior counts for
@@ -142,10 +146,13 @@ def exchanged(row: Row, group: Group) -> float:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file whose scheme is predicted."""
+    """The rows of a file whose scheme is predicted, and whose links are known."""
     with path.open(encoding="utf-8", newline="") as stream:
         cells = csv.DictReader(line for line in stream if not line.startswith("#"))
-        return [_row(one) for one in cells if one["parallelism"] in SCHEMES]
+        found = [_row(one) for one in cells if one["parallelism"] in SCHEMES]
+    return [
+        one for one in found if one.link in LINKS and (one.nodes == 1 or (one.network in NETWORKS and one.network_gbit))
+    ]
 
 
 def _row(cells: Mapping[str, str]) -> Row:
@@ -198,7 +205,7 @@ def pairs_of(rows: Iterable[Row]) -> list[Pair]:
 
 
 def _holds(row: Row) -> bool:
-    return row.parallelism not in ("zero1", "fsdp") or row.gpus <= MOST_SHARDED_GPUS
+    return row.parallelism not in ("zero1", "zero2", "zero3", "fsdp") or row.gpus <= MOST_SHARDED_GPUS
 
 
 def errors(model: Model, pairs: Sequence[Pair]) -> np.ndarray:

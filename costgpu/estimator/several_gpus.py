@@ -33,6 +33,7 @@ from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Phase
 
 UNKNOWN_VOLUME = "how much its processes exchange in a step is not known: measure it there"
+WHOLE_UNITS = "how large the units of its model are is not known: all of it is taken to be gathered at once"
 ONCE_COMPUTED = frozenset({"copy", "waiting", "host"})  # terms of a step that checkpointing does not repeat
 TERMS = ("communication", "stragglers")
 
@@ -133,6 +134,8 @@ def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
     each, count = group.gpus // group.nodes, int(place.candidate.accelerator_count)
     if 1 <= each < count:
         notes.append(f"it uses {each} of the {count} GPUs of a machine")
+    if group.gpus > 1 and parallelism.scheme.shards_parameters and not parallelism.largest_unit_parameters:
+        notes.append(WHOLE_UNITS)
     if place.layout is not None:
         notes.append(layout_words(place.layout, group.gpus))
     if group.gpus > 1:
@@ -187,9 +190,25 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
         return factor, 1.0
     share = math.floor(batch * factor + 1e-9)
     if share < 1:
-        whole = batch * max(1, parallelism.measured_ranks)
-        return f"its global batch of {whole:g} cannot be divided among {gpus} GPUs"
+        return f"its global batch of {_global_batch(parallelism, batch):g} cannot be divided among {gpus} GPUs"
     return share / batch, 1.0
+
+
+def _global_batch(parallelism: Parallelism, batch: float) -> float:
+    """Samples of a micro-batch over all ranks, from those of one."""
+    return batch * max(1, parallelism.measured_ranks)
+
+
+def _uneven_notes(phase: Phase, place: _Place, share: tuple[float, float]) -> list[str]:
+    """A remark where the GPUs do not divide the batch evenly, so that scripts leave some of it out."""
+    batch = place.parallelism.rank_batch or phase.data.batch_size
+    if batch is None or share[1] != 1.0 or not keeps_global_batch(place.parallelism):
+        return []
+    whole = _global_batch(place.parallelism, batch)
+    each = whole / place.group.gpus
+    if each == int(each):
+        return []
+    return [f"{place.group.gpus} GPUs do not divide the batch of {whole:g}: each is taken to get {int(each)} of it"]
 
 
 def _needs(workload: Workload, place: _Place) -> list[float]:
@@ -239,7 +258,8 @@ def _held(workload: Workload, index: int, place: _Place) -> TrainingBytes:
 def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
     """One step of a phase on all GPUs; or why it cannot be told."""
     candidate, group, parallelism, layout = place.candidate, place.group, place.parallelism, place.layout
-    share = _share(workload.profile.phases[index], place)
+    phase_here = workload.profile.phases[index]
+    share = _share(phase_here, place)
     if isinstance(share, str):
         return share
     sized = resized(workload, index, *share)
@@ -279,11 +299,10 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         return (step_seconds(alone * factor, group, exchanged, window).seconds * other + waits * factor) / seconds
 
     interval = Interval(end(one.interval.low, spread.low), end(one.interval.high, spread.high))
+    remarks = [*_loader_notes(phase, candidate, group), *_uneven_notes(phase_here, place, share)]
     terms |= {"communication": together.communication, "stragglers": together.stragglers, "loading": waits}
     return ScaledStep(
-        replace(
-            one, terms=terms, interval=interval, notes=[*one.notes, *reasons, *_loader_notes(phase, candidate, group)]
-        ),
+        replace(one, terms=terms, interval=interval, notes=[*one.notes, *reasons, *remarks]),
         single if layout is None else single * group.gpus,
         efficiency=efficiency,
         spread=spread,

@@ -11,11 +11,18 @@ from costgpu.estimator.multi_gpu.memory import HALF_GATHERED_BYTES, least_gpus
 from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import Parallelism, Scheme
 
+NEEDS = "needs "  # begins the reason where memory is too small
+
+
+def lacks_memory(reason: str) -> bool:
+    """Whether a reason why it cannot run somewhere is memory."""
+    return reason.startswith(NEEDS)
+
 
 def need_words(need: float, memory: float, parallelism: Parallelism, gpus: int) -> str:
     """``needs 45.0 GiB on each of 4 GPUs under DDP, each has 24 GiB``; amounts in GiB, the margin included."""
     where = f"on each of {gpus} GPUs under {parallelism.scheme.phrase}, each has" if gpus > 1 else "on one GPU, has"
-    return f"needs {need:.1f} GiB of accelerator memory {where} {memory:g} GiB"
+    return f"{NEEDS}{need:.1f} GiB of accelerator memory {where} {memory:g} GiB"
 
 
 def sharded(parallelism: Parallelism, *, half: bool) -> Parallelism:

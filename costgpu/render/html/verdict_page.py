@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
 
 from markupsafe import Markup
@@ -45,6 +46,8 @@ DRAWN_TERMS = (
     "host",
     "copy",
     "loading",
+    "communication",
+    "stragglers",
 )  # with a colour each
 PROVENANCE_PHRASES = {
     Provenance.MEASURED: "measured",
@@ -143,6 +146,9 @@ def _tiles(verdict: Verdict) -> list[tuple[str, str, str]]:
             )
             tiles += [("Recommended", machine, place), time]
             tiles.append(("Cost", format_usd(cost.value), cost_note))
+        if (scaling := verdict.recommended.scaling) is not None:
+            note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
+            tiles.append(("Efficiency", share(scaling.efficiency), note))
     if verdict.speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
         note = f"for {format_ratio(verdict.premium)} the price; pays {even}"
@@ -241,9 +247,11 @@ def _place(prediction: Prediction) -> str:
     offer = prediction.candidate.offer
     if offer is None:
         return THIS_MACHINE
-    gpu = Markup(" ({})").format(name(accelerator_name(offer.accelerator, "×"))) if offer.accelerator else ""
+    nodes, chips = prediction.candidate.nodes, offer.accelerator
+    all_chips = replace(chips, count=nodes * chips.count) if chips is not None else None
+    gpu = Markup(" ({})").format(name(accelerator_name(all_chips, "×"))) if all_chips is not None else ""
     spot = ", spot" if offer.purchase_option.value == "spot" else ""
-    first = Markup("{}{}").format(name(offer.instance_type), gpu)
+    first = Markup("{}{}{}").format(f"{nodes}× " if nodes > 1 else "", name(offer.instance_type), gpu)
     return two_lines(first, Markup("{} {}{}").format(name(offer.provider), name(offer.region), spot))
 
 

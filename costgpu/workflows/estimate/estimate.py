@@ -13,6 +13,7 @@ from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.free_notebooks import free_notebooks
 from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
+from costgpu.estimator.multi_gpu.words import lacks_memory
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scaling_rows import scaling_rows
@@ -156,6 +157,9 @@ def needs_nodes(profile: WorkloadProfile, offers: Sequence[Prediction], preferen
     parallelism = profile.parallelism
     if parallelism is None or trains_alone(profile) or not parallelism.scheme.predicted:
         return False
-    possible = [one for one in offers if one.candidate.is_gpu and not one.infeasible]
+    gpus = [one for one in offers if one.candidate.is_gpu]
+    possible = [one for one in gpus if not one.infeasible]
+    if not possible:
+        return any(lacks_memory(one.infeasible) for one in gpus)
     limit = preferences.deadline_seconds
-    return not possible or (limit is not None and all(one.wall_seconds.value > limit for one in possible))
+    return limit is not None and all(one.wall_seconds.value > limit for one in possible)

@@ -36,7 +36,8 @@ CPU_COLUMNS = columns(
 CPU_MEASUREMENT_COLUMNS = columns("provider family read_gbps read_vcpus matrix_mult_per_vcpu source as_of")
 INTERCONNECT_COLUMNS = columns(
     """
-    provider instance_type link link_gbps network_gbit network network_gbps efa_interfaces placement basis source as_of
+    provider instance_type link link_gbps network_gbit all_interfaces_gbit network network_gbps efa_interfaces placement
+    basis source as_of
     """
 )
 ACCELERATORS_FILE = "accelerators.csv"

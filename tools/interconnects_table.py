@@ -40,6 +40,11 @@ NETWORKS = {
     ("gpudirect-tcpxo", "plug-in needed"): "tcpx",
 }
 UNUSABLE = "none"  # link of GPUs that cannot train together
+# A run gives a machine one network interface: with several, a cloud gives it no public address (AWS, EC2 user guide,
+# "Elastic network interfaces"), or they need networks of their own (Google, "GPU network bandwidth"; both read 2026-11).
+# EFA's interfaces are alike; Google's first one is a plain one of at most 200 Gbit/s, without GPUDirect or RDMA.
+PLAIN_INTERFACE_GBIT = 200.0
+PLAIN_SHARE = 0.5  # of the line rate, for TCP: as of all plain networks in the facts
 
 TableRow = tuple[str, ...]
 
@@ -80,15 +85,28 @@ def _row(fact: Row) -> TableRow:
     basis = next((word for start, word in BASES.items() if words.startswith(start)), None)
     if words and basis is None:
         raise fact.wrong("basis", f"{words!r} says neither fitted, extrapolated nor assumed")
+    gbit, every, network, rate = _one_interface(fact, NETWORKS[kind])
     return (
         link,
         fact.cells["link_gb_s"],
-        fact.cells["network_gbit_s"],
-        NETWORKS[kind],
-        "" if link == UNUSABLE else fact.cells["network_gb_s"],
+        gbit,
+        every,
+        network,
+        "" if link == UNUSABLE else rate,
         fact.text("efa_interfaces", empty=True) or "0",
         "yes" if fact.cells["placement"] else "no",
         basis or "",
         fact.text("source"),
         INTERCONNECTS_AS_OF,
     )
+
+
+def _one_interface(fact: Row, network: str) -> tuple[str, str, str, str]:
+    """Line rate of one network interface and of all (empty if one is all), kind of network, and effective GB/s of one."""
+    gbit, rate = fact.cells["network_gbit_s"], fact.cells["network_gb_s"]
+    count = float(fact.cells["efa_interfaces"] or 0)
+    if count > 1:
+        return f"{float(gbit) / count:g}", gbit, network, f"{float(rate) / count:g}" if rate else ""
+    if network in ("tcpx", "rdma") and gbit and float(gbit) > PLAIN_INTERFACE_GBIT:
+        return f"{PLAIN_INTERFACE_GBIT:g}", gbit, "tcp", f"{PLAIN_INTERFACE_GBIT * PLAIN_SHARE / 8:g}"
+    return gbit, "", network, rate

@@ -136,6 +136,12 @@ def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
         notes.append(f"it uses {each} of the {count} GPUs of a machine")
     if group.gpus > 1 and parallelism.scheme.shards_parameters and not parallelism.largest_unit_parameters:
         notes.append(WHOLE_UNITS)
+    links = place.candidate.interconnect
+    if group.nodes > 1 and links is not None and links.all_interfaces_gbit and links.network_gbit:
+        notes.append(
+            f"costgpu run gives each machine one network interface, {links.network_gbit:g} of {links.all_interfaces_gbit:g}"
+            " Gbit/s: predicted with that one"
+        )
     if place.layout is not None:
         notes.append(layout_words(place.layout, group.gpus))
     if group.gpus > 1:

@@ -189,32 +189,28 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
         return 1.0, 1.0
     factor = max(1, parallelism.measured_ranks) / gpus
     micro = phase.micro_batches * factor
-    if phase.micro_batches > 1 and micro >= 1 and abs(micro - round(micro)) < 1e-6:
+    if phase.micro_batches > 1 and micro >= 1:
         return factor, factor  # as many samples in a micro-batch, and fewer of those
     batch = parallelism.rank_batch or phase.data.batch_size
     if batch is None:
         return factor, 1.0
     share = math.floor(batch * factor + 1e-9)
     if share < 1:
-        return f"its global batch of {_global_batch(parallelism, batch):g} cannot be divided among {gpus} GPUs"
+        whole = batch * max(1, parallelism.measured_ranks)
+        return f"its global batch of {whole:g} cannot be divided among {gpus} GPUs"
     return share / batch, 1.0
 
 
-def _global_batch(parallelism: Parallelism, batch: float) -> float:
-    """Samples of a micro-batch over all ranks, from those of one."""
-    return batch * max(1, parallelism.measured_ranks)
-
-
 def _uneven_notes(phase: Phase, place: _Place, share: tuple[float, float]) -> list[str]:
-    """A remark where the GPUs do not divide the batch evenly, so that scripts leave some of it out."""
+    """A remark where the GPUs do not divide the batch evenly: scripts leave some of it out, or refuse to start."""
     batch = place.parallelism.rank_batch or phase.data.batch_size
-    if batch is None or share[1] != 1.0 or not keeps_global_batch(place.parallelism):
+    if place.layout is not None or not keeps_global_batch(place.parallelism) or phase.inference is not None:
         return []
-    whole = _global_batch(place.parallelism, batch)
-    each = whole / place.group.gpus
-    if each == int(each):
+    ranks, gpus = max(1, place.parallelism.measured_ranks), place.group.gpus
+    whole, what = (batch, "samples") if share[1] == 1 else (phase.micro_batches, "micro-batches")
+    if whole is None or ranks * whole % gpus == 0:
         return []
-    return [f"{place.group.gpus} GPUs do not divide the batch of {whole:g}: each is taken to get {int(each)} of it"]
+    return [f"{gpus} GPUs do not divide the {ranks * whole:g} {what} of a step evenly: some scripts refuse that"]
 
 
 def _needs(workload: Workload, place: _Place) -> list[float]:
@@ -270,7 +266,9 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         return share
     sized = resized(workload, index, *share)
     phase = sized.profile.phases[index]
-    one = step_on(sized, index, candidate)
+    core_share = min(1.0, _vcpus_each(candidate, group))
+    one = step_on(sized, index, candidate, core_share)
+    lost = 0.0 if core_share == 1 else sum(one.terms.values()) - sum(step_on(sized, index, candidate).terms.values())
     terms = dict(one.terms)
     loading = terms.pop("loading", 0.0)
     checkpointed = layout is not None and layout.checkpointed
@@ -278,7 +276,7 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         again = {name: seconds for name, seconds in terms.items() if name not in ONCE_COMPUTED}
         terms |= {name: seconds * CHECKPOINTING_TIME for name, seconds in again.items()}
     alone = sum(terms.values())
-    single = alone + loading
+    single = alone + loading - lost
     mfu = _mfu(sized, index, candidate.accelerator)
     if group.gpus == 1:
         step = replace(one, terms={**terms, "loading": loading} if "loading" in one.terms else terms)
@@ -339,8 +337,13 @@ def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float
 
 def _cores_each(candidate: Candidate, group: Group) -> float:
     """Cores that the loaders of one process get, where the processes of a machine share them."""
+    return min(host_cores(candidate), LOADER_SHARE * _vcpus_each(candidate, group))
+
+
+def _vcpus_each(candidate: Candidate, group: Group) -> float:
+    """VCPUs of a machine for each process on it."""
     vcpus = candidate.offer.vcpus if candidate.offer is not None else 1
-    return min(host_cores(candidate), LOADER_SHARE * vcpus / (group.gpus / group.nodes))
+    return vcpus * group.nodes / group.gpus
 
 
 def _loader_notes(phase: Phase, candidate: Candidate, group: Group) -> list[str]:

@@ -37,8 +37,12 @@ class Step:
     prefill_share: float | None = None  # of a unit that generates tokens; None if this place's is not known
 
 
-def step_on(workload: Workload, index: int, candidate: Candidate) -> Step:
-    """One step of a phase there, as one process takes it: on this machine, on a CPU, or on one GPU."""
+def step_on(workload: Workload, index: int, candidate: Candidate, core_share: float = 1.0) -> Step:
+    """One step of a phase there, as one process takes it: on this machine, on a CPU, or on one GPU.
+
+    Args:
+        core_share: Share of a core that feeds its GPU; below 1 where more processes than vCPUs train on a machine.
+    """
     phase = workload.profile.phases[index]
     if candidate.offer is None:
         return _local_step(phase.step)
@@ -46,7 +50,7 @@ def step_on(workload: Workload, index: int, candidate: Candidate) -> Step:
         return _cpu_step(workload, index, candidate)
     if phase.gpu is GpuPath.TABLE:
         return _table_step(workload, phase, candidate, candidate.accelerator)
-    return _gpu_step(workload, index, candidate, candidate.accelerator)
+    return _gpu_step(workload, index, candidate, candidate.accelerator, core_share)
 
 
 def _local_step(step: StepTimes) -> Step:
@@ -109,14 +113,15 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
     return Step(terms, Interval.of_sigma(found.sigma), notes, Provenance.BENCHMARKED)
 
 
-def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec) -> Step:
+def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float) -> Step:
     phase, unit = workload.profile.phases[index], workload.units[index]
     if unit is not None:
         if unit.own_seconds is not None:
             unit = replace(unit, own_seconds=_script_seconds(workload.profile.machine, phase, candidate))
-        step = on_gpu(unit, phase, workload.execution, spec, year=workload.year, host_speed=_host_speed(candidate))
+        speed = core_share * _host_speed(candidate)
+        step = on_gpu(unit, phase, workload.execution, spec, year=workload.year, host_speed=speed)
     else:
-        step = _training_step(workload, index, candidate, spec)
+        step = _training_step(workload, index, candidate, spec, core_share)
     interval, notes = step.interval, step.notes
     if phase.gpu is GpuPath.COUNTED:
         interval = interval.covering(COUNTED)
@@ -135,10 +140,13 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
     return Step(terms, interval, notes, prefill_share=step.prefill_share)
 
 
-def _training_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec) -> UnitSeconds:
+def _training_step(
+    workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float
+) -> UnitSeconds:
     """One step of training on a GPU."""
     framework, phase = workload.profile.framework, workload.profile.phases[index]
-    host = Host(_host_speed(candidate), _script_seconds(workload.profile.machine, phase, candidate))
+    script_seconds = _script_seconds(workload.profile.machine, phase, candidate) / core_share
+    host = Host(core_share * _host_speed(candidate), script_seconds)
     found = gpu_terms(workload.works[index], phase.optimizers, precision_of(framework), spec, host)
     interval, notes = gpu_interval(found, spec, compiled=framework.compiled > 0, as_of_year=workload.year)
     modelled = {

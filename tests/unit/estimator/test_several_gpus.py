@@ -106,6 +106,12 @@ def test_accumulation_is_divided_first() -> None:
     assert whole.terms["launch"] == one.terms["launch"]
 
 
+def test_a_batch_that_the_gpus_do_not_divide_is_remarked() -> None:
+    for of, what in ((training(micro_batches=12.0), "12 micro-batches"), (training(), "60 samples")):
+        found = predicted(script(of=of, batch=BatchScaling.GLOBAL, rank_batch=60), place(8))
+        assert any(f"8 GPUs do not divide the {what} of a step evenly" in note for note in found.notes)
+
+
 def test_data_that_is_not_divided_is_warned_of() -> None:
     found = predicted(script(sampler_distributed=False), place(8))
     assert found.parts["steps"] == pytest.approx(8000 * found.step_seconds)
@@ -121,6 +127,14 @@ def test_processes_share_the_cores_of_the_machine() -> None:
     assert few.scaling is not None
     assert few.scaling.input_seconds == few.terms["loading"]
     assert any("start 64 workers for data, on 16 vCPUs" in note for note in few.notes)
+
+
+def test_processes_with_less_than_a_core_wait_for_it() -> None:
+    few, many = (predicted(script(of=training(host_seconds_per_step=0.2)), place(8, vcpus=n)) for n in (4, 96))
+    assert few.terms["host"] > 1.5 * many.terms["host"]
+    assert few.scaling is not None
+    assert many.scaling is not None
+    assert few.scaling.efficiency < 0.8 < many.scaling.efficiency
 
 
 def test_several_machines_cost_as_many_times_more() -> None:

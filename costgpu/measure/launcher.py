@@ -125,6 +125,11 @@ class Launch:
         return self.launcher in TORCHRUN
 
     @property
+    def per_gpu(self) -> bool:
+        """Whether a run starts one process for each GPU of its machine, with torchrun."""
+        return self.ranked and not self.runner
+
+    @property
     def elastic(self) -> bool:
         """Whether it may go on with fewer machines, or start its processes again."""
         return self.least_machines < self.machines or self.max_restarts > 0

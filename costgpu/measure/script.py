@@ -33,7 +33,11 @@ def measure_script(
         KeyboardInterrupt: After everything has been ended.
     """
     key = workload_key(
-        script=request.script, module=request.module, arguments=request.arguments, workdir=request.workdir
+        script=request.script,
+        module=request.module,
+        arguments=request.arguments,
+        workdir=request.workdir,
+        processes=-1 if request.launch is not None and request.launch.per_gpu else 0,
     )  # before the script can change anything
     outcome = _run_until_measured(request, interpreter, cache, progress)
     error = explain(outcome, request, interpreter)

@@ -12,7 +12,7 @@ import traceback
 import types
 from functools import partial
 
-from .frameworks.accelerate_hooks import attach_launchers, attach_state, set_launch_environment
+from .frameworks.accelerate_hooks import attach_launchers, attach_state, attach_trainer, set_launch_environment
 from .frameworks.boosting_hooks import attach_catboost, attach_lightgbm, attach_xgboost
 from .frameworks.distribution_hooks import DistributionHooks
 from .frameworks.jax_hooks import JaxHooks
@@ -83,6 +83,7 @@ def frameworks(recorder):
         **fits.attach_parts(),
         "accelerate.launchers": attach_launchers,
         "accelerate.state": attach_state,
+        "transformers.trainer": partial(attach_trainer, recorder.schemes),
         **recorder.schemes.callbacks(),
         **Sharded(recorder.schemes).callbacks(),
         **LightningHooks(recorder).callbacks(),

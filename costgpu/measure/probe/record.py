@@ -317,6 +317,7 @@ class Sighting(TypedDict):
     parameters: int
     trained: int
     unit: int  # parameters of the largest unit that is gathered at once
+    units: int  # number of such units
 
 
 class DataPart(TypedDict):

@@ -211,8 +211,13 @@ def describe_batch(batch, torch) -> Batch:
     return {"size": max(sizes) if sizes else None, "bytes": total}
 
 
+def own_part(value):
+    """Of a tensor that is sharded, what this rank holds."""
+    return getattr(value, "_local_tensor", value)
+
+
 def describe_optimizer(optimizer, steps, torch) -> Optimizer:
-    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    parameters = [own_part(value) for group in optimizer.param_groups for value in group["params"]]
     by_dtype: dict[str, int] = {}
     state = 0
     for value in parameters:
@@ -220,7 +225,7 @@ def describe_optimizer(optimizer, steps, torch) -> Optimizer:
         by_dtype[name] = by_dtype.get(name, 0) + value.numel()
     try:
         for entry in optimizer.state.values():
-            for value in entry.values() if isinstance(entry, dict) else ():
+            for value in map(own_part, entry.values() if isinstance(entry, dict) else ()):
                 if isinstance(value, torch.Tensor):
                     state += value.numel() * value.element_size()
     except Exception:  # noqa: BLE001 - an optimizer with its own idea of state

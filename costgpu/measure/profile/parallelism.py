@@ -29,6 +29,7 @@ _TENSOR_AXES = re.compile(r"^(tp|tensor|model|mp|cp|sp|ep|context|expert|sequenc
 _PIPELINE_AXES = re.compile(r"^(pp|pipe)", re.IGNORECASE)
 _PLAIN_HOOKS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
 _LEAST_SHARE = 0.5  # of the gradients: fewer elements than this that are reduced are figures to print
+_FIGURES = 0.1  # of the largest reduction: losses, norms
 _NEAR = 0.05  # of a whole number of reductions per step: buckets are padded, and some steps log
 
 
@@ -49,7 +50,7 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
     if not trained:
         trained = _trained(record)
         parameters = parameters or trained
-    gradients = _gradients(rows, scheme)
+    gradients = _gradients(rows)
     reduced = [row for row in rows if row["op"] == "reduce_scatter" and row["dtype"] in _BYTES]
     gathered = [row for row in rows if row["op"] == "all_gather" and row["dtype"] in _BYTES]
     sharded = scheme.shards_parameters
@@ -64,10 +65,12 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
         measured_ranks=ranks["measured"],
         parameters=parameters,
         trained_parameters=trained,
-        gradient_bytes=_element_bytes(gradients or reduced, 4.0),
+        gradient_bytes=_element_bytes((reduced or gradients) if sharded else gradients, _weight_bytes(record)),
         gathered_bytes=_element_bytes(gathered, 4.0) if sharded else 0.0,
         reduced_bytes=_element_bytes(reduced, 4.0) if sharded else 0.0,
-        reductions_per_step=_reductions(gradients if not sharded else reduced, trained),
+        reductions_per_step=_sharded_reductions(reduced, trained, models)
+        if sharded
+        else _reductions(gradients, trained),
         collectives=[_collective(row) for row in rows],
         batch=_batch(ranks),
         sampler_distributed=_distributed(ranks),
@@ -111,11 +114,12 @@ def _trained(record: ProbeRecord) -> int:
     return max(found, default=0)
 
 
-def _gradients(rows: list[CollectiveRow], scheme: Scheme) -> list[CollectiveRow]:
-    """Reductions of whole gradients: those inside backward passes, or else all of the script's own."""
+def _gradients(rows: list[CollectiveRow]) -> list[CollectiveRow]:
+    """Reductions of whole gradients: those inside backward passes, or else the script's own; without those of figures."""
     reduced = [row for row in rows if row["op"] == "all_reduce" and row["dtype"] in _BYTES]
-    inside = [row for row in reduced if row["backward"]]
-    return inside or (reduced if scheme is not Scheme.DATA_PARALLEL else [])
+    found = [row for row in reduced if row["backward"]] or reduced
+    most = max((row["elements"] for row in found), default=0.0)
+    return [row for row in found if row["elements"] > _FIGURES * most]
 
 
 def _element_bytes(rows: list[CollectiveRow], default: float) -> float:
@@ -130,6 +134,24 @@ def _reductions(rows: list[CollectiveRow], trained: int) -> float:
         return 1.0
     whole = max(1, round(share))
     return float(whole) if abs(share - whole) <= _NEAR * whole else share
+
+
+def _sharded_reductions(rows: list[CollectiveRow], trained: int, models: list[Sighting]) -> float:
+    """The same by the number of calls, where the number of units is known: small units are padded."""
+    units = sum(one["units"] for one in models)
+    calls = sum(row["calls"] for row in rows) / units if units else 0.0
+    whole = round(calls)
+    return float(whole) if whole and abs(calls - whole) <= _NEAR * whole else _reductions(rows, trained)
+
+
+def _weight_bytes(record: ProbeRecord) -> float:
+    """Bytes of one element of most of what is trained; 4 where that is not known."""
+    dtypes: dict[str, int] = {}
+    for phase in record.get("phases") or []:
+        for one in phase["optimizers"]:
+            for dtype, count in one["dtypes"].items():
+                dtypes[dtype] = dtypes.get(dtype, 0) + count
+    return float(_BYTES.get(max(dtypes, key=lambda name: dtypes[name]), 4)) if dtypes else 4.0
 
 
 def _collective(row: CollectiveRow) -> Collective:
@@ -192,7 +214,9 @@ def parallel_notes(found: Parallelism | None, record: ProbeRecord, launch: Launc
         asked = f"{found.processes} processes"
     measured = f"rank 0 of {found.measured_ranks}" if found.measured_ranks > 1 else "one process"
     how = f": {found.how}" if found.how else ""
-    if asked or found.measured_ranks > 1:
+    if not asked and found.measured_ranks == 1 and not found.launcher:
+        notes.append(f"Where there are several GPUs, it uses all of them{how}; it was measured on one device.")
+    elif asked or found.measured_ranks > 1:
         asked = f"It asks for {asked} and" if asked else "It"
         notes.append(f"{asked} was measured as {measured}{how}.")
     if ranks["why_alone"] and found.measured_ranks == 1 and asked:

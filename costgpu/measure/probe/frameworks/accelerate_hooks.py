@@ -1,11 +1,12 @@
-"""accelerate, where it is one rank of several: its launcher's environment, and its state on a machine without GPUs."""
+"""accelerate, as one rank of several: its launcher's environment, and its state where there is no GPU; HF's Trainer."""
 
 from __future__ import annotations
 
 import importlib
 import os
 
-from ..patching import harmless, wrap
+from ..patching import harmless, observe, wrap
+from ..ranks.schemes import sizes_of
 from ..ranks.world import WORLD
 
 # What `accelerate launch` decides for a whole machine, not for what a script does.
@@ -54,12 +55,26 @@ def attach_state(module):
     wrap(getattr(module, "PartialState", None), "set_device", set_device)
 
 
+def attach_trainer(schemes, module):
+    """Hugging Face's Trainer, which copies the model to all GPUs that it sees, unless a launcher gives it one of them."""
+
+    def trains(trainer, *_, **__):
+        arguments = trainer.args
+        if arguments.parallel_mode.name != "DISTRIBUTED" and not getattr(arguments, "use_cpu", False):
+            schemes.sight("data_parallel", "Hugging Face Trainer on all GPUs", sizes_of(trainer.model.parameters()))
+
+    observe(getattr(module, "Trainer", None), "train", trains, before=True)
+
+
 @harmless
 def set_launch_environment(words, ranks):
     """Sets what `accelerate launch` with these options and its file of settings sets for its processes."""
     launch = importlib.import_module("accelerate.commands.launch")
     environments = importlib.import_module("accelerate.utils.launch")
-    arguments = launch.launch_command_parser().parse_args([*words, "train.py"])
+    try:
+        arguments = launch.launch_command_parser().parse_args([*words, "train.py"])
+    except SystemExit:  # another release, which does not know an option
+        return
     arguments, defaults, mixed_precision_from_file = launch._validate_launch_command(arguments)
     arguments.num_processes, arguments.num_machines, arguments.main_process_port = ranks, 1, 29500
     if arguments.use_deepspeed and not arguments.cpu:

@@ -48,7 +48,10 @@ class DistributionHooks:
             if name in KERAS:
                 self.see(KERAS[name], "keras.distribution." + name)
 
-        observe(getattr(module, "distribution", None), "set_distribution", chosen)
+        owner = getattr(module, "distribution", None)
+        observe(owner, "set_distribution", chosen)
+        for name in KERAS:
+            observe(getattr(owner, name, None), "scope", chosen, before=True)
 
     def attach_jax(self, module):
         observe(module, "pmap", lambda *_, **__: self.see("ddp", "jax.pmap"), before=True)

@@ -19,19 +19,23 @@ class Collectives:
 
     def add(self, op, tensors, ranks):
         """One call. `tensors` are the whole ones: gathered, or to be reduced."""
-        recorder = self.recorder
-        if recorder.eval_started is not None:
-            return
-        kinds = {}
+        elements = {}
         for value in tensors:
-            count, size = kinds.get(value.dtype, (0, 0))
-            kinds[value.dtype] = (count + value.numel(), size + value.numel() * value.element_size())
-        for dtype, (count, size) in kinds.items() or {None: (0, 0)}.items():
-            key = (op, str(dtype or "").replace("torch.", ""), ranks, recorder.in_backward)
+            kind = (value.dtype, value.element_size())
+            elements[kind] = elements.get(kind, 0) + value.numel()
+        for (dtype, size), number in elements.items():
+            self.count(op, dtype, number, size, ranks)
+        if not elements:
+            self.count(op, "", 0, 0, ranks)
+
+    def count(self, op, dtype, elements, size, ranks):
+        """One call with so many elements, each of `size` bytes."""
+        if self.recorder.eval_started is None:
+            key = (op, str(dtype).replace("torch.", ""), ranks, self.recorder.in_backward)
             row = self.counts.setdefault(key, [0, 0, 0])
             row[0] += 1
-            row[1] += count
-            row[2] += size
+            row[1] += elements
+            row[2] += elements * size
 
     @contextlib.contextmanager
     def answering(self):

@@ -20,7 +20,7 @@ class Schemes:
         self.global_batch = False  # the framework divides the batch among the ranks
         self.sampler_inserted = False  # the framework gives every rank its part of the data
 
-    def sight(self, scheme, what, parameters=(), units=()):
+    def sight(self, scheme, what, parameters=(), units=(), place=None):
         """Adds a model, or a part of one, to the sighting of this kind.
 
         Args:
@@ -28,21 +28,25 @@ class Schemes:
             what: The name of what was called.
             parameters: (size, whether it takes a gradient) of each.
             units: Sizes of the units that are gathered at once, where parameters are sharded.
+            place: Where it is in the source; None for the line that is being run.
         """
         same = next((one for one in self.found if one["what"] == what), None)
         if same is None:
-            same = {"what": what, "place": own_place(), "schemes": {}, "parameters": 0, "trained": 0, "unit": 0}
+            place = own_place() if place is None else place
+            same = {"what": what, "place": place, "schemes": {}, "parameters": 0, "trained": 0, "unit": 0, "units": 0}
             self.found.append(same)
+            self.global_batch |= what.startswith("nn.DataParallel")
         size = sum(size for size, _ in parameters)
         same["schemes"][scheme] = same["schemes"].get(scheme, 0) + size
         same["parameters"] += size
         same["trained"] += sum(size for size, trained in parameters if trained)
         same["unit"] = max([same["unit"], *units])
+        same["units"] += sum(1 for size in units if size)
 
     def attach(self, torch):
         """What torch has from the beginning."""
         self.on_construction(getattr(torch.nn.parallel, "DistributedDataParallel", None), "ddp")
-        self.on_construction(torch.nn.DataParallel, "data_parallel")
+        self.on_construction(torch.nn.DataParallel, "data_parallel", "nn.")
 
         def register(inner, one, state, hook, *args, **kwargs):
             self.comm_hooks.append(str(getattr(hook, "__name__", hook)))
@@ -62,14 +66,14 @@ class Schemes:
         for owner in ("torch.distributed", "torch.distributed.device_mesh"):
             wrap(sys.modules.get(owner), "init_device_mesh", make_mesh)
 
-    def on_construction(self, kind, scheme):
+    def on_construction(self, kind, scheme, package=""):
         """Notes each object of a class that wraps a whole model."""
 
         def make(inner, one, module, *args, **kwargs):
             note(module)
             return inner(one, module, *args, **kwargs)
 
-        note = harmless(lambda module: self.sight(scheme, kind.__name__, sizes_of(module.parameters())))
+        note = harmless(lambda module: self.sight(scheme, package + kind.__name__, sizes_of(module.parameters())))
         wrap(kind, "__init__", make)
 
     def on_call(self, owner, name, scheme, what):

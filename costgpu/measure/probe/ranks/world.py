@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-import traceback
 
-from ..patching import FAILURES, wrap
+from ..patching import wrap
 from .collectives import Collectives
 from .local_group import OWN_BACKEND, make_local_group
 
@@ -49,10 +48,10 @@ class World:
         if not self.alone:
             try:
                 self.prepare(dist.distributed_c10d)
-            except Exception:  # noqa: BLE001 - another release of torch
-                FAILURES.append(traceback.format_exc()[-1500:])
-                self.fall_back("torch {} answers only one".format(torch.__version__))
+            except Exception as error:  # noqa: BLE001 - another release of torch
+                self.fall_back("torch {}: {}".format(torch.__version__, error))
         wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", self.make_parallel)
+        wrap(getattr(torch.nn, "SyncBatchNorm", None), "forward", self.normalize)
         for owner in OWNERS:
             wrap(sys.modules.get(owner), "init_process_group", self.init_process_group)
 
@@ -67,7 +66,7 @@ class World:
 
     def fall_back(self, why):
         """From now on the script is the only process."""
-        self.alone, self.why_alone = True, self.why_alone or why
+        self.alone, self.why_alone = True, self.why_alone or why[:200]
         for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
             if name in os.environ:
                 os.environ[name] = "1"
@@ -104,6 +103,16 @@ class World:
             device_ids = output_device = None
         return inner(one, module, device_ids, output_device, *args, **kwargs)
 
+    def normalize(self, inner, one, value):
+        """`SyncBatchNorm`, which refuses to work on a CPU: with the statistics of this rank, and counted."""
+        if self.has_gpu:
+            return inner(one, value)
+        if self.ranks > 1 and one.training:
+            sums, float32 = 2 * value.shape[1], self.torch.float32  # of each channel and its square
+            self.collectives.count("all_gather", float32, self.ranks * (sums + 1), 4, self.ranks)
+            self.collectives.count("all_reduce", float32, sums, 4, self.ranks)  # of its backward pass
+        return self.torch.nn.modules.batchnorm._BatchNorm.forward(one, value)
+
     def note_backend(self, backend):
         if any(name in str(backend).lower() for name in GPU_BACKENDS):
             self.gpu_backend = True
@@ -134,10 +143,9 @@ class World:
             self.ranks = ranks
             try:
                 return inner("gloo", world_size=ranks, rank=0, store=make_store(), **kwargs)
-            except Exception:  # noqa: BLE001 - another release of torch
-                FAILURES.append(traceback.format_exc()[-1500:])
+            except Exception as error:  # noqa: BLE001 - another release of torch
                 self.ranks = 1
-                self.fall_back("a process group of {} ranks could not be set up".format(ranks))
+                self.fall_back("torch {}: {}".format(self.torch.__version__, error))
         return inner(backend, world_size=1, rank=0, store=make_store(), **kwargs)
 
     def size_of(self, given, init_method):

@@ -276,7 +276,6 @@ class FakeCuda:
             return inner(str(self.place(kind)), *args, **kwargs)
 
         wrap(torch.nn.DataParallel, "__init__", data_parallel)
-        replace(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", lambda inner: staticmethod(lambda m, *a, **k: m))
         wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", distributed)
         dist = getattr(torch, "distributed", None)
         if dist is None or not dist.is_available():

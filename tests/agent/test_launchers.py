@@ -10,6 +10,11 @@ from costgpu.runner.agent.launchers import hosts, interface_of, job_command, job
 HOME = "/opt/costgpu"
 
 
+@pytest.fixture(autouse=True)
+def interfaces_can_be_asked_for() -> None:
+    pytest_socket.enable_socket()
+
+
 def order(launcher: str, *options: str, node: int = 1, processes: int = -1, **changes: Any) -> dict[str, Any]:
     """What machine `node` of two is told to run."""
     rendezvous = {
@@ -86,12 +91,11 @@ def test_one_machine_needs_nothing_of_that() -> None:
     alone = {"argv": ["train.py"], "processes": -1}
     assert job_environment(alone) == {}
     told = job_command(alone, "python", 4)
-    assert told == "python -m torch.distributed.run --standalone --nproc-per-node 4 train.py".split()
+    assert " ".join(told) == "python -m torch.distributed.run --standalone --nproc-per-node 4 train.py"
     assert job_command({**alone, "processes": 0}, "python", 4) == ["python", "train.py"]
 
 
 def test_ranks_talk_at_the_interface_of_the_private_address() -> None:
-    pytest_socket.enable_socket()
     assert interface_of("127.0.0.1") == "lo"
     assert interface_of("192.0.2.77") == ""
     told = job_environment(order("torchrun", own_address="127.0.0.1"))

@@ -40,4 +40,5 @@ for epoch in range(args.epochs):
         dist.barrier()
         time.sleep(0.05)
 Path(f"seen-{rank}.txt").write_text(f"{rank}/{world}")
+dist.barrier()
 dist.destroy_process_group()

@@ -34,4 +34,5 @@ for step in range(4):
 state = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 if rank == 0:
     torch.save(state, "model.pt")
+dist.barrier()
 dist.destroy_process_group()

@@ -112,11 +112,11 @@ def launch_group(
             observer.changed(drivers[0].view)
             group = GroupDriver(drivers)
             group.drive()
-        place = full_place(group)
-        if place is None:
+        full = full_places(group)
+        if not full:
             return group
         spent += sum((view.receipt.metered_cost_usd for view in group.views if view.receipt is not None), Decimal(0))
-        first, excluded = new_run_id(), excluded | {place}
+        first, excluded = new_run_id(), excluded | full
 
 
 def _context(
@@ -127,13 +127,17 @@ def _context(
     )
 
 
-def full_place(driver: GroupDriver) -> tuple[int, str | None] | None:
-    """The place that had room for some of a job's machines and not for all; None if it failed for another reason."""
+def full_places(driver: GroupDriver) -> frozenset[tuple[int, str | None]]:
+    """The place that had room for some of a job's machines and not for all; none if it failed for another reason.
+
+    Where the provider chose the zone, that is the choice itself and the zone: asked for by name, it is as full.
+    """
     attempt = driver.view.attempt
     if driver.context.cancelling or attempt is None or driver.view.started_at is not None:
-        return None
+        return frozenset()
     full = [view for view in driver.views[1:] if view.reason is EndReason.NO_CAPACITY]
-    return (attempt.option, attempt.zone) if full else None
+    refused = {(option, zone) for view in full for option, zone, _ in view.refusals}
+    return frozenset({(attempt.option, attempt.zone), *refused} if full else ())
 
 
 def _intent(plan: Plan, spec: JobSpec, owner: str, spent: Decimal = Decimal(0)) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The emulated clouds as fixtures: one process for all tests, a new account for each; with guests or without."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -68,24 +69,29 @@ def guest_gce(
     yield from _account(guest_gce_process, monkeypatch, **namespace.CALLER)
 
 
-@pytest.fixture
-def torch_in_guests() -> Iterator[Callable[[str], None]]:
-    """Guests of an instance type (of all, if it is empty) can import torch if they first boot after its call.
+@contextlib.contextmanager
+def packages_in_guests(*instance_types: str, **more: Any) -> Iterator[None]:
+    """Guests of these types (of all, if one is empty) can import torch if they first boot now; with more traits.
 
     The test is skipped where their Python is of another version than this one.
     """
-    types: list[str] = []
+    reason = python_packages.obstacle(ROOTFS)
+    if reason:
+        pytest.skip(reason)
+    for each in instance_types:
+        guest_control.set_traits(Traits(packages=True, **more), each)
+    try:
+        yield
+    finally:
+        for each in instance_types:
+            guest_control.set_traits(None, each)
 
-    def prepare(instance_type: str) -> None:
-        reason = python_packages.obstacle(ROOTFS)
-        if reason:
-            pytest.skip(reason)
-        types.append(instance_type)
-        guest_control.set_traits(Traits(packages=True), instance_type)
 
-    yield prepare
-    for instance_type in types:
-        guest_control.set_traits(None, instance_type)
+@pytest.fixture
+def torch_in_guests() -> Iterator[Callable[[str], None]]:
+    """See `packages_in_guests`: of an instance type, from its call on."""
+    with contextlib.ExitStack() as stack:
+        yield lambda instance_type: stack.enter_context(packages_in_guests(instance_type))
 
 
 @pytest.fixture

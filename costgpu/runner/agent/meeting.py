@@ -56,6 +56,10 @@ print(json.dumps(found))
 """
 
 
+def _connect_seconds() -> float:
+    return setting("CONNECT_SECONDS", CONNECT_SECONDS)
+
+
 class MeetingFailed(Exception):
     """A sentence that says which machine is the matter, and why."""
 
@@ -114,9 +118,17 @@ def complaint(stage: str, facts: Mapping[int, Mapping[str, Any]]) -> str:
         mine, others = first["versions"], told["versions"]
         for name in sorted(set(mine) | set(others)):
             if mine.get(name) != others.get(name):
-                here, there = mine.get(name, "none"), others.get(name, "none")
-                return "Node 0 has %s %s and node %d has %s: pin it in the set-up." % (name, here, rank, there)
+                here, there = (versions.get(name) for versions in (mine, others))
+                return "Node 0 has %s and node %d has %s: pin it in the set-up." % (
+                    _named(name, here),
+                    rank,
+                    _named(name, there),
+                )
     return ""
+
+
+def _named(package: str, version: str | None) -> str:
+    return "no %s" % package if version is None else "%s %s" % (package, version)
 
 
 def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seconds: float) -> None:
@@ -130,7 +142,7 @@ def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
             try:
                 connection, _ = listener.accept()
                 line = _Line(connection)
-                said = line.read(CONNECT_SECONDS)
+                said = line.read(_connect_seconds())
                 rank = int(said["node"])
                 if said.get("stage") != stage or not 0 < rank < rendezvous["nodes"]:
                     continue
@@ -157,11 +169,11 @@ def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
 
 
 def _missing(missing: list[int], stage: str, rendezvous: Mapping[str, Any], seconds: float) -> str:
-    who = ", ".join(str(rank) for rank in missing)
+    who = ", ".join("node %d" % rank for rank in missing).capitalize()
     if stage == "versions":
-        return "Node %s was not set up %.0f s after node 0: see what its set-up said." % (who, seconds)
+        return "%s had not finished the set-up %.0f s after node 0: see what it said there." % (who, seconds)
     return (
-        "Node %s did not reach node 0 at %s port %d within %.0f s: the machines have to be allowed to connect to each other"
+        "%s did not reach node 0 at %s port %d within %.0f s: the machines have to be allowed to connect to each other"
         " on every TCP port." % (who, rendezvous["address"], rendezvous["port"], seconds)
     )
 
@@ -177,7 +189,7 @@ def _all_reach_all(
     failed = {0: unreached(places, 0)}
     for rank, line in lines.items():
         try:
-            failed[rank] = [int(each) for each in line.read(3 * CONNECT_SECONDS)["unreached"]]
+            failed[rank] = [int(each) for each in line.read(3 * _connect_seconds())["unreached"]]
         except (OSError, ValueError, KeyError, TypeError):
             return "Node %d was lost while the machines met." % rank
     for rank in sorted(failed):
@@ -195,17 +207,17 @@ def _join(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
     try:
         while True:
             try:
-                connection = socket.create_connection((rendezvous["address"], rendezvous["port"]), CONNECT_SECONDS)
+                connection = socket.create_connection((rendezvous["address"], rendezvous["port"]), _connect_seconds())
                 line = _Line(connection)
                 hello = {**facts, "stage": stage, "node": rank, "address": rendezvous["own_address"]}
                 if stage == "reach":
                     hello.update(epoch=time.time(), port=own.getsockname()[1])
                 line.write(hello)
-                said = line.read(max(CONNECT_SECONDS, until - time.monotonic() + CONNECT_SECONDS))
+                said = line.read(max(_connect_seconds(), until - time.monotonic() + _connect_seconds()))
                 if "places" in said:
                     places = {int(other): place for other, place in said["places"].items()}
                     line.write({"unreached": unreached(places, rank)})
-                    said = line.read(4 * CONNECT_SECONDS)
+                    said = line.read(4 * _connect_seconds())
                 line.close()
                 break
             except (OSError, ValueError) as error:
@@ -234,7 +246,7 @@ def unreached(places: Mapping[int, Any], rank: int) -> list[int]:
         tried.setblocking(False)
         tried.connect_ex((address, port))
         waiting[other] = tried
-    until = time.monotonic() + CONNECT_SECONDS
+    until = time.monotonic() + _connect_seconds()
     while waiting and time.monotonic() < until:
         _, ready, _ = select.select([], list(waiting.values()), [], max(0.0, until - time.monotonic()))
         for other, tried in list(waiting.items()):
@@ -290,7 +302,7 @@ class _Line:
         self.connection, self._rest = connection, b""
 
     def write(self, value: Mapping[str, Any]) -> None:
-        self.connection.settimeout(CONNECT_SECONDS)
+        self.connection.settimeout(_connect_seconds())
         self.connection.sendall(json.dumps(value).encode() + b"\n")
 
     def read(self, seconds: float) -> dict[str, Any]:

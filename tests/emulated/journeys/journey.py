@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from costgpu.providers.base import TAG_RUN
 from tests.emulated.journeys.accounts import Account, Cloud, account_of
 from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.emulator_client import ROOT
@@ -226,13 +227,21 @@ class Person:
 
     def run_id(self, name: str = "") -> str:
         """Of the job's newest run, as the ledger has it; empty if it has none."""
-        rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run DESC", name or self.name)
-        return str(rows[0][0]) if rows else ""
+        return next(iter(reversed(self.run_ids(name))), "")
+
+    def run_ids(self, name: str = "") -> list[str]:
+        """Of all runs of the job, the oldest first; one for each machine, in the order of their numbers."""
+        rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run", name or self.name)
+        return [str(row[0]) for row in rows]
 
     def events(self, run_id: str = "", *, before: float = math.inf) -> list[str]:
         """Kinds of the events of a run, in order; only those before a time, in Unix seconds."""
         rows = self._rows("SELECT kind, at_us FROM events WHERE run_id = ? ORDER BY sequence", run_id or self.run_id())
         return [str(kind) for kind, at_us in rows if at_us / 1e6 < before]
+
+    def histories(self, *, before: float = math.inf) -> list[list[str]]:
+        """`events` of each run of the job."""
+        return [self.events(run_id, before=before) for run_id in self.run_ids()]
 
     def facts(self, kind: str, run_id: str = "") -> dict[str, Any]:
         query = "SELECT data FROM events WHERE run_id = ? AND kind = ? ORDER BY sequence"
@@ -252,24 +261,30 @@ class Person:
     def ended(self, *, instances: int = 1) -> None:
         """Nothing of their jobs is left, and the ledger says so."""
         assert self.states() == ["terminated"] * instances
-        assert self.events()[-1] == "closed"
+        assert [self.events(run_id)[-1] for run_id in self.run_ids()] == ["closed"] * len(self.run_ids())
         assert self.left() == []
 
     def left(self) -> list[str]:
-        """What is still there of their run, besides its machine."""
-        run_id = self.run_id()
-        return [each for each in leftovers(self.cloud) if run_id and run_id in each]
+        """What is still there of their runs, besides the machines."""
+        run_ids = self.run_ids()
+        return [each for each in leftovers(self.cloud) if any(run_id in each for run_id in run_ids)]
 
     def receipt(self) -> dict[str, Any]:
         found: dict[str, Any] = self.facts("closed")["receipt"]
         return found
 
-    def guest(self, name: str = "", seconds: float = 60.0) -> InGuest:
-        """The machine of a job, as soon as it has power."""
+    def machine_of(self, run_id: str) -> dict[str, Any]:
+        """The machine that runs or ran for one of the job's runs; empty if there is none."""
+        found = [each for each in self.instances() if each["tags"].get(TAG_RUN) == run_id]
+        return found[-1] if found else {}
+
+    def guest(self, name: str = "", seconds: float = 60.0, *, run_id: str = "") -> InGuest:
+        """The machine of a job, or of one of its runs, as soon as it has power."""
         found: list[dict[str, Any]] = []
 
         def there() -> bool:
-            found[:] = [each for each in self.instances(name) if each["state"] == "running"]
+            rows = [self.machine_of(run_id)] if run_id else self.instances(name)
+            found[:] = [each for each in rows if each.get("state") == "running"]
             return bool(found) and InGuest(found[0]["guest"]).leader > 0
 
         until(there, seconds, f"the machine of {name or self.name} runs")
@@ -325,6 +340,7 @@ def leftovers(cloud: Cloud) -> list[str]:
         ec2 = session.client("ec2", endpoint_url=cloud.url)
         groups = ec2.describe_security_groups()["SecurityGroups"]
         found += [group["GroupName"] for group in groups if group["GroupName"].startswith("costgpu-")]
+        found += [group["GroupName"] for group in ec2.describe_placement_groups()["PlacementGroups"]]
         found += [volume["VolumeId"] for volume in ec2.describe_volumes()["Volumes"] if volume.get("Tags")]
     return found
 

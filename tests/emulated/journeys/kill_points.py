@@ -90,22 +90,25 @@ def killed_at_a_request(setup: KillSetup, number: int, when: str, *, action: str
     setup.check(person)
 
 
-def killed_at_a_write(setup: KillSetup, kind: str, when: str) -> None:
-    person = setup.person(f"ledger-{kind}-{when}", "shared")
-    client = setup.launch(person, f"{kind}:{when}:KILL")
+def killed_at_a_write(setup: KillSetup, kind: str, when: str, *, nth: int = 1) -> None:
+    """At the n-th of a kind: each machine of a job has its own."""
+    person = setup.person(f"ledger-{kind}-{when}" + (f"-{nth}" if nth > 1 else ""), "shared")
+    client = setup.launch(person, f"{kind}:{when}:KILL:{nth}")
     assert client.wait(120) == -9, str(client)
     setup.killed("client at a ledger write")
-    own = person.events(before=time.time() + CRON_AHEAD / 2)  # cron may have come already
-    assert (kind in own) is (when == "after"), own
+    own = person.histories(before=time.time() + CRON_AHEAD / 2)  # cron may have come already
+    assert sum(kind in events for events in own) == nth - (when == "before"), own
     setup.settled(person)
     setup.check(person)
 
 
-def agent_killed(setup: KillSetup, kind: str, when: str, *, client_too: bool, pattern: str = "[p]yz daemon") -> None:
-    person = setup.person(f"agent-{kind}-{when}-{len(pattern)}-{'both' if client_too else 'alone'}", "shared")
+def agent_killed(
+    setup: KillSetup, kind: str, when: str, *, client_too: bool, pattern: str = "[p]yz daemon", node: int = 0
+) -> None:
+    person = setup.person(f"agent-{kind}-{when}-{len(pattern)}-{'both' if client_too else 'alone'}-{node}", "shared")
     client = setup.launch(person, f"{kind}:{when}:STOP", seconds=1.0 if pattern == "[p]yz daemon" else 60.0)
     client.until_stopped(120)
-    assert person.guest().kill(pattern) > 0
+    assert person.guest(run_id=person.run_ids()[node]).kill(pattern) > 0
     setup.killed("agent")
     if client_too:
         client.kill()
@@ -118,11 +121,11 @@ def agent_killed(setup: KillSetup, kind: str, when: str, *, client_too: bool, pa
     setup.check(person)
 
 
-def network_cut(setup: KillSetup, kind: str, when: str, *, client_too: bool) -> None:
-    person = setup.person(f"network-{kind}-{when}-{'both' if client_too else 'alone'}", "shared")
+def network_cut(setup: KillSetup, kind: str, when: str, *, client_too: bool, node: int = 0) -> None:
+    person = setup.person(f"network-{kind}-{when}-{'both' if client_too else 'alone'}-{node}", "shared")
     client = setup.launch(person, f"{kind}:{when}:STOP")
     client.until_stopped(120)
-    guest = person.guest()
+    guest = person.guest(run_id=person.run_ids()[node])
     guest.cut_network()
     setup.killed("network")
     if client_too:

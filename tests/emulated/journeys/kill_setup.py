@@ -7,9 +7,11 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 from costgpu.errors import OrphansFound
+from costgpu.providers.base import TAG_RUN
 from tests.emulated.journeys.accounts import Cloud, account_of
 from tests.emulated.journeys.journey import COMMAND, KILLABLE, Client, Person
 from tests.emulators.guests.network import GATEWAY
@@ -17,10 +19,11 @@ from tests.emulators.guests.network import GATEWAY
 CRON_AHEAD = 600.0  # cron comes some minutes later; then a machine that nobody can see was never created
 HELD = ("/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh")  # keeps its number
 JOB = """
-import sys, time, urllib.request
+import os, sys, time, urllib.request
+rank = "/" + os.environ["RANK"] if "RANK" in os.environ else ""
 def tell(what):
     try:
-        urllib.request.urlopen("http://%s/%s/%s" % (sys.argv[1], what, sys.argv[2]), timeout=2).close()
+        urllib.request.urlopen("http://%s/%s/%s%s" % (sys.argv[1], what, sys.argv[2], rank), timeout=2).close()
     except OSError:
         pass  # its network is cut
 tell("begun")
@@ -63,6 +66,7 @@ class KillSetup:
     cloud: Cloud
     folder: Path
     witness: Witness
+    nodes: int = 1  # machines of each job
     waiting: int = 0  # runs that wait for cron
     kills: Counter[str] = field(default_factory=Counter)  # what was killed or cut, by kind
     clients: list[Client] = field(default_factory=list)
@@ -98,7 +102,9 @@ class KillSetup:
         """The person's run of so many seconds; with a point in it where it dies or stops, or stopped before it begins."""
         script = f"train.py {self.witness.address} {person.name} {seconds}"
         command = (*KILLABLE, "--at", at, "--") if at else (*HELD, *COMMAND) if held else COMMAND
-        client = person.launch(*options, script=script, command=command)
+        several = ("--nodes", str(self.nodes), "--launcher", "none") if self.nodes > 1 else ()
+        cap = str(self.nodes * Decimal(person.account.cap))
+        client = person.launch(*several, *options, script=script, command=command, cap=cap)
         with self._lock:
             self.clients.append(client)
         return client
@@ -108,27 +114,31 @@ class KillSetup:
             self.kills[what] += 1
 
     def settled(self, person: Person, seconds: float = 120.0) -> None:
-        """Waits until cron has closed the person's run; a run that was never recorded needs no closing."""
+        """Waits until cron has closed the person's runs; a run that was never recorded needs no closing."""
         with self._lock:
             self.waiting += 1
         try:
             deadline = time.monotonic() + seconds
-            while (events := person.events()) and events[-1] != "closed":
-                assert time.monotonic() < deadline, f"{person.name} is not closed: {events} {person.instances()}"
+            while any(events and events[-1] != "closed" for events in (histories := person.histories())):
+                assert time.monotonic() < deadline, f"{person.name} is not closed: {histories} {person.instances()}"
                 time.sleep(0.3)
         finally:
             with self._lock:
                 self.waiting -= 1
 
     def check(self, person: Person, *, home: bool | None = None) -> None:
-        """What must hold of a run that is over. `home`: whether its outputs must be; None for if the job was done."""
-        machines = {each["id"]: each["state"] for each in person.instances()}
-        about = f"{person.name}: {person.events()} {machines}"
-        assert len(machines) <= 1, f"two machines: {about}"
+        """What must hold of a job that is over. `home`: whether its outputs must be; None for if the job was done."""
+        rows = person.instances()
+        machines = {each["id"]: each["state"] for each in rows}
+        about = f"{person.name}: {person.histories()} {machines}"
+        assert len(machines) <= self.nodes, f"too many machines: {about}"
+        assert max(Counter(each["tags"][TAG_RUN] for each in rows).values(), default=0) <= 1, f"two of one run: {about}"
         assert set(machines.values()) <= {"terminated"}, f"a machine is left: {about}"
-        assert not machines or person.run_id(), f"a machine without a record: {about}"
-        assert self.witness.heard[f"/begun/{person.name}"] <= 1, f"the job ran twice: {about}"
-        if home or (home is None and self.witness.heard[f"/done/{person.name}"]):
+        assert {each["tags"][TAG_RUN] for each in rows} <= set(person.run_ids()), f"a machine without a record: {about}"
+        ranks = [f"{person.name}/{rank}" for rank in range(self.nodes)] if self.nodes > 1 else [person.name]
+        for each in ranks:
+            assert self.witness.heard[f"/begun/{each}"] <= 1, f"the job ran twice: {about}"
+        if home or (home is None and self.witness.heard[f"/done/{ranks[0]}"]):
             model = person.work / "model.bin"
             assert model.exists(), f"its outputs are lost: {about}"
             assert model.read_text() == f"weights of {person.name}", about

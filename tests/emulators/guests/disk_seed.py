@@ -20,6 +20,7 @@ from tests.emulators.machines import GuestSpec
 
 IMAGES = ("debian", "cloud-init", "no-python", "no-sshd", "no-user-data", "kernel-panic")
 MIB = 1024 * 1024
+AGENT_DROP_IN = "etc/systemd/system/costgpu-agent.service.d"
 Install = Callable[[Path, GuestSpec], None]
 
 _FILES = Path(__file__).parents[1] / "data" / "guest"
@@ -32,6 +33,7 @@ class Traits:
     image: str = "debian"  # one of `IMAGES`
     disk_mib: int = 4096  # size of the disk, beyond what the image itself fills
     packages: bool = False  # whether its Python can import the packages of this one, such as torch
+    agent: str = ""  # settings of its agent: variables, as systemd's Environment takes them
 
     def __post_init__(self) -> None:
         if self.image not in IMAGES or self.disk_mib <= 0:
@@ -65,6 +67,8 @@ def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = 
     _host_keys(root)
     if traits.packages:
         python_packages.install(root)
+    if traits.agent:
+        write(root, f"{AGENT_DROP_IN}/testbed.conf", f"[Service]\nEnvironment={traits.agent}\n")
     if traits.image != "no-user-data":
         (install or _user_data)(root, spec)
     if traits.image == "no-python":

@@ -1,0 +1,208 @@
+"""`costgpu run --nodes 2` with two places of this machine as the machines, and real torch between their ranks."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from costgpu.models.job import EndReason
+from costgpu.models.run import RunState
+from tests.cli.here import LOCAL, STEPS, Here, Result, until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
+
+SCRIPTS = Path(__file__).parent.parent / "scripts" / "distributed"
+DDP, FSDP = ((SCRIPTS / name).read_text() for name in ("train_ddp.py", "train_fsdp.py"))
+TWO = ("--nodes", "2", "--max-duration", "5m")
+BARE = (*TWO, "--launcher", "none")
+ALONE = """
+import os, runpy, sys, torch
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+path = sys.argv.pop()
+runpy.run_path("train_ddp.py", run_name="__main__")
+one, two = (torch.load(path) for path in ("model.pt", path))
+assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one), (one, two)
+"""
+"""What one process makes of the same batches, compared with a model of two."""
+RANK_1_FAILS = """
+import glob, os, sys, time
+open("told.txt", "w").write(os.environ["RANK"])
+if os.environ["RANK"] == "1":
+    sys.exit(3)
+others = os.path.join(os.path.dirname(os.environ["COSTGPU_HOME"]), "*", "exit.json")
+while not glob.glob(others):
+    time.sleep(0.05)
+sys.exit(5)
+"""
+"""Both fail, rank 0 after the other."""
+
+
+def over(here: Here) -> None:
+    """All runs are closed, and nothing of them is left running."""
+    here.quiet()
+    assert {view.state for view in here.runs()} == {RunState.CLOSED}
+    assert {view.receipt is not None for view in here.runs()} == {True}
+
+
+def test_ddp_on_two_machines_makes_the_weights_of_one(here: Here) -> None:
+    here.write("train_ddp.py", DDP)
+    result = here.run(*TWO, "train_ddp.py")
+    result.check(0, out=["rank 0 of 2 on node 0", "epoch 1 loss"], err=["2, 1 on each machine, started by torchrun"])
+    assert "rank 1" not in result.out
+    assert (here.project / "seen-0.txt").read_text() == "0/2"
+    assert not (here.project / "seen-1.txt").exists()
+    over(here)
+    assert [view.reason for view in here.runs()] == [EndReason.SUCCEEDED] * 2
+    place = here.project / "alone"
+    here.write("alone/train_ddp.py", DDP)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, here.project / "model.pt"], cwd=place, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "fsdp": ({"train.py": FSDP}, (*TWO, "train.py")),
+    "all": ({"train.py": DDP}, (*TWO, "--outputs-from", "all", "--nproc", "2", "train.py", "--epochs", "1")),
+    "failed": ({"train.py": RANK_1_FAILS}, (*BARE, "--outputs-from", "all", "train.py")),
+    "setup": ({"train.py": "open('ran', 'w')"}, (*BARE, "--setup", "test $COSTGPU_NODE_RANK = 0", "train.py")),
+    "json": ({"train.py": "import os; print('rank', os.environ['RANK'])"}, ("--json", *BARE, "train.py")),
+}
+Ran = dict[str, tuple[Here, Result]]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
+    """All of them side by side, each on a computer of its own."""
+
+    def carry_out(name: str) -> tuple[Here, Result]:
+        files, words = JOBS[name]
+        place = Here.make(tmp_path_factory.getbasetemp() / f"nodes-{name}")
+        for path, text in files.items():
+            place.write(path, text)
+        return place, place.run(*words)
+
+    with ThreadPoolExecutor(3) as pool:
+        found = dict(zip(JOBS, pool.map(carry_out, JOBS), strict=True))
+    yield found
+    for place, _ in found.values():
+        place.close()
+
+
+@pytest.mark.slow
+class TestTheJourney:
+    def test_fsdp_shards_the_model_between_the_machines(self, ran: Ran) -> None:
+        here, result = ran["fsdp"]
+        result.check(0, out=["rank 0 of 2 holds 0.50", "step 3 loss"])
+        assert (here.project / "model.pt").stat().st_size > 50_000
+        over(here)
+
+    def test_logs_of_a_rank_and_of_all(self, ran: Ran) -> None:
+        here, _ = ran["fsdp"]
+        first = here.runs()[-1].run_id
+        assert "rank 1 of 2 holds 0.50" in here.told("logs", "--rank", "1", first).check(0).out
+        assert "rank 0 of 2" not in here.told("logs", "--rank", "1", first).out
+        everything = here.told("logs", "--all", first).check(0)
+        for words in ("rank 0 of 2", "rank 1 of 2"):
+            assert words in everything.out
+        for words in ("machine 0, rank 0", "machine 1, rank 1"):
+            assert words in everything.out + everything.err
+        here.told("logs", "--rank", "2", first).check(2, err="no rank 2")
+
+    def test_jobs_count_all_machines(self, ran: Ran) -> None:
+        here, _ = ran["fsdp"]
+        document = json.loads(here.told("jobs", "-a", "--json").out)
+        assert [row["state"] for row in document["runs"]] == ["closed"] * 2
+        here.told("jobs", "-a").check(0, out="train")
+
+    def test_outputs_of_all_machines(self, ran: Ran) -> None:
+        here, result = ran["all"]
+        result.check(0)
+        seen = sorted(path.relative_to(here.project).as_posix() for path in here.project.glob("rank-*/seen-*"))
+        assert seen == ["rank-0/seen-0.txt", "rank-0/seen-1.txt", "rank-2/seen-2.txt", "rank-2/seen-3.txt"]
+        assert not (here.project / "model.pt").exists()
+        over(here)
+
+    def test_the_exit_code_is_that_of_the_first_that_failed(self, ran: Ran) -> None:
+        here, result = ran["failed"]
+        result.check(3, err="the job ended with exit code 3 on machine 1")
+        assert [(here.project / f"rank-{rank}/told.txt").read_text() for rank in (0, 1)] == ["0", "1"]
+        over(here)
+
+    def test_a_set_up_that_fails_on_one_machine(self, ran: Ran) -> None:
+        here, result = ran["setup"]
+        result.check(57, err="The set-up command failed")
+        assert not (here.project / "ran").exists()
+        over(here)
+
+    def test_json_is_one_document_about_all_machines(self, ran: Ran) -> None:
+        here, result = ran["json"]
+        document = json.loads(result.check(0).out)
+        assert document["plan"]["spec"]["nodes"] == 2
+        assert "rank 0" in result.err
+        over(here)
+
+
+@pytest.fixture
+def steps(here: Here) -> Here:
+    here.write("train.py", STEPS)
+    return here
+
+
+def both_began(here: Here) -> None:
+    """Both jobs have written something."""
+
+    def said() -> bool:
+        found = list((here.data / "machines").glob("local-*/stdout.log"))
+        return len(found) == 2 and all(b"step 2\n" in path.read_bytes() for path in found)
+
+    until(said)
+
+
+@pytest.mark.slow
+class TestPeople:
+    def test_ctrl_c_cancels_on_both(self, steps: Here) -> None:
+        with steps.terminal(*LOCAL, *BARE, "train.py") as seat:
+            seat.expect("step 3")
+            both_began(steps)
+            seat.interrupt()
+            seat.expect("Ctrl-C again")
+            assert "[d]etach" in seat.text
+            seat.type("c\n")
+            assert seat.end() == 64
+        assert (steps.project / "checkpoint").read_text() == "kept"
+        over(steps)
+        assert [view.reason for view in steps.runs()] == [EndReason.CANCELLED] * 2
+
+    def test_detached_and_attached_and_cancelled(self, steps: Here) -> None:
+        run_id = steps.detached(*shlex.join(BARE).split(), "train.py")
+        both_began(steps)
+        assert [view.state for view in steps.runs()] == [RunState.RUNNING] * 2
+        client = steps.start("attach", run_id)
+        assert client.stdout is not None
+        while b"step " not in client.stdout.readline():
+            assert client.poll() is None
+        client.send_signal(signal.SIGTERM)
+        said = client.communicate(timeout=60)[1].decode()
+        assert client.returncode == 128 + signal.SIGTERM, said
+        assert all(view.detached for view in steps.runs())
+        assert len(steps.living()) > 4
+        second = next(view.run_id for view in steps.runs() if view.run_id != run_id)
+        steps.told("cancel", second).check(0)  # by any of its runs
+        assert (steps.project / "checkpoint").read_text() == "kept"
+        over(steps)
+
+    def test_a_terminal_that_is_closed_before_the_jobs_run_ends_both(self, steps: Here) -> None:
+        steps.slow_to_boot()
+        with steps.terminal(*LOCAL, *BARE, "train.py") as seat:
+            seat.expect("[2/2] Created")
+            seat.close()
+            until(lambda: {view.state for view in steps.runs()} == {RunState.CLOSED})
+        over(steps)
+        assert {view.reason for view in steps.runs()} == {EndReason.CANCELLED}

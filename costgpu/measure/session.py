@@ -132,6 +132,7 @@ def run_probe(
         fake_cuda=fake_cuda or many_gpus,
         alone=alone,
         gpus=gpus,
+        launched=launched,
         accelerate=list(launch.kept) if launch is not None and launch.config is not None else None,
     )
 

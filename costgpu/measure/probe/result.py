@@ -102,6 +102,8 @@ def ranks_record(recorder) -> RanksRecord:
     schemes, parts, collectives = recorder.schemes, recorder.data_parts, WORLD.collectives
     return {
         "asked": max(ONE_RANK.processes, WORLD.asked_processes),
+        "assumed": recorder.config["gpus"],
+        "needs_launcher": recorder.config["launched"],
         "nodes": WORLD.nodes,
         "measured": WORLD.ranks,
         "why_alone": WORLD.why_alone,

@@ -119,8 +119,9 @@ class KillSetup:
             self.waiting += 1
         try:
             deadline = time.monotonic() + seconds
-            while any(events and events[-1] != "closed" for events in (histories := person.histories())):
-                assert time.monotonic() < deadline, f"{person.name} is not closed: {histories} {person.instances()}"
+            while any(events[-1] != "closed" for events in person.histories() if events):
+                about = f"{person.histories()} {person.instances()}"
+                assert time.monotonic() < deadline, f"{person.name} is not closed: {about}"
                 time.sleep(0.3)
         finally:
             with self._lock:

@@ -71,7 +71,7 @@ def kill_many(setup: KillSetup) -> str:
     began = time.monotonic()
     requests, writes = points_of_a_journey(setup)
     cron = Cron(setup, "shared")
-    chosen, choice = sample(cases(requests, writes))
+    chosen, choice = sample(cases(requests, writes), each=1)
     troubles = run_cases(setup, chosen, AT_ONCE)
     cron.close()
     assert troubles == [], "\n\n".join([choice, *troubles])
@@ -83,8 +83,8 @@ def kill_many(setup: KillSetup) -> str:
     homes = len(list(setup.folder.glob("*/work/model.bin")))
     return (
         f"{choice}: {len(chosen)} jobs on two machines, of which {len(groups)} had one:"
-        f" {setup.summary(len(requests), len(writes), cron)}. No machine left, never a third, nothing shared left, outputs of"
-        f" {homes} jobs home. {time.monotonic() - began:.0f} s"
+        f" {setup.summary(len(requests), len(writes), cron)}. No machine left, never a third, nothing shared left,"
+        f" outputs of {homes} jobs home. {time.monotonic() - began:.0f} s"
     )
 
 

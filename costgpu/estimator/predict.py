@@ -10,7 +10,7 @@ from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
 from costgpu.estimator.multi_gpu.constants import RENDEZVOUS_SECONDS
-from costgpu.estimator.prepared import Workload
+from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.several_gpus import on_several
 from costgpu.estimator.step import Step, step_on
@@ -24,6 +24,8 @@ from costgpu.models.prediction import (
     Provenance,
 )
 from costgpu.models.workload import ExtraKind, Phase, Rhythm, TotalKind, WorkloadProfile
+
+__all__ = ["Workload", "as_measured", "is_same_job", "predict", "prepare", "steps_name"]
 
 SAME_STEPS = 0.01  # numbers of steps that differ by less are the same job: some can be told only approximately
 

@@ -10,13 +10,22 @@ from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
 from costgpu.estimator.multi_gpu.constants import RENDEZVOUS_SECONDS
-from costgpu.estimator.prepared import Workload
+from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.several_gpus import on_several
 from costgpu.estimator.step import Step, step_on
 from costgpu.estimator.throughput import inference_unit
-from costgpu.models.prediction import Candidate, MeasuredSpeed, PhasePrediction, Prediction, Provenance
+from costgpu.models.prediction import (
+    Candidate,
+    InferenceUnit,
+    MeasuredSpeed,
+    PhasePrediction,
+    Prediction,
+    Provenance,
+)
 from costgpu.models.workload import ExtraKind, Phase, Rhythm, TotalKind, WorkloadProfile
+
+__all__ = ["Workload", "as_measured", "is_same_job", "predict", "prepare", "steps_name"]
 
 SAME_STEPS = 0.01  # numbers of steps that differ by less are the same job: some can be told only approximately
 
@@ -107,7 +116,7 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
                 sustained_seconds=step.interval.around(seconds + each),
                 seconds=seconds * scope.steps[index] + sum(value for _, value, _ in beside),
                 terms=step.terms,
-                unit=inference_unit(phase, step.prefill_share),
+                unit=_unit_of_all(inference_unit(phase, step.prefill_share), workload.scope, scope, index),
             )
         )
     scaling = several.scaling if several is not None else None
@@ -154,6 +163,19 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         phases=tuple(phases),
         scaling=scaling,
         fixed_seconds=ready_seconds(candidate) + profile.setup_seconds,
+    )
+
+
+def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, index: int) -> InferenceUnit | None:
+    """What a step of all processes together makes: as many times more as the same items take fewer steps."""
+    if unit is None or there.steps == measured.steps or there.steps[index] <= 0:
+        return unit
+    times = measured.steps[index] / there.steps[index]
+    return replace(
+        unit,
+        items=unit.items * times,
+        input_tokens=unit.input_tokens * times,
+        output_tokens=unit.output_tokens * times,
     )
 
 

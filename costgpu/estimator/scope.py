@@ -55,8 +55,9 @@ def scope_of(
     elif epochs is not None and last.steps_per_epoch:
         last = replace(last, steps=epochs * last.steps_per_epoch)
     totals = [phase.total for phase in profile.phases[:-1]] + [last]
-    ends_in_steps = total_steps is not None or (epochs is None and _is_fixed(last))
-    fixed = (*map(_is_fixed, totals[:-1]), ends_in_steps)
+    trains = [phase.inference is None for phase in profile.phases]
+    counted = [_is_fixed(total) and training for total, training in zip(totals, trains, strict=True)]
+    fixed = (*counted[:-1], total_steps is not None or (epochs is None and counted[-1]))
     unknown_later = [phase for phase in profile.later_phases if phase.steps is None]
     if last.steps is None or (unknown_later and total_steps is None):
         if unknown_later:
@@ -79,7 +80,7 @@ def scope_of(
 
 
 def _is_fixed(total: Total) -> bool:
-    """Whether the script counts steps: it has no epochs, or ends in the middle of one."""
+    """Whether a script that trains counts steps: it has no epochs, or ends in the middle of one."""
     if not total.steps or not total.steps_per_epoch:
         return True
     epochs = total.steps / total.steps_per_epoch

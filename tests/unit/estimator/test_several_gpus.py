@@ -15,6 +15,7 @@ from costgpu.estimator.scope import scope_of
 from costgpu.models.parallelism import BatchScaling, Scheme
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import DataLoading, GpuPath, Phase, StepTotals, WorkloadProfile
+from tests.unit.estimator import inferring
 from tests.unit.estimator.builders import candidate, gpu_spec, machine, offer, optimizer, phase, profile, total
 from tests.unit.estimator.multi_gpu.groups import interconnect, parallelism
 
@@ -169,6 +170,17 @@ def test_what_does_not_fit_says_how_it_would() -> None:
     assert sharded.scaling is not None
     assert sharded.scaling.memory_gib is not None
     assert sharded.scaling.memory_gib < 10
+
+
+def test_inference_on_all_gpus_makes_as_many_items_more() -> None:
+    scores = replace(inferring.profile(inferring.scoring(64, 8000)), parallelism=parallelism())
+    one, eight = (predicted(scores, place(count, memory_gib=80)) for count in (1, 8))
+    alone, together = one.phases[0].unit, eight.phases[0].unit
+    assert alone is not None
+    assert together is not None
+    assert together.items == pytest.approx(8 * alone.items)
+    assert eight.terms["communication"] == 0
+    assert eight.parts["steps"] < one.parts["steps"] / 7
 
 
 class TestALanguageModelOfAKnownSize:

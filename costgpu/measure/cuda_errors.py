@@ -47,6 +47,8 @@ _PACKAGES = {
     "torch_tensorrt": "Torch-TensorRT",
     "tensorrt": "TensorRT",
 }
+# Libraries that start or join the processes of a training.
+_SPREADS = ("accelerate", "deepspeed", "lightning", "pytorch_lightning", "lightning_fabric", "transformers")
 _SAYINGS = (
     (re.compile(r"\d+ active drivers"), "Triton kernels"),
     (re.compile(r"CUDA_HOME|\bnvcc\b"), "a CUDA extension that it compiles"),
@@ -79,6 +81,17 @@ def wants_several_gpus(record: ProbeRecord) -> bool:
     """Whether it starts a process for each GPU, and so none where there is none, or asks for several by itself."""
     torch, ranks = record.get("torch"), record.get("ranks")
     return (torch is not None and torch["processes_for_no_gpu"]) or (ranks is not None and ranks["asked"] > 1)
+
+
+def fails_as_one_of_several(record: ProbeRecord) -> bool:
+    """Whether it crashed in code that works with other ranks, which may be more than they can be stood in for.
+
+    What the script itself raises is its own, and so is what a library says of the sizes that it was given.
+    """
+    ranks, where = record.get("ranks"), record["raised_in"]
+    if ranks is None or ranks["measured"] == 1:
+        return False
+    return where in ("probe", "torch") or (where in _SPREADS and record["kind"] not in ("AssertionError", "ValueError"))
 
 
 def only_on_a_gpu(record: ProbeRecord) -> str:

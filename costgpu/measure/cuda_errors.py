@@ -20,7 +20,7 @@ _CUDA = re.compile(
     # Caffe and others that are known by what they print
     r"|cannot use gpu in cpu-only|not compiled with gpu|cudasuccess|(cuda|gpu) is not enabled"
     # Lightning 2.x, transformers 4 and 5, accelerate 1.x
-    r"|cudaaccelerator|no supported gpu backend|support bf16/gpu|can only be used on cuda",
+    r"|cudaaccelerator|no available devices found|no supported gpu backend|support bf16/gpu|can only be used on cuda",
     re.IGNORECASE,
 )
 _ONE_OF_MANY = re.compile(r"\b(LOCAL_RANK|RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT)\b")

@@ -80,7 +80,7 @@ SIZED = "--use_fsdp --fsdp_auto_wrap_policy SIZE_BASED_WRAP --fsdp_min_num_param
     ("package", "line", "way"),
     [
         ("accelerate", f"{ACCELERATE} {SIZED} --fsdp_version 2 many_ranks.py accelerate", {}),
-        ("accelerate", f"{ACCELERATE} {SIZED} --fsdp_version 1 many_ranks.py accelerate", {}),
+        ("accelerate", f"{ACCELERATE} {SIZED} --fsdp_version 1 many_ranks.py accelerate", {"fake_cuda": True}),
         (
             "lightning",
             f'python many_ranks.py lightning \'devices={RANKS}, accelerator="gpu", strategy="fsdp"\'',

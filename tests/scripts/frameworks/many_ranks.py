@@ -96,13 +96,14 @@ def keras():
 def jax():
     import jax
     import jax.numpy as jnp
+    import numpy as np
 
     def loss(weights, x):
         return ((x @ weights) ** 2).mean()
 
     if "axes" in options:
         axes = options["axes"]
-        mesh = jax.make_mesh((1,) * len(axes), axes)
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]).reshape((1,) * len(axes)), axes)
         where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(axes[0]))
         weights, x = jnp.ones((8, 1)), jax.device_put(jnp.ones((16, 8)), where)
         step = jax.jit(lambda weights, x: weights - 0.1 * jax.grad(loss)(weights, x))

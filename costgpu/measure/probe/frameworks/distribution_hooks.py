@@ -50,13 +50,18 @@ class DistributionHooks:
 
         owner = getattr(module, "distribution", None)
         observe(owner, "set_distribution", chosen)
-        for name in KERAS:
-            observe(getattr(owner, name, None), "scope", chosen, before=True)
+        for base in getattr(getattr(owner, "DataParallel", None), "__mro__", ()):
+            observe(base, "scope", chosen, before=True)
 
     def attach_jax(self, module):
-        observe(module, "pmap", lambda *_, **__: self.see("ddp", "jax.pmap"), before=True)
         observe(getattr(module, "distributed", None), "initialize", lambda *_, **__: self.see("ddp", "jax.distributed"))
-        note = harmless(self.made_mesh)
+        note, see = harmless(self.made_mesh), harmless(self.see)
+
+        def pmap(inner, *args, **kwargs):
+            see("ddp", "jax.pmap")
+            return inner(*args, **kwargs)
+
+        wrap(module, "pmap", pmap)
         mesh = getattr(getattr(module, "sharding", None), "Mesh", None)
         inner = getattr(mesh, "__new__", None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 
 from ..patching import harmless, wrap
 from ..ranks.schemes import sizes_of
@@ -25,8 +24,8 @@ class LightningHooks:
         found = {}
         for name, fabric in (("lightning.pytorch", "lightning.fabric"), ("pytorch_lightning", "lightning_fabric")):
             found[name + ".trainer.trainer"] = self.attach_trainer
-            found[name + ".strategies.launchers.subprocess_script"] = partial(self.attach_launcher)
-            found[fabric + ".strategies.launchers.subprocess_script"] = partial(self.attach_launcher)
+            found[name + ".strategies.launchers.subprocess_script"] = self.attach_launcher
+            found[fabric + ".strategies.launchers.subprocess_script"] = self.attach_launcher
         return found
 
     def attach_launcher(self, module):

@@ -15,6 +15,7 @@ class Collectives:
         self.counts = {}  # (op, dtype, ranks of the group, inside a backward pass) -> [calls, elements, bytes]
         self.seconds = 0.0  # in which calls were answered
         self.depth = 0
+        self.at_begin = {}  # a copy of the counts: where the first step began, as far as that is known
         self.at_step = []  # copies of the counts: at the first counted step of the first phase, and at the last
 
     def add(self, op, tensors, ranks):
@@ -58,6 +59,10 @@ class Collectives:
                 if running:
                     tracing.resume()
 
+    def step_begins(self):
+        """The first step may begin here."""
+        self.at_begin = {key: list(row) for key, row in self.counts.items()}
+
     def step_made(self):
         """A counted step of the first phase ended."""
         copied = {key: list(row) for key, row in self.counts.items()}
@@ -65,7 +70,8 @@ class Collectives:
 
     def per_step(self, steps):
         """Rows of an average step, of so many that were counted."""
-        first, last = self.at_step[0] if steps > 1 else {}, self.at_step[-1] if self.at_step else self.counts
+        first = self.at_step[0] if steps > 1 else self.at_begin
+        last = self.at_step[-1] if self.at_step else self.counts
         found = []
         for (op, dtype, ranks, backward), row in last.items():
             before = first.get((op, dtype, ranks, backward), (0, 0, 0))

@@ -21,7 +21,8 @@ WORLD = re.compile(
 )
 BATCH = re.compile(r"batch|accum|micro|\bbs\b|_bs\b|\bbsz\b", re.IGNORECASE)
 SEVERAL = re.compile(r"device_count|n_?gpus?\b|num_gpus|multi_?gpu|len\(.*(gpu|device)", re.IGNORECASE)
-FIGURE = re.compile(r"loss|len\(|metric|correct|\bacc\b|total|sum", re.IGNORECASE)  # what is averaged to be printed
+FIGURE = re.compile(r"loss|metric|correct|\bacc\b|\bgrad\b|time|speed|throughput", re.IGNORECASE)  # to be averaged
+COUNT = re.compile(r"len\(|total|sum", re.IGNORECASE)  # of something that is not a batch
 RANK = re.compile(r"rank|shard|process_index", re.IGNORECASE)
 
 
@@ -88,8 +89,11 @@ class DataParts:
         operator, whole, part, before = divided
         if not isinstance(operator, (ast.Div, ast.FloorDiv)) or not WORLD.search(part) or FIGURE.search(whole):
             return
+        is_batch = BATCH.search(whole) or BATCH.search(before)
+        if COUNT.search(whole) and not is_batch:
+            return
         place = "{} ({})".format(place, source.segment(node))
-        if BATCH.search(whole) or BATCH.search(before):
+        if is_batch:
             self.batch_divided = self.batch_divided or place
         else:
             self.data_divided = self.data_divided or place

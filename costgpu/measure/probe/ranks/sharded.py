@@ -52,7 +52,7 @@ class Sharded:
         """The outermost constructor makes those of the module's parts, each of which is a unit."""
         loose = sizes_of(p for p in module.parameters() if not is_flattened(p))
         if not WORLD.has_gpu:
-            kwargs["device_id"] = WORLD.torch.device("cpu")
+            kwargs.update(device_id=WORLD.torch.device("cpu"), sync_module_states=False)  # rank 0 has what others get
         around, self.units = self.units, []
         try:
             result = inner(one, module, *args, **kwargs)

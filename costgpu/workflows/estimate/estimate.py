@@ -96,12 +96,12 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     with SpeedHistory(found.profile.workload, reporter) as history:
         here = predict(workload, Candidate(offer=None), history.speed(None))
         offers = [
-            predict(workload, place, history.speed(place.offer) if place.nodes == 1 else None)
-            for place in as_nodes(places, counts)
+            predict(workload, place, history.speed(place.offer, place.nodes)) for place in as_nodes(places, counts)
         ]
         if request.nodes is None and needs_nodes(found.profile, offers, preferences):
             counts = (1, *NODE_COUNTS)
-            offers += [predict(workload, place) for place in on_nodes(places, NODE_COUNTS)]
+            more = on_nodes(places, NODE_COUNTS)
+            offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
         verdict = decide(scope, here, offers, preferences, inference_notes(found.profile))
         history.record(verdict, found.profile, now)
     service = None if rate is None else serve(workload, rate, here, offers, preferences.objective)

@@ -16,7 +16,7 @@ from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
-from costgpu.models.workload import WorkloadProfile, key_on
+from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
 from costgpu.providers import registry
@@ -145,8 +145,7 @@ def find_places(
     )
     whole = scope is not None and scope.whole
     several = request.machines > 1
-    key = key_on(workload_key, request.machines) if workload else ""
-    history = SpeedHistory(key, context.reporter, ledger=context.ledger)
+    history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
     here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
     known = here if whole and not several else None  # several places of this machine share its cores
     here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=known)
@@ -168,7 +167,7 @@ def find_places(
         ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
         return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
     places = on_nodes(wanted, [request.machines]) if several else wanted
-    predicted = [predict(workload, c, history.speed(c.offer)) for c in places]
+    predicted = [predict(workload, c, history.speed(c.offer, c.nodes)) for c in places]
     predictions = [p for p in predicted if not p.infeasible]
     if not predictions and several and chosen:
         why = next((p.infeasible for p in predicted), "machines without GPUs are not predicted together")

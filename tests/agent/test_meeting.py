@@ -16,7 +16,9 @@ import pytest_socket
 from costgpu.models.job import EndReason, JobStatus, Launcher, Rendezvous
 from costgpu.runner.agent import meeting
 from costgpu.runner.agent.meeting import complaint, unreached
+from costgpu.runner.machine.agent_client import AgentHost
 from tests.agent.harness import Machine, in_thread
+from tests.agent.test_agent_pythons import OTHERS
 from tests.until import until
 
 TELLS = """
@@ -102,6 +104,17 @@ def test_three_machines_meet_and_each_knows_its_rank(new_machine: NewMachine, po
             *(str(node), str(node), "3", "lo"),
         ]
         assert (machine.home / "agent.log").read_text() == ""
+
+
+@pytest.mark.skipif(not OTHERS, reason="there is no other Python")
+def test_agents_of_every_python_meet(new_machine: NewMachine, port: int) -> None:
+    machines = [new_machine() for _ in range(len(OTHERS) + 1)]
+    for machine, name in zip(machines, OTHERS, strict=False):
+        machine.host = AgentHost(machine.transport, python=name)
+    for node, machine in enumerate(machines):
+        begin(machine, node, port, nodes=len(machines))
+    for machine, status in zip(machines, ends(*machines), strict=True):
+        assert (status.reason, status.detail) == (EndReason.SUCCEEDED, ""), machine.stderr
 
 
 def test_a_machine_that_never_comes(new_machine: NewMachine, port: int) -> None:

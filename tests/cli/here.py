@@ -146,10 +146,10 @@ class Here:
         """`costgpu run` on this machine, not measured."""
         return self.costgpu(*LOCAL, *words, **environment)
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *words: str, command: Sequence[str] = COMMAND) -> subprocess.Popen[bytes]:
         """Begins a command, in a session of its own."""
         child = subprocess.Popen(
-            [*COMMAND, *words],
+            [*command, *words],
             cwd=self.project,
             env=self.environment,
             stdin=subprocess.DEVNULL,

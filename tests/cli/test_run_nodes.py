@@ -17,19 +17,27 @@ from tests.cli.here import LOCAL, STEPS, Here, Result, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
 
-SCRIPTS = Path(__file__).parent.parent / "scripts" / "distributed"
-DDP, FSDP = ((SCRIPTS / name).read_text() for name in ("train_ddp.py", "train_fsdp.py"))
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DDP, FSDP = ((EXAMPLES / name).read_text() for name in ("train_ddp.py", "train_fsdp.py"))
 TWO = ("--nodes", "2", "--max-duration", "5m")
 BARE = (*TWO, "--launcher", "none")
+SMALL = ("--epochs", "1", "--steps", "4", "--samples", "1024", "--width", "64", "--batch-size")
 ALONE = """
 import os, runpy, sys, torch
-os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
 path = sys.argv.pop()
 runpy.run_path("train_ddp.py", run_name="__main__")
 one, two = (torch.load(path) for path in ("model.pt", path))
-assert all(torch.allclose(one[name], two[name], atol=1e-5) for name in one), (one, two)
+assert all(torch.allclose(one[name], two[name], atol=1e-4) for name in one), (one, two)
 """
 """What one process makes of the same batches, compared with a model of two."""
+RANKS = """
+import os
+rank, world = os.environ["RANK"], os.environ["WORLD_SIZE"]
+print(f"rank {rank} of {world}")
+open(f"seen-{rank}.txt", "w").write(os.environ["COSTGPU_NODE_RANK"])
+"""
+"""What needs no torch but torchrun's own."""
 RANK_1_FAILS = """
 import glob, os, sys, time
 open("told.txt", "w").write(os.environ["RANK"])
@@ -52,24 +60,27 @@ def over(here: Here) -> None:
 
 def test_ddp_on_two_machines_makes_the_weights_of_one(here: Here) -> None:
     here.write("train_ddp.py", DDP)
-    result = here.run(*TWO, "train_ddp.py")
-    result.check(0, out=["rank 0 of 2 on node 0", "epoch 1 loss"], err=["2, 1 on each machine, started by torchrun"])
-    assert "rank 1" not in result.out
-    assert (here.project / "seen-0.txt").read_text() == "0/2"
-    assert not (here.project / "seen-1.txt").exists()
+    result = here.run(*TWO, "train_ddp.py", *SMALL, "32")
+    result.check(0, out="[rank0]:epoch 0: loss", err="2, 1 on each machine, started by torchrun")
     over(here)
     assert [view.reason for view in here.runs()] == [EndReason.SUCCEEDED] * 2
-    place = here.project / "alone"
     here.write("alone/train_ddp.py", DDP)
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, here.project / "model.pt"], cwd=place, capture_output=True, text=True, check=False
+        [sys.executable, "-c", ALONE, *SMALL, "64", here.project / "model.pt"],
+        cwd=here.project / "alone",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 
 
 JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
-    "fsdp": ({"train.py": FSDP}, (*TWO, "train.py")),
-    "all": ({"train.py": DDP}, (*TWO, "--outputs-from", "all", "--nproc", "2", "train.py", "--epochs", "1")),
+    "fsdp": (
+        {"train.py": FSDP},
+        (*TWO, "train.py", "--steps", "3", "--layers", "2", "--width", "32", "--length", "16"),
+    ),
+    "ranks": ({"train.py": RANKS}, (*TWO, "--outputs-from", "all", "--nproc", "2", "train.py")),
     "failed": ({"train.py": RANK_1_FAILS}, (*BARE, "--outputs-from", "all", "train.py")),
     "setup": ({"train.py": "open('ran', 'w')"}, (*BARE, "--setup", "test $COSTGPU_NODE_RANK = 0", "train.py")),
     "json": ({"train.py": "import os; print('rank', os.environ['RANK'])"}, ("--json", *BARE, "train.py")),
@@ -97,37 +108,40 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
 
 @pytest.mark.slow
 class TestTheJourney:
-    def test_fsdp_shards_the_model_between_the_machines(self, ran: Ran) -> None:
+    def test_fsdp_shards_a_model_between_the_machines(self, ran: Ran) -> None:
         here, result = ran["fsdp"]
-        result.check(0, out=["rank 0 of 2 holds 0.50", "step 3 loss"])
+        result.check(0, out="step 0: loss")
         assert (here.project / "model.pt").stat().st_size > 50_000
         over(here)
 
+    def test_outputs_of_all_machines(self, ran: Ran) -> None:
+        here, result = ran["ranks"]
+        result.check(0, out="rank 0 of 4")
+        seen = {path.relative_to(here.project).as_posix(): path.read_text() for path in here.project.glob("*/seen-*")}
+        assert seen == {
+            "rank-0/seen-0.txt": "0",
+            "rank-0/seen-1.txt": "0",
+            "rank-2/seen-2.txt": "1",
+            "rank-2/seen-3.txt": "1",
+        }
+        over(here)
+
     def test_logs_of_a_rank_and_of_all(self, ran: Ran) -> None:
-        here, _ = ran["fsdp"]
+        here, _ = ran["ranks"]
         first = here.runs()[-1].run_id
-        assert "rank 1 of 2 holds 0.50" in here.told("logs", "--rank", "1", first).check(0).out
-        assert "rank 0 of 2" not in here.told("logs", "--rank", "1", first).out
+        for rank in range(4):
+            assert here.told("logs", "--rank", str(rank), first).check(0).out == f"rank {rank} of 4\n"
         everything = here.told("logs", "--all", first).check(0)
-        for words in ("rank 0 of 2", "rank 1 of 2"):
+        for words in [f"rank {rank} of 4" for rank in range(4)]:
             assert words in everything.out
-        for words in ("machine 0, rank 0", "machine 1, rank 1"):
+        for words in ("machine 0, ranks 0-1", "machine 1, ranks 2-3"):
             assert words in everything.out + everything.err
-        here.told("logs", "--rank", "2", first).check(2, err="no rank 2")
+        here.told("logs", "--rank", "4", first).check(2, err="no rank 4")
 
     def test_jobs_count_all_machines(self, ran: Ran) -> None:
-        here, _ = ran["fsdp"]
+        here, _ = ran["ranks"]
         document = json.loads(here.told("jobs", "-a", "--json").out)
         assert [row["state"] for row in document["runs"]] == ["closed"] * 2
-        here.told("jobs", "-a").check(0, out="train")
-
-    def test_outputs_of_all_machines(self, ran: Ran) -> None:
-        here, result = ran["all"]
-        result.check(0)
-        seen = sorted(path.relative_to(here.project).as_posix() for path in here.project.glob("rank-*/seen-*"))
-        assert seen == ["rank-0/seen-0.txt", "rank-0/seen-1.txt", "rank-2/seen-2.txt", "rank-2/seen-3.txt"]
-        assert not (here.project / "model.pt").exists()
-        over(here)
 
     def test_the_exit_code_is_that_of_the_first_that_failed(self, ran: Ran) -> None:
         here, result = ran["failed"]

@@ -12,15 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.emulated.journeys.journey import Person
 from tests.emulated.journeys.kill_setup import CRON_AHEAD, KillSetup
 from tests.emulators.guests.guest_control import NoGuest
+
+ASKING = ("describe", "get", "list", "aggregatedlist")
 
 
 @dataclass(frozen=True)
 class Case:
     """A kill of one run: a function of the set-up, and its arguments."""
 
-    kill: Callable[..., None]
+    kill: Callable[..., Any]
     arguments: tuple[Any, ...]
     options: dict[str, Any] = field(default_factory=dict)
 
@@ -64,17 +67,37 @@ def run_cases(setup: KillSetup, cases: Iterable[Case], at_once: int) -> list[str
     return troubles
 
 
-def points_of_a_journey(setup: KillSetup) -> tuple[list[str], list[str]]:
-    """The API requests and the ledger writes of a journey without trouble; requests that only wait count once."""
+def whole_journey(setup: KillSetup) -> Person:
+    """A journey without trouble, and who has made it."""
     person = setup.person("whole", "whole")
     client = setup.launch(person)
     assert client.wait() == 0, str(client)
     setup.check(person, home=True)
+    return person
+
+
+def points_of_a_journey(setup: KillSetup) -> tuple[list[str], list[str]]:
+    """The API requests and the ledger writes of a journey without trouble; requests that only wait count once."""
+    person = whole_journey(setup)
     requests: list[tuple[str, Any]] = []
     for row in person.requests():
         if not requests or requests[-1] != (row["name"], row["params"]):
             requests.append((row["name"], row["params"]))
     return [name for name, _ in requests], person.events()
+
+
+def calls_of(person: Person) -> list[tuple[str, int]]:
+    """Calls that every such journey makes: each one that changes something, by its number among those of its action.
+
+    Of calls that only ask, the first of each action: how often is asked depends on how fast all is.
+    """
+    different = defaultdict(set)
+    for row in person.requests():
+        different[row["action"]].add(repr(row["params"]))
+    asks = {action for action in different if action.rpartition(".")[2].lower().startswith(ASKING)}
+    return [
+        (action, nth + 1) for action, all_of in different.items() for nth in range(1 if action in asks else len(all_of))
+    ]
 
 
 def killed_at_a_request(setup: KillSetup, number: int, when: str, *, action: str = "") -> None:

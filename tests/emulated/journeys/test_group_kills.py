@@ -16,12 +16,13 @@ from tests.emulated.journeys.journey import leftovers
 from tests.emulated.journeys.kill_points import (
     Case,
     agent_killed,
+    calls_of,
     killed_at_a_request,
     killed_at_a_write,
     network_cut,
-    points_of_a_journey,
     run_cases,
     sample,
+    whole_journey,
 )
 from tests.emulated.journeys.kill_setup import Cron, KillSetup, Witness
 from tests.emulators.compute_engine.client import RunningComputeEngine
@@ -54,7 +55,7 @@ def gcp_setup(guest_gce_process: RunningComputeEngine, tmp_path: Path) -> Iterat
     yield from new_setup(guest_gce_process, tmp_path)
 
 
-def cases(requests: list[str], writes: list[str]) -> Iterator[Case]:
+def cases(calls: list[tuple[str, int]], writes: list[str]) -> Iterator[Case]:
     """What is done to jobs; those that wait longest first."""
     for both in (True, False):
         for node in (0, 1):
@@ -63,15 +64,16 @@ def cases(requests: list[str], writes: list[str]) -> Iterator[Case]:
             yield from (Case(agent_killed, (kind, "after"), options) for kind in ("started", "finished"))
     for when in ("before", "after"):
         yield from (Case(killed_at_a_write, (kind, when), {"nth": nth}) for kind in writes for nth in (1, 2))
-        yield from (Case(killed_at_a_request, (number, when)) for number in range(1, len(requests) + 1))
+        yield from (Case(killed_at_a_request, (nth, when), {"action": action}) for action, nth in calls)
 
 
 def kill_many(setup: KillSetup) -> str:
     """All of it; what to tell the person who runs the tests."""
     began = time.monotonic()
-    requests, writes = points_of_a_journey(setup)
+    person = whole_journey(setup)
+    calls, writes = calls_of(person), person.events()
     cron = Cron(setup, "shared")
-    chosen, choice = sample(cases(requests, writes), each=1)
+    chosen, choice = sample(cases(calls, writes), each=1)
     troubles = run_cases(setup, chosen, AT_ONCE)
     cron.close()
     assert troubles == [], "\n\n".join([choice, *troubles])
@@ -83,7 +85,7 @@ def kill_many(setup: KillSetup) -> str:
     homes = len(list(setup.folder.glob("*/work/model.bin")))
     return (
         f"{choice}: {len(chosen)} jobs on two machines, of which {len(groups)} had one:"
-        f" {setup.summary(len(requests), len(writes), cron)}. No machine left, never a third, nothing shared left,"
+        f" {setup.summary(len(calls), len(writes), cron)}. No machine left, never a third, nothing shared left,"
         f" outputs of {homes} jobs home. {time.monotonic() - began:.0f} s"
     )
 

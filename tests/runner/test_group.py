@@ -81,6 +81,7 @@ def test_a_zone_that_the_provider_chose_is_not_asked_for_by_name(
     driver = world.launch_group()
     assert driver.error is None
     assert [one.zone for one in world.machines()] == ["us-east-1a", "us-east-1b", "us-east-1b"]
+    assert world.views[2].refusals == ()
     world.check_group_over()
 
 

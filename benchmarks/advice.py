@@ -34,9 +34,11 @@ from torch.utils.data import DataLoader
 from benchmarks import accuracy
 from benchmarks.rows import PRECISIONS, Row, load
 from costgpu.estimator.advice.advise import advise
-from costgpu.estimator.advice.changes import scaled_work, with_workers
+from costgpu.estimator.advice.changes import with_workers
 from costgpu.estimator.gpu import gpu_terms
-from costgpu.estimator.predict import Workload, predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload, prepare
+from costgpu.estimator.resize import scaled_work
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script

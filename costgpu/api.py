@@ -83,6 +83,7 @@ def estimate(
     total_steps: float | None = None,
     infra: str | Iterable[str] = (),
     gpus: str | None = None,
+    nodes: str | int | None = None,
     spot: bool = False,
     objective: str = Objective.CHEAPEST,
     deadline: TimeSpan | None = None,
@@ -109,6 +110,7 @@ def estimate(
         total_steps: Number of optimizer steps to predict.
         infra: Providers or regions, e.g. ``"aws"`` or ``["aws/us-east-1", "gcp"]``; empty for all.
         gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
+        nodes: Machines that train together, e.g. ``4``, or ``"2-16"`` to choose from.
         spot: Spot prices instead of on-demand prices.
         objective: ``"cheapest"``, ``"fastest"`` or ``"balanced"``.
         deadline: Longest time that the job may take.
@@ -188,7 +190,7 @@ def run(
     profile: Script | None = None,
     estimate: bool = True,
     bucket: str | None = None,
-    nodes: int = 1,
+    nodes: int | None = None,
     launcher: str | None = None,
     outputs_from: str = "0",
     wait: bool = True,
@@ -218,7 +220,7 @@ def run(
         profile: Saved profile to use instead of measuring.
         estimate: Whether to measure the script here first.
         bucket: Bucket for outputs and logs.
-        nodes: Number of machines that work on the job together.
+        nodes: Number of machines that work on the job together; None for as many as the command asks for.
         launcher: What starts the processes on several machines; None for torchrun, or what the command says.
         outputs_from: Machines whose outputs are downloaded: ``"0"``, or ``"all"`` into folders ``rank-N``.
         wait: Whether to wait for the end of the run, or only until the job has started.

@@ -1,4 +1,4 @@
-"""What an accelerator and the CPU of an instance family can do: the tables in `data`, read once.
+"""What an accelerator, the CPU of an instance family and the links of an instance type can do: tables in `data`, read once.
 
 May import `snapshot`, `models` and `errors`.
 """
@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import ConfigError, UsageError
-from costgpu.models.offer import AcceleratorSpec, CpuSpec
+from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect
 from costgpu.pricing.snapshot import DATA, columns, read_table
 from costgpu.providers import registry
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-T = TypeVar("T", AcceleratorSpec, CpuSpec)
+T = TypeVar("T", AcceleratorSpec, CpuSpec, Interconnect)
 ACCELERATOR_COLUMNS = columns(
     """
     name model vendor architecture year memory_gib memory_bandwidth_gbps fp32_tflops fp32_matrix_tflops
@@ -34,9 +34,16 @@ CPU_COLUMNS = columns(
     """
 )
 CPU_MEASUREMENT_COLUMNS = columns("provider family read_gbps read_vcpus matrix_mult_per_vcpu source as_of")
+INTERCONNECT_COLUMNS = columns(
+    """
+    provider instance_type link link_gbps network_gbit all_interfaces_gbit network network_gbps efa_interfaces placement
+    basis source as_of
+    """
+)
 ACCELERATORS_FILE = "accelerators.csv"
 CPUS_FILE = "cpus.csv"
 CPU_MEASUREMENTS_FILE = "cpu_measurements.csv"
+INTERCONNECTS_FILE = "interconnects.csv"
 
 
 @cache
@@ -58,6 +65,15 @@ def cpus() -> Mapping[tuple[str, str], CpuSpec]:
     for row in (row for path in (DATA / CPUS_FILE, *brought) for row in read_table(path, CPU_COLUMNS)):
         cells = dict(zip(CPU_COLUMNS + names, row + measured.get(row[:2], ("", "", "")), strict=True))
         specs[row[0], row[1]] = _spec(CpuSpec, cells)
+    return MappingProxyType(specs)
+
+
+@cache
+def interconnects(data: Path = DATA) -> Mapping[tuple[str, str], Interconnect]:
+    """The links of every known instance type with GPUs, by (provider, instance type); a type without a row is not known."""
+    specs = {}
+    for row in read_table(data / INTERCONNECTS_FILE, INTERCONNECT_COLUMNS):
+        specs[row[0], row[1]] = _spec(Interconnect, dict(zip(INTERCONNECT_COLUMNS, row, strict=True)))
     return MappingProxyType(specs)
 
 

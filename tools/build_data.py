@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.pricing import hardware, snapshot
-from tools import hardware_tables, offers_table
+from tools import hardware_tables, interconnects_table, offers_table
 
 ROOT = Path(__file__).parent.parent
 FACTS = ROOT / "tools" / "facts"
@@ -26,7 +26,7 @@ def build(facts: Path, out: Path) -> list[str]:
     """Writes every generated data file and the manifest; returns the names of the data files.
 
     Args:
-        facts: Folder with the two price lists, gpu_specs.csv and cpu_families.csv.
+        facts: Folder with the two price lists, gpu_specs.csv, cpu_families.csv and interconnects.csv.
         out: Folder for the results; it must exist.
 
     Raises:
@@ -49,11 +49,19 @@ def build(facts: Path, out: Path) -> list[str]:
         hardware_tables.cpu_measurement_rows(facts),
         preamble=hardware_tables.MEASUREMENTS_PREAMBLE,
     )
+    types = {(offer.provider, offer.instance_type) for offer in offers if offer.accelerator is not None}
+    snapshot.write_table(
+        out / hardware.INTERCONNECTS_FILE,
+        hardware.INTERCONNECT_COLUMNS,
+        interconnects_table.interconnect_rows(facts, types),
+        preamble=interconnects_table.PREAMBLE,
+    )
     made_from = {
         offers_file: offers_table.PRICE_LISTS,
         hardware.ACCELERATORS_FILE: (hardware_tables.GPU_SPECS,),
         hardware.CPUS_FILE: (hardware_tables.CPU_FAMILIES,),
         hardware.CPU_MEASUREMENTS_FILE: (hardware_tables.CPU_FAMILIES,),
+        hardware.INTERCONNECTS_FILE: (interconnects_table.INTERCONNECTS,),
     }
     _write_manifest(out, {name: _manifest_entry(out / name, facts, used) for name, used in made_from.items()})
     return list(made_from)

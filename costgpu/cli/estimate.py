@@ -58,6 +58,9 @@ def estimate(
     value_of_time: Annotated[str | None, typer.Option(help="Value of an hour of waiting in USD.")] = None,
     rate: Annotated[str | None, typer.Option(help="Requests that a service gets, e.g. 5/s or 1M/day.")] = None,
     gpus: opt.Gpus = None,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="N", help="Machines that train together, e.g. 4, or 2-16 to choose from.")
+    ] = None,
     infra: opt.Infra = None,
     spot: opt.Spot = False,
     top: Annotated[int, typer.Option(min=1, max=LARGEST_WHOLE, help="Number of rows of the table.")] = TABLE_ROWS,
@@ -135,10 +138,12 @@ def _extra_texts(found: Estimate, *, chart: bool) -> list[str]:
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_lines
     from costgpu.render.text.buy_vs_rent import energy_text, notebook_text, own_text
+    from costgpu.render.text.scaling import scaling_table
     from costgpu.render.text.text_chart import bars
 
     verdict = found.verdict
     blocks = [
+        scaling_table(found.scaling, verdict.recommended),
         bars(verdict, encoding=sys.stdout.encoding or "ascii") if chart else "",
         "\n".join(advice_lines(found.advice, unit=verdict.unit)),
         own_text(found.own, verdict.unit) if found.own is not None else "",
@@ -153,11 +158,13 @@ def _extra_documents(found: Estimate) -> dict[str, Any]:
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_values
     from costgpu.render.text.buy_vs_rent import notebook_values, own_value
+    from costgpu.render.text.scaling import scaling_values
     from costgpu.render.text.service import service_value
 
     documents: dict[str, Any] = {
         "advice": advice_values(found.advice),
         "own": own_value(found.own) if found.own is not None else None,
+        "by_gpus": scaling_values(found.scaling),
         "free_notebooks": notebook_values(found.notebooks),
         "service": service_value(found.service) if found.service is not None else None,
     }

@@ -56,7 +56,9 @@ def run(
         str | None, typer.Option(help=f"Lifetime of a machine with --no-auto-shutdown; default: {DEFAULT_LEASE}.")
     ] = None,
     nproc: Annotated[str | None, typer.Option(help="Number of processes under torchrun, or auto.")] = None,
-    nodes: Annotated[int, typer.Option(help="Number of machines that work on the job together.")] = 1,
+    nodes: Annotated[
+        int | None, typer.Option(help="Number of machines that work on the job together; default: the command's.")
+    ] = None,
     launcher: Annotated[
         str | None, typer.Option(help="With --nodes: torchrun (default), accelerate, deepspeed or none.")
     ] = None,

@@ -19,7 +19,8 @@ from decimal import Decimal
 
 from costgpu.errors import UsageError
 from costgpu.estimator.cost import HOST_WATTS, VCPUS_PER_CORE, card_watts, own_watts
-from costgpu.estimator.predict import Workload, predict
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload
 from costgpu.models.offer import Accelerator, AcceleratorSpec, Offer, PurchaseOption
 from costgpu.models.prediction import BreakEven, Candidate, Ownership, Prediction, Range, Verdict
 from costgpu.models.provider_costs import NO_EXTRAS

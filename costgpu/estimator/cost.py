@@ -34,10 +34,12 @@ SPOT_REPEATED_WORK = 1.10  # time lost to interruptions, assumed; the upper end 
 # Engineering (2021); the default curve of the Green Software Foundation's Impact Framework, too. Read 2026-11-21.
 POWER_CURVE = ((0.0, 0.12), (0.1, 0.32), (0.5, 0.75), (1.0, 1.02))
 BUSY_TERMS = frozenset({"compute", "on-chip", "memory", "depthwise"})
-WAITING_TERMS = frozenset({"launch", "calls", "host", "copy", "loading", "waiting"})
+WAITING_TERMS = frozenset({"launch", "calls", "host", "copy", "loading", "waiting", "communication", "stragglers"})
 # Small kernels that keep coming hold the clocks up while the card waits: a tenth of load, a third of the TDP (assumed).
 AWAKE = 0.1
-IDLE_PARTS = frozenset({"set-up", "checkpoint", "epoch start"})  # of a run: the GPU has next to nothing to do
+IDLE_PARTS = frozenset(
+    {"set-up", "checkpoint", "epoch start", "rendezvous"}
+)  # of a run: the GPU has next to nothing to do
 # Of the vCPUs beside a GPU, and of all while a machine boots. Source: Cloud Carbon Footprint's default (2026-11-21).
 HOST_UTILISATION = 0.5
 # The computer around an own GPU, at the wall: about 60 W idle (a desktop measured part by part: marwedel.eu, "Idle PC
@@ -48,7 +50,7 @@ VCPUS_PER_CORE = 2.0
 
 
 def extras_usd_per_hour(candidate: Candidate) -> float:
-    """Disk and address; 0 for this machine.
+    """Disk and address of all its machines; 0 for this machine.
 
     Raises:
         PriceNotFound: Nobody has said what they cost.
@@ -57,18 +59,25 @@ def extras_usd_per_hour(candidate: Candidate) -> float:
         return 0.0
     if candidate.costs is None:
         raise PriceNotFound(f"What the disk of a machine on {candidate.offer.provider} costs is not known.")
-    return candidate.costs.extras_usd_per_hour(BOOT_DISK_GIB[candidate.is_gpu])
+    return candidate.nodes * candidate.costs.extras_usd_per_hour(BOOT_DISK_GIB[candidate.is_gpu])
 
 
 def hourly_usd(candidate: Candidate) -> float:
-    """Everything that runs by the hour; 0 for this machine."""
-    return float(candidate.offer.price_usd_per_hour) + extras_usd_per_hour(candidate) if candidate.offer else 0.0
+    """Everything that runs by the hour, of all its machines; 0 for this machine."""
+    if candidate.offer is None:
+        return 0.0
+    return candidate.nodes * float(candidate.offer.price_usd_per_hour) + extras_usd_per_hour(candidate)
 
 
 def expected_usd_per_hour(candidate: Candidate) -> float:
     """The rate with what spot interruptions are expected to add."""
     spot = candidate.offer is not None and candidate.offer.purchase_option is PurchaseOption.SPOT
-    return hourly_usd(candidate) * (SPOT_REPEATED_WORK if spot else 1.0)
+    return hourly_usd(candidate) * (spot_repeated_work(candidate.nodes) if spot else 1.0)
+
+
+def spot_repeated_work(nodes: int) -> float:
+    """Time with what spot interruptions repeat, over that without: each machine may be taken, and ends the job on all."""
+    return 1 + (SPOT_REPEATED_WORK - 1) * nodes
 
 
 def ready_seconds(candidate: Candidate) -> float:
@@ -100,10 +109,10 @@ def cost_range(candidate: Candidate, wall: Range, *, whole: bool = True) -> Rang
     usd = billed_usd if whole else share_usd
     value, low, high = (usd(seconds, rate) for seconds in (wall.value, wall.low, wall.high))
     if candidate.offer.purchase_option is PurchaseOption.SPOT:
-        value *= SPOT_REPEATED_WORK
+        value *= spot_repeated_work(candidate.nodes)
         worst = candidate.on_demand_usd_per_hour
         if worst is not None:
-            high = max(high, usd(wall.high, float(worst) + extras_usd_per_hour(candidate)))
+            high = max(high, usd(wall.high, candidate.nodes * float(worst) + extras_usd_per_hour(candidate)))
         high = max(high, value)
     return Range(value=value, low=low, high=high)
 
@@ -134,7 +143,7 @@ def gpu_load(terms: dict[str, float]) -> float:
 
 
 def card_watts(prediction: Prediction) -> float:
-    """Average draw of the one accelerator that the script uses while it runs, W; 0 without one."""
+    """Average draw of each accelerator that the script uses while it runs, W; 0 without one."""
     spec = prediction.candidate.accelerator
     if spec is None:
         return 0.0
@@ -169,8 +178,9 @@ def energy_kwh(prediction: Prediction, machine: Machine) -> float:
     boot = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION) * prediction.overhead_seconds
     if spec is None or offer.accelerator is None:
         return (boot + vcpu_watts(watts, offer.vcpus, 1.0) * run) / 3.6e6
-    count = offer.accelerator.count
-    resting = max(0.0, count - 1) * spec.tdp_watts * power_share(0.0)  # the script uses one of them
+    count, nodes, scaling = offer.accelerator.count, prediction.candidate.nodes, prediction.scaling
+    used = min(count, 1.0) if scaling is None else scaling.gpus / scaling.nodes  # of one machine
+    resting = max(0.0, count - max(used, 1.0)) * spec.tdp_watts * power_share(0.0)
     host = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION)
     boot += count * spec.tdp_watts * power_share(0.0) * prediction.overhead_seconds
-    return (boot + (host + resting + card_watts(prediction) * min(count, 1.0)) * run) / 3.6e6
+    return nodes * (boot + (host + resting + card_watts(prediction) * used) * run) / 3.6e6

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from costgpu.estimator.calibration import CPU_UNKNOWN, measured_on_gpu
-from costgpu.estimator.gpu import ADAM_FAMILY, Precision
+from costgpu.estimator.gpu import Precision
 from costgpu.estimator.inference.gpu import Execution
 from costgpu.estimator.inference.memory import memory_need
+from costgpu.estimator.training_memory import training_bytes
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Framework, GpuPath, Phase, WorkloadProfile
@@ -15,7 +16,6 @@ from costgpu.models.workload import Framework, GpuPath, Phase, WorkloadProfile
 GIB = 2**30
 MARGIN = 1.25  # fits if so many times the need is below the memory. Source: benchmarks/README.md
 RUNTIME_GIB = 1.0  # CUDA context and workspaces. Source: the same
-AMP_ADAM_BYTES_PER_PARAMETER = 18.0  # parameters, gradients, optimizer and half copies. Source: the same
 HOST_RESERVE_GIB = 1.0  # the system of a cloud machine
 # From which torch release on the default wheels are for this CUDA. Source: PyTorch release notes (read 2026-10).
 DEFAULT_CUDA = (((2, 11), 13), ((2, 0), 12), ((1, 13), 11))
@@ -35,17 +35,7 @@ NOTHING_FOR_IT = "a GPU does nothing for this code as it is written"
 
 def accelerator_need_gib(phase: Phase, precision: Precision) -> float:
     """Memory that training takes on an accelerator, GiB, without the margin."""
-    trained = sum(o.parameters for o in phase.optimizers)
-    weights = phase.model_bytes or 4 * trained
-    trained_bytes = 4.0 * trained
-    state = float(sum(o.state_bytes for o in phase.optimizers))
-    saved = float(phase.saved_tensor_bytes)
-    if precision.half is not None:
-        saved *= 0.5
-        if any(o.name in ADAM_FAMILY for o in phase.optimizers):
-            frozen = phase.frozen_bytes
-            return (AMP_ADAM_BYTES_PER_PARAMETER * trained + frozen + saved) / GIB + RUNTIME_GIB
-    return (weights + trained_bytes + state + saved) / GIB + RUNTIME_GIB
+    return training_bytes(phase, precision).total / GIB + RUNTIME_GIB
 
 
 def required_accelerator_gib(phase: Phase, precision: Precision, execution: Execution | None = None) -> float:
@@ -114,8 +104,12 @@ def _incompatible_elsewhere(name: str, capability: tuple[int, int], candidate: C
     return f"{what} needs compute capability {least[0]}.{least[1]}; {name} has {capability[0]}.{capability[1]}"
 
 
-def host_need_gib(profile: WorkloadProfile) -> float:
-    """Main memory that stays on the host of an accelerator: what the process took here without the model's tensors."""
+def host_need_gib(profile: WorkloadProfile, processes: int = 1) -> float:
+    """Main memory that stays on the host of accelerators: what each process took here without the model's tensors.
+
+    Args:
+        processes: Processes that train there, each with its own copy of what it loads.
+    """
     moved = max(
         phase.saved_tensor_bytes
         + (phase.inference.activation_bytes if phase.inference is not None else 0)
@@ -123,17 +117,25 @@ def host_need_gib(profile: WorkloadProfile) -> float:
         + sum(4 * o.parameters + o.state_bytes for o in phase.optimizers)
         for phase in profile.phases
     )
-    return max(0.0, (profile.peak_rss_bytes or 0) - moved) / GIB + HOST_RESERVE_GIB
+    return processes * max(0.0, (profile.peak_rss_bytes or 0) - moved) / GIB + HOST_RESERVE_GIB
 
 
 def infeasible_reason(
-    profile: WorkloadProfile, candidate: Candidate, precision: Precision, execution: Execution | None = None
+    profile: WorkloadProfile,
+    candidate: Candidate,
+    precision: Precision,
+    execution: Execution | None = None,
+    *,
+    too_large: str | None = None,
+    processes: int = 1,
 ) -> str:
     """Why the workload cannot run on the candidate; empty if it can.
 
     Args:
         precision: Precision of its training on an accelerator.
         execution: How its inference runs there; None for the same precision, as written.
+        too_large: Why it does not fit the memory of several accelerators, empty if it does; None for a training on one.
+        processes: Processes that train on one machine.
     """
     offer, spec = candidate.offer, candidate.accelerator
     if offer is None:
@@ -155,9 +157,12 @@ def infeasible_reason(
         if reason:
             return reason
         need = max(required_accelerator_gib(phase, precision, execution) for phase in profile.phases)
-        if need > offer.accelerator.memory_gib:
+        if too_large is not None:
+            if too_large:
+                return too_large
+        elif need > offer.accelerator.memory_gib:
             return f"needs {need:.1f} GiB of accelerator memory, has {offer.accelerator.memory_gib:g} GiB"
-        need = host_need_gib(profile)
+        need = host_need_gib(profile, processes)
         return f"needs {need:.1f} GiB of main memory, has {offer.memory_gib:g} GiB" if need > offer.memory_gib else ""
     need = (profile.peak_rss_bytes or 0) / GIB + HOST_RESERVE_GIB
     if need > offer.memory_gib:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import date
 
 from costgpu.estimator.buy_vs_rent import unpriced_offer
-from costgpu.estimator.predict import Workload, predict
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.scope import Scope
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, FreeNotebook

@@ -13,6 +13,7 @@ from costgpu.errors import UsageError
 from costgpu.estimator.cpu import SIGMA_LARGE, rates_here, speedup_of
 from costgpu.estimator.op_costs import LARGE_BYTES
 from costgpu.models.offer import Reference
+from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
 from costgpu.models.workload import (
     Autocast,
     DataLoading,
@@ -47,6 +48,10 @@ SAVED_BYTES = 34.0 * 2
 # benchmarks/references.py (1,120 bytes and 60 kernels), less the attention's matrices, which fused attention does not write.
 MOVED_BYTES, KERNELS_PER_LAYER, TENSORS_PER_LAYER = 800.0, 60.0, 12
 CONTEXT_TOKENS = 2048
+# Logits and their loss, per token and word of the vocabulary, in half precision: 8 bytes (16 as profiles count); GPT-2's
+# vocabulary (Radford et al. 2019), Llama 2's is 32,000 and Llama 3's 128,256.
+LOGITS_BYTES, VOCABULARY = 16.0, 50_257
+HALF_BYTES = 2.0  # of a parameter that is gathered, and of a gradient that is reduced, in half precision
 STEP_TOKENS = 2**19  # in one optimizer step, accumulated; 0.5 million: Brown et al. 2020, table 2.1
 LEAST_PARAMETERS = 1e6
 
@@ -163,11 +168,23 @@ def language_model_profile(
         data=DataLoading(
             batches_per_step=micro_batches, batch_size=1, batch_bytes=8 * CONTEXT_TOKENS, fetch_seconds_per_batch=None
         ),
-        saved_tensor_bytes=int(SAVED_BYTES * layers * width * CONTEXT_TOKENS),
+        saved_tensor_bytes=int((SAVED_BYTES * layers * width + LOGITS_BYTES * VOCABULARY) * CONTEXT_TOKENS),
         micro_batches=micro_batches,
+        parallelism=Parallelism(
+            scheme=Scheme.DDP,
+            how="the size of the model alone",
+            parameters=int(parameters),
+            trained_parameters=int(parameters),
+            gathered_bytes=HALF_BYTES,
+            reduced_bytes=HALF_BYTES,
+            batch=BatchScaling.GLOBAL,
+            sampler_distributed=True,
+            largest_unit_parameters=int(parameters / max(1.0, layers)),
+            chosen=True,
+        ),
         notes=(
             f"Nothing was measured: 6 N D FLOPs for {size}, bf16, AdamW, {step_tokens:,.0f} tokens a step.",
-            f"Sequences of {CONTEXT_TOKENS:,} tokens, one at a time, with fused attention.",
+            f"Sequences of {CONTEXT_TOKENS:,} tokens, with fused attention.",
             f"Taken to be {layers:.0f} layers of width {width:,.0f}; 18 bytes of memory per parameter, and activations.",
         ),
     )
@@ -205,6 +222,7 @@ def _profile(
     framework: Framework,
     optimizer: OptimizerFacts,
     notes: Sequence[str],
+    parallelism: Parallelism | None = None,
     **facts: Any,
 ) -> WorkloadProfile:
     """A profile of one phase, of which `facts` are the other fields."""
@@ -235,4 +253,5 @@ def _profile(
         peak_rss_bytes=None,
         phases=[phase],
         notes=list(notes),
+        parallelism=parallelism,
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from costgpu.estimator.throughput import inference_unit
-from costgpu.models.workload import Phase, WorkloadProfile
+from costgpu.models.workload import Phase, Total, WorkloadProfile
 from costgpu.units import plural_unit
 
 WHOLE_JOB = "the whole job"
+PART_OF_AN_EPOCH = 0.01  # by which a number of epochs is not whole
 UNKNOWN_TOTAL_STEPS = UNKNOWN_TOTAL_ITEMS = 1000.0
 
 
@@ -22,6 +23,8 @@ class Scope:
     steps: tuple[float, ...]  # number of steps of each phase
     epochs: tuple[float, ...]  # number of epochs of each phase; 0 where a phase has none
     notes: tuple[str, ...] = ()  # remarks about the total
+    # whether a phase's number of steps is given as such, and not by epochs; empty for none
+    fixed: tuple[bool, ...] = field(default=(), compare=False)
 
     @property
     def total_steps(self) -> float | None:
@@ -52,6 +55,9 @@ def scope_of(
     elif epochs is not None and last.steps_per_epoch:
         last = replace(last, steps=epochs * last.steps_per_epoch)
     totals = [phase.total for phase in profile.phases[:-1]] + [last]
+    trains = [phase.inference is None for phase in profile.phases]
+    counted = [_is_fixed(total) and training for total, training in zip(totals, trains, strict=True)]
+    fixed = (*counted[:-1], total_steps is not None or (epochs is None and counted[-1]))
     unknown_later = [phase for phase in profile.later_phases if phase.steps is None]
     if last.steps is None or (unknown_later and total_steps is None):
         if unknown_later:
@@ -63,14 +69,22 @@ def scope_of(
             steps_, epochs_ = _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0)
             return Scope("one epoch", False, steps_, epochs_, tuple(notes))
         steps_, epochs_ = _only(len(totals), UNKNOWN_TOTAL_STEPS), _only(len(totals), 0.0)
-        return Scope("1,000 steps", False, steps_, epochs_, tuple(notes))
+        return Scope("1,000 steps", False, steps_, epochs_, tuple(notes), (True,) * len(totals))
     steps = [float(total.steps or 0.0) for total in totals]
     later = sum(phase.steps or 0.0 for phase in profile.later_phases)
     if later and total_steps is None:
         steps[-1] += later
         notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
     counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
-    return Scope(WHOLE_JOB, True, tuple(steps), tuple(counts), tuple(notes))
+    return Scope(WHOLE_JOB, True, tuple(steps), tuple(counts), tuple(notes), fixed)
+
+
+def _is_fixed(total: Total) -> bool:
+    """Whether a script that trains counts steps: it has no epochs, or ends in the middle of one."""
+    if not total.steps or not total.steps_per_epoch:
+        return True
+    epochs = total.steps / total.steps_per_epoch
+    return abs(epochs - round(epochs)) > PART_OF_AN_EPOCH
 
 
 def items_scope(phases: Sequence[Phase], notes: tuple[str, ...] = ()) -> Scope:

@@ -14,7 +14,8 @@ from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.inference.serving import HEADROOM, HOURS_PER_MONTH
 from costgpu.estimator.inference.serving import service as machines_for
 from costgpu.estimator.interval import CPU_OTHER_FAMILY
-from costgpu.estimator.predict import Workload, predict
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.throughput import inference_phase
 from costgpu.estimator.verdict_sentence import amount, describe
 from costgpu.models.offer import PurchaseOption

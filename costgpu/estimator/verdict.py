@@ -223,6 +223,19 @@ def _unsure(better: Prediction, cpu: Prediction, gpu: Prediction) -> bool:
 
 
 def _common_reason(offers: Sequence[Prediction]) -> str:
-    """Why no GPU will do, if it is the same for all that were looked at and none of the user's limits."""
-    reasons = {p.infeasible for p in offers if p.candidate.is_gpu}
+    """Why no GPU will do, if it is the same for all that were looked at and none of the user's limits.
+
+    Of a training on several GPUs, where each place says how it would fit: why not the machine with the most memory.
+    """
+    gpus = [p for p in offers if p.candidate.is_gpu]
+    reasons = {p.infeasible for p in gpus}
+    if len(reasons) > 1 and "" not in reasons and any(p.scaling is not None for p in gpus):
+        return max(gpus, key=lambda p: (-p.candidate.nodes, _accelerator_gib(p))).infeasible
     return reasons.pop() if len(reasons) == 1 else ""
+
+
+def _accelerator_gib(prediction: Prediction) -> float:
+    """GiB of all accelerators of a place together."""
+    offer = prediction.offer
+    chips = offer.accelerator if offer is not None else None
+    return prediction.candidate.nodes * chips.count * chips.memory_gib if chips is not None else 0.0

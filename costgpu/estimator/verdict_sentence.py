@@ -57,17 +57,18 @@ def verdict_sentence(verdict: Verdict, *, limits: str, why_no_gpu: str, rented: 
 
 
 def describe(prediction: Prediction) -> str:
-    """``gcp g2-standard-4 (L4), us-central1, on-demand``."""
-    offer = prediction.candidate.offer
+    """``gcp g2-standard-4 (L4), us-central1, on-demand``, ``aws 2x p4d.24xlarge (16x A100), us-east-1, on-demand``."""
+    offer, nodes = prediction.candidate.offer, prediction.candidate.nodes
     if offer is None:
         return "this machine"
     gpu = ""
     if offer.accelerator is not None:
-        count = offer.accelerator.count
+        count = nodes * offer.accelerator.count
         times = "" if count == 1 else f"{count:g}x "
         gpu = f" ({times}{offer.accelerator.name})"
     option = offer.purchase_option.value.replace("_", "-")
-    return f"{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {option}"
+    machine = f"{nodes}x {offer.instance_type}" if nodes > 1 else offer.instance_type
+    return f"{offer.provider} {machine}{gpu}, {offer.region}, {option}"
 
 
 def money(prediction: Prediction) -> str:

@@ -20,7 +20,7 @@ _CUDA = re.compile(
     # Caffe and others that are known by what they print
     r"|cannot use gpu in cpu-only|not compiled with gpu|cudasuccess|(cuda|gpu) is not enabled"
     # Lightning 2.x, transformers 4 and 5, accelerate 1.x
-    r"|cudaaccelerator|no supported gpu backend|support bf16/gpu|can only be used on cuda",
+    r"|cudaaccelerator|no available devices found|no supported gpu backend|support bf16/gpu|can only be used on cuda",
     re.IGNORECASE,
 )
 _ONE_OF_MANY = re.compile(r"\b(LOCAL_RANK|RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT)\b")
@@ -47,6 +47,8 @@ _PACKAGES = {
     "torch_tensorrt": "Torch-TensorRT",
     "tensorrt": "TensorRT",
 }
+# Libraries that start or join the processes of a training.
+_SPREADS = ("accelerate", "deepspeed", "lightning", "pytorch_lightning", "lightning_fabric", "transformers")
 _SAYINGS = (
     (re.compile(r"\d+ active drivers"), "Triton kernels"),
     (re.compile(r"CUDA_HOME|\bnvcc\b"), "a CUDA extension that it compiles"),
@@ -73,6 +75,23 @@ def wants_launcher(record: ProbeRecord | None) -> bool:
     message = record["message"]
     missing = record["kind"] == "KeyError" or "environment variable" in message or "env://" in message
     return missing and _ONE_OF_MANY.search(message) is not None
+
+
+def wants_several_gpus(record: ProbeRecord) -> bool:
+    """Whether it starts a process for each GPU, and so none where there is none, or asks for several by itself."""
+    torch, ranks = record.get("torch"), record.get("ranks")
+    return (torch is not None and torch["processes_for_no_gpu"]) or (ranks is not None and ranks["asked"] > 1)
+
+
+def fails_as_one_of_several(record: ProbeRecord) -> bool:
+    """Whether it crashed in code that works with other ranks, which may be more than they can be stood in for.
+
+    What the script itself raises is its own, and so is what a library says of the sizes that it was given.
+    """
+    ranks, where = record.get("ranks"), record["raised_in"]
+    if ranks is None or ranks["measured"] == 1:
+        return False
+    return where in ("probe", "torch") or (where in _SPREADS and record["kind"] not in ("AssertionError", "ValueError"))
 
 
 def only_on_a_gpu(record: ProbeRecord) -> str:

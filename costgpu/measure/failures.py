@@ -266,7 +266,7 @@ def _exited(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:
         )
     return ScriptCrashed(
         _with_tail(f"{name} exited with status {record.get('code')} before enough steps were seen.", outcome),
-        hint=f"Its whole output is in {outcome.log}",
+        hint=f"{_world(record)}Its whole output is in {outcome.log}",
     )
 
 
@@ -332,5 +332,16 @@ def _crashed(
     asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
         _with_tail(f"{name} crashed with {f'{kind}: {message[:300]}' if message else kind}.", outcome),
-        hint=f"{asked if ran_on_fake_cuda(record) else ''}Its whole output is in {outcome.log}",
+        hint=f"{asked if ran_on_fake_cuda(record) else ''}{_world(record)}Its whole output is in {outcome.log}",
+    )
+
+
+def _world(record: ProbeRecord) -> str:
+    """The number of ranks that it was told, where it was told more than one."""
+    ranks = record.get("ranks")
+    if ranks is None or ranks["measured"] == 1:
+        return ""
+    return (
+        f"It was told that it is rank 0 of {ranks['measured']}: a batch size or the number of its heads may have to be"
+        " divisible by that; another number of processes for the launcher changes it. "
     )

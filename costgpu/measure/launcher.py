@@ -80,8 +80,17 @@ SIZES = frozenset(
 )
 # Where the processes of several machines meet is the run's business, too.
 RENDEZVOUS = frozenset(
-    ["rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "standalone", "node-rank", "local-addr", "master-addr"]
-    + ["master-port"]
+    [
+        "rdzv-backend",
+        "rdzv-endpoint",
+        "rdzv-id",
+        "rdzv-conf",
+        "standalone",
+        "node-rank",
+        "local-addr",
+        "master-addr",
+        "master-port",
+    ]
 )
 TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?(\.exe)?")
@@ -114,6 +123,11 @@ class Launch:
     def torchrun(self) -> bool:
         """Whether it is torchrun, by one of its names."""
         return self.launcher in TORCHRUN
+
+    @property
+    def per_gpu(self) -> bool:
+        """Whether a run starts one process for each GPU of its machine, with torchrun."""
+        return self.ranked and not self.runner
 
     @property
     def elastic(self) -> bool:

@@ -14,6 +14,11 @@ def ranks_of(launch: Launch) -> int:
     return min(asked, MOST_RANKS)
 
 
+def gpus_of(launch: Launch | None) -> int:
+    """GPUs that a script sees on its machine, where it has one for each rank."""
+    return max(1, ranks_of(launch) // launch.machines) if launch is not None else 1
+
+
 def rank_environment(launch: Launch) -> dict[str, str]:
     """What the launcher sets for its first process; empty for plain Python."""
     if launch.launcher == "python":
@@ -26,7 +31,7 @@ def rank_environment(launch: Launch) -> dict[str, str]:
 
 def world_environment(ranks: int, machines: int, *, elastic: bool = False) -> dict[str, str]:
     """The variables of rank 0. `elastic` adds those that only torchrun sets."""
-    local = max(1, ranks // max(1, machines))
+    local = max(1, ranks // machines)
     found = {
         "RANK": "0",
         "LOCAL_RANK": "0",

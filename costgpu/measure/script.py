@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from costgpu.errors import NeedsCuda
-from costgpu.measure.cuda_errors import only_on_a_gpu, wants_launcher
+from costgpu.measure.cuda_errors import fails_as_one_of_several, only_on_a_gpu, wants_launcher, wants_several_gpus
 from costgpu.measure.failures import explain
 from costgpu.measure.host_info import measure_host, measure_host_with_torch
 from costgpu.measure.interpreter import Interpreter
@@ -33,7 +33,11 @@ def measure_script(
         KeyboardInterrupt: After everything has been ended.
     """
     key = workload_key(
-        script=request.script, module=request.module, arguments=request.arguments, workdir=request.workdir
+        script=request.script,
+        module=request.module,
+        arguments=request.arguments,
+        workdir=request.workdir,
+        processes=-1 if request.launch is not None and request.launch.per_gpu else 0,
     )  # before the script can change anything
     outcome = _run_until_measured(request, interpreter, cache, progress)
     error = explain(outcome, request, interpreter)
@@ -83,7 +87,9 @@ def _missing_option(outcome: Outcome, request: Request, interpreter: Interpreter
         return "launched", True
     crashed = record["status"] == "crashed"
     if isinstance(error, NeedsCuda) and not (crashed and only_on_a_gpu(record)):
-        return "fake_cuda", True
+        return ("many_gpus" if request.launch is None and wants_several_gpus(record) else "fake_cuda"), True
+    if crashed and fails_as_one_of_several(record):
+        return "alone", True
     if crashed and record.get("while_tracing"):
         return "saved_hooks", False  # torch.func and some extensions do not allow saved-tensor hooks
     return None

@@ -21,7 +21,7 @@ from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
-from costgpu.measure.ranks import ASSUMED_PER_MACHINE, rank_environment, world_environment
+from costgpu.measure.ranks import ASSUMED_PER_MACHINE, gpus_of, rank_environment, world_environment
 from costgpu.measure.scratch import Scratch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 
@@ -93,6 +93,7 @@ def run_probe(
     saved_hooks: bool = True,
     fake_cuda: bool = False,
     launched: bool = False,
+    many_gpus: bool = False,
     alone: bool = False,
 ) -> Outcome:
     """Runs the script under the probe.
@@ -103,6 +104,7 @@ def run_probe(
         saved_hooks: Count saved tensors; off for code that does not allow it (torch.func).
         fake_cuda: What the script asks of a CUDA device lands on the CPU, where there is no such device.
         launched: With the environment of the first process of torchrun, on a machine with several GPUs.
+        many_gpus: The same as `fake_cuda`, with several such devices.
         alone: As the only process, whatever number is asked for.
 
     Raises:
@@ -112,6 +114,9 @@ def run_probe(
     scratch = Scratch.make(cache.absolute(), request.name)
     folder = scratch.folder
     log, config, result = scratch.log, folder / "config.json", scratch.open / "result.json"
+    launch = request.launch
+    several = many_gpus or launched
+    gpus = 1 if alone else ASSUMED_PER_MACHINE if several else gpus_of(launch)
     settings = ProbeConfig(
         script=str(request.script) if request.script else None,
         module=request.module,
@@ -124,15 +129,17 @@ def run_probe(
         scratch=str(scratch.open),
         divert=False,
         saved_hooks=saved_hooks,
-        fake_cuda=fake_cuda,
+        fake_cuda=fake_cuda or many_gpus,
         alone=alone,
+        gpus=gpus,
+        launched=launched,
+        accelerate=list(launch.kept) if launch is not None and launch.config is not None else None,
     )
 
     def prepare(level: Isolation) -> None:
         config.write_text(json.dumps({**settings, "divert": level is not Isolation.COPY_ON_WRITE}))
 
     before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(folder / "probe.pyz")
-    launch = request.launch
     environment = {**(world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}), **child_environment(marker)}
     if launch is not None:
         environment.update({**launch.environment, **rank_environment(launch)})

@@ -112,8 +112,9 @@ class Interconnect:
     instance_type: str
     link: str  # key of the link between its GPUs, such as ``nvlink3``; empty with one GPU, ``none`` if it is unusable
     link_gbps: float | None  # effective GB/s between its GPUs while training; None with one GPU
-    network_gbit: float  # line rate of the machine, Gbit/s
-    network: str  # ``tcp``, ``efa``, ``rdma``, ``tcpx``, ...
+    network_gbit: float | None  # line rate of the one network interface that a run gets, Gbit/s; None if not known
+    all_interfaces_gbit: float | None = None  # of all that the machine could have; None if one is all
+    network: str  # ``tcp``, ``tcpx``, ``rdma``, ``efa`` or ``efa-host-staged`` (without GPUDirect)
     network_gbps: float | None  # effective GB/s between machines while training; None if they cannot train together
     efa_interfaces: int  # AWS; 0 without EFA
     placement: bool  # whether machines of the type can be placed close together

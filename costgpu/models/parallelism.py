@@ -31,9 +31,30 @@ class Scheme(StrEnum):
         return self not in (Scheme.TENSOR, Scheme.PIPELINE, Scheme.OTHER)
 
     @property
+    def phrase(self) -> str:
+        """Its name as its users write it."""
+        return _PHRASES[self]
+
+    @property
     def shards_parameters(self) -> bool:
         """Whether a rank holds only a part of the parameters between uses."""
         return self in (Scheme.ZERO3, Scheme.FSDP, Scheme.FSDP_GRAD_OP, Scheme.HSDP)
+
+
+_PHRASES = {
+    Scheme.SINGLE: "one process",
+    Scheme.DATA_PARALLEL: "DataParallel",
+    Scheme.DDP: "DDP",
+    Scheme.ZERO1: "ZeRO-1",
+    Scheme.ZERO2: "ZeRO-2",
+    Scheme.ZERO3: "ZeRO-3",
+    Scheme.FSDP: "FSDP",
+    Scheme.FSDP_GRAD_OP: "FSDP (SHARD_GRAD_OP)",
+    Scheme.HSDP: "HSDP (FSDP in each machine)",
+    Scheme.TENSOR: "tensor parallelism",
+    Scheme.PIPELINE: "pipeline parallelism",
+    Scheme.OTHER: "a parallelism that is not known",
+}
 
 
 class BatchScaling(StrEnum):
@@ -84,6 +105,7 @@ class Parallelism:
         largest_unit_parameters: Parameters of the largest unit that is gathered at once, where parameters are sharded.
         elastic: Whether the launcher was told to go on with fewer machines, or to start its processes again.
         needs_gpu_backend: Whether it asks for collectives between GPUs (NCCL), which a machine without GPUs refuses.
+        chosen: Whether nothing is written yet, so that every place is predicted with the scheme that suits it best.
     """
 
     scheme: Scheme
@@ -108,6 +130,7 @@ class Parallelism:
     largest_unit_parameters: int = 0
     elastic: bool = False
     needs_gpu_backend: bool = False
+    chosen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +150,5 @@ class Scaling:
     memory_gib: float | None = None  # needed on each GPU; None if not known
     mfu: float | None = None  # model FLOPs over what the GPUs could do; None if not known
     strong: bool = False  # whether the global batch stays, rather than that of a GPU
+    checkpointed: bool = False  # whether activations are computed again in the backward pass, as the prediction chose
+    rank_batch: float | None = None  # samples of a micro-batch of each GPU, where the prediction chose it

@@ -242,6 +242,7 @@ class AdviceKind(StrEnum):
     REGION = "region"
     SPOT = "spot"
     DOES_NOT_FIT = "does_not_fit"
+    DDP = "ddp"
     # of inference
     BATCH_SIZE = "batch_size"
     HALF_PRECISION = "half_precision"

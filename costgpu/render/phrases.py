@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 
 from costgpu.models.offer import Accelerator, PurchaseOption
 from costgpu.models.prediction import Prediction, Verdict
@@ -21,6 +22,8 @@ TERM_PHRASES = {
     "host": "the script's own Python",
     "copy": "batches to the GPU",
     "loading": "waiting for data",
+    "communication": "communication between GPUs (not hidden)",
+    "stragglers": "waiting for the slowest GPU; latency",
     "waiting": "waiting (sleep, network, disk): the same anywhere",
     "measured": "a step, as measured",
     "run": "a step, as the run that was measured",
@@ -56,23 +59,37 @@ def accelerator_name(accelerator: Accelerator, times: str = "x") -> str:
 
 
 def offer_name(prediction: Prediction) -> str:
-    """``aws g6.xlarge (L4), us-east-1, spot``."""
-    offer = prediction.candidate.offer
+    """``aws g6.xlarge (L4), us-east-1, spot``, ``aws 2x p4d.24xlarge (16x A100), us-east-1``."""
+    offer, nodes = prediction.candidate.offer, prediction.candidate.nodes
     if offer is None:
         return THIS_MACHINE
-    gpu = f" ({accelerator_name(offer.accelerator)})" if offer.accelerator else ""
+    chips = offer.accelerator
+    gpu = f" ({accelerator_name(replace(chips, count=nodes * chips.count))})" if chips else ""
     spot = ", spot" if offer.purchase_option is PurchaseOption.SPOT else ""
-    return f"{visible(offer.provider)} {visible(offer.instance_type)}{gpu}, {visible(offer.region)}{spot}"
+    machine = f"{_times(nodes)}{visible(offer.instance_type)}"
+    return f"{visible(offer.provider)} {machine}{gpu}, {visible(offer.region)}{spot}"
+
+
+def _times(nodes: int) -> str:
+    """``2x `` of machines; empty for one."""
+    return f"{nodes}x " if nodes > 1 else ""
+
+
+def gpus_of(prediction: Prediction) -> float:
+    """GPUs that work: all that work together, one of a script in one process, 0 without any."""
+    if prediction.scaling is not None:
+        return prediction.scaling.gpus
+    return min(1.0, prediction.candidate.accelerator_count)
 
 
 def short_offer_name(prediction: Prediction, place: str = "") -> str:
-    """``aws g6.xlarge 1xL4 spot``, for a column; `place` follows the provider."""
-    offer = prediction.candidate.offer
+    """``aws g6.xlarge 1xL4 spot``, ``aws 2x p4d.24xlarge 16xA100``, for a column; `place` follows the provider."""
+    offer, nodes = prediction.candidate.offer, prediction.candidate.nodes
     if offer is None:
         return THIS_MACHINE
-    gpu = f" {offer.accelerator.count:g}x{offer.accelerator.name}" if offer.accelerator else ""
+    gpu = f" {nodes * offer.accelerator.count:g}x{offer.accelerator.name}" if offer.accelerator else ""
     spot = " spot" if offer.purchase_option is PurchaseOption.SPOT else ""
-    return f"{offer.provider}{place} {offer.instance_type}{gpu}{spot}"
+    return f"{offer.provider}{place} {_times(nodes)}{offer.instance_type}{gpu}{spot}"
 
 
 def steps_phrase(phase: Phase) -> str:

@@ -171,6 +171,7 @@ def _within_cap(option: Option, spent: Decimal) -> Option:
 
 
 def _estimate(plan: Plan) -> dict[str, float] | None:
+    """What was predicted for the run of one machine."""
     if plan.prediction is None:
         return None
     wall, cost = plan.prediction.wall_seconds, plan.prediction.cost_usd
@@ -178,8 +179,8 @@ def _estimate(plan: Plan) -> dict[str, float] | None:
         "seconds": wall.value,
         "seconds_low": wall.low,
         "seconds_high": wall.high,
-        "cost_usd": cost.value,
-        "cost_usd_low": cost.low,
-        "cost_usd_high": cost.high,
+        "cost_usd": cost.value / plan.spec.nodes,
+        "cost_usd_low": cost.low / plan.spec.nodes,
+        "cost_usd_high": cost.high / plan.spec.nodes,
         "job_seconds": plan.prediction.run_seconds.value,
     }

@@ -48,6 +48,8 @@ class LaunchPlace:
     offer: Offer  # what
     prediction: Prediction | None = None  # None if the script was not measured
     on_demand_usd_per_hour: Decimal | None = None  # what a spot offer costs at most
+    placement: bool = False  # whether several such machines can be placed close together
+    efa_interfaces: int = 0  # network interfaces with EFA that such a machine can have
 
 
 def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory_gib: float) -> Offer:
@@ -95,7 +97,17 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
             continue
         disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
         extras = extras_usd_per_hour(place.offer, disk)
-        options.append(Option(offer=place.offer, lease=lease, disk_gib=disk, extras_usd_per_hour=extras))
+        several = limits.nodes > 1
+        options.append(
+            Option(
+                offer=place.offer,
+                lease=lease,
+                disk_gib=disk,
+                extras_usd_per_hour=extras,
+                placement=several and place.placement,
+                efa_interfaces=place.efa_interfaces if several else 0,
+            )
+        )
         if len(options) == MAX_OPTIONS:
             break
     return tuple(options)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from dataclasses import replace
 from decimal import Decimal
 
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
 from costgpu.pricing.catalog import Catalog
-from costgpu.pricing.hardware import accelerator, cpu
+from costgpu.pricing.hardware import accelerator, cpu, interconnects
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
@@ -48,6 +49,17 @@ def offer_query(
     )
 
 
+def on_nodes(places: Iterable[Candidate], counts: Iterable[int]) -> list[Candidate]:
+    """Each place with GPUs as so many machines that work together, where its type has a network for that."""
+    counts = tuple(counts)
+    return [
+        replace(place, nodes=count)
+        for place in places
+        for count in counts
+        if place.is_gpu and (count == 1 or (place.interconnect is not None and place.interconnect.network_gbps))
+    ]
+
+
 def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter: Reporter) -> list[Candidate]:
     """Offers with the accelerators that were asked for, and the CPUs to compare them with."""
     catalog = Catalog.current(reporter.note)
@@ -64,6 +76,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
     costs = {name: registry.costs(name) for name in {offer.provider for offer in found}}
+    links = interconnects() if any(offer.accelerator is not None for offer in found) else {}
     return [
         Candidate(
             offer=offer,
@@ -71,6 +84,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
             accelerator=accelerator(offer.accelerator.name) if offer.accelerator else None,
             on_demand_usd_per_hour=on_demand.get((offer.provider, offer.region, offer.instance_type)),
             costs=costs[offer.provider],
+            interconnect=links.get((offer.provider, offer.instance_type)),
         )
         for offer in found
     ]

@@ -11,6 +11,7 @@ from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws.network import Place, aws_tags
 from costgpu.providers.aws.sdk import Clients
+from costgpu.providers.base import OUR_TAGS
 from costgpu.providers.common import Image, ImageCache, boot_script_of, our_tags
 
 DEEP_LEARNING = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"
@@ -115,8 +116,9 @@ break the cap. Source: EC2 user guide, "Unlimited mode for burstable performance
 
 def tags_of(request: CreateRequest) -> dict[str, str]:
     """The user's tags, and ours over them."""
-    ours = {**our_tags(request), "Name": f"costgpu-{request.name}"}
-    return {key: value[:TAG_VALUE_CHARACTERS] for key, value in {**request.tags, **ours}.items()}
+    theirs = {key: value for key, value in request.tags.items() if key not in OUR_TAGS}
+    made = {**theirs, **our_tags(request), "Name": f"costgpu-{request.name}"}
+    return {key: value[:TAG_VALUE_CHARACTERS] for key, value in made.items()}
 
 
 def user_data(script: str) -> bytes:

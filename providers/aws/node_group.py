@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from costgpu.errors import InvalidRequest
+from costgpu.errors import InvalidRequest, Throttled
 from costgpu.models.instance import CreateRequest
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.launch import tags_of
@@ -69,5 +69,7 @@ def _placement_group(ec2: Any, region: str, name: str, tags: dict[str, str]) -> 
         return
     question = [{"Name": "group-name", "Values": [name]}]
     for row in ec2.describe_placement_groups(Filters=question)["PlacementGroups"]:
+        if row["State"] == "deleting":
+            raise Throttled(f"The placement group {name} in {region} is being removed.")
         if {"Key": TAG_RUN, "Value": tags[TAG_RUN]} not in row.get("Tags", ()):
             raise InvalidRequest(f"The placement group {name} in {region} exists, but it is not costgpu's.")

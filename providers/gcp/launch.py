@@ -68,7 +68,7 @@ def labels_of(request: CreateRequest) -> dict[str, str]:
     theirs = {
         key: value
         for key, value in sorted(request.tags.items())
-        if _KEY.fullmatch(key) and _VALUE.fullmatch(value) and key not in ours and not key.startswith("goog")
+        if _KEY.fullmatch(key) and _VALUE.fullmatch(value) and key not in OUR_TAGS and not key.startswith("goog")
     }
     return {**dict(list(theirs.items())[: MOST_LABELS - len(ours)]), **ours}
 

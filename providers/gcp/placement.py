@@ -15,6 +15,7 @@ from costgpu.providers.gcp.launch import facts_from, facts_of, label_value
 from costgpu.providers.gcp.session import Clients
 
 POLICY_SECONDS = 60.0  # until it can be used
+CHANGING = frozenset({"CREATING", "DELETING"})
 
 
 def ensure_policy(clients: Clients, request: CreateRequest, group: NodeGroup) -> None:
@@ -37,10 +38,11 @@ def ensure_policy(clients: Clients, request: CreateRequest, group: NodeGroup) ->
         if sdk.status_of(error.__cause__) != 409:
             raise
     else:
-        clients.finished(doing, operation, seconds=POLICY_SECONDS)
+        if not clients.finished(doing, operation, seconds=POLICY_SECONDS):
+            raise Throttled(f"The placement policy {name} in {region} is still being made.")
         return
     row = clients.maybe(doing, "ResourcePolicies", "get", region=region, resource_policy=name)
-    if row is None:
-        raise Throttled(f"The placement policy {name} in {region} was there, and is being removed.")
+    if row is None or str(row.status) in CHANGING:
+        raise Throttled(f"The placement policy {name} in {region} is being made, or removed.")
     if facts_from(str(row.description)).get(TAG_RUN) != label_value(group.group_id):
         raise InvalidRequest(f"The placement policy {name} in {region} exists, but it is not costgpu's.")

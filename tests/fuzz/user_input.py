@@ -177,7 +177,7 @@ _OPTIONS = """
     budget check | --offline! -v! --json!
     budget cron | --every --reap! --enforce!
     estimate | --measure-for --start-limit --steps --epochs --total-steps --like --save --step-pattern --objective
-        --deadline --max-cost --value-of-time --gpus --infra --spot! --top --own --own-price --power-price --energy!
+        --deadline --max-cost --value-of-time --gpus --nodes --infra --spot! --top --own --own-price --power-price --energy!
         --chart! --report --force! --explain! --json! --rate -o --params=1B --params --tokens
     run --dry-run --no-estimate --infra local | -t --gpus --max-cost --max-duration --idle-duration --outputs --setup
         -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --workdir --profile --disk --bucket --sync-limit

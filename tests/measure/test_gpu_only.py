@@ -94,12 +94,18 @@ def test_a_script_for_torchrun_gets_its_environment_and_then_a_gpu(tmp_path: Pat
     assert ways == [{}, {"launched": True}, {"launched": True, "fake_cuda": True}]
     total, each = profile.phases[-1].total, 256 // (8 * 16)  # of 256 samples, as rank 0 of 8, in batches of 16
     assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 400 * each, each)
+    assert profile.parallelism is not None
+    assert (profile.parallelism.launcher, profile.parallelism.processes) == ("torchrun", None)
+    assert any(one.op == "all_gather" for one in profile.parallelism.collectives), "of SyncBatchNorm"
 
 
-def test_one_process_per_gpu_is_one_process(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+def test_one_process_per_gpu_is_one_of_eight(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured("gpu_only_spawn.py", tmp_path)
-    assert ways == [{}, {"fake_cuda": True}]
+    assert ways == [{}, {"many_gpus": True}]
     assert profile.phases[-1].total.steps == 7000
+    assert profile.parallelism is not None
+    assert (profile.parallelism.measured_ranks, profile.parallelism.processes) == (8, None)
+    assert not profile.parallelism.fixed_processes
 
 
 # ---------------------------------------------------------------------------------------------- what it asks for

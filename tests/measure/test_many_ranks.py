@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from costgpu.errors import ScriptCrashed
+from costgpu.measure.failures import explain
 from costgpu.measure.session import Outcome, Request
 from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
 from costgpu.models.workload import TotalKind, WorkloadProfile
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.reporter import LogReporter
-from tests.measure.harness import profile_of
+from tests.measure.harness import HERE, profile_of, run
 
 pytestmark = pytest.mark.torch
 
@@ -91,7 +93,11 @@ for epoch in range(500):
 
 
 @pytest.mark.parametrize(
-    "launcher", ["torchrun --nproc-per-node 4", "python -m torch.distributed.run --nproc-per-node 2 --nnodes 1:2"]
+    "launcher",
+    [
+        "torchrun --nproc-per-node 4",
+        pytest.param("python -m torch.distributed.run --nproc-per-node 2 --nnodes 1:2", marks=pytest.mark.frameworks),
+    ],
 )
 def test_a_launcher_starts_rank_0_of_all(launcher: str, tmp_path: Path) -> None:
     profile, found, outcome = measured(DDP, f"{launcher} train.py", tmp_path)
@@ -111,6 +117,7 @@ def test_a_launcher_starts_rank_0_of_all(launcher: str, tmp_path: Path) -> None:
     assert outcome.programs == []
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(("option", "reductions"), [("", 1), ("--sync-always", 4)])
 def test_accumulation_with_and_without_no_sync(option: str, reductions: int, tmp_path: Path) -> None:
     line = f"torchrun --nproc-per-node {RANKS} train.py --accumulate 4 {option}"
@@ -120,6 +127,7 @@ def test_accumulation_with_and_without_no_sync(option: str, reductions: int, tmp
     assert bytes_of(found, "all_reduce") == pytest.approx(4 * PARAMETERS * reductions)
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize(("option", "dtype"), [("--half", "bfloat16"), ("--hook", "float16")])
 def test_gradients_of_two_bytes(option: str, dtype: str, tmp_path: Path) -> None:
     _, found, _ = measured(DDP, f"torchrun --nproc-per-node {RANKS} train.py {option}", tmp_path)
@@ -127,6 +135,7 @@ def test_gradients_of_two_bytes(option: str, dtype: str, tmp_path: Path) -> None
     assert bytes_of(found, "all_reduce", dtype) == pytest.approx(2 * PARAMETERS)
 
 
+@pytest.mark.frameworks
 def test_a_loader_that_is_not_distributed(tmp_path: Path) -> None:
     profile, found, _ = measured(DDP, f"torchrun --nproc-per-node {RANKS} train.py --all-data", tmp_path)
     assert found.sampler_distributed is False
@@ -134,11 +143,153 @@ def test_a_loader_that_is_not_distributed(tmp_path: Path) -> None:
     assert any("Every rank walks the whole data set" in note for note in profile.notes)
 
 
+@pytest.mark.frameworks
 def test_a_batch_that_is_divided_by_the_ranks(tmp_path: Path) -> None:
     _, found, _ = measured(DDP, f"torchrun --nproc-per-node {RANKS} train.py --strong", tmp_path)
     assert (found.batch, found.rank_batch) == (BatchScaling.GLOBAL, 64 // RANKS)
 
 
+@pytest.mark.frameworks
 def test_one_per_gpu_is_measured_as_one_of_eight(tmp_path: Path) -> None:
     _, found, _ = measured(DDP, "torchrun --nproc-per-node gpu train.py", tmp_path)
     assert (found.processes, found.measured_ranks) == (None, 8)
+
+
+LAYERS, INNER = 3, 64
+SHARDED = """
+import os, sys
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+world = dist.get_world_size()
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 128), nn.Linear(128, 64)
+
+    def forward(self, x):
+        return x + self.second(self.first(x).relu())
+
+model = nn.Sequential(nn.Linear(8, 64), *[Block() for _ in range(3)], nn.Linear(64, 8))
+way, strategy = sys.argv[1:]
+if way == "fsdp":
+    from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, ShardingStrategy
+    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+    precision = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    model = FullyShardedDataParallel(
+        model,
+        sharding_strategy=getattr(ShardingStrategy, strategy),
+        auto_wrap_policy=ModuleWrapPolicy({Block}),
+        mixed_precision=precision,
+        use_orig_params=True,
+    )
+else:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    options = {"mp_policy": MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)}
+    if strategy == "HYBRID_SHARD":
+        options["mesh"] = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("replicate", "shard"))
+    options["reshard_after_forward"] = strategy != "SHARD_GRAD_OP"
+    for block in model[1:4]:
+        fully_shard(block, **options)
+    fully_shard(model, **{**options, "reshard_after_forward": False})  # as torch does by itself
+optimizer = torch.optim.AdamW(model.parameters())
+for step in range(600):
+    model(torch.randn(16, 8)).float().pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+IN_BLOCK = 2 * 64 * 128 + 128 + 64
+IN_ROOT = (8 * 64 + 64) + (64 * 8 + 8)
+
+
+@pytest.mark.parametrize(
+    ("way", "strategy", "scheme", "gathers"),
+    [
+        pytest.param("fsdp", "FULL_SHARD", Scheme.FSDP, 2, marks=pytest.mark.frameworks),
+        pytest.param("fsdp", "SHARD_GRAD_OP", Scheme.FSDP_GRAD_OP, 1, marks=pytest.mark.frameworks),
+        ("fully_shard", "FULL_SHARD", Scheme.FSDP, 2),
+        pytest.param("fully_shard", "SHARD_GRAD_OP", Scheme.FSDP_GRAD_OP, 1, marks=pytest.mark.frameworks),
+        pytest.param("fully_shard", "HYBRID_SHARD", Scheme.HSDP, 2, marks=pytest.mark.frameworks),
+    ],
+)
+def test_sharded_parameters(way: str, strategy: str, scheme: Scheme, gathers: int, tmp_path: Path) -> None:
+    line = f"torchrun --nproc-per-node {RANKS} train.py {way} {strategy}"
+    profile, found, _ = measured(SHARDED, line, tmp_path)
+    parameters = LAYERS * IN_BLOCK + IN_ROOT
+    assert (found.scheme, found.parameters, found.trained_parameters) == (scheme, parameters, parameters)
+    assert (found.gathered_bytes, found.reduced_bytes) == (2, 4)
+    gathered = gathers * LAYERS * IN_BLOCK + IN_ROOT  # the root's own parameters stay between the passes
+    assert bytes_of(found, "all_gather", "bfloat16") == pytest.approx(2 * gathered, rel=0.001)
+    assert bytes_of(found, "reduce_scatter") == pytest.approx(4 * parameters, rel=0.001)
+    shards = RANKS // 2 if scheme is Scheme.HSDP else RANKS
+    if scheme is Scheme.HSDP:  # each shard is reduced between the replicas
+        assert bytes_of(found, "all_reduce") == pytest.approx(4 * parameters / shards, rel=0.01)
+    assert found.largest_unit_parameters == IN_BLOCK
+    assert found.reductions_per_step == 1
+    (updated,) = profile.phases[-1].optimizers
+    assert updated.parameters == pytest.approx(parameters / shards, rel=0.01)
+
+
+SPAWN = """
+import os
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def train(rank, world_size):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "localhost", "29500"
+    dist.init_process_group("gloo", rank=rank, world_size=world_size)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(7000):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).sum().backward()
+        optimizer.step()
+
+if __name__ == "__main__":
+    mp.spawn(train, args=(3,), nprocs=3)
+"""
+
+
+def test_processes_that_the_script_starts(tmp_path: Path) -> None:
+    profile, found, _ = measured(SPAWN, "python train.py", tmp_path)
+    assert profile.phases[-1].total.steps == 7000
+    assert (found.scheme, found.launcher, found.processes, found.measured_ranks) == (Scheme.DDP, "", 3, 3)
+    assert found.fixed_processes
+    assert not found.needs_gpu_backend
+    assert bytes_of(found, "all_reduce") == pytest.approx(4 * 5)
+
+
+@pytest.mark.frameworks
+def test_a_torch_that_cannot_do_it_is_measured_as_one(tmp_path: Path) -> None:
+    broken = DDP.replace("parser =", "torch.distributed.Backend._plugins.clear()\nparser =", 1)
+    profile, found, _ = measured(broken, f"torchrun --nproc-per-node {RANKS} train.py", tmp_path)
+    assert (found.scheme, found.processes, found.measured_ranks) == (Scheme.DDP, RANKS, 1)
+    assert profile.phases[-1].total.steps_per_epoch == math.ceil(SAMPLES / BATCH)
+    assert any("could not be stood in for" in note for note in profile.notes)
+
+
+@pytest.mark.parametrize(
+    ("where", "raised"),
+    [
+        ("script", "assert 30 % world == 0"),
+        pytest.param("torch", "torch.nn.Linear(world, 1)(torch.ones(1))", marks=pytest.mark.frameworks),
+    ],
+)
+def test_a_world_that_the_script_does_not_take(where: str, raised: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(DDP.replace("batch_size = 16", f"batch_size = 16\n{raised}", 1))
+    asked = launched(f"torchrun --nproc-per-node {RANKS} train.py", tmp_path)
+    outcome = run(asked, tmp_path)
+    error = explain(outcome, asked, HERE)
+    assert isinstance(error, ScriptCrashed)
+    assert f"rank 0 of {RANKS}" in error.hint
+    assert outcome.record is not None
+    assert outcome.record["raised_in"] == where
+    again = run(asked, tmp_path, alone=True)
+    assert explain(again, asked, HERE) is None
+    assert again.record is not None
+    assert again.record["ranks"]["measured"] == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import AuthError, LedgerDamaged, ProviderError, Unreachable
-from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, NodeGroup
 from costgpu.models.reap import OrphanReason, ReapFindings
 from costgpu.models.run import Attempt, RunState, RunView
 from costgpu.providers.base import TAG_LEASE, TAG_RUN, OwnedResources
@@ -198,6 +198,30 @@ class TestMachines:
         assert len(found.ended) == 1
         assert not found.failed
         assert account.let_in(late) == {"203.0.113.7/32"}
+
+    def test_another_machine_of_its_group_keeps_what_they_share(self, account: Account) -> None:
+        """Also where node 0's run is closed, and its machine is gone."""
+        group = NodeGroup(group_id=RUN, nodes=2, node=0, placement=True)
+        first = account.machine(group=group)
+        second = account.machine("node10000000", hours=9, group=replace(group, node=1))
+        account.provider.terminate(first.ref)
+        account.clock.sleep(2 * 3600)
+        views = {RUN: view_of(RUN, state=RunState.CLOSED)}
+        found = account.reap(views.get)
+        assert (found.ended, found.failed, found.leaking) == ([], {}, False)
+        assert {each.kind for each in account.cloud.resources.of(RUN)} >= {"group network", "placement group"}
+        account.clock.sleep(8 * 3600)
+        found = account.reap(views.get)
+        assert (found.ended, found.failed) == ([second.ref], {})
+        assert account.left() == set()
+
+    def test_the_machines_of_an_orphaned_group_go_with_all_that_they_share(self, account: Account) -> None:
+        group = NodeGroup(group_id=RUN, nodes=2, node=0, placement=True)
+        made = [account.machine(run, group=replace(group, node=n)) for n, run in enumerate((RUN, "node10000000"))]
+        account.clock.sleep(2 * 3600)
+        found = account.reap()
+        assert {ref.instance_id for ref in found.ended} == {one.ref.instance_id for one in made}
+        assert (found.failed, account.left()) == ({}, set())
 
     def test_foreign_machines_are_not_even_listed(self, account: Account) -> None:
         for tags in ({}, {"Name": "costgpu-train"}, {"costgpu-runX": RUN, TAG_LEASE: "1"}, {"Costgpu-Run": RUN}):

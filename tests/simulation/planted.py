@@ -194,8 +194,15 @@ def reap_gives_up_a_job_that_its_client_could_not_record(stack: contextlib.ExitS
 
 @bug(2)
 def a_second_client_is_not_kept_out(stack: contextlib.ExitStack) -> None:
-    for module in (launch, adopt, attach, cancel):
-        put(stack, module, "lock_run", lambda folder: contextlib.nullcontext(folder.mkdir(parents=True, exist_ok=True)))
+    def free(*folders: Path) -> contextlib.AbstractContextManager[None]:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        return contextlib.nullcontext()
+
+    for module in (launch, adopt):
+        put(stack, module, "lock_run", free)
+    for module in (attach, cancel):
+        put(stack, module, "lock_runs", lambda folders: free(*folders))
     put(stack, adopt, "is_driven", lambda _: False)
 
 

@@ -29,7 +29,8 @@ from costgpu.estimator.advice.options import (
     workers,
 )
 from costgpu.estimator.advice.placement import place_advice
-from costgpu.estimator.predict import Workload
+from costgpu.estimator.advice.several_gpus import several_gpus
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.verdict import Preferences
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Verdict
 
@@ -69,6 +70,7 @@ def advise(
     if context.free and workload.profile.ended:
         return ()  # it is over already
     found: list[Advice | None] = [*script_advice(context), *place_advice(context, wider_offers, spot_offers)]
+    found.append(several_gpus(context))
     priced = sorted(filter(None, found), key=lambda one: (-one.saving_usd, -one.saving_seconds))
     return (*priced, *named_options(context))
 

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from costgpu.estimator.cpu import host_cores
 from costgpu.estimator.gpu import CONSTANTS
-from costgpu.estimator.op_costs import FILL, FREE, GATHER, SCATTER, StepWork, tensor_bytes
-from costgpu.estimator.predict import Workload
+from costgpu.estimator.prepared import Workload
+from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, scaled_work, waiting_of, weight_bytes
 from costgpu.models.prediction import Prediction
-from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm, StepTimes
+from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm
 
 # Gradients of weights are cast back; the other casts of autocast are in the traced step. Source: torch's autocast op
 # lists ("ops that can autocast to float16", docs of torch 2.x).
@@ -82,14 +82,6 @@ def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
     return max(rest, shared, work / min(workers, cores) + waiting) - rest
 
 
-def waiting_of(phase: Phase, factor: float) -> float:
-    """Seconds that a step with `factor` times the items waits: whether that is for each of them is not known.
-
-    So no batch, larger or smaller, is taken to save any of it.
-    """
-    return phase.waiting_seconds_per_step * max(1.0, factor)
-
-
 def with_batch(workload: Workload, factor: float) -> Workload:
     """The workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all.
 
@@ -122,10 +114,7 @@ def with_batch(workload: Workload, factor: float) -> Workload:
         scaled_work(work, size=factor, same_bytes=weight_bytes(phase))
         for work, phase in zip(workload.works, workload.profile.phases, strict=True)
     ]
-    splits = [
-        replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)
-        for split in workload.splits
-    ]
+    splits = [scaled_split(split, factor) for split in workload.splits]
     scope = replace(workload.scope, steps=tuple(steps / factor for steps in workload.scope.steps))
     return replace(_phases(workload, change), works=works, splits=splits, scope=scope)
 
@@ -170,75 +159,6 @@ def starts_epoch(extra: Extra) -> bool:
 def _phases(workload: Workload, change: Callable[[Phase], Phase]) -> Workload:
     profile = workload.profile
     return replace(workload, profile=replace(profile, phases=[change(phase) for phase in profile.phases]))
-
-
-def larger_data(data: DataLoading, factor: float) -> DataLoading:
-    """Batches with `factor` times the samples, each of which takes as long as before."""
-    fetch = data.fetch_seconds_per_batch
-    return replace(
-        data,
-        fetch_seconds_per_batch=None if fetch is None else fetch * factor,
-        fetch_wait_seconds_per_batch=data.fetch_wait_seconds_per_batch * factor,
-        batch_size=None if data.batch_size is None else round(data.batch_size * factor),
-        batch_bytes=round(data.batch_bytes * factor),
-    )
-
-
-def scaled_step(step: StepTimes, change: Callable[[float], float]) -> StepTimes:
-    """The times with `change` applied to each."""
-    return replace(
-        step,
-        median_seconds=change(step.median_seconds),
-        mean_seconds=change(step.mean_seconds),
-        low_seconds=change(step.low_seconds),
-        high_seconds=change(step.high_seconds),
-    )
-
-
-def weight_bytes(phase: Phase) -> float:
-    """Bytes of weights and their gradients that one step moves, the optimizer apart: the same for any batch.
-
-    Weights are known by their shapes, which the traced optimizer shows; a shape with the size of a batch in it is not
-    taken for one.
-    """
-    shapes = {tuple(t[0]) for row in phase.ops if row.phase == "optimizer" for t in [*row.inputs, *row.outputs]}
-    shapes = {shape for shape in shapes if len(shape) > 1 and phase.data.batch_size not in shape}
-    shapes |= {shape[::-1] for shape in shapes}
-    moved = 0.0
-    for row in phase.ops:
-        if row.phase not in ("forward", "backward") or row.op in FREE or row.op in GATHER:
-            continue
-        tensors = row.outputs if row.op in SCATTER or row.op in FILL else [*row.inputs, *row.outputs]
-        moved += row.count * sum(tensor_bytes(t) for t in tensors if tuple(t[0]) in shapes)
-    return moved / max(1, phase.trace_steps)
-
-
-def scaled_work(work: StepWork, *, size: float = 1.0, launches: float = 1.0, same_bytes: float = 0.0) -> StepWork:
-    """The work of a step with `size` times the samples and `launches` times the kernels.
-
-    Args:
-        size: Factor of arithmetic and bytes.
-        launches: Factor of kernels.
-        same_bytes: Part of the bytes that stays as it is.
-    """
-    same = min(same_bytes, work.bytes_moved) / work.bytes_moved if work.bytes_moved > 0 else 0.0
-    bytes_factor = same + (1 - same) * size
-    return replace(
-        work,
-        flops={key: flops * size for key, flops in work.flops.items()},
-        tiled={key: flops * size for key, flops in work.tiled.items()},
-        bytes_moved=work.bytes_moved * bytes_factor,
-        kind_bytes={kind: moved * bytes_factor for kind, moved in work.kind_bytes.items()},
-        autocast_bytes=work.autocast_bytes * bytes_factor,
-        unaligned_bytes=work.unaligned_bytes * size,
-        unruled_bytes=work.unruled_bytes * bytes_factor,
-        large_bytes=work.large_bytes * bytes_factor,
-        kernels=work.kernels * launches,
-        autocast_kernels=work.autocast_kernels * launches,
-        forward_calls=work.forward_calls * launches,
-        backward_calls=work.backward_calls * launches,
-        syncs=work.syncs * launches,
-    )
 
 
 def cast_seconds(workload: Workload) -> float:

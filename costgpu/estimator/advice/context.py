@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import hourly_usd, with_run
 from costgpu.estimator.interval import probability_less
-from costgpu.estimator.predict import Workload, predict
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.verdict import Preferences, best
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance
 
@@ -222,12 +223,12 @@ def scaled(prediction: Prediction, factor: float) -> Prediction:
 
 def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
     """The cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
-    least: dict[tuple[str, str, str], Prediction] = {}
+    least: dict[tuple[str, str, str, int], Prediction] = {}
     for place in offers:
         offer = place.candidate.offer
         if offer is None:
             continue
-        key = (offer.provider, offer.instance_type, offer.purchase_option.value)
+        key = (offer.provider, offer.instance_type, offer.purchase_option.value, place.candidate.nodes)
         known = least.get(key)
         if known is None or (known is not keep and (place is keep or _price(place) < _price(known))):
             least[key] = place

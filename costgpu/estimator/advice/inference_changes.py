@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from costgpu.estimator.advice.changes import larger_data, scaled_step, scaled_work, waiting_of
 from costgpu.estimator.cpu import StepSplit
 from costgpu.estimator.gpu import Precision
 from costgpu.estimator.inference.cpu import half_gain
 from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.op_costs import StepWork
-from costgpu.estimator.predict import Workload
+from costgpu.estimator.prepared import Workload
+from costgpu.estimator.resize import larger_data, scaled_step, scaled_work, waiting_of
 from costgpu.models.offer import CpuSpec
 from costgpu.models.workload import Inference, Phase, Rhythm
 

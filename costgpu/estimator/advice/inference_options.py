@@ -23,7 +23,7 @@ from costgpu.estimator.inference.memory import largest_batch, memory_need
 from costgpu.estimator.inference.options import best_batch
 from costgpu.estimator.inference.unit import unit_terms
 from costgpu.estimator.op_costs import HALF_TYPES
-from costgpu.estimator.predict import Workload
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.throughput import inference_phase
 from costgpu.models.prediction import AdviceKind, Candidate, Prediction
 from costgpu.models.workload import Phase

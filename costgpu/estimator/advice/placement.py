@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from costgpu.estimator.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
 from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type
+from costgpu.estimator.advice.several_gpus import sharded_place
 from costgpu.estimator.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
 from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.memory import what_fits
-from costgpu.estimator.predict import Workload
+from costgpu.estimator.prepared import Workload
+from costgpu.estimator.step import trains_alone
 from costgpu.estimator.verdict import best
 from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction
+from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.models.workload import ExtraKind, Rhythm
 from costgpu.units import format_duration, format_usd
 
@@ -24,6 +26,7 @@ MEMORY_UNUSED = 0.5  # of the accelerator's memory
 PRICES = "the prices of the snapshot"
 MEMORY_OF_INFERENCE = "weights, key-value cache and activations, with a margin"
 MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
+WRAP = "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model."
 FITS = {"as written": "as written", "half": "in half precision"}
 SMALL_ERROR = 0.02  # of a ratio in which only a price changes
 
@@ -129,26 +132,28 @@ def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advic
         return None
     return context.advice(
         AdviceKind.OTHER_INSTANCE,
-        f"{_instance(before.candidate, found.candidate)}, which your options left out",
+        f"{_instance(before, found)}, which your options left out",
         found,
         basis=PRICES + " and the model",
         notes=_why_smaller(context.workload, before),
     )
 
 
-def _instance(before: Candidate, after: Candidate) -> str:
+def _instance(before: Prediction, after: Prediction) -> str:
     """``An L4 instead of an A100``, ``1x L4 instead of 4x L4``, ``A smaller host for the L4``."""
     one, other = before.offer, after.offer
     chip = other.accelerator if other is not None else None
     was = one.accelerator if one is not None else None
+    gpus, had = after.candidate.nodes * (chip.count if chip else 0), before.candidate.nodes * (was.count if was else 0)
     if chip is None or other is None or one is None:
         return "Another machine"
     if was is None:
         return f"A GPU ({chip.name}) instead of a CPU"
     if chip.name != was.name:
-        return f"{_chips(chip.count, chip.name)} instead of {_chips(was.count, was.name)}"
-    if chip.count != was.count:
-        return f"{chip.count:g}x {chip.name} instead of {was.count:g}x, of which the script uses one"
+        return f"{_chips(gpus, chip.name)} instead of {_chips(had, was.name)}"
+    if gpus != had:
+        unused = ", of which the script uses one" if before.scaling is None else ""
+        return f"{gpus:g}x {chip.name} instead of {had:g}x{unused}"
     size = "smaller" if other.vcpus < one.vcpus else "cheaper"
     return f"A {size} host for the {chip.name} ({other.instance_type})"
 
@@ -185,8 +190,9 @@ def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None
         for place in wider
         if (offer := place.offer) is not None
         and offer.region != was.region
-        and (offer.provider, offer.instance_type, offer.purchase_option)
-        == (was.provider, was.instance_type, was.purchase_option)
+        and before is not None
+        and (offer.provider, offer.instance_type, offer.purchase_option, place.candidate.nodes)
+        == (was.provider, was.instance_type, was.purchase_option, before.candidate.nodes)
     ]
     found = best(same, context.preferences)
     if found is None or found.offer is None:
@@ -213,7 +219,12 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
         if place.offer is not None and place.offer.purchase_option is PurchaseOption.SPOT
     ]
     first = best([place for place, _ in places], context.preferences)
-    same = [p for p, there in places if there.instance_type == offer.instance_type and not p.infeasible]
+    same = [
+        place
+        for place, there in places
+        if (there.instance_type, place.candidate.nodes) == (offer.instance_type, before.candidate.nodes)
+        and not place.infeasible
+    ]
     for found in [*([first] if first is not None else []), *same]:
         lost = _lost_seconds(context.workload, found)
         rate = hourly_usd(found.candidate)
@@ -267,6 +278,8 @@ def need_gib(workload: Workload) -> float:
 
 def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """The cheapest accelerator that holds the job, or, where none does, the number of them that would."""
+    if not trains_alone(context.workload.profile):
+        return _sharded_instead(context, wider)
     if not traced(context.workload):
         return None
     gpus = [place for place in context.offers if place.candidate.is_gpu]
@@ -283,6 +296,14 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
     if smaller := _made_to_fit(context.workload, [*gpus, *wider]):
         action = f"{head}, more than any offer has"
         return _unpriced(action, context.before, None, smaller, basis=MEMORY_OF_INFERENCE)
+    if shared := sharded_place(context.workload, [*gpus, *wider], context.preferences):
+        return _unpriced(
+            f"{head}, more than any offer has; under FSDP it fits {describe(shared)}: about"
+            f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
+            context.before,
+            shared if context.before is None else None,
+            WRAP,
+        )
     several = [p for p in [*gpus, *wider] if _together(p, need) and _software_runs(context.workload, p)]
     if not several:
         action = f"{head}, more than any offer has, and more than the accelerators of any offer together"
@@ -294,6 +315,25 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
         None,
         "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
         f"Time and cost there are not known; it is {format_usd(hourly_usd(cheapest.candidate))} an hour.",
+    )
+
+
+def _sharded_instead(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
+    """FSDP for a training in several processes of which each holds more than any GPU; None if it fits, or shards already."""
+    parallelism = context.workload.profile.parallelism
+    gpus = [place for place in [*context.offers, *wider] if place.candidate.is_gpu]
+    shards = parallelism is None or parallelism.scheme.shards_parameters or not parallelism.scheme.predicted
+    if shards or not gpus or any(not place.infeasible for place in gpus):
+        return None
+    shared = sharded_place(context.workload, gpus, context.preferences)
+    if shared is None or parallelism is None:
+        return None
+    return _unpriced(
+        f"It fits no GPU under {parallelism.scheme.phrase}; under FSDP it fits {describe(shared)}: about"
+        f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
+        context.before,
+        shared if context.before is None else None,
+        WRAP,
     )
 
 

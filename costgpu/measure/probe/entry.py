@@ -12,10 +12,12 @@ import traceback
 import types
 from functools import partial
 
+from .frameworks.accelerate_hooks import attach_launchers, attach_state, attach_trainer, set_launch_environment
 from .frameworks.boosting_hooks import attach_catboost, attach_lightgbm, attach_xgboost
+from .frameworks.distribution_hooks import DistributionHooks
 from .frameworks.jax_hooks import JaxHooks
 from .frameworks.keras_hooks import KerasHooks
-from .frameworks.one_rank import ONE_RANK
+from .frameworks.lightning_hooks import LightningHooks
 from .frameworks.predict_hooks import Predictions
 from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.tqdm_hooks import attach_tqdm
@@ -65,21 +67,26 @@ def frameworks(recorder):
     progress = recorder.progress
     keras, fits = KerasHooks(progress), SklearnHooks(progress)
     recorder.fits, predictions = fits, Predictions(progress, fits)
+    distribution = DistributionHooks(recorder.schemes).callbacks()
     return {
+        **distribution,
         "torch": recorder.attach,
-        "keras": keras.attach,
+        "keras": both(keras.attach, distribution["keras"]),
         "tf_keras": keras.attach,
         "tensorflow.python.eager.polymorphic_function.polymorphic_function": keras.attach_functions,
-        "jax": JaxHooks(progress).attach,
+        "jax": both(distribution["jax"], JaxHooks(progress).attach),
         "xgboost.core": both(partial(attach_xgboost, progress), partial(predictions.attach_booster, "xgboost")),
         "lightgbm.basic": both(partial(attach_lightgbm, progress), partial(predictions.attach_booster, "lightgbm")),
         "catboost.core": partial(attach_catboost, progress),
         "sklearn.base": both(fits.attach_base, predictions.attach_sklearn),
         "sklearn.model_selection._validation": fits.attach_search,
         **fits.attach_parts(),
-        "accelerate.launchers": ONE_RANK.attach_accelerate,
+        "accelerate.launchers": attach_launchers,
+        "accelerate.state": attach_state,
+        "transformers.trainer": partial(attach_trainer, recorder.schemes),
         **recorder.schemes.callbacks(),
         **Sharded(recorder.schemes).callbacks(),
+        **LightningHooks(recorder).callbacks(),
         "tqdm.std": partial(attach_tqdm, progress),
         "transformers.generation.utils": partial(attach_generate, recorder),
         "safetensors.torch": partial(guard_safetensors, recorder.guard),
@@ -140,6 +147,8 @@ def run(config):
     watchdog = Watchdog(recorder)
     watchdog.start()
     recorder.started = clock()
+    if config["accelerate"] is not None:
+        set_launch_environment(config["accelerate"], int(os.environ.get("WORLD_SIZE", "1")))
     try:
         run_script(config)
     except SystemExit as stop:

@@ -10,6 +10,7 @@ import sys
 import threading
 
 from .op_tracer import StepTrace, clock, cpu_clock
+from .ranks.world import WORLD
 
 LEAST_SECONDS = 1.0  # a shorter step is no answer by itself
 SLOW_SHARE = 0.25  # of the window: the trace of a first step that takes so long is the trace
@@ -33,7 +34,7 @@ class FirstStep:
         self.recorder = recorder
         self.optimizers = {}
         self.trace = self.begun = self.seconds = self.hook = None
-        self.wait, self.blocked = 0.0, 0.0
+        self.wait, self.blocked, self.answered = 0.0, 0.0, 0.0
         self.micro_batches, self.backwards, self.draws, self.calls = 0, 0, 0, 0
         self.saved_tensor_bytes, self.model = 0, {}
         self.over = self.useless = False
@@ -87,7 +88,8 @@ class FirstStep:
         except Exception:  # noqa: BLE001 - the next step may be traced
             self.over, self.trace = True, None
             return
-        self.backwards, self.begun = recorder.backwards, clock()
+        self.backwards, self.begun, self.answered = recorder.backwards, clock(), WORLD.collectives.seconds
+        WORLD.collectives.step_begins()
         recorder.wait, recorder.loader_blocked, recorder.last_cpu = 0.0, 0.0, cpu_clock()
         recorder.activity.begin()
         recorder.step_trace, recorder.tracing = self.trace, self.trace.tracer
@@ -123,7 +125,8 @@ class FirstStep:
         recorder = self.recorder
         recorder.tracing = None
         self.trace.stop()
-        self.seconds, self.wait = now - self.begun, recorder.wait
+        self.seconds = max(0.0, now - self.begun - (WORLD.collectives.seconds - self.answered))
+        self.wait = recorder.wait
         self.blocked = max(0.0, self.seconds - (cpu_clock() - recorder.last_cpu) - recorder.loader_blocked)
         recorder.loader_blocked = 0.0
         self.micro_batches = recorder.backwards - self.backwards

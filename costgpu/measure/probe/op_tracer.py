@@ -28,7 +28,7 @@ def make_tracer(torch):
     def tensors_in(values):
         for value in values:
             if isinstance(value, torch.Tensor):
-                yield value
+                yield getattr(value, "_local_tensor", value)  # of a sharded one, what this rank holds
             elif isinstance(value, (list, tuple)):
                 yield from tensors_in(value)
 

@@ -27,6 +27,9 @@ class ProbeConfig(TypedDict):
     saved_hooks: bool
     fake_cuda: bool
     alone: bool  # every process group has one member, whatever is asked for
+    gpus: int  # that the script is shown, where it is to believe that there are any
+    launched: bool  # in an environment of several ranks that nobody has asked for, because the script needs one
+    accelerate: list[str] | None  # options of `accelerate launch`; None if that does not start it
 
 
 class Counter(TypedDict):
@@ -315,6 +318,7 @@ class Sighting(TypedDict):
     parameters: int
     trained: int
     unit: int  # parameters of the largest unit that is gathered at once
+    units: int  # number of such units
 
 
 class DataPart(TypedDict):
@@ -334,6 +338,9 @@ class RanksRecord(TypedDict):
     """How the script trains in several processes, as far as it was seen."""
 
     asked: int  # processes, by the script itself
+    assumed: int  # GPUs that it was shown
+    needs_launcher: bool  # it was given a launcher's environment because it failed without one
+    nodes: int  # machines, by the script itself
     measured: int  # ranks that it was told
     why_alone: str  # why that was one; empty if nobody stood in the way
     gpu_backend: bool  # it asks for collectives between GPUs

@@ -64,7 +64,7 @@ class Recorder:
         self.fits = None
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
-        self.schemes, self.data_parts = Schemes(self), DataParts(self)
+        self.schemes, self.data_parts = Schemes(), DataParts(self)
         self.answered = 0.0  # seconds for answering collectives, up to the last counted step
 
     def plain_loop_stack(self):
@@ -114,9 +114,9 @@ class Recorder:
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
         WORLD.attach(self, torch)
+        TorchHooks(self, self.guard).attach(torch)
         self.schemes.attach(torch)
         self.data_parts.attach(torch)
-        TorchHooks(self, self.guard).attach(torch)
         self.module_hooks = ModuleHooks(self.inference, torch)
         self.module_hooks.attach()
 

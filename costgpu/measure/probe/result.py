@@ -43,13 +43,13 @@ def write_result(recorder, status, detail):
         "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
         "fit_going": {"estimator": type(fit[0]).__name__, "label": fit[1]} if fit is not None else None,
     }
+    result["ranks"] = ranks_record(recorder)
     result.update(recorder.detail)
     result.update(detail)
     if FAILURES:
         result["probe_errors"] = result.get("probe_errors", []) + FAILURES
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
-        result["ranks"] = ranks_record(recorder)
         result["phases"] = [phase_record(phase, recorder.torch, recorder.fetch) for phase in recorder.phases]
         result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
@@ -99,24 +99,27 @@ def torch_facts(torch, autocast, compiled) -> TorchFacts:
 def ranks_record(recorder) -> RanksRecord:
     """How it trains in several processes; of the first training phase."""
     phase = next((one for one in recorder.phases if not isinstance(one, InferencePhase)), None)
-    schemes, parts = recorder.schemes, recorder.data_parts
+    schemes, parts, collectives = recorder.schemes, recorder.data_parts, WORLD.collectives
     return {
         "asked": max(ONE_RANK.processes, WORLD.asked_processes),
+        "assumed": recorder.config["gpus"],
+        "needs_launcher": recorder.config["launched"],
+        "nodes": WORLD.nodes,
         "measured": WORLD.ranks,
         "why_alone": WORLD.why_alone,
         "gpu_backend": WORLD.gpu_backend,
-        "fixed": ONE_RANK.fixed,
+        "fixed": ONE_RANK.fixed or WORLD.fixed,
         "sightings": schemes.found,
         "meshes": schemes.meshes,
         "comm_hooks": schemes.comm_hooks,
-        "collectives": WORLD.collectives.per_step(phase.anchors) if phase is not None else [],
-        "answer_seconds": WORLD.collectives.seconds,
+        "collectives": collectives.per_step(phase.anchors) if phase is not None else [],
+        "answer_seconds": collectives.seconds if collectives is not None else 0.0,
         "data": describe_data(phase.loader) if phase is not None else None,
         "rank_batch": phase.batch["size"] if phase is not None and phase.batch else None,
         "batch_divided": parts.batch_divided,
         "data_divided": parts.data_divided,
-        "global_batch": False,
-        "sampler_inserted": False,
+        "global_batch": schemes.global_batch,
+        "sampler_inserted": schemes.sampler_inserted,
     }
 
 
@@ -210,8 +213,13 @@ def describe_batch(batch, torch) -> Batch:
     return {"size": max(sizes) if sizes else None, "bytes": total}
 
 
+def own_part(value):
+    """Of a tensor that is sharded, what this rank holds."""
+    return getattr(value, "_local_tensor", value)
+
+
 def describe_optimizer(optimizer, steps, torch) -> Optimizer:
-    parameters = [value for group in optimizer.param_groups for value in group["params"]]
+    parameters = [own_part(value) for group in optimizer.param_groups for value in group["params"]]
     by_dtype: dict[str, int] = {}
     state = 0
     for value in parameters:
@@ -219,7 +227,7 @@ def describe_optimizer(optimizer, steps, torch) -> Optimizer:
         by_dtype[name] = by_dtype.get(name, 0) + value.numel()
     try:
         for entry in optimizer.state.values():
-            for value in entry.values() if isinstance(entry, dict) else ():
+            for value in map(own_part, entry.values() if isinstance(entry, dict) else ()):
                 if isinstance(value, torch.Tensor):
                     state += value.numel() * value.element_size()
     except Exception:  # noqa: BLE001 - an optimizer with its own idea of state

@@ -29,45 +29,45 @@ _TENSOR_AXES = re.compile(r"^(tp|tensor|model|mp|cp|sp|ep|context|expert|sequenc
 _PIPELINE_AXES = re.compile(r"^(pp|pipe)", re.IGNORECASE)
 _PLAIN_HOOKS = ("allreduce_hook", "fp16_compress_hook", "bf16_compress_hook")
 _LEAST_SHARE = 0.5  # of the gradients: fewer elements than this that are reduced are figures to print
+_FIGURES = 0.1  # of the largest reduction: losses, norms
 _NEAR = 0.05  # of a whole number of reductions per step: buckets are padded, and some steps log
 
 
 def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Parallelism | None:
     """How it trains in several processes; None for a script that trains in one."""
     ranks = record.get("ranks")
-    asked = launch.processes if launch is not None else 1
-    if ranks is None:
+    if ranks is None or not (
+        ranks["sightings"] or ranks["asked"] > 1 or (launch is not None and launch.processes != 1)
+    ):
         return None
     rows = ranks["collectives"]
-    sightings = ranks["sightings"]
-    spawned = max(1, ranks["asked"])
-    if not sightings and asked == 1 and spawned == 1:
-        return None
-    scheme, how, models = _scheme(ranks)
+    scheme, how, models = _scheme(ranks, _trained(record))
     parameters = sum(one["parameters"] for one in models)
     trained = sum(one["trained"] for one in models)
     if not trained:
         trained = _trained(record)
         parameters = parameters or trained
-    gradients = _gradients(rows, scheme)
+    gradients = _gradients(rows)
     reduced = [row for row in rows if row["op"] == "reduce_scatter" and row["dtype"] in _BYTES]
-    gathered = [row for row in rows if row["op"] == "all_gather" and row["bytes"] and row["elements"]]
+    gathered = [row for row in rows if row["op"] == "all_gather" and row["dtype"] in _BYTES]
     sharded = scheme.shards_parameters
-    launched = launch is not None and (launch.processes != 1 or launch.ranked)
+    launched = launch if launch is not None and (launch.processes != 1 or launch.ranked) else None
     return Parallelism(
         scheme=scheme,
         how=how,
-        launcher=launch.launcher if launch is not None and launched else "",
-        processes=asked if launched else (spawned if spawned > 1 else None),
-        nodes=launch.machines if launch is not None else 1,
+        launcher=launched.launcher if launched else "torchrun" if ranks["needs_launcher"] else "",
+        processes=launched.processes if launched else _processes(ranks),
+        nodes=launched.machines if launched else ranks["nodes"],
         fixed_processes=not launched and ranks["fixed"],
         measured_ranks=ranks["measured"],
         parameters=parameters,
         trained_parameters=trained,
-        gradient_bytes=_element_bytes(gradients or reduced, 4.0),
+        gradient_bytes=_element_bytes((reduced or gradients) if sharded else gradients, _weight_bytes(record)),
         gathered_bytes=_element_bytes(gathered, 4.0) if sharded else 0.0,
         reduced_bytes=_element_bytes(reduced, 4.0) if sharded else 0.0,
-        reductions_per_step=_reductions(gradients if not sharded else reduced, trained),
+        reductions_per_step=_sharded_reductions(reduced, trained, models)
+        if sharded
+        else _reductions(gradients, trained),
         collectives=[_collective(row) for row in rows],
         batch=_batch(ranks),
         sampler_distributed=_distributed(ranks),
@@ -75,12 +75,18 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
         rank_batch=_rank_batch(ranks),
         drop_last=bool(ranks["data"] and ranks["data"]["drop_last"]),
         largest_unit_parameters=max((one["unit"] for one in models), default=0) if sharded else 0,
-        elastic=launch.elastic if launch is not None else False,
+        elastic=launched is not None and launched.elastic,
         needs_gpu_backend=ranks["gpu_backend"],
     )
 
 
-def _scheme(ranks: RanksRecord) -> tuple[Scheme, str, list[Sighting]]:
+def _processes(ranks: RanksRecord) -> int | None:
+    """Processes that the script itself asks for; None for one per GPU."""
+    one_per_gpu = ranks["needs_launcher"] or (ranks["asked"] == ranks["assumed"] and not ranks["fixed"])
+    return None if one_per_gpu or ranks["asked"] == 1 else ranks["asked"]
+
+
+def _scheme(ranks: RanksRecord, trained: int) -> tuple[Scheme, str, list[Sighting]]:
     """The scheme that decides, how it was found, and the sightings that hold the model."""
     seen: list[tuple[Scheme, Sighting]] = []
     for one in ranks["sightings"]:
@@ -91,30 +97,38 @@ def _scheme(ranks: RanksRecord) -> tuple[Scheme, str, list[Sighting]]:
         for size, name in zip(sizes, names, strict=False):
             axis = Scheme.PIPELINE if _PIPELINE_AXES.match(name) else Scheme.TENSOR
             if size > 1 and (_PIPELINE_AXES.match(name) or _TENSOR_AXES.match(name)):
-                return axis, f"init_device_mesh with {name}={size}", [one for _, one in seen]
+                return axis, f"init_device_mesh with {name}={size}", _models(None, seen)
     if seen:
         scheme, first = seen[0]
-        models = [one for kind, one in seen if one["parameters"] and kind in (scheme, Scheme.DDP)]
         place = f" at {first['place']}" if first["place"] else ""
-        return scheme, first["what"] + place, models[:1] if scheme.shards_parameters else models
-    by_hand = [row for row in ranks["collectives"] if row["op"] == "all_reduce" and row["dtype"] in _BYTES]
-    if by_hand:
+        return scheme, first["what"] + place, _models(first, seen)
+    by_hand = sum(row["elements"] for row in _gradients(ranks["collectives"]))
+    if by_hand and by_hand >= _LEAST_SHARE * trained:
         return Scheme.DDP, "all_reduce of gradients by the script itself", []
     if ranks["collectives"]:
         return Scheme.OTHER, f"calls of {ranks['collectives'][0]['op']}", []
     return Scheme.OTHER, "no gradients are exchanged", []
 
 
+def _models(first: Sighting | None, seen: list[tuple[Scheme, Sighting]]) -> list[Sighting]:
+    """The sighting that holds the model: the one that decides, or else the one with the most parameters."""
+    if first is not None and first["parameters"]:
+        return [first]
+    return sorted((one for _, one in seen if one["parameters"]), key=lambda one: -one["parameters"])[:1]
+
+
 def _trained(record: ProbeRecord) -> int:
-    phases = record.get("phases") or []
-    return max((sum(one["parameters"] for one in phase["optimizers"]) for phase in phases), default=0)
+    found = [sum(one["parameters"] for one in phase["optimizers"]) for phase in record.get("phases") or []]
+    found += [series["facts"].get("parameters") or 0 for series in record.get("series") or []]
+    return max(found, default=0)
 
 
-def _gradients(rows: list[CollectiveRow], scheme: Scheme) -> list[CollectiveRow]:
-    """Reductions of whole gradients: those inside backward passes, or else all of the script's own."""
+def _gradients(rows: list[CollectiveRow]) -> list[CollectiveRow]:
+    """Reductions of whole gradients: those inside backward passes, or else the script's own; without those of figures."""
     reduced = [row for row in rows if row["op"] == "all_reduce" and row["dtype"] in _BYTES]
-    inside = [row for row in reduced if row["backward"]]
-    return inside or (reduced if scheme is not Scheme.DATA_PARALLEL else [])
+    found = [row for row in reduced if row["backward"]] or reduced
+    most = max((row["elements"] for row in found), default=0.0)
+    return [row for row in found if row["elements"] > _FIGURES * most]
 
 
 def _element_bytes(rows: list[CollectiveRow], default: float) -> float:
@@ -129,6 +143,24 @@ def _reductions(rows: list[CollectiveRow], trained: int) -> float:
         return 1.0
     whole = max(1, round(share))
     return float(whole) if abs(share - whole) <= _NEAR * whole else share
+
+
+def _sharded_reductions(rows: list[CollectiveRow], trained: int, models: list[Sighting]) -> float:
+    """The same by the number of calls, where the number of units is known: small units are padded."""
+    units = sum(one["units"] for one in models)
+    calls = sum(row["calls"] for row in rows) / units if units else 0.0
+    whole = round(calls)
+    return float(whole) if whole and abs(calls - whole) <= _NEAR * whole else _reductions(rows, trained)
+
+
+def _weight_bytes(record: ProbeRecord) -> float:
+    """Bytes of one element of most of what is trained; 4 where that is not known."""
+    dtypes: dict[str, int] = {}
+    for phase in record.get("phases") or []:
+        for one in phase["optimizers"]:
+            for dtype, count in one["dtypes"].items():
+                dtypes[dtype] = dtypes.get(dtype, 0) + count
+    return float(_BYTES.get(max(dtypes, key=lambda name: dtypes[name]), 4)) if dtypes else 4.0
 
 
 def _collective(row: CollectiveRow) -> Collective:
@@ -187,11 +219,13 @@ def parallel_notes(found: Parallelism | None, record: ProbeRecord, launch: Launc
         return []
     notes = []
     asked = launch.asked if launch is not None else ""
-    if not asked and found.processes is not None and found.processes > 1:
-        asked = f"{found.processes} processes"
+    if not asked and (ranks["asked"] > 1 or ranks["needs_launcher"]):
+        asked = "one process per GPU" if found.processes is None else f"{found.processes} processes"
     measured = f"rank 0 of {found.measured_ranks}" if found.measured_ranks > 1 else "one process"
     how = f": {found.how}" if found.how else ""
-    if asked or found.measured_ranks > 1:
+    if not asked and found.measured_ranks == 1 and not found.launcher:
+        notes.append(f"Where there are several GPUs, it uses all of them{how}; it was measured on one device.")
+    elif asked or found.measured_ranks > 1:
         asked = f"It asks for {asked} and" if asked else "It"
         notes.append(f"{asked} was measured as {measured}{how}.")
     if ranks["why_alone"] and found.measured_ranks == 1 and asked:

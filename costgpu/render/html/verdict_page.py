@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import date, datetime
 
 from markupsafe import Markup
@@ -29,6 +30,7 @@ from costgpu.render.phrases import (
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
+from costgpu.render.text.scaling import scaling_sentences
 from costgpu.units import format_duration, format_ratio, format_usd, plural_unit
 
 LEAST_SHARE = 0.005  # of a step, to be in the legend
@@ -44,6 +46,8 @@ DRAWN_TERMS = (
     "host",
     "copy",
     "loading",
+    "communication",
+    "stragglers",
 )  # with a colour each
 PROVENANCE_PHRASES = {
     Provenance.MEASURED: "measured",
@@ -103,7 +107,7 @@ def verdict_html(
         own_sentences=own_sentences(own, verdict.unit) if own else (),
         own_basis=own_basis(own) if own else (),
         prices=_prices(verdict, today),
-        notes=notes_of(verdict, profile),
+        notes=[*scaling_sentences(verdict.recommended), *notes_of(verdict, profile)],
         today=today,
         version=version or profile.costgpu_version,
         steps_phrase=steps_phrase,
@@ -133,10 +137,18 @@ def _tiles(verdict: Verdict) -> list[tuple[str, str, str]]:
         else:
             place = Markup("{}, {}").format(name(offer.provider), name(offer.region))
             if offer.accelerator:
-                place += Markup(", {:g}× {}").format(offer.accelerator.count, name(offer.accelerator.name))
+                count = verdict.recommended.candidate.nodes * offer.accelerator.count
+                place += Markup(", {:g}× {}").format(count, name(offer.accelerator.name))
             cost_note = f"80 %: {format_usd(cost.low)} – {format_usd(cost.high)}"
-            tiles += [("Recommended", name(offer.instance_type), place), time]
+            nodes = verdict.recommended.candidate.nodes
+            machine = (
+                name(offer.instance_type) if nodes == 1 else Markup("{}× {}").format(nodes, name(offer.instance_type))
+            )
+            tiles += [("Recommended", machine, place), time]
             tiles.append(("Cost", format_usd(cost.value), cost_note))
+        if (scaling := verdict.recommended.scaling) is not None:
+            note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
+            tiles.append(("Efficiency", share(scaling.efficiency), note))
     if verdict.speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
         note = f"for {format_ratio(verdict.premium)} the price; pays {even}"
@@ -235,9 +247,11 @@ def _place(prediction: Prediction) -> str:
     offer = prediction.candidate.offer
     if offer is None:
         return THIS_MACHINE
-    gpu = Markup(" ({})").format(name(accelerator_name(offer.accelerator, "×"))) if offer.accelerator else ""
+    nodes, chips = prediction.candidate.nodes, offer.accelerator
+    all_chips = replace(chips, count=nodes * chips.count) if chips is not None else None
+    gpu = Markup(" ({})").format(name(accelerator_name(all_chips, "×"))) if all_chips is not None else ""
     spot = ", spot" if offer.purchase_option.value == "spot" else ""
-    first = Markup("{}{}").format(name(offer.instance_type), gpu)
+    first = Markup("{}{}{}").format(f"{nodes}× " if nodes > 1 else "", name(offer.instance_type), gpu)
     return two_lines(first, Markup("{} {}{}").format(name(offer.provider), name(offer.region), spot))
 
 

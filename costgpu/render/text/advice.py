@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from costgpu.models.prediction import Advice, Prediction
+from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name
 from costgpu.render.text.layout import wrap
 from costgpu.units import format_duration, format_usd
 
-TITLE = "What would make it cheaper"
+TITLE, FASTER_TITLE = "What would make it cheaper", "What would make it cheaper or faster"
 WHOLE = "the whole job"
 OVERLAP = "These savings overlap: they do not add up."
 
@@ -20,7 +20,8 @@ def advice_lines(advice: Sequence[Advice], *, title: bool = True, unit: str = WH
     """One paragraph each, in the order given; `unit` is what the amounts are for, as in the verdict."""
     if not advice:
         return []
-    lines = [TITLE + (f" (amounts for {unit})" if unit != WHOLE else "")] if title else []
+    words = FASTER_TITLE if any(one.kind is AdviceKind.DDP for one in advice) else TITLE
+    lines = [words + (f" (amounts for {unit})" if unit != WHOLE else "")] if title else []
     for one in advice:
         lines += wrap(" ".join(sentences(one)), "- ").splitlines()
     if sum(one.saving_usd > 0 or one.saving_seconds > 0 for one in advice) > 1:
@@ -38,7 +39,7 @@ def sentences(one: Advice) -> list[str]:
 
 
 def saving(one: Advice) -> str:
-    """``: saves $1.20 of $3.10 (39 %), 2.1 h less``; empty where no saving is known."""
+    """``: saves $1.20 of $3.10 (39 %), 2.1 h less``; what it takes, if only time is saved; empty where nothing is known."""
     if one.before is None or (one.saving_usd <= 0 and one.saving_seconds <= 0):
         return ""
     most = "at most " if one.at_most else ""
@@ -46,6 +47,10 @@ def saving(one: Advice) -> str:
     if one.before.cost_usd.value <= 0:
         whole = format_duration(one.before.wall_seconds.value)
         return f": saves {most}{format_duration(one.saving_seconds)} of {whole} {share}"
+    if one.saving_usd <= 0 and one.after is not None:
+        before, after = one.before, one.after
+        time = f"{format_duration(after.wall_seconds.value)} instead of {format_duration(before.wall_seconds.value)}"
+        return f": {time}, {format_usd(after.cost_usd.value)} instead of {format_usd(before.cost_usd.value)}"
     amounts = f"{format_usd(one.saving_usd)} of {format_usd(one.before.cost_usd.value)}"
     return f": saves {most}{amounts} {share}{_time(one)}"
 

@@ -25,6 +25,7 @@ from costgpu.render.phrases import (
 from costgpu.render.text.inference import inference_text, inference_values, pays_from_value, phase_values
 from costgpu.render.text.layout import WIDTH, wrap
 from costgpu.render.text.offers import day_span, offer_value, price_age_days
+from costgpu.render.text.scaling import scaling_sentences, scaling_value
 from costgpu.render.text.service import service_plans, service_text
 from costgpu.units import format_duration, format_ratio, format_usd, plural_unit
 
@@ -58,6 +59,8 @@ def verdict_text(
     else:
         served = [one.prediction for one in service_plans(service)]
         blocks.append("\n".join([service_text(service), *_price_days(served, today)]))
+    if scaling := scaling_sentences(verdict.recommended):
+        blocks.append(wrap(" ".join(scaling)))
     if rates := inference_text(verdict, profile):
         blocks.append(rates)
     blocks += besides
@@ -242,6 +245,7 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
     value: dict[str, Any] = {
         "where": "offer" if offer else "here",
         **picked(prediction, "step_seconds", "run_seconds", "overhead_seconds", "wall_seconds", "cost_usd"),
+        **scaling_value(prediction),
         "terms_seconds": prediction.terms,
         "parts_seconds": prediction.parts,
         "phases": phase_values(prediction.phases),

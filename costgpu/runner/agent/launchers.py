@@ -13,6 +13,7 @@ HOSTFILE = "hostfile"
 # Options of accelerate that say what kind of ranks it starts; without one it starts a single process (1.15).
 ACCELERATE_KINDS = ("--config-file", "--cpu", "--use-fsdp", "--use-deepspeed", "--use-megatron-lm", "--tpu")
 JOIN_SECONDS = 300  # torchrun's rendezvous: the machines have met before, so that all come within seconds
+LOOPBACK = "lo"
 _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
@@ -129,7 +130,7 @@ def job_environment(order: Mapping[str, Any]) -> dict[str, str]:
 def interface_of(address: str) -> str:
     """Name of the network interface with this address; empty if none has it."""
     if address.startswith("127."):
-        return "lo"
+        return LOOPBACK
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from costgpu.errors import (
     CostGpuError,
@@ -32,7 +32,7 @@ from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, insis
 from costgpu.runner.drive.loop import Driver, StopSignal, advance
 from costgpu.runner.end_instance import request_termination
 from costgpu.runner.state.observer import Answer
-from costgpu.runner.timeouts import PEER_POLL_SECONDS, PEER_SECONDS
+from costgpu.runner.timeouts import PEER_POLL_SECONDS, PEER_SECONDS, TOUCH_SECONDS
 
 ASKING = (RunState.INTENT, RunState.PROVISIONING)
 UNSTARTED = (*ASKING, RunState.BOOTING, RunState.SYNCING)
@@ -53,11 +53,19 @@ class GroupDriver:
     """
 
     drivers: Sequence[Driver]
+    _sent: set[int] = field(default_factory=set)  # machines that this process has sent the files to
+    _touch_at: float = 0.0  # from then on, monotonic, machines that wait are asked again how they are
     _asked: set[int] = field(default_factory=set)  # machines whose job was asked to end, because of another one
     _requested: set[int] = field(default_factory=set)  # machines whose end was asked for ahead of its turn
     _failed_since: float | None = None  # monotonic; None as long as no job has failed
     _peers_at: float = 0.0  # from then on, monotonic, the others are asked again
     _told: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        services = self.context.services
+        chosen = cache(lambda: services.select(self.view))  # read and hashed once, whatever the number of machines
+        for driver in self.drivers:
+            driver.context.services = replace(services, select=lambda _: chosen())
 
     @property
     def view(self) -> RunView:
@@ -133,8 +141,11 @@ class GroupDriver:
             self._end_incomplete()
         elif self._is_broken():
             self._end_others()
+        self._keep_in_touch()
         if asking := self._in(*ASKING):
             self._provision(asking[0])
+        elif unsent := [driver for driver in self._in(RunState.SYNCING) if _number(driver) not in self._sent]:
+            _act(unsent[0], self._send)
         elif booting := self._in(RunState.BOOTING):
             _take_step(booting[0])
         elif syncing := self._in(RunState.SYNCING):
@@ -199,16 +210,25 @@ class GroupDriver:
             driver.context.only_place = (first.view.attempt.option, zone)
         _take_step(driver)
 
-    def _start(self, syncing: Sequence[Driver]) -> None:
-        """Sends the files to each machine, and starts the job when all have them."""
-        ready = True
-        for driver in syncing:
-            sent: list[bool] = []
-            _act(driver, partial(_send, sent))
-            ready = ready and sent == [True]
-        left = self._in(RunState.SYNCING)
-        if not ready or len(left) < len(syncing):
-            return  # one has to be waited for, has ended, or runs already
+    def _send(self, context: RunContext) -> None:
+        """Sends the files to one machine, while the others boot."""
+        if boot.send_files(context):
+            node = context.view.spec.node
+            self._sent.add(node.node if node is not None else 0)
+
+    def _keep_in_touch(self) -> None:
+        """A machine that waits for the others is not to take its client for gone."""
+        now = self.context.clock.monotonic()
+        waiting = [driver for driver in self._in(RunState.SYNCING) if _number(driver) in self._sent]
+        if not waiting or now < self._touch_at:
+            return
+        self._touch_at = now + TOUCH_SECONDS
+        for driver in waiting:
+            with contextlib.suppress(CostGpuError):
+                driver.context.connection().status()
+
+    def _start(self, left: Sequence[Driver]) -> None:
+        """Starts the job: all machines have its files."""
         try:
             addresses = [_private_address(driver) for driver in self.drivers]
         except CostGpuError as error:
@@ -398,10 +418,6 @@ def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
 def _is_missing(view: RunView) -> bool:
     """Whether a machine has ended, or is to end, whose job had not ended well."""
     return view.state in ENDING and view.status is None and view.reason is not EndReason.SUCCEEDED
-
-
-def _send(sent: list[bool], context: RunContext) -> None:
-    sent.append(boot.send_files(context))
 
 
 def _look(context: RunContext) -> None:

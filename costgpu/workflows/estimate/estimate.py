@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -11,10 +12,15 @@ from costgpu.estimator.buy_vs_rent import OwnershipTerms, find_gpu, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.free_notebooks import free_notebooks
 from costgpu.estimator.inference.notes import inference_notes
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
+from costgpu.estimator.multi_gpu.words import lacks_memory
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
+from costgpu.estimator.scaling_rows import scaling_rows
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
-from costgpu.estimator.verdict import decide
+from costgpu.estimator.step import trains_alone
+from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Advice, Candidate, Choice, FreeNotebook, Ownership, Prediction, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
@@ -24,7 +30,7 @@ from costgpu.units import parse_usd
 from costgpu.workflows.estimate.measure import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from costgpu.workflows.offers import candidates
+from costgpu.workflows.offers import candidates, on_nodes
 from costgpu.workflows.reporter import Reporter
 
 NOT_SERVED = "--rate is for a script that only runs a model, such as one that scores or generates; this one trains."
@@ -43,6 +49,7 @@ class Estimate:
     notebooks: tuple[FreeNotebook, ...]  # free notebook services that lend a GPU
     # kWh of this machine and of each row of the verdict's table; None if not asked for
     energy: tuple[tuple[Prediction, float], ...] | None
+    scaling: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
     service: Service | None = None  # the script as a service at a steady rate; None if that was not asked for
 
 
@@ -85,16 +92,24 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         raise UsageError(NOT_SERVED, hint="Leave out --rate for the time and cost of the job.")
     scope = scope_of(found.profile, epochs=found.epochs, total_steps=request.total_steps, per_items=rate is not None)
     workload = prepare(found.profile, scope, year=now.year, speedups=speedups(), cards=accelerators().values())
+    counts = _node_counts(request, found.profile)
     with SpeedHistory(found.profile.workload, reporter) as history:
         here = predict(workload, Candidate(offer=None), history.speed(None))
-        offers = [predict(workload, place, history.speed(place.offer)) for place in places]
+        offers = [
+            predict(workload, place, history.speed(place.offer, place.nodes)) for place in as_nodes(places, counts)
+        ]
+        if request.nodes is None and needs_nodes(found.profile, offers, preferences):
+            counts = (1, *NODE_COUNTS)
+            more = on_nodes(places, NODE_COUNTS)
+            offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
         verdict = decide(scope, here, offers, preferences, inference_notes(found.profile))
         history.record(verdict, found.profile, now)
     service = None if rate is None else serve(workload, rate, here, offers, preferences.objective)
     verdict = verdict if service is None else as_served(verdict, service)
 
     def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:
-        return [predict(workload, place) for place in candidates(gpus, infra, spot=spot, reporter=reporter)]
+        found = candidates(gpus, infra, spot=spot, reporter=reporter)
+        return [predict(workload, place) for place in as_nodes(found, counts)]
 
     narrowed = request.gpus is not None or bool(request.infra)
     wider = predictions(None, (), spot=request.spot) if narrowed and rate is None else []
@@ -114,4 +129,37 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         notebooks=tuple(lent),
         energy=tuple((p, energy_kwh(p, found.profile.machine)) for p in shown) if request.energy else None,
         service=service,
+        scaling=scaling_rows(offers, verdict.recommended),
     )
+
+
+def _node_counts(request: EstimateRequest, profile: WorkloadProfile) -> tuple[int, ...]:
+    """Numbers of machines to predict first: those that the user, or else the script's launcher, asks for."""
+    asked = profile.parallelism.nodes if profile.parallelism is not None else 1  # of its launcher
+    counts = request.node_counts or (asked,)
+    if max(counts) > 1 and trains_alone(profile):
+        raise UsageError(
+            "--nodes is for a training in several processes; this script has one, which cannot use several machines.",
+            hint="Put its launcher before it, such as torchrun or accelerate launch.",
+        )
+    return counts
+
+
+def as_nodes(places: Sequence[Candidate], counts: Sequence[int]) -> list[Candidate]:
+    """The places as so many machines each, and those without GPUs as they are, to compare with."""
+    if tuple(counts) == (1,):
+        return list(places)
+    return [*(place for place in places if not place.is_gpu), *on_nodes(places, counts)]
+
+
+def needs_nodes(profile: WorkloadProfile, offers: Sequence[Prediction], preferences: Preferences) -> bool:
+    """Whether several machines are worth a look: it can use them, and fits no single one, or meets no deadline there."""
+    parallelism = profile.parallelism
+    if parallelism is None or trains_alone(profile) or not parallelism.scheme.predicted:
+        return False
+    gpus = [one for one in offers if one.candidate.is_gpu]
+    possible = [one for one in gpus if not one.infeasible]
+    if not possible:
+        return any(lacks_memory(one.infeasible) for one in gpus)
+    limit = preferences.deadline_seconds
+    return limit is not None and all(one.wall_seconds.value > limit for one in possible)

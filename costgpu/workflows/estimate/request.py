@@ -9,16 +9,18 @@ from functools import cached_property
 from pathlib import Path
 
 from costgpu.errors import UsageError
+from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
 from costgpu.estimator.verdict import Preferences
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, find_launch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.prediction import Objective
-from costgpu.units import WORK, parse_duration, parse_rate, parse_usd
+from costgpu.units import WORK, NumberRange, parse_duration, parse_range, parse_rate, parse_usd
 
 MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
 START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
 TABLE_ROWS = 8
+MOST_NODES = NODE_COUNTS[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,7 @@ class EstimateRequest(ScriptOptions):
     max_cost: str | None = None
     value_of_time: str | None = None
     gpus: str | None = None
+    nodes: str | None = None
     infra: tuple[str, ...] = ()
     spot: bool = False
     rows: int = TABLE_ROWS  # length of the verdict's table
@@ -87,6 +90,11 @@ class EstimateRequest(ScriptOptions):
     def items_per_second(self) -> float | None:
         """Items per second of `rate`; None without one."""
         return parse_rate(self.rate) if self.rate is not None else None
+
+    @cached_property
+    def node_counts(self) -> tuple[int, ...] | None:
+        """Numbers of machines to predict; None for one, and more of them where one does not do."""
+        return None if self.nodes is None else _node_counts(self.nodes)
 
     @property
     def is_measured(self) -> bool:
@@ -127,6 +135,18 @@ def is_program(word: str) -> bool:
     return shutil.which(word) is not None
 
 
+def _node_counts(text: str) -> tuple[int, ...]:
+    """The number of machines of ``4``, the powers of two of ``2-16``."""
+    wanted = parse_range(text.replace("-", ".."), what="--nodes", within=NumberRange(1, MOST_NODES))
+    low, high = wanted.low, MOST_NODES if wanted.high is None else wanted.high
+    if low != int(low) or high != int(high):
+        raise UsageError(f"--nodes {text}: machines come as whole numbers.", hint="--nodes 4, or --nodes 2-16")
+    if low == high:
+        return (int(low),)
+    found = tuple(count for count in (1, *NODE_COUNTS) if low <= count <= high)
+    return found or (int(low), int(high))
+
+
 def check(request: EstimateRequest) -> None:
     """Refuses options that contradict each other, before anything is measured.
 
@@ -164,7 +184,7 @@ def _check_numbers(request: EstimateRequest) -> None:
     for name, value in (("--epochs", request.epochs), ("--total-steps", request.total_steps)):
         if value is not None and value not in WORK:
             raise UsageError(f"{name} {value:g} is not a number from {WORK.low:g} to {WORK.high:g}.")
-    _ = request.measure_seconds, request.start_seconds  # a wrong time span is an error
+    _ = request.measure_seconds, request.start_seconds, request.node_counts  # a wrong one is an error
 
 
 def _check_rate(request: EstimateRequest) -> None:

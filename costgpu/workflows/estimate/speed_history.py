@@ -34,6 +34,7 @@ class SpeedHistory:
     def __init__(self, workload: str, reporter: Reporter, *, ledger: Ledger | None = None) -> None:
         self._workload, self._reporter, self._given = workload, reporter, ledger
         self._opened = self._broken = False
+        self._known: dict[int, Mapping[tuple[str, str], MeasuredSpeed]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -42,11 +43,13 @@ class SpeedHistory:
         if self._opened and self._given is None:
             self._ledger.close()
 
-    def speed(self, offer: Offer | None) -> MeasuredSpeed | None:
-        """How long this workload took on such a machine (None: on this one); None if that was never measured."""
+    def speed(self, offer: Offer | None, nodes: int = 1) -> MeasuredSpeed | None:
+        """How long this workload took on so many such machines (None: on this one); None if that was never measured."""
         from costgpu.ledger.records.measured_speeds import HERE
 
-        return self._known.get(HERE if offer is None else (offer.provider, offer.instance_type))
+        if nodes not in self._known:
+            self._known[nodes] = self._measured(nodes)
+        return self._known[nodes].get(HERE if offer is None else (offer.provider, offer.instance_type))
 
     def record(self, verdict: Verdict, profile: WorkloadProfile, now: datetime) -> None:
         """Keeps an answer."""
@@ -73,14 +76,14 @@ class SpeedHistory:
         except CostGpuError as error:
             self._note("This estimate was not recorded", error)
 
-    @cached_property
-    def _known(self) -> Mapping[tuple[str, str], MeasuredSpeed]:
+    def _measured(self, nodes: int) -> Mapping[tuple[str, str], MeasuredSpeed]:
         from costgpu.ledger.records.measured_speeds import measured_speeds
+        from costgpu.models.workload import key_on
 
         if not self._workload:
             return {}
         try:
-            return measured_speeds(self._ledger, self._workload, here=socket.gethostname())
+            return measured_speeds(self._ledger, key_on(self._workload, nodes), here=socket.gethostname())
         except CostGpuError as error:
             self._note("Earlier runs are not known", error)
             return {}

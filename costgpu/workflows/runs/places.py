@@ -10,7 +10,8 @@ from datetime import date
 from decimal import Decimal
 
 from costgpu.errors import AuthError, PriceNotFound, UsageError
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
 from costgpu.models.offer import Offer
@@ -23,7 +24,7 @@ from costgpu.runner.plan import LaunchPlace, this_machine
 from costgpu.units import parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from costgpu.workflows.offers import candidates
+from costgpu.workflows.offers import candidates, on_nodes
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
 
@@ -143,9 +144,11 @@ def find_places(
         else None
     )
     whole = scope is not None and scope.whole
+    several = request.machines > 1
     history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
     here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
-    here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=here if whole else None)
+    known = here if whole and not several else None  # several places of this machine share its cores
+    here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=known)
     notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
     if infra == ("local",):
         return Places(ranked=[here_place], verdict="", notes=notes)
@@ -163,7 +166,14 @@ def find_places(
             )
         ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
         return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
-    predictions = [p for p in (predict(workload, c, history.speed(c.offer)) for c in wanted) if not p.infeasible]
+    places = on_nodes(wanted, [request.machines]) if several else wanted
+    predicted = [predict(workload, c, history.speed(c.offer, c.nodes)) for c in places]
+    predictions = [p for p in predicted if not p.infeasible]
+    if not predictions and several and chosen:
+        why = next((p.infeasible for p in predicted), "machines without GPUs are not predicted together")
+        notes.append(f"No estimate for {request.machines} machines: {why}.")
+        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
+        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
     if not predictions:
         raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
     best_first = sorted(predictions, key=lambda p: (effective_cost(p, Preferences()), p.wall_seconds.value))
@@ -171,7 +181,7 @@ def find_places(
     if not chosen:
         verdict = decide(scope, here, predictions, Preferences(), ())
         sentence = verdict.sentence
-        if verdict.choice is Choice.HERE and (not infra or "local" in infra):
+        if verdict.choice is Choice.HERE and not several and (not infra or "local" in infra):
             return Places(ranked=[here_place], verdict=sentence, notes=notes)
         if verdict.recommended is not None and verdict.recommended in best_first:
             best_first.remove(verdict.recommended)
@@ -193,6 +203,11 @@ def _this_machine(assume_price: str | None, today: date) -> Offer:
 
 def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:
     assert candidate.offer is not None  # noqa: S101 - only offers are launched
+    links = candidate.interconnect
     return LaunchPlace(
-        offer=candidate.offer, prediction=prediction, on_demand_usd_per_hour=candidate.on_demand_usd_per_hour
+        offer=candidate.offer,
+        prediction=prediction,
+        on_demand_usd_per_hour=candidate.on_demand_usd_per_hour,
+        placement=links is not None and links.placement,
+        efa_interfaces=links.efa_interfaces if links is not None else 0,
     )

@@ -20,9 +20,10 @@ from costgpu.errors import (
 from costgpu.estimator.scope import scope_of
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.measure import Request, find_interpreter, workload_key
+from costgpu.measure.launcher import Launch
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
-from costgpu.models.job import JobSpec
+from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.drive.receipt import common_safeguards
@@ -78,6 +79,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
     )
     places = find_places(request, context, profile, infra, now.date(), workload_key=key)
     first = places.ranked[0]
+    _check_backend(profile, first)
     local = first.offer.provider == "local"
     spec = replace(
         spec,
@@ -97,12 +99,41 @@ def _profile(request: RunRequest, script: Request, reporter: Reporter) -> Worklo
     if not request.estimate:
         return None
     try:
-        profile, outcome = run_measurement(script, request.python, reporter)
+        profile, outcome = run_measurement(_as_launched(request, script), request.python, reporter)
     except ScriptError as error:
         reporter.note(f"No estimate: {error.message}", error.hint)
         return None
     note_files(outcome, reporter)
     return profile
+
+
+def _check_backend(profile: WorkloadProfile | None, place: LaunchPlace) -> None:
+    """Refuses a script that communicates between GPUs on a machine that has none."""
+    parallelism = profile.parallelism if profile is not None else None
+    if parallelism is not None and parallelism.needs_gpu_backend and place.offer.accelerator is None:
+        raise UsageError(
+            f"The script asks for NCCL, which works between GPUs only, and {place.offer.instance_type} has none.",
+            hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
+        )
+
+
+def _as_launched(request: RunRequest, script: Request) -> Request:
+    """The script as it will be started: one rank of those that the run's own options ask for."""
+    if script.launch is not None or (request.machines == 1 and request.nproc is None):
+        return script
+    each = int(request.nproc) if request.nproc and request.nproc.isdigit() else None
+    if request.launcher == Launcher.NONE:
+        each = 1
+    launch = Launch(
+        launcher="torchrun",
+        script=str(script.script) if script.script is not None else None,
+        module=script.module,
+        arguments=tuple(script.arguments),
+        processes=each * request.machines if each is not None else None,
+        machines=request.machines,
+        ranked=True,
+    )
+    return replace(script, launch=launch)
 
 
 def _setup(request: RunRequest, workdir: Path, profile: WorkloadProfile | None, place: LaunchPlace) -> str:

@@ -47,7 +47,7 @@ class RunRequest(ScriptOptions):
     auto_shutdown: bool = True
     lease: str | None = None
     nproc: str | None = None  # number of processes under torchrun, or ``auto``
-    nodes: int = 1  # machines
+    nodes: int | None = None  # machines; None for as many as the command asks for
     launcher: str | None = None  # what starts the ranks on several machines; None for what the command says
     outputs_from: str = OutputsFrom.RANK_0.value
     profile: str | None = None
@@ -58,6 +58,11 @@ class RunRequest(ScriptOptions):
     sync_limit_mib: float | None = None
     grace: str = DEFAULT_GRACE
     assume_price: str | None = None
+
+    @property
+    def machines(self) -> int:
+        """Number of machines, as asked for by the option or by the launcher's own."""
+        return self.nodes if self.nodes is not None else self.launch.machines if self.launch is not None else 1
 
     @property
     def all_outputs(self) -> bool:
@@ -78,9 +83,9 @@ def check(request: RunRequest) -> None:
     """
     if request.module is None and not request.command:
         raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
-    if not 1 <= request.nodes <= MOST_NODES:
-        raise UsageError(f"--nodes {request.nodes} is not a number from 1 to {MOST_NODES}.")
-    if request.nodes == 1:
+    if not 1 <= request.machines <= MOST_NODES:
+        raise UsageError(f"{request.machines} machines: a job can have 1 to {MOST_NODES}.")
+    if request.machines == 1:
         given = [
             name for name, on in (("--launcher", request.launcher), ("--outputs-from all", request.all_outputs)) if on
         ]
@@ -121,7 +126,7 @@ def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
         lease_seconds=None if lease is None else parse_duration(lease, "--lease"),
         longest_seconds=longest_hours * 3600,
         disk_gib=request.disk_gib,
-        nodes=request.nodes,
+        nodes=request.machines,
     )
 
 
@@ -138,8 +143,8 @@ def job_spec(
     for pattern in request.outputs:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise UsageError(f"--outputs {pattern} leaves the working folder.", hint="Patterns are relative to it.")
-    launcher = _launcher(request.launcher, script.launch)
-    several = request.nodes > 1
+    launch, several = script.launch, request.machines > 1
+    launcher = _launcher(request.launcher, launch)
     return JobSpec(
         name=job_name(request.name or (script.script.stem if script.script else str(script.module))),
         argv=_argv(script, several=several),
@@ -147,7 +152,7 @@ def job_spec(
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
         outputs=request.outputs,
-        processes=_processes(request.nproc, script.launch, several=several),
+        processes=_processes(request.nproc, launch, several=several),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         idle_seconds=None
@@ -157,9 +162,13 @@ def job_spec(
         auto_shutdown=request.auto_shutdown,
         bucket=bucket or "",
         tags=parse_tags(request.tags),
-        nodes=request.nodes,
+        nodes=request.machines,
         launcher=launcher,
-        launcher_options=script.launch.kept if several and script.launch is not None else (),
+        launcher_options=_options(launch, several=several),
+        min_nodes=launch.least_machines
+        if several and launch is not None and launch.least_machines < request.machines
+        else 0,
+        max_restarts=launch.max_restarts if several and launch is not None else 0,
         outputs_from=_outputs_from(request.outputs_from),
         port=_port(environment.get("MASTER_PORT")),
     )
@@ -175,6 +184,13 @@ def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
     if asked is not None and found is not named:
         raise UsageError(f"--launcher {asked}, and the command is {launch.launcher}.", hint="Leave one of them out.")
     return found
+
+
+def _options(launch: Launch | None, *, several: bool) -> tuple[str, ...]:
+    """What the user told the launcher, without what a run decides: numbers of ranks and machines, and where they meet."""
+    if launch is None:
+        return ()
+    return launch.torchrun_options if launch.torchrun else launch.kept if several else ()
 
 
 def _outputs_from(text: str) -> OutputsFrom:

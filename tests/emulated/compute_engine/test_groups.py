@@ -6,7 +6,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import AuthError, InvalidRequest, QuotaExceeded, Unreachable
-from costgpu.models.instance import CreateRequest, Instance, NodeGroup
+from costgpu.models.instance import CreateRequest, Instance, NodeGroup, OrphanedResource
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_GROUP, TAG_RUN
 from costgpu.providers.gcp.launch import facts_from
@@ -120,6 +120,10 @@ def test_what_is_not_ours_is_not_used(gce: RunningComputeEngine, gcp: GcpProvide
         gcp.create(node(0))
     assert not gce.instances()
     assert gcp.clean_up(GROUP, REGION) == ()
+    place = f"{REGION}/{NAME}"
+    as_if = OrphanedResource(provider="gcp", region=REGION, kind="placement policy", resource_id=place, run_id=GROUP)
+    with pytest.raises(InvalidRequest, match="does not carry the tag"):
+        gcp.remove(as_if)
     assert gce.leftovers() == [f"resourcePolicies/{NAME}"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreachable
-from costgpu.models.instance import CreateRequest, Instance, NodeGroup
+from costgpu.models.instance import CreateRequest, Instance, NodeGroup, OrphanedResource
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
@@ -132,6 +132,9 @@ def test_what_is_not_ours_is_not_used(cloud: RunningEc2, aws: AwsProvider) -> No
         aws.create(node(0))
     assert not cloud.instances()
     aws.clean_up(GROUP, REGION)
+    as_if = OrphanedResource(provider="aws", region=REGION, kind="placement group", resource_id=NAME, run_id=GROUP)
+    with pytest.raises(InvalidRequest, match="does not carry the tag"):
+        aws.remove(as_if)
     assert [row["GroupName"] for row in placement_groups()] == [NAME]
 
 

@@ -109,6 +109,8 @@ def test_they_reach_each_other_and_nobody_else_reaches_them(
     begun = time.monotonic()
     one.run("python3", "-c", "import torch")
     print(f"import torch in a guest: {time.monotonic() - begun:.1f} s")
+    one.run("python3", "-m", "venv", "--system-site-packages", "/root/venv")
+    one.run("/root/venv/bin/python3", "-c", "import torch")
     for inside in (one, two):
         inside.run("tee", "/root/reduce.py", stdin=REDUCE)
     meet = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint={first.private_address}:{PORT + 1}"]

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from costgpu.estimator.advice.advise import advise
-from costgpu.estimator.predict import Workload, predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Verdict

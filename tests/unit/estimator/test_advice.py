@@ -16,13 +16,14 @@ from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.advice.changes import (
     HANDOVER_SECONDS,
     WORKER_START_SECONDS,
-    weight_bytes,
     with_batch,
     with_workers,
     worker_seconds,
 )
 from costgpu.estimator.advice.context import MIN_PROBABILITY, MIN_SAVED_SECONDS, MIN_SAVED_SHARE, MIN_SAVED_USD
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
+from costgpu.estimator.resize import weight_bytes
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Choice, MeasuredSpeed, Objective

@@ -12,7 +12,8 @@ from costgpu.estimator.cpu import CpuRates, rates_here, step_there
 from costgpu.estimator.gpu import gpu_terms, precision_of
 from costgpu.estimator.interval import COUNTED, Z80, Interval
 from costgpu.estimator.op_costs import StepWork, counted_work
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import Grade, Speedup

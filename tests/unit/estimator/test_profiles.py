@@ -11,7 +11,8 @@ from costgpu.errors import UsageError
 from costgpu.estimator.feasibility import GIB, accelerator_need_gib
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import PRIOR
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.reference_profiles import STEP_TOKENS, language_model_profile, nominal_seconds, reference_profile
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.measure.profile_file import to_document

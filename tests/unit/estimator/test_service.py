@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from costgpu.estimator.cost import hourly_usd
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, plan, serve
 from costgpu.estimator.verdict import Preferences, decide

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from costgpu.estimator.cost import hourly_usd
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.throughput import (
     inference_unit,

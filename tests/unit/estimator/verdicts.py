@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import date
 
-from costgpu.estimator.predict import Workload, predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import AcceleratorSpec, Offer

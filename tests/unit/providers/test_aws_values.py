@@ -42,9 +42,10 @@ def test_user_data_is_the_script_and_nothing_else(body: str) -> None:
 
 @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=400), max_size=5))
 def test_the_users_tags_never_replace_ours(tags: dict[str, str]) -> None:
-    wanted = request(tags={**tags, "costgpu-run": "x", "costgpu-lease-until": "0"})
+    wanted = request(tags={**tags, "costgpu-run": "x", "costgpu-lease-until": "0", "costgpu-group": "y"})
     made = launch.tags_of(wanted)
     assert made["costgpu-run"] == wanted.run_id
+    assert "costgpu-group" not in made
     assert made["costgpu-lease-until"] == str(int(wanted.lease_until.timestamp()))
     assert all(len(value) <= 256 for value in made.values())
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from costgpu.estimator.inference.notes import inference_notes
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import Preferences, decide

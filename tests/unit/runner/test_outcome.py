@@ -9,6 +9,7 @@ from costgpu.errors import (
     DiskFull,
     InstanceLost,
     LimitReached,
+    NodesApart,
     Preempted,
     RunCancelled,
     RunError,
@@ -33,6 +34,8 @@ ERRORS: dict[EndReason | None, type[CostGpuError] | None] = {
     EndReason.DISK_FULL: DiskFull,
     EndReason.PREEMPTED: Preempted,
     EndReason.INSTANCE_LOST: InstanceLost,
+    EndReason.NODES_APART: NodesApart,
+    EndReason.NODE_LOST: NodesApart,
 }
 
 

@@ -76,6 +76,20 @@ def test_cpus_and_measurements_are_kept_apart(facts: Path) -> None:
     assert not any(row.startswith("gcp,g4,") for row in measured)
 
 
+def test_interconnects(facts: Path) -> None:
+    links = hardware.interconnects(build(facts))
+    pair, slice_ = links["gcp", "n1-standard-4+T4:2"], links["aws", "g6f.large"]
+    assert (pair.link, pair.link_gbps, pair.network, pair.network_gbps) == ("pcie3-host", 4.5, "tcp", 0.62)
+    assert (pair.basis, pair.placement, pair.efa_interfaces) == ("extrapolated", True, 0)
+    assert (slice_.link, slice_.link_gbps, slice_.network_gbit, slice_.network_gbps) == ("none", None, None, None)
+
+
+def test_every_offer_with_a_gpu_has_its_links() -> None:
+    offers = snapshot.read_offers(snapshot.newest())
+    types = {(offer.provider, offer.instance_type) for offer in offers if offer.accelerator is not None}
+    assert types == set(hardware.interconnects())
+
+
 def test_older_offers_stay_in_the_manifest(facts: Path) -> None:
     build(facts)
     for name in offers_table.PRICE_LISTS:
@@ -91,7 +105,8 @@ def test_the_command_line(
     monkeypatch.setattr(sys, "argv", ["build_data", "--facts", str(facts), "--out", str(tmp_path)])
     build_data.main()
     written = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    assert written == ["offers-2026-09-17.csv", "accelerators.csv", "cpus.csv", "cpu_measurements.csv"]
+    tables = ["accelerators.csv", "cpus.csv", "cpu_measurements.csv", "interconnects.csv"]
+    assert written == ["offers-2026-09-17.csv", *tables]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +134,11 @@ def test_the_command_line(
         ("gpu_specs.csv", ",40,1555,19.5", ",40,1555,?", "column fp32_tflops: '?' is not a number"),
         ("cpu_families.csv", ",avx512+amx,yes,", ",avx512+amx,perhaps,", "column bf16_in_hardware: 'perhaps'"),
         ("cpu_families.csv", "aws,g7e,", "aws,g6f,", "'g6f' is listed twice"),
+        ("interconnects.csv", "g6f.large", "g9f.large", "there is no offer of 'g9f.large' with an accelerator"),
+        ("interconnects.csv", ",4.5,10,", ",,10,", "column link_gb_s: is for a link between two GPUs"),
+        ("interconnects.csv", ",4.5,10,", ",0,10,", "column link_gb_s: 0 is not above 0"),
+        ("interconnects.csv", "tcp,no,0", "tcp,perhaps,0", "'tcp perhaps' is not a known network"),
+        ("interconnects.csv", "fitted on", "guessed on", "says neither fitted, extrapolated nor assumed"),
         ("cpu_families.csv", ",generation", ",hearsay", "'hearsay' is not one of documentation, generation"),
     ],
 )

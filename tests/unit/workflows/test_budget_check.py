@@ -268,11 +268,11 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
         if not now:
             raise HostUnreachable("No answer.")
 
-    def busy(_: Path) -> None:
+    def busy(_: object) -> None:
         raise RunBusy("It is driven.")
 
     monkeypatch.setattr("costgpu.workflows.spending.enforce.cancel_driven", cancel)
-    monkeypatch.setattr("costgpu.workflows.runs.cancel.lock_run", busy)
+    monkeypatch.setattr("costgpu.workflows.runs.cancel.lock_runs", busy)
     parts = cast(
         "AppContext", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))
     )

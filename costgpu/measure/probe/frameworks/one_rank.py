@@ -15,7 +15,8 @@ import os
 import sys
 import types
 
-from ..loops.script_frames import PROBE_ROOT
+from ..loops.script_frames import PROBE_ROOT, outwards
+from ..loops.source import Source
 from ..patching import wrap
 
 MOST_FUNCTIONS = 300  # that are looked at to see whether a process trains
@@ -70,19 +71,6 @@ class OneRank:
         process = sys.modules.get("multiprocessing.process")
         wrap(getattr(process, "BaseProcess", None), "start", self.start)
 
-    def attach_accelerate(self, module):
-        def launch(inner, function, args=(), num_processes=None, mixed_precision="no", *others, **kwargs):
-            self.asked(num_processes)
-            if str(mixed_precision) != "no":
-                os.environ["ACCELERATE_MIXED_PRECISION"] = str(mixed_precision)
-            return function(*args)
-
-        def debug(inner, function, args=(), num_processes=2):
-            return launch(inner, function, args, num_processes)
-
-        wrap(module, "notebook_launcher", launch)
-        wrap(module, "debug_launcher", debug)
-
     def asked(self, processes):
         if isinstance(processes, int):
             self.processes = max(self.processes, processes)
@@ -93,6 +81,7 @@ class OneRank:
         if os.getpid() != self.pid or nprocs < 1:
             return inner(fn, args, nprocs, join, *others, **kwargs)
         self.asked(nprocs)
+        self.look_for_number()
         fn(0, *args)
         return None if join else Ended()
 
@@ -109,7 +98,14 @@ class OneRank:
             self.processes += 1
             return None
         self.here = code
+        self.look_for_number()
         return run_child(process)
+
+    def look_for_number(self):
+        """Whether the script that starts processes asks how many devices there are; else their number is its own."""
+        frames = (frame for frame in outwards(sys._getframe(2)) if not self.is_library(frame.f_code.co_filename))
+        source = next((Source.of(frame.f_code.co_filename) for frame in frames), None)
+        self.fixed = source is not None and "device_count" not in source.text
 
     def trains(self, target):
         """Whether a backward pass can be reached from the code of a function of the script's.

@@ -47,7 +47,7 @@ class TorchHooks:
         self.attach_modules(torch)
         ONE_RANK.attach(torch, self.recorder.libraries)
         if self.recorder.config.get("fake_cuda"):
-            FakeCuda(GPU_REQUESTS, self.recorder.libraries).attach(torch)
+            FakeCuda(GPU_REQUESTS, self.recorder.libraries, self.recorder.config["gpus"]).attach(torch)
 
     def attach_optimizers(self, torch):
         recorder, hooks = self.recorder, self

@@ -15,23 +15,28 @@ class Collectives:
         self.counts = {}  # (op, dtype, ranks of the group, inside a backward pass) -> [calls, elements, bytes]
         self.seconds = 0.0  # in which calls were answered
         self.depth = 0
+        self.at_begin = {}  # a copy of the counts: where the first step began, as far as that is known
         self.at_step = []  # copies of the counts: at the first counted step of the first phase, and at the last
 
     def add(self, op, tensors, ranks):
         """One call. `tensors` are the whole ones: gathered, or to be reduced."""
-        recorder = self.recorder
-        if recorder.eval_started is not None:
-            return
-        kinds = {}
+        elements = {}
         for value in tensors:
-            count, size = kinds.get(value.dtype, (0, 0))
-            kinds[value.dtype] = (count + value.numel(), size + value.numel() * value.element_size())
-        for dtype, (count, size) in kinds.items() or {None: (0, 0)}.items():
-            key = (op, str(dtype or "").replace("torch.", ""), ranks, recorder.in_backward)
+            kind = (value.dtype, value.element_size())
+            elements[kind] = elements.get(kind, 0) + value.numel()
+        for (dtype, size), number in elements.items():
+            self.count(op, dtype, number, size, ranks)
+        if not elements:
+            self.count(op, "", 0, 0, ranks)
+
+    def count(self, op, dtype, elements, size, ranks):
+        """One call with so many elements, each of `size` bytes."""
+        if self.recorder.eval_started is None:
+            key = (op, str(dtype).replace("torch.", ""), ranks, self.recorder.in_backward)
             row = self.counts.setdefault(key, [0, 0, 0])
             row[0] += 1
-            row[1] += count
-            row[2] += size
+            row[1] += elements
+            row[2] += elements * size
 
     @contextlib.contextmanager
     def answering(self):
@@ -54,6 +59,10 @@ class Collectives:
                 if running:
                     tracing.resume()
 
+    def step_begins(self):
+        """The first step may begin here."""
+        self.at_begin = {key: list(row) for key, row in self.counts.items()}
+
     def step_made(self):
         """A counted step of the first phase ended."""
         copied = {key: list(row) for key, row in self.counts.items()}
@@ -61,7 +70,8 @@ class Collectives:
 
     def per_step(self, steps):
         """Rows of an average step, of so many that were counted."""
-        first, last = self.at_step[0] if steps > 1 else {}, self.at_step[-1] if self.at_step else self.counts
+        first = self.at_step[0] if steps > 1 else self.at_begin
+        last = self.at_step[-1] if self.at_step else self.counts
         found = []
         for (op, dtype, ranks, backward), row in last.items():
             before = first.get((op, dtype, ranks, backward), (0, 0, 0))

@@ -10,6 +10,7 @@ import sys
 from ..loops.safe_eval import Evaluator
 from ..loops.script_frames import outwards
 from ..loops.source import Source
+from ..loops.syntax import dotted
 from ..patching import harmless, wrap
 
 MOST_LOADERS, MOST_FRAMES = 8, 40
@@ -19,7 +20,9 @@ WORLD = re.compile(
     re.IGNORECASE,
 )
 BATCH = re.compile(r"batch|accum|micro|\bbs\b|_bs\b|\bbsz\b", re.IGNORECASE)
-FIGURE = re.compile(r"loss|len\(|metric|correct|\bacc\b|total|sum", re.IGNORECASE)  # what is averaged to be printed
+SEVERAL = re.compile(r"device_count|n_?gpus?\b|num_gpus|multi_?gpu|len\(.*(gpu|device)", re.IGNORECASE)
+FIGURE = re.compile(r"loss|metric|correct|\bacc\b|\bgrad\b|time|speed|throughput", re.IGNORECASE)  # to be averaged
+COUNT = re.compile(r"len\(|total|sum", re.IGNORECASE)  # of something that is not a batch
 RANK = re.compile(r"rank|shard|process_index", re.IGNORECASE)
 
 
@@ -29,7 +32,7 @@ class DataParts:
     def __init__(self, recorder):
         self.recorder = recorder
         self.loaders = 0
-        self.read = set()  # scopes that have been read
+        self.read = set()  # code and files that have been read
         self.batch_divided = ""  # place and text of a batch size or an accumulation that is divided
         self.data_divided = ""  # of something else that is: of the data, perhaps
 
@@ -53,11 +56,24 @@ class DataParts:
                 continue
             self.read.add(code)
             source = Source.of(code.co_filename)
+            if source is not None and code.co_filename not in self.read:
+                self.read.add(code.co_filename)
+                self.look_for_several_gpus(source, os.path.basename(code.co_filename))
             scope = source.scope(code) if source is not None else None
             if scope is not None:
                 evaluator = Evaluator(live.f_locals, live.f_globals)
                 for node in statements_run(scope.body, evaluator):
                     self.read_node(source, node, os.path.basename(code.co_filename))
+
+    def look_for_several_gpus(self, source, name):
+        """A model that is copied to every GPU only if there are several, as there are not here."""
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.If) and SEVERAL.search(source.segment(node.test, 200)):
+                calls = [one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Call)]
+                for call in calls:
+                    if dotted(call.func).rpartition(".")[2] == "DataParallel":
+                        what, place = "nn.DataParallel on all GPUs", "{}:{}".format(name, call.lineno)
+                        self.recorder.schemes.sight("data_parallel", what, place=place)
 
     def read_node(self, source, node, name):
         place, divided = "{}:{}".format(name, node.lineno) if hasattr(node, "lineno") else name, None
@@ -73,8 +89,11 @@ class DataParts:
         operator, whole, part, before = divided
         if not isinstance(operator, (ast.Div, ast.FloorDiv)) or not WORLD.search(part) or FIGURE.search(whole):
             return
+        is_batch = BATCH.search(whole) or BATCH.search(before)
+        if COUNT.search(whole) and not is_batch:
+            return
         place = "{} ({})".format(place, source.segment(node))
-        if BATCH.search(whole) or BATCH.search(before):
+        if is_batch:
             self.batch_divided = self.batch_divided or place
         else:
             self.data_divided = self.data_divided or place

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import sys
 
+from ..loops.script_frames import own_place
 from ..patching import harmless, wrap
 
 ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
@@ -13,18 +13,14 @@ ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 class Schemes:
     """All sightings, in the order in which they were first made."""
 
-    def __init__(self, recorder):
-        self.recorder = recorder
+    def __init__(self):
         self.found = []
         self.meshes = []  # [sizes, names] of device meshes
         self.comm_hooks = []  # names of communication hooks
+        self.global_batch = False  # the framework divides the batch among the ranks
+        self.sampler_inserted = False  # the framework gives every rank its part of the data
 
-    def place(self):
-        """The script's line that is being run, as ``train.py:41``; empty outside of it."""
-        found = self.recorder.own_site(sys._getframe(1))
-        return "{}:{}".format(os.path.basename(found[0]), found[1]) if found is not None else ""
-
-    def sight(self, scheme, what, parameters=(), units=()):
+    def sight(self, scheme, what, parameters=(), units=(), place=None):
         """Adds a model, or a part of one, to the sighting of this kind.
 
         Args:
@@ -32,21 +28,25 @@ class Schemes:
             what: The name of what was called.
             parameters: (size, whether it takes a gradient) of each.
             units: Sizes of the units that are gathered at once, where parameters are sharded.
+            place: Where it is in the source; None for the line that is being run.
         """
         same = next((one for one in self.found if one["what"] == what), None)
         if same is None:
-            same = {"what": what, "place": self.place(), "schemes": {}, "parameters": 0, "trained": 0, "unit": 0}
+            place = own_place() if place is None else place
+            same = {"what": what, "place": place, "schemes": {}, "parameters": 0, "trained": 0, "unit": 0, "units": 0}
             self.found.append(same)
+            self.global_batch |= what.startswith("nn.DataParallel")
         size = sum(size for size, _ in parameters)
         same["schemes"][scheme] = same["schemes"].get(scheme, 0) + size
         same["parameters"] += size
         same["trained"] += sum(size for size, trained in parameters if trained)
         same["unit"] = max([same["unit"], *units])
+        same["units"] += sum(1 for size in units if size)
 
     def attach(self, torch):
         """What torch has from the beginning."""
         self.on_construction(getattr(torch.nn.parallel, "DistributedDataParallel", None), "ddp")
-        self.on_construction(torch.nn.DataParallel, "data_parallel")
+        self.on_construction(torch.nn.DataParallel, "data_parallel", "nn.")
 
         def register(inner, one, state, hook, *args, **kwargs):
             self.comm_hooks.append(str(getattr(hook, "__name__", hook)))
@@ -66,14 +66,14 @@ class Schemes:
         for owner in ("torch.distributed", "torch.distributed.device_mesh"):
             wrap(sys.modules.get(owner), "init_device_mesh", make_mesh)
 
-    def on_construction(self, kind, scheme):
+    def on_construction(self, kind, scheme, package=""):
         """Notes each object of a class that wraps a whole model."""
 
         def make(inner, one, module, *args, **kwargs):
             note(module)
             return inner(one, module, *args, **kwargs)
 
-        note = harmless(lambda module: self.sight(scheme, kind.__name__, sizes_of(module.parameters())))
+        note = harmless(lambda module: self.sight(scheme, package + kind.__name__, sizes_of(module.parameters())))
         wrap(kind, "__init__", make)
 
     def on_call(self, owner, name, scheme, what):
@@ -88,7 +88,10 @@ class Schemes:
         wrap(*((kind, "__init__") if isinstance(kind, type) else (owner, name)), make)
 
     def callbacks(self):
-        """Module -> what to do when it has been imported."""
+        """Module -> what to do when it has been imported.
+
+        DeepSpeed would compile an extension for collectives between CPUs, of which there are none here.
+        """
 
         def horovod(module):
             self.on_call(module, "DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
@@ -104,6 +107,7 @@ class Schemes:
                 module, "PipelineStage", "pipeline", "PipelineStage"
             ),
             "deepspeed": self.attach_deepspeed,
+            "deepspeed.comm.torch": lambda module: wrap(module, "build_shm_op", lambda inner: None),
             "horovod.torch": horovod,
             "horovod.keras": horovod,
             "horovod.tensorflow": horovod,

@@ -6,6 +6,7 @@ import sys
 
 from ..patching import harmless, replace, wrap
 from .schemes import sizes_of
+from .world import WORLD
 
 FULLY_SHARD = (  # modules that have it, in torch 2.4 to 2.13
     "torch.distributed.fsdp",
@@ -50,6 +51,8 @@ class Sharded:
     def construct(self, inner, one, module, *args, **kwargs):
         """The outermost constructor makes those of the module's parts, each of which is a unit."""
         loose = sizes_of(p for p in module.parameters() if not is_flattened(p))
+        if not WORLD.has_gpu:
+            kwargs.update(device_id=WORLD.torch.device("cpu"), sync_module_states=False)  # rank 0 has what others get
         around, self.units = self.units, []
         try:
             result = inner(one, module, *args, **kwargs)

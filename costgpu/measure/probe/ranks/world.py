@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-import traceback
 
-from ..patching import FAILURES, wrap
+from ..patching import wrap
 from .collectives import Collectives
 from .local_group import OWN_BACKEND, make_local_group
 
@@ -28,26 +27,31 @@ class World:
         self.pid = os.getpid()
         self.asked_processes = 1  # that train, as the script asks for them
         self.ranks = 1  # that it is told
+        self.nodes = 1  # machines, as the script asks for them
         self.alone = False  # whether every group has one member, whatever is asked for
         self.why_alone = ""
+        self.fixed = False  # whether their number is written in the script
         self.gpu_backend = False  # whether it asks for collectives between GPUs
-        self.has_gpu_backend = False
+        self.has_gpu = self.has_gpu_backend = False
         self.group_class = self.collectives = None
 
     def attach(self, recorder, torch):
-        self.alone = bool(recorder.config.get("alone"))
+        if recorder.config["alone"]:
+            self.fall_back("it failed as one of several")
         self.collectives = Collectives(recorder)
         dist = getattr(torch, "distributed", None)
         if dist is None or not dist.is_available() or not hasattr(dist, "HashStore"):
             self.fall_back("this torch has no process groups")
             return
-        self.torch, self.has_gpu_backend = torch, torch.cuda.is_available() and dist.is_nccl_available()
+        self.torch, self.has_gpu = torch, torch.cuda.is_available()  # before it is made to believe so
+        self.has_gpu_backend = self.has_gpu and dist.is_nccl_available()
         if not self.alone:
             try:
                 self.prepare(dist.distributed_c10d)
-            except Exception:  # noqa: BLE001 - another release of torch
-                FAILURES.append(traceback.format_exc()[-1500:])
-                self.fall_back("torch {} answers only one".format(torch.__version__))
+            except Exception as error:  # noqa: BLE001 - another release of torch
+                self.fall_back("torch {}: {}".format(torch.__version__, error))
+        wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", self.make_parallel)
+        wrap(getattr(torch.nn, "SyncBatchNorm", None), "forward", self.normalize)
         for owner in OWNERS:
             wrap(sys.modules.get(owner), "init_process_group", self.init_process_group)
 
@@ -62,10 +66,16 @@ class World:
 
     def fall_back(self, why):
         """From now on the script is the only process."""
-        self.alone, self.why_alone = True, self.why_alone or why
+        self.alone, self.why_alone = True, self.why_alone or why[:200]
         for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
             if name in os.environ:
                 os.environ[name] = "1"
+
+    def set_environment(self, ranks):
+        """What a launcher that the script itself calls sets for its first process."""
+        if not self.alone:
+            sizes = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "RANK": "0", "LOCAL_RANK": "0"}
+            os.environ.update(sizes, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
 
     def asked(self, processes):
         if isinstance(processes, int):
@@ -86,6 +96,22 @@ class World:
             if hasattr(c10d, "BackendConfig"):
                 c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(c10d.Backend("gloo")))
         return group, prefix
+
+    def make_parallel(self, inner, one, module, device_ids=None, output_device=None, *args, **kwargs):
+        """A GPU of its own is the CPU where there is none."""
+        if self.ranks > 1 and not self.has_gpu:
+            device_ids = output_device = None
+        return inner(one, module, device_ids, output_device, *args, **kwargs)
+
+    def normalize(self, inner, one, value):
+        """`SyncBatchNorm`, which refuses to work on a CPU: with the statistics of this rank, and counted."""
+        if self.has_gpu:
+            return inner(one, value)
+        if self.ranks > 1 and one.training:
+            sums, float32 = 2 * value.shape[1], self.torch.float32  # of each channel and its square
+            self.collectives.count("all_gather", float32, self.ranks * (sums + 1), 4, self.ranks)
+            self.collectives.count("all_reduce", float32, sums, 4, self.ranks)  # of its backward pass
+        return self.torch.nn.modules.batchnorm._BatchNorm.forward(one, value)
 
     def note_backend(self, backend):
         if any(name in str(backend).lower() for name in GPU_BACKENDS):
@@ -117,10 +143,9 @@ class World:
             self.ranks = ranks
             try:
                 return inner("gloo", world_size=ranks, rank=0, store=make_store(), **kwargs)
-            except Exception:  # noqa: BLE001 - another release of torch
-                FAILURES.append(traceback.format_exc()[-1500:])
+            except Exception as error:  # noqa: BLE001 - another release of torch
                 self.ranks = 1
-                self.fall_back("a process group of {} ranks could not be set up".format(ranks))
+                self.fall_back("torch {}: {}".format(self.torch.__version__, error))
         return inner(backend, world_size=1, rank=0, store=make_store(), **kwargs)
 
     def size_of(self, given, init_method):

@@ -12,7 +12,7 @@ only where torch sees no CUDA device. What the script then sees:
 - An autocast region for CUDA is entered, and does nothing to tensors of a CPU: the step runs in fp32. CPU autocast
   would run bf16, many times slower where it is not in hardware. The region is recorded as asked for, and it is the
   recorded one that GPU times are predicted from. `GradScaler` scales, unscales and updates for real.
-- ``nccl`` is ``gloo``; data-parallel wrappers have one device.
+- Data-parallel wrappers have one device. What ``nccl`` is, is said in `ranks.world`.
 """
 
 import re
@@ -35,8 +35,8 @@ NEW = ["new", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_ten
 class FakeCuda:
     """Puts the CPU where the script asks for a CUDA device."""
 
-    def __init__(self, gpu_requests, libraries):
-        self.requests = gpu_requests
+    def __init__(self, gpu_requests, libraries, gpus):
+        self.requests, self.gpus = gpu_requests, gpus
         self.libraries = tuple(libraries) + (__file__.rsplit("sandbox", 1)[0], "<")
 
     def attach(self, torch):
@@ -53,7 +53,7 @@ class FakeCuda:
                 self.requests.failures.append("{}: {}".format(part.__name__, error)[:200])
 
     def api(self, torch):
-        fake_cuda_api.attach(torch, self.gpu, self.from_library)
+        fake_cuda_api.attach(torch, self.gpu, self.gpus, self.from_library)
 
     def place(self, value):
         """The CPU for a CUDA device in any of its spellings; anything else as it is."""
@@ -265,11 +265,6 @@ class FakeCuda:
         def distributed(inner, one, module, device_ids=None, output_device=None, *args, **kwargs):
             inner(one, module, None, None, *args, **kwargs)
 
-        def init_process_group(inner, backend=None, *args, **kwargs):
-            kwargs.pop("device_id", None)
-            plain = backend is None or "nccl" in str(backend).lower()
-            return inner("gloo" if plain else backend, *args, **kwargs)
-
         def new_group(inner, ranks=None, timeout=None, backend=None, *args, **kwargs):
             kwargs.pop("device_id", None)
             return inner(ranks, timeout, None if backend == "nccl" else backend, *args, **kwargs)
@@ -281,13 +276,11 @@ class FakeCuda:
             return inner(str(self.place(kind)), *args, **kwargs)
 
         wrap(torch.nn.DataParallel, "__init__", data_parallel)
-        replace(torch.nn.SyncBatchNorm, "convert_sync_batchnorm", lambda inner: staticmethod(lambda m, *a, **k: m))
         wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", distributed)
         dist = getattr(torch, "distributed", None)
         if dist is None or not dist.is_available():
             return
         for owner in (dist, sys.modules.get("torch.distributed.distributed_c10d")):
-            wrap(owner, "init_process_group", init_process_group)
             wrap(owner, "new_group", new_group)
             wrap(owner, "barrier", barrier)
             wrap(owner, "is_nccl_available", lambda inner: True)

@@ -12,7 +12,6 @@ NAME, CAPABILITY, MEMORY, MULTIPROCESSORS = "NVIDIA A100-SXM4-80GB", (8, 0), 80 
 ANSWERS = {
     "is_available": True,
     "is_initialized": True,
-    "device_count": 1,
     "current_device": 0,
     "get_device_name": NAME,
     "get_device_capability": CAPABILITY,
@@ -182,11 +181,11 @@ def put_known(owner, functions):
             setattr(owner, name, function)
 
 
-def attach(torch, gpu, from_library):
-    """Answers for the functions and classes of `torch.cuda`; to libraries `torch.accelerator` tells the truth."""
+def attach(torch, gpu, gpus, from_library):
+    """Answers for `torch.cuda` as with so many devices; to libraries, `torch.accelerator` tells the truth."""
     cuda = torch.cuda
     parts = [sys.modules.get("torch.cuda." + n) for n in ("memory", "random", "streams", "graphs", "_utils")]
-    answers = {**ANSWERS, **dict.fromkeys(ZERO, 0), **dict.fromkeys(IGNORED)}
+    answers = {**ANSWERS, "device_count": gpus, **dict.fromkeys(ZERO, 0), **dict.fromkeys(IGNORED)}
     stream = Stream()
     answers.update(current_stream=stream, default_stream=stream, get_stream_from_external=stream)
     values = {name: always(answer) for name, answer in answers.items()}
@@ -216,7 +215,7 @@ def attach(torch, gpu, from_library):
             parent.register(kind)
     attach_types(torch)
     attach_tools(torch)
-    attach_accelerator(getattr(torch, "accelerator", None), gpu, from_library)
+    attach_accelerator(getattr(torch, "accelerator", None), gpu, gpus, from_library)
 
 
 def attach_types(torch):
@@ -239,7 +238,7 @@ def attach_tools(torch):
     put_known(cudnn, {"version": always(90100), "is_available": always(True)})
 
 
-def attach_accelerator(owner, gpu, from_library):
+def attach_accelerator(owner, gpu, gpus, from_library):
     """The newer, device-neutral functions; the data loader asks them whether to pin."""
 
     def for_script(inner, answer):
@@ -251,7 +250,7 @@ def attach_accelerator(owner, gpu, from_library):
     answers = {
         "is_available": True,
         "current_accelerator": type(gpu)("cuda"),
-        "device_count": 1,
+        "device_count": gpus,
         "current_device_index": 0,
         "current_device_idx": 0,
         "get_device_capability": {},

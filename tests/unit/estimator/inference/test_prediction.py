@@ -8,7 +8,8 @@ import pytest
 
 from costgpu.estimator.calibration import calibration_of
 from costgpu.estimator.cpu import thread_mbps
-from costgpu.estimator.predict import predict, prepare
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.models.prediction import Prediction
 from costgpu.models.workload import Framework, Inference, Phase, WorkloadProfile

@@ -1,0 +1,92 @@
+"""A workload with everything that its predictions on all candidates share, computed once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from costgpu.estimator import cpu as cpu_model
+from costgpu.estimator.calibration import Calibration, calibration_of, local_gpu
+from costgpu.estimator.gpu import Precision, foreign_optimizer
+from costgpu.estimator.inference.gpu import Execution
+from costgpu.estimator.inference.steps import unit_rows
+from costgpu.estimator.inference.unit import Unit, execution_of, unit_of
+from costgpu.estimator.op_costs import StepWork, counted_work, step_work
+from costgpu.estimator.scope import Scope
+from costgpu.models.offer import AcceleratorSpec, Speedup
+from costgpu.models.workload import GpuPath, Phase, WorkloadProfile
+
+WRITTEN = Execution(Precision(half=None, matmul_tf32=False, conv_tf32=True))  # fp32, and PyTorch's defaults
+
+
+@dataclass(slots=True)
+class Workload:
+    """A profile with everything that does not depend on the candidate computed once; and the benchmark table."""
+
+    profile: WorkloadProfile
+    scope: Scope
+    works: list[StepWork]
+    splits: list[cpu_model.StepSplit]
+    year: int
+    speedups: tuple[Speedup, ...] = ()
+    calibration: Calibration | None = None
+    units: tuple[Unit | None, ...] = ()  # units of the phases of inference, None for training; one for each phase
+    cpu_dtype: str = ""  # type in which half-precision models run on a cloud CPU; empty for their own
+    execution: Execution = WRITTEN  # how phases of inference run on a GPU
+    # what the GPUs of a machine type make of it, which is the same wherever the type is rented
+    known: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+
+def prepare(
+    profile: WorkloadProfile,
+    scope: Scope,
+    *,
+    year: int,
+    speedups: Sequence[Speedup] = (),
+    cards: Iterable[AcceleratorSpec] = (),
+) -> Workload:
+    """Computes what all candidates share.
+
+    Args:
+        year: This year, to tell a new architecture.
+        speedups: The benchmark table, for phases whose `gpu` is `GpuPath.TABLE`.
+        cards: All known GPUs, to find the one of this machine where that measured the profile.
+    """
+    works = [_work(phase) for phase in profile.phases]
+    splits = [
+        cpu_model.split_step(
+            busy_seconds(phase),
+            work,
+            phase.calls_per_step,
+            phase.host_seconds_per_step,
+            profile.machine,
+        )
+        for phase, work in zip(profile.phases, works, strict=True)
+    ]
+    calibration = calibration_of(profile, works, local_gpu(profile.machine.accelerators, cards))
+    units = tuple(unit_of(phase) if phase.inference is not None else None for phase in profile.phases)
+    return Workload(
+        profile,
+        scope,
+        works,
+        splits,
+        year,
+        tuple(speedups),
+        calibration,
+        units,
+        execution=execution_of(profile.framework),
+    )
+
+
+def busy_seconds(phase: Phase) -> float:
+    """The measured step without the time that it waited, for data or anything else."""
+    step = phase.step.mean_seconds
+    fed = max(step - phase.data.wait_seconds_per_step, 0.1 * step)
+    return max(0.0, fed - phase.waiting_seconds_per_step)
+
+
+def _work(phase: Phase) -> StepWork:
+    if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
+        return counted_work(phase.totals)
+    return step_work(unit_rows(phase), phase.trace_steps, optimizer_ops=foreign_optimizer(phase))

@@ -1,0 +1,128 @@
+"""The work of a step with more or fewer samples in it: of a larger batch, or of one rank's share of a batch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from costgpu.estimator.cpu import StepSplit
+from costgpu.estimator.op_costs import FILL, FREE, GATHER, SCATTER, StepWork, tensor_bytes
+from costgpu.estimator.prepared import Workload
+from costgpu.models.workload import DataLoading, Phase, StepTimes
+
+
+def resized(workload: Workload, index: int, samples: float, micro_batches: float) -> Workload:
+    """The workload with phase `index` taking `samples` times the samples in `micro_batches` times the micro-batches.
+
+    Arithmetic and activations are taken per sample; launches, framework calls, the script's own Python, and the bytes of
+    weights per micro-batch. The number of steps stays.
+    """
+    if samples == 1 and micro_batches == 1:
+        return workload
+    profile = workload.profile
+    each = samples / micro_batches
+
+    def change(phase: Phase) -> Phase:
+        data = larger_data(phase.data, each)
+        return replace(
+            phase,
+            step=scaled_step(phase.step, lambda seconds: seconds * samples),
+            waiting_seconds_per_step=waiting_of(phase, samples),
+            data=replace(
+                data,
+                batches_per_step=data.batches_per_step * micro_batches,
+                wait_seconds_per_step=data.wait_seconds_per_step * samples,
+            ),
+            micro_batches=max(1.0, phase.micro_batches * micro_batches),
+            saved_tensor_bytes=round(phase.saved_tensor_bytes * each),
+            host_seconds_per_step=phase.host_seconds_per_step * micro_batches,
+        )
+
+    phase = profile.phases[index]
+    works, splits, phases = list(workload.works), list(workload.splits), list(profile.phases)
+    works[index] = scaled_work(works[index], size=samples, launches=micro_batches, same_bytes=weight_bytes(phase))
+    splits[index] = scaled_split(splits[index], samples)
+    phases[index] = change(phase)
+    return replace(workload, profile=replace(profile, phases=phases), works=works, splits=splits)
+
+
+def scaled_split(split: StepSplit, factor: float) -> StepSplit:
+    """A step on a CPU with `factor` times the samples."""
+    return replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)
+
+
+def waiting_of(phase: Phase, factor: float) -> float:
+    """Seconds that a step with `factor` times the items waits: whether that is for each of them is not known.
+
+    So no batch, larger or smaller, is taken to save any of it.
+    """
+    return phase.waiting_seconds_per_step * max(1.0, factor)
+
+
+def larger_data(data: DataLoading, factor: float) -> DataLoading:
+    """Batches with `factor` times the samples, each of which takes as long as before."""
+    fetch = data.fetch_seconds_per_batch
+    return replace(
+        data,
+        fetch_seconds_per_batch=None if fetch is None else fetch * factor,
+        fetch_wait_seconds_per_batch=data.fetch_wait_seconds_per_batch * factor,
+        batch_size=None if data.batch_size is None else round(data.batch_size * factor),
+        batch_bytes=round(data.batch_bytes * factor),
+    )
+
+
+def scaled_step(step: StepTimes, change: Callable[[float], float]) -> StepTimes:
+    """The times with `change` applied to each."""
+    return replace(
+        step,
+        median_seconds=change(step.median_seconds),
+        mean_seconds=change(step.mean_seconds),
+        low_seconds=change(step.low_seconds),
+        high_seconds=change(step.high_seconds),
+    )
+
+
+def weight_bytes(phase: Phase) -> float:
+    """Bytes of weights and their gradients that one step moves, the optimizer apart: the same for any batch.
+
+    Weights are known by their shapes, which the traced optimizer shows; a shape with the size of a batch in it is not
+    taken for one.
+    """
+    shapes = {tuple(t[0]) for row in phase.ops if row.phase == "optimizer" for t in [*row.inputs, *row.outputs]}
+    shapes = {shape for shape in shapes if len(shape) > 1 and phase.data.batch_size not in shape}
+    shapes |= {shape[::-1] for shape in shapes}
+    moved = 0.0
+    for row in phase.ops:
+        if row.phase not in ("forward", "backward") or row.op in FREE or row.op in GATHER:
+            continue
+        tensors = row.outputs if row.op in SCATTER or row.op in FILL else [*row.inputs, *row.outputs]
+        moved += row.count * sum(tensor_bytes(t) for t in tensors if tuple(t[0]) in shapes)
+    return moved / max(1, phase.trace_steps)
+
+
+def scaled_work(work: StepWork, *, size: float = 1.0, launches: float = 1.0, same_bytes: float = 0.0) -> StepWork:
+    """The work of a step with `size` times the samples and `launches` times the kernels.
+
+    Args:
+        size: Factor of arithmetic and bytes.
+        launches: Factor of kernels.
+        same_bytes: Part of the bytes that comes with every launch: weights and their gradients.
+    """
+    same = min(same_bytes, work.bytes_moved) / work.bytes_moved if work.bytes_moved > 0 else 0.0
+    bytes_factor = same * launches + (1 - same) * size
+    return replace(
+        work,
+        flops={key: flops * size for key, flops in work.flops.items()},
+        tiled={key: flops * size for key, flops in work.tiled.items()},
+        bytes_moved=work.bytes_moved * bytes_factor,
+        kind_bytes={kind: moved * bytes_factor for kind, moved in work.kind_bytes.items()},
+        autocast_bytes=work.autocast_bytes * bytes_factor,
+        unaligned_bytes=work.unaligned_bytes * size,
+        unruled_bytes=work.unruled_bytes * bytes_factor,
+        large_bytes=work.large_bytes * bytes_factor,
+        kernels=work.kernels * launches,
+        autocast_kernels=work.autocast_kernels * launches,
+        forward_calls=work.forward_calls * launches,
+        backward_calls=work.backward_calls * launches,
+        syncs=work.syncs * launches,
+    )

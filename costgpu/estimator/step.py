@@ -1,0 +1,194 @@
+"""Seconds of one step of a workload on a candidate, as one process takes it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from costgpu.estimator import benchmark_table
+from costgpu.estimator import cpu as cpu_model
+from costgpu.estimator.calibration import calibrated
+from costgpu.estimator.gpu import HOST_GHZ, Host, copy_seconds, gpu_terms, precision_of
+from costgpu.estimator.inference.steps import UnitSeconds, on_cpu_in_half, on_gpu
+from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, gpu_interval, local_interval
+from costgpu.estimator.prepared import Workload, busy_seconds
+from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.parallelism import Scheme
+from costgpu.models.prediction import Candidate, Provenance
+from costgpu.models.workload import GpuPath, Machine, Phase, StepTimes, WorkloadProfile
+
+NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
+FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were timed: assumed
+
+
+def trains_alone(profile: WorkloadProfile) -> bool:
+    """Whether the script is one process on one GPU, however many a machine has."""
+    return profile.parallelism is None or profile.parallelism.scheme is Scheme.SINGLE
+
+
+@dataclass(slots=True)
+class Step:
+    """One step on a candidate; `unknown` says why it cannot be told, empty if it can."""
+
+    terms: dict[str, float]
+    interval: Interval
+    notes: list[str]
+    provenance: Provenance = Provenance.MODELLED
+    unknown: str = ""
+    prefill_share: float | None = None  # of a unit that generates tokens; None if this place's is not known
+
+
+def step_on(workload: Workload, index: int, candidate: Candidate, core_share: float = 1.0) -> Step:
+    """One step of a phase there, as one process takes it: on this machine, on a CPU, or on one GPU.
+
+    Args:
+        core_share: Share of a core that feeds its GPU; below 1 where more processes than vCPUs train on a machine.
+    """
+    phase = workload.profile.phases[index]
+    if candidate.offer is None:
+        return _local_step(phase.step)
+    if candidate.accelerator is None:
+        return _cpu_step(workload, index, candidate)
+    if phase.gpu is GpuPath.TABLE:
+        return _table_step(workload, phase, candidate, candidate.accelerator)
+    return _gpu_step(workload, index, candidate, candidate.accelerator, core_share)
+
+
+def _local_step(step: StepTimes) -> Step:
+    if not step.count:
+        return Step({"nominal": step.mean_seconds}, PRIOR, [NOT_MEASURED])
+    return Step({"measured": step.mean_seconds}, local_interval(step), [], Provenance.MEASURED)
+
+
+def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
+    offer, cpu, machine = candidate.offer, candidate.cpu, workload.profile.machine
+    phase = workload.profile.phases[index]
+    assert offer is not None  # noqa: S101 - the caller's branch
+    assert cpu is not None  # noqa: S101 - every offer has a CPU: a data invariant
+    cores = offer.vcpus / cpu.vcpus_per_core
+    unit = workload.units[index]
+    own = _script_seconds(machine, phase, candidate)
+    half = on_cpu_in_half(unit, phase, cpu, offer.vcpus, workload.cpu_dtype, own=own) if unit is not None else None
+    if half is not None:
+        loading = loading_seconds(phase, sum(half.terms.values()), max(1.0, cores - 1))
+        beside = {"waiting": phase.waiting_seconds_per_step, "loading": loading}
+        terms = {**half.terms, **beside}
+        return Step(terms, half.interval, half.notes, prefill_share=half.prefill_share)
+    work, spreads = workload.works[index], phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
+    terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, offer.vcpus, spreads=spreads)
+    interval, notes = cpu_interval(
+        machine,
+        same_chip=cpu_model.same_chip(machine, cpu),
+        cores=cores,
+        library=spreads and not work.kernels,
+        measured=cpu.matrix_mult_per_vcpu is not None,
+    )
+    if not phase.step.count:
+        interval = interval.covering(PRIOR)
+        notes.append(NOT_MEASURED)
+    elif phase.step.count < FEW_STEPS:
+        interval = interval.stretched(low=FEW_STEPS_LOW, high=FEW_STEPS_HIGH)
+        notes.append(
+            "only one step was timed" if phase.step.count == 1 else f"only {phase.step.count} steps were timed"
+        )
+    terms["waiting"] = phase.waiting_seconds_per_step
+    terms["loading"] = loading_seconds(phase, sum(terms.values()), max(1.0, cores - 1))
+    return Step(terms, interval, notes)
+
+
+def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: AcceleratorSpec) -> Step:
+    """A step by the speed-ups that others measured on the same kind of work."""
+    seconds = busy_seconds(phase)
+    serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
+    rate = benchmark_table.cpu_rate(cpu_model.rates_here(workload.profile.machine), serial)
+    work = benchmark_table.Work(phase.kind, workload.profile.framework.name, phase.unit, seconds, rate)
+    found = benchmark_table.table_speed(work, spec, workload.speedups)
+    if found is None:
+        why = f"no speed-up of {phase.kind or 'this kind of work'} on a GPU is known"
+        return Step({"table": seconds}, PRIOR, [], unknown=why)
+    notes = [phase.gpu_reason, *found.notes] if phase.gpu_reason else list(found.notes)
+    if candidate.accelerator_count > 1 and trains_alone(workload.profile):
+        notes.append(f"taken to use one of its {candidate.accelerator_count:g} GPUs")
+    terms = {"table": seconds / found.speedup, "waiting": phase.waiting_seconds_per_step}
+    terms["loading"] = loading_seconds(phase, sum(terms.values()), cpu_model.host_cores(candidate))
+    return Step(terms, Interval.of_sigma(found.sigma), notes, Provenance.BENCHMARKED)
+
+
+def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float) -> Step:
+    phase, unit = workload.profile.phases[index], workload.units[index]
+    if unit is not None:
+        if unit.own_seconds is not None:
+            unit = replace(unit, own_seconds=_script_seconds(workload.profile.machine, phase, candidate))
+        speed = core_share * _host_speed(candidate)
+        step = on_gpu(unit, phase, workload.execution, spec, year=workload.year, host_speed=speed)
+    else:
+        step = _training_step(workload, index, candidate, spec, core_share)
+    interval, notes = step.interval, step.notes
+    if phase.gpu is GpuPath.COUNTED:
+        interval = interval.covering(COUNTED)
+        if phase.step.count:
+            notes.append(f"from the sums of a step, not from its ops: {phase.totals.source if phase.totals else ''}")
+        else:
+            interval = interval.covering(PRIOR)
+            notes.append(NOT_MEASURED)
+    if candidate.accelerator_count > 1 and trains_alone(workload.profile):
+        notes.append(f"the script uses one of its {candidate.accelerator_count:g} GPUs")
+    terms = calibrated(workload.calibration, index, step.terms, spec)
+    if workload.calibration is not None:
+        notes.append(f"set right by what was measured on the {workload.calibration.spec.name} here")
+    terms["waiting"] = phase.waiting_seconds_per_step
+    terms["loading"] = loading_seconds(phase, sum(terms.values()), cpu_model.host_cores(candidate))
+    return Step(terms, interval, notes, prefill_share=step.prefill_share)
+
+
+def _training_step(
+    workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float
+) -> UnitSeconds:
+    """One step of training on a GPU."""
+    framework, phase = workload.profile.framework, workload.profile.phases[index]
+    script_seconds = _script_seconds(workload.profile.machine, phase, candidate) / core_share
+    host = Host(core_share * _host_speed(candidate), script_seconds)
+    found = gpu_terms(workload.works[index], phase.optimizers, precision_of(framework), spec, host)
+    interval, notes = gpu_interval(found, spec, compiled=framework.compiled > 0, as_of_year=workload.year)
+    modelled = {
+        "compute": found.compute,
+        "on-chip": found.on_chip,
+        "memory": found.memory,
+        "depthwise": found.depthwise,
+        "launch": found.launch,
+        "calls": found.calls,
+        "host": found.host,
+        "copy": copy_seconds(phase, spec),
+    }
+    return UnitSeconds(modelled, interval, [*notes, *found.notes])
+
+
+def _host_speed(candidate: Candidate) -> float:
+    """One core of the offer's CPU over one of a current GPU instance's, by their clocks."""
+    ghz = candidate.cpu.all_core_ghz if candidate.cpu is not None else None
+    return ghz / HOST_GHZ if ghz else 1.0
+
+
+def _script_seconds(machine: Machine, phase: Phase, candidate: Candidate) -> float:
+    """Seconds of the script's own Python in a step on the offer's CPU, as on offers without a GPU."""
+    ratio = cpu_model.thread_ratio(machine, candidate.cpu) if candidate.cpu is not None else 1.0
+    return phase.host_seconds_per_step * cpu_model.undisturbed_share(machine) * ratio
+
+
+def loading_seconds(phase: Phase, step_seconds: float, cores: float) -> float:
+    """Seconds that the step waits for data: all of it without workers, else what the step does not hide.
+
+    Args:
+        step_seconds: Seconds of the step without loading.
+        cores: Cores that make the batches of this process; below 1 where processes share them.
+    """
+    data = phase.data
+    if not data.batches_per_step:
+        return 0.0
+    fetch = data.fetch_seconds_per_batch
+    if fetch is None:
+        return data.wait_seconds_per_step
+    work = fetch * data.batches_per_step
+    if data.workers == 0:
+        return work / min(1.0, cores)
+    waiting = data.fetch_wait_seconds_per_batch * data.batches_per_step / data.workers  # disk or network: anywhere
+    return max(0.0, work / min(float(data.workers), cores) + waiting - step_seconds)

@@ -1,0 +1,91 @@
+"""accelerate, as one rank of several: its launcher's environment, and its state where there is no GPU; HF's Trainer."""
+
+from __future__ import annotations
+
+import importlib
+import os
+
+from ..patching import harmless, observe, wrap
+from ..ranks.schemes import sizes_of
+from ..ranks.world import WORLD
+
+# What `accelerate launch` decides for a whole machine, not for what a script does.
+LEFT_ALONE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
+
+
+def attach_launchers(module):
+    """`notebook_launcher` and `debug_launcher` call their function here, as rank 0."""
+
+    def launch(inner, function, args=(), num_processes=None, mixed_precision="no", *others, **kwargs):
+        if isinstance(num_processes, int) and num_processes > 1:
+            WORLD.asked(num_processes)
+            WORLD.set_environment(num_processes)
+        if str(mixed_precision) != "no":
+            os.environ["ACCELERATE_MIXED_PRECISION"] = str(mixed_precision)
+        return function(*args)
+
+    def debug(inner, function, args=(), num_processes=2):
+        return launch(inner, function, args, num_processes)
+
+    wrap(module, "notebook_launcher", launch)
+    wrap(module, "debug_launcher", debug)
+
+
+def attach_state(module):
+    """Where there is no GPU, several ranks are taken for ranks with one GPU each, which is the CPU."""
+    import torch
+
+    def stands_in(cpu=False):
+        several = os.environ.get("WORLD_SIZE", "1") != "1" and not WORLD.alone
+        return several and not cpu and not torch.cuda.is_available()
+
+    def prepare_backend(inner, one, cpu=False, *args, **kwargs):
+        if stands_in(cpu):
+            WORLD.gpu_backend = True
+            return "gloo", module.DistributedType.MULTI_GPU
+        return inner(one, cpu, *args, **kwargs)
+
+    def set_device(inner, one):
+        if stands_in(one._cpu) and one.distributed_type == module.DistributedType.MULTI_GPU:
+            one.device = torch.device("cpu")
+        else:
+            inner(one)
+
+    wrap(getattr(module, "PartialState", None), "_prepare_backend", prepare_backend)
+    wrap(getattr(module, "PartialState", None), "set_device", set_device)
+
+
+def attach_trainer(schemes, module):
+    """Hugging Face's Trainer, which copies the model to all GPUs that it sees, unless a launcher gives it one of them."""
+
+    def trains(trainer, *_, **__):
+        arguments = trainer.args
+        if arguments.parallel_mode.name != "DISTRIBUTED" and not getattr(arguments, "use_cpu", False):
+            schemes.sight("data_parallel", "Hugging Face Trainer on all GPUs", sizes_of(trainer.model.parameters()))
+
+    observe(getattr(module, "Trainer", None), "train", trains, before=True)
+
+
+@harmless
+def set_launch_environment(words, ranks):
+    """Sets what `accelerate launch` with these options and its file of settings sets for its processes."""
+    launch = importlib.import_module("accelerate.commands.launch")
+    environments = importlib.import_module("accelerate.utils.launch")
+    try:
+        arguments = launch.launch_command_parser().parse_args([*words, "train.py"])
+    except SystemExit:  # another release, which does not know an option
+        return
+    arguments, defaults, mixed_precision_from_file = launch._validate_launch_command(arguments)
+    arguments.num_processes, arguments.num_machines, arguments.main_process_port = ranks, 1, 29500
+    if arguments.use_deepspeed and not arguments.cpu:
+        fields = list(defaults.deepspeed_config.keys()) if defaults else []
+        fields += ["mixed_precision"] if mixed_precision_from_file else []
+        arguments.deepspeed_fields_from_accelerate_config = ",".join(fields)
+        made = environments.prepare_deepspeed_cmd_env(arguments)[1]
+    elif ranks > 1 and not arguments.cpu:
+        made = environments.prepare_multi_gpu_env(arguments)
+    else:
+        made = environments.prepare_simple_launcher_cmd_env(arguments)[1]
+    for name, value in made.items():
+        if os.environ.get(name) != value and name not in LEFT_ALONE:
+            os.environ[name] = value

@@ -1,0 +1,77 @@
+"""Lightning's Trainer, which starts its own processes: what it is asked for, and rank 0 alone in their place."""
+
+from __future__ import annotations
+
+import os
+
+from ..patching import harmless, wrap
+from ..ranks.schemes import sizes_of
+from ..ranks.world import WORLD
+
+ALL = ("auto", -1, "-1", None)
+GPUS = ("auto", "gpu", "cuda", None)
+
+
+class LightningHooks:
+    """Tells the world of the processes that a Trainer would start, and the schemes of those on the GPUs that it finds."""
+
+    def __init__(self, recorder):
+        self.recorder = recorder
+        self.all_gpus = False  # whether the trainer takes as many as there are
+
+    def callbacks(self):
+        """Module -> what to do when it has been imported; under both names of the package."""
+        found = {}
+        for name, fabric in (("lightning.pytorch", "lightning.fabric"), ("pytorch_lightning", "lightning_fabric")):
+            found[name + ".trainer.trainer"] = self.attach_trainer
+            found[name + ".strategies.launchers.subprocess_script"] = self.attach_launcher
+            found[fabric + ".strategies.launchers.subprocess_script"] = self.attach_launcher
+        return found
+
+    def attach_launcher(self, module):
+        """Where several ranks are answered for, no other process is started."""
+
+        def start(inner, one):
+            if WORLD.alone:
+                return inner(one)
+            one.procs = []
+            return None
+
+        wrap(getattr(module, "_SubprocessScriptLauncher", None), "_call_children_scripts", start)
+
+    def attach_trainer(self, module):
+        def construct(inner, one, *args, **kwargs):
+            self.set_devices(kwargs)
+            return inner(one, *args, **kwargs)
+
+        def fit(inner, one, model, *args, **kwargs):
+            if self.all_gpus:
+                note(model)
+            return inner(one, model, *args, **kwargs)
+
+        @harmless
+        def note(model):
+            self.recorder.schemes.sight("ddp", "Lightning Trainer on all GPUs", sizes_of(model.parameters()))
+            self.recorder.schemes.sampler_inserted = True
+
+        wrap(module.Trainer, "__init__", construct)
+        wrap(module.Trainer, "fit", fit)
+
+    def set_devices(self, kwargs):
+        """Under a launcher, one device for each of its processes; by itself, as many as the script says."""
+        devices, nodes = kwargs.get("devices"), kwargs.get("num_nodes", 1)
+        local = os.environ.get("LOCAL_WORLD_SIZE", "1")
+        if WORLD.alone:
+            return
+        if devices in ALL and local.isdigit() and int(local) > 1:
+            kwargs["devices"] = int(local)
+        elif devices in ALL and nodes == 1:
+            self.all_gpus = kwargs.get("accelerator") in GPUS
+            return
+        count = len(devices) if isinstance(devices, (list, tuple)) else kwargs.get("devices", 1)
+        if isinstance(count, str) and count.isdigit():
+            count = int(count)
+        if isinstance(count, int) and count * nodes > 1:
+            WORLD.asked(count * nodes)
+            WORLD.fixed, WORLD.nodes = local == "1", nodes
+            self.recorder.schemes.sampler_inserted = kwargs.get("use_distributed_sampler", True)

@@ -14,6 +14,7 @@ from costgpu.runner.drive.loop import StopSignal
 from costgpu.runner.state.observer import Answer
 from costgpu.runner.state.outcome import error_for, exit_code
 from tests.fake_cloud import JobScript
+from tests.fake_cloud.provider import FakeProvider
 from tests.runner.examples import offer
 from tests.runner.group_world import GroupWorld
 from tests.runner.world import JOB, press
@@ -68,6 +69,19 @@ def test_a_place_with_room_for_one_is_left_for_the_next(world: GroupWorld) -> No
     assert world.cloud.billing_seconds(first.ref.instance_id) < 60
     assert any("could not be had" in note for note in world.who.notes)
     assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_a_zone_that_the_provider_chose_is_not_asked_for_by_name(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = FakeProvider.zones
+    monkeypatch.setattr(FakeProvider, "zones", lambda provider, offer: (None, *named(provider, offer)))
+    world.cloud.no_capacity(region="us-east-1", zone="us-east-1a", skip=1)
+    driver = world.launch_group()
+    assert driver.error is None
+    assert [one.zone for one in world.machines()] == ["us-east-1a", "us-east-1b", "us-east-1b"]
+    assert world.views[2].refusals == ()
     world.check_group_over()
 
 

@@ -36,6 +36,11 @@ class Scheme(StrEnum):
         return _PHRASES[self]
 
     @property
+    def shards_optimizer(self) -> bool:
+        """Whether a rank holds, and updates, only a part of the optimizer's state."""
+        return self.shards_parameters or self in (Scheme.ZERO1, Scheme.ZERO2)
+
+    @property
     def shards_parameters(self) -> bool:
         """Whether a rank holds only a part of the parameters between uses."""
         return self in (Scheme.ZERO3, Scheme.FSDP, Scheme.FSDP_GRAD_OP, Scheme.HSDP)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import CollectiveRow, DataPart, ProbeRecord, RanksRecord, Sighting
 from costgpu.models.parallelism import BatchScaling, Collective, Parallelism, Scheme
+from costgpu.models.workload import Phase
 
 # Of several that were seen, the one that decides: what is not predicted first, then what shards most.
 _ORDER = [
@@ -77,6 +79,38 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
         largest_unit_parameters=max((one["unit"] for one in models), default=0) if sharded else 0,
         elastic=launched is not None and launched.elastic,
         needs_gpu_backend=ranks["gpu_backend"],
+    )
+
+
+def of_whole_model(phase: Phase, parallelism: Parallelism | None) -> Phase:
+    """The phase with sizes of the whole model, where the rank that was measured held only a part of it.
+
+    Sharded parameters and optimizer states are spread evenly, so that one factor fits all of an optimizer.
+    """
+    if parallelism is None or not parallelism.scheme.shards_optimizer or phase.inference is not None:
+        return phase
+    held, whole = sum(one.parameters for one in phase.optimizers), parallelism.trained_parameters
+    factor = whole / held if held and whole > held else 1.0
+    optimizers = [
+        replace(
+            one,
+            parameters=round(one.parameters * factor),
+            state_bytes=round(one.state_bytes * factor),
+            dtypes={name: round(count * factor) for name, count in one.dtypes.items()},
+        )
+        for one in phase.optimizers
+    ]
+    if not parallelism.scheme.shards_parameters:
+        return replace(phase, optimizers=optimizers)
+    counted = sum(count for one in optimizers for name, count in one.dtypes.items() if name in _BYTES)
+    size = sum(_BYTES.get(name, 0) * count for one in optimizers for name, count in one.dtypes.items())
+    each = size / counted if counted else 4.0
+    frozen = parallelism.parameters - parallelism.trained_parameters
+    return replace(
+        phase,
+        optimizers=optimizers,
+        model_bytes=max(phase.model_bytes, round(parallelism.parameters * each)),
+        frozen_bytes=max(phase.frozen_bytes, round(frozen * each)),
     )
 
 

@@ -16,7 +16,7 @@ from costgpu.measure.profile.inference import (
     unit_of,
     warm_up_seconds,
 )
-from costgpu.measure.profile.parallelism import parallel_notes, parallelism_of
+from costgpu.measure.profile.parallelism import of_whole_model, parallel_notes, parallelism_of
 from costgpu.measure.profile.progress_series import (
     framework_of,
     later_fits,
@@ -106,7 +106,7 @@ def build_profile(
         ended=record["status"] == "ended",
         wall_seconds=record["wall_seconds"],
         peak_rss_bytes=record["peak_rss_bytes"],
-        phases=phases,
+        phases=[of_whole_model(phase, parallelism) for phase in phases],
         later_phases=later,
         notes=notes,
         parallelism=parallelism,

@@ -87,6 +87,8 @@ UNRULED = _aten(
     grid_sampler_3d grid_sampler_3d_backward cummax cummin logcumsumexp _spdiags _convert_indices_from_coo_to_csr
     """
 )
+# What FSDP copies around its collectives: bytes in and out, and nothing else (torch 2.13, _fsdp_collectives.py).
+COPIES = frozenset({"fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"})
 PICKED_BYTES_FACTOR = 2.0
 NHWC = "_nhwc"  # ends the kinds of convolutions in channels-last order
 TILE, LEAST_SIDE = 128.0, 8.0  # side of the largest tile of a matrix product, and the least that a narrow one pays for
@@ -240,7 +242,7 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
     work.autocast_kernels += times * (kernels + len(casts))
     if moved > LARGE_BYTES:
         work.large_bytes += times * moved
-    if name in UNRULED or not name.startswith("aten::"):
+    if name in UNRULED or not (name.startswith("aten::") or name in COPIES):
         work.unruled_bytes += times * moved
 
 

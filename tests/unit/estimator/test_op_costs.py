@@ -353,6 +353,11 @@ def test_ops_without_a_rule_are_known_as_such(name: str) -> None:
     assert (work.bytes_moved, work.unruled_bytes) == (160, 80)
 
 
+def test_copies_around_collectives_have_a_rule() -> None:
+    work = cost(OpRow(op="fsdp::chunk_cat", phase="backward", inputs=[tensor(10)], outputs=[tensor(10)], count=1))
+    assert (work.bytes_moved, work.unruled_bytes) == (80, 0)
+
+
 # -------------------------------------------------------------------------------------------------- under autocast
 
 

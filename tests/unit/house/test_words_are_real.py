@@ -81,8 +81,8 @@ def _unreal_commands(text: str) -> Iterator[str]:
                     yield f"costgpu {name}"
                 continue
         for word in words:
-            if word in ("--", "-m") or word.endswith(".py"):
-                break  # what follows is of the script
+            if word in ("--", "-m", "torchrun", "accelerate", "deepspeed") or word.endswith(".py"):
+                break  # what follows is of the script, or of its launcher
             option = word.partition("=")[0]
             if OPTION.fullmatch(option) and option not in commands()[name]:
                 yield f"costgpu {name} {option}"

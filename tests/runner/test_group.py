@@ -145,6 +145,8 @@ def test_torchrun_goes_on_without_one_if_it_was_asked_to(world: GroupWorld) -> N
     driver = world.launch_group(spot=True, min_nodes=1)
     assert (world.work / "model.pt").read_bytes() == b"weights"
     assert any("torchrun goes on with 1" in note for note in world.who.notes)
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
     assert driver.view.reason is EndReason.SUCCEEDED
     world.check_group_over()
 

@@ -85,7 +85,8 @@ class GroupDriver:
     @property
     def error(self) -> CostGpuError | None:
         """What the command line ends with; None for the exit code of the job."""
-        found = [driver.error for driver in self.drivers if driver.error is not None]
+        drivers = self.drivers[:1] if self._went_on else self.drivers
+        found = [driver.error for driver in drivers if driver.error is not None]
         causes = [error for error in found if not isinstance(error, NodesApart | RunCancelled)]
         return next(iter(causes or found), None)
 
@@ -97,11 +98,19 @@ class GroupDriver:
     @property
     def decisive(self) -> RunView:
         """The run that tells how the job has ended: the one that failed first, or was missing; else that of machine 0."""
+        if self._went_on:
+            return self.view
         missing = next((view for view in self.views if _is_missing(view)), None)
         failed = self.first_failed
         if failed is not None and (missing is None or failed.reason is not EndReason.CANCELLED):
             return failed
         return missing or self.view
+
+    @property
+    def _went_on(self) -> bool:
+        """Whether torchrun was to go on with fewer machines, and the job ended well."""
+        status = self.view.status
+        return self.view.spec.min_nodes > 0 and status is not None and status.ended_well
 
     @property
     def first_failed(self) -> RunView | None:
